@@ -12,7 +12,8 @@ from benchmarks.candidates.machine import Machine, pointwise
 from engine.compiler.codegen import object_code
 from engine.compiler.codegen.host import detect
 from engine.compiler.codegen.ir import Module
-from engine.compiler.kernels.convolution.conv import Conv, ConvTile
+from engine.compiler.kernels.convolution.conv import Conv
+from engine.compiler.kernels.convolution.tiles import ConvTile
 from engine.compiler.measuring.peak import products_a_second
 from engine.compiler.runtime.allocation import allocate
 from engine.errors import CompileError

@@ -11,7 +11,8 @@ from benchmarks.candidates.simulator import CORES, Core, Timing, timing
 from engine.compiler.codegen.host import Host
 from engine.compiler.codegen.ir import Module
 from engine.compiler.kernels.channels import panels_of, vectors_of
-from engine.compiler.kernels.convolution.conv import Conv, ConvTile
+from engine.compiler.kernels.convolution.conv import Conv
+from engine.compiler.kernels.convolution.tiles import ConvTile
 from engine.compiler.kernels.kernel import Epilogue, Strides
 from engine.compiler.kernels.products.product import Product
 from engine.compiler.kernels.winograd import blocking as winograd

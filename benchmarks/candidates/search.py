@@ -12,7 +12,8 @@ import engine
 from benchmarks.candidates.machine import Machine
 from engine.compiler.codegen.host import Host
 from engine.compiler.kernels.channels import vectors_of
-from engine.compiler.kernels.convolution.conv import PANEL_SIZES, Conv, ConvTile
+from engine.compiler.kernels.convolution.conv import Conv
+from engine.compiler.kernels.convolution.tiles import PANEL_SIZES, ConvTile
 from engine.compiler.kernels.images.border import Bordered
 from engine.compiler.kernels.products.product import Product
 from engine.compiler.kernels.strip import Strip

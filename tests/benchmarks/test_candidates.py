@@ -10,7 +10,7 @@ from benchmarks.candidates import simulator
 from benchmarks.candidates.machine import Machine, pointwise
 from benchmarks.candidates.search import tiles_of
 from benchmarks.candidates.simulator import CORES, NoSimulatorError
-from engine.compiler.kernels.convolution.conv import ConvTile, choose_tile
+from engine.compiler.kernels.convolution.tiles import ConvTile, choose_tile
 from tests.engine.compiler.machines import MACHINES
 
 

@@ -12,7 +12,7 @@ from engine.compiler.codegen.ir import Sizes
 from engine.compiler.kernels.attention.rows import Mask, RowCode
 from engine.compiler.kernels.attention.sight import Sight
 from engine.compiler.kernels.channels import Panel, panels_of, width_of
-from engine.compiler.kernels.convolution.conv import rank_tiles
+from engine.compiler.kernels.convolution.tiles import rank_tiles
 from engine.compiler.kernels.grid import Grid
 from engine.compiler.kernels.kernel import Kernel, derived
 from engine.compiler.kernels.products.matrix import Matrix

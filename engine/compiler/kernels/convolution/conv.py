@@ -14,20 +14,20 @@ Arguments: image (first tap of the first pixel), packed weights, target, operand
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Self
 
 import numpy as np
 
-from engine.compiler.codegen.host import Host
 from engine.compiler.codegen.ir import Function, Index, Loop, Module, Sizes, is_open
 from engine.compiler.kernels.axis import WindowAxis
-from engine.compiler.kernels.channels import Panel, cases, few, panels_of, vectors_of, width_of
+from engine.compiler.kernels.channels import Panel, cases, panels_of, width_of
 from engine.compiler.kernels.convolution.conv_tile import TileCode, emit_tile
 from engine.compiler.kernels.convolution.integers import ways
 from engine.compiler.kernels.convolution.planes import first_plane, is_clipped
+from engine.compiler.kernels.convolution.tiles import ConvTile, wide_tiles
 from engine.compiler.kernels.grid import Grid
 from engine.compiler.kernels.kernel import Convolution, Strides, derived, place, start
 from engine.compiler.kernels.target import Target
@@ -39,29 +39,6 @@ WEIGHT_SHARE = 3 / 8
 # Tiles that can be shared out evenly enough; and how many times as large as the image weights may be for that.
 FEW_TILES = 7
 WEIGHTS_TO_IMAGE = 4
-# Vectors of a panel that are tried; the first of equals is taken.
-PANEL_SIZES = (2, 3, 4, 1, 6, 8)
-# Tiles of two widths take twice the code, some 10 ms of a compiler: what they save, at least, as a share and in cycles.
-LEAST_SAVED = 0.01
-LEAST_CYCLES = 20_000
-# Pixels of an image by which panels are chosen for images of many sizes; most tiles divide it.
-TYPICAL = 5040
-# What the tile that is best for it may cost more than another: so that many sizes share code.
-NEAR = 1.1
-
-
-@dataclass(frozen=True, slots=True)
-class ConvTile:
-    """Output pixels computed at once, and how many vectors of channels for each.
-
-    Args:
-        varies: whether the last tiles of a row have a column less, so that none overlap.
-    """
-
-    rows: int
-    columns: int
-    vectors: int
-    varies: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,7 +110,7 @@ class Conv(Convolution):
     @property
     def wide_tiles(self) -> int:
         """Tiles across an image before those that have a column less."""
-        return _wide_tiles(self.columns, self.tile.columns) if self.tile.varies else self.tiling[1]
+        return wide_tiles(self.columns, self.tile.columns) if self.tile.varies else self.tiling[1]
 
     @cached_property
     def grid(self) -> Grid:
@@ -267,95 +244,3 @@ class Conv(Convolution):
             yield self.tile.columns
         with f.unless(is_wide):
             yield self.tile.columns - 1
-
-
-def _wide_tiles(columns: int, width: int) -> int:
-    """Of the fewest tiles of a width, or one less, that cover a row without overlap: those of the width."""
-    return columns - -(-columns // width) * (width - 1)
-
-
-def choose_tile(
-    host: Host,
-    rows: int,
-    columns: int,
-    out_channels: int,
-    taps: int = 256,
-    sizes: Sequence[int] = PANEL_SIZES,
-    *,
-    may_vary: bool = False,
-    is_open: bool = False,
-) -> ConvTile:
-    """The tile that wastes least; see ``rank_tiles``."""
-    return rank_tiles(host, rows, columns, out_channels, taps, sizes, may_vary=may_vary, is_open=is_open)[0]
-
-
-def rank_tiles(
-    host: Host,
-    rows: int,
-    columns: int,
-    out_channels: int,
-    taps: int = 256,
-    sizes: Sequence[int] = PANEL_SIZES,
-    *,
-    may_vary: bool = False,
-    is_open: bool = False,
-    count: int = 1,
-) -> list[ConvTile]:
-    """The tiles that waste least: pixels computed twice, lanes left empty, loads that outweigh products.
-
-    Args:
-        taps: products summed for one output value; with few of them the beginning and the end of a tile count.
-        sizes: vectors that a panel may have.
-        may_vary: whether the last tiles of a row may have a column less.
-        is_open: whether images come in many sizes: then a few tiles are tried, with one size of panels.
-        count: how many are wanted, the best first; there may be fewer.
-    """
-    if is_open:
-        sizes = (choose_tile(host, 1, TYPICAL, out_channels, taps, sizes).vectors,)
-    vectors_of_all = len(vectors_of(out_channels, host.lanes))
-    found: list[tuple[float, ConvTile]] = []
-    for vectors in sizes:
-        limit = host.most_rows(vectors)
-        if limit < 1 or vectors > max(vectors_of_all, 1):
-            continue
-        for tile_rows in few(4, min(rows, limit)) if is_open else range(1, min(rows, limit) + 1):
-            most = limit // tile_rows
-            for tile_columns in few(most, columns) if is_open else range(1, min(columns, most) + 1):
-                tile = ConvTile(tile_rows, tile_columns, vectors)
-                across, wide = -(-columns // tile_columns), _wide_tiles(columns, tile_columns)
-                one = _cycles_of_all(host, tile, vectors_of_all, taps)
-                row = across * one
-                if may_vary and 0 < wide < across:
-                    less = replace(tile, columns=tile_columns - 1)
-                    varied = wide * one + (across - wide) * _cycles_of_all(host, less, vectors_of_all, taps)
-                    saved = row - varied
-                    if saved > LEAST_SAVED * row and -(-rows // tile_rows) * saved > LEAST_CYCLES:
-                        row, tile = varied, replace(tile, varies=True)
-                found.append((-(-rows // tile_rows) * row, tile))
-    if not found:
-        return [ConvTile(1, 1, 1)]
-    if count == 1:
-        cost, tile = min(found, key=lambda each: each[0])
-        usual = _usual(host, rows > 1, out_channels, taps, tuple(sizes)) if is_open and columns != TYPICAL else tile
-        return [usual if any(each == usual and its <= NEAR * cost for its, each in found) else tile]
-    return [tile for _, tile in sorted(found, key=lambda each: each[0])[:count]]
-
-
-@lru_cache(maxsize=256)
-def _usual(host: Host, has_rows: bool, out_channels: int, taps: int, sizes: tuple[int, ...]) -> ConvTile:
-    """The tile of a large image, where images come in many sizes."""
-    return choose_tile(host, TYPICAL if has_rows else 1, TYPICAL, out_channels, taps, sizes, is_open=True)
-
-
-def _cycles_of_all(host: Host, tile: ConvTile, count: int, taps: int) -> float:
-    """What so many vectors of channels cost at the pixels of a tile."""
-    whole, rest = divmod(count, tile.vectors)
-    return whole * _cycles(host, tile, tile.vectors, taps) + (_cycles(host, tile, rest, taps) if rest else 0)
-
-
-def _cycles(host: Host, tile: ConvTile, vectors: int, taps: int) -> float:
-    """What a tile costs: products, or the latency of adding to too few sums, or loads; and its beginning and end."""
-    pixels = tile.rows * tile.columns
-    loads = 1.1 * (pixels + vectors) / host.repeats_a_product
-    step = max(pixels * vectors, host.products_in_flight, loads) + 0.35 * vectors + 0.25
-    return taps * step + 60 + 2.5 * pixels * vectors

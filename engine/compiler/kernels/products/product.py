@@ -17,8 +17,8 @@ from typing import Self
 from engine.compiler.codegen.host import Host
 from engine.compiler.codegen.ir import Function, Index, Module, Sizes, Value
 from engine.compiler.kernels.channels import Panel, cases, load_panel, panels_of, starts_of, width_of
-from engine.compiler.kernels.convolution.conv import rank_tiles
 from engine.compiler.kernels.convolution.conv_tile import DEAR
+from engine.compiler.kernels.convolution.tiles import rank_tiles
 from engine.compiler.kernels.expr import cost
 from engine.compiler.kernels.grid import Grid
 from engine.compiler.kernels.kernel import Epilogue, Kernel, Strides, derived, start

@@ -7,9 +7,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from engine.compiler.kernels.convolution.conv import Conv, choose_tile
+from engine.compiler.kernels.convolution.conv import Conv
 from engine.compiler.kernels.convolution.depthwise import Depthwise
 from engine.compiler.kernels.convolution.depthwise_tile import choose_tile as choose_depthwise_tile
+from engine.compiler.kernels.convolution.tiles import choose_tile
 from engine.compiler.kernels.expr import cost
 from engine.compiler.kernels.kernel import Kernel, Strides
 from engine.compiler.kernels.map import Map

@@ -9,9 +9,10 @@ import pytest
 
 from engine.compiler.codegen.host import describe
 from engine.compiler.kernels.axis import WindowAxis
-from engine.compiler.kernels.convolution.conv import Conv, choose_tile
+from engine.compiler.kernels.convolution.conv import Conv
 from engine.compiler.kernels.convolution.depthwise import Depthwise
 from engine.compiler.kernels.convolution.depthwise_tile import choose_tile as choose_depthwise_tile
+from engine.compiler.kernels.convolution.tiles import choose_tile
 from engine.compiler.kernels.images.resize import Resize
 from engine.compiler.kernels.kernel import Kernel
 from engine.compiler.kernels.pooling.pool import Pool

@@ -10,7 +10,7 @@ import pytest
 from engine.compiler.codegen.host import Host, describe
 from engine.compiler.codegen.ir import Module
 from engine.compiler.codegen.object_code import assembly
-from engine.compiler.kernels.convolution.conv import choose_tile
+from engine.compiler.kernels.convolution.tiles import choose_tile
 from engine.compiler.kernels.winograd.blocking import choose, choose_blocking
 from engine.compiler.kernels.winograd.stages import Scratch, emit_product
 from engine.compiler.kernels.winograd.transforms import Filtering

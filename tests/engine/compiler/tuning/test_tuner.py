@@ -13,7 +13,8 @@ import engine
 from engine.compiler import builder
 from engine.compiler.cache import notes
 from engine.compiler.codegen.host import describe
-from engine.compiler.kernels.convolution.conv import Conv, ConvTile, rank_tiles
+from engine.compiler.kernels.convolution.conv import Conv
+from engine.compiler.kernels.convolution.tiles import ConvTile, rank_tiles
 from engine.compiler.kernels.kernel import Strides
 from engine.compiler.lowering.steps import KernelStep
 from engine.compiler.tuning import tuner

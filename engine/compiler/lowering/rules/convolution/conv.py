@@ -9,7 +9,8 @@ from itertools import product
 
 import numpy as np
 
-from engine.compiler.kernels.convolution.conv import PANEL_SIZES, Conv
+from engine.compiler.kernels.convolution.conv import Conv
+from engine.compiler.kernels.convolution.tiles import PANEL_SIZES
 from engine.compiler.kernels.kernel import Convolution, Strides
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.result import Result, as_image

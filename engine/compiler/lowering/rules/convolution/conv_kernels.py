@@ -7,10 +7,11 @@ from dataclasses import replace
 from itertools import islice
 
 from engine.compiler.codegen.host import Host
-from engine.compiler.kernels.convolution.conv import PANEL_SIZES, Conv, choose_tile, rank_tiles
+from engine.compiler.kernels.convolution.conv import Conv
 from engine.compiler.kernels.convolution.depthwise import Depthwise
 from engine.compiler.kernels.convolution.depthwise_tile import rank_tiles as rank_depthwise_tiles
 from engine.compiler.kernels.convolution.integers import DOTS, ways
+from engine.compiler.kernels.convolution.tiles import PANEL_SIZES, choose_tile, rank_tiles
 from engine.compiler.kernels.kernel import Convolution, Strides
 from engine.compiler.kernels.winograd.blocking import choose_blocking, offered_for
 from engine.compiler.kernels.winograd.blocking import rank as rank_winograd

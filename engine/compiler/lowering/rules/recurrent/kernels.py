@@ -11,7 +11,8 @@ from itertools import chain
 import numpy as np
 
 from engine.compiler.kernels.channels import Panel, panels_of
-from engine.compiler.kernels.convolution.conv import Conv, choose_tile
+from engine.compiler.kernels.convolution.conv import Conv
+from engine.compiler.kernels.convolution.tiles import choose_tile
 from engine.compiler.kernels.kernel import Strides
 from engine.compiler.kernels.recurrent.ahead import Ahead
 from engine.compiler.kernels.recurrent.blocking import Blocking, choose_ahead, choose_blocking

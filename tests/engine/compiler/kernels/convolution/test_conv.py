@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from engine.compiler.codegen.host import describe
-from engine.compiler.kernels.convolution.conv import Conv, ConvTile, choose_tile
+from engine.compiler.kernels.convolution.conv import Conv
+from engine.compiler.kernels.convolution.tiles import ConvTile, choose_tile
 from engine.compiler.kernels.expr import Operand, apply
 from engine.compiler.kernels.kernel import Epilogue
 from tests.engine.compiler.kernels.convolution.summed import convolved
