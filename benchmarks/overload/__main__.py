@@ -3,9 +3,10 @@
     python -m benchmarks.overload [--tree NAME=FOLDER ...] [--seconds 15] [--attacks NAME ...] [--save NAME]
 
 Starts the server of every tree (a checkout of this project; without any, this one) on a core of its own with the store
-of this one, once for every attack, and once for nothing but good requests. Meanwhile a client sends a picture 20 times
-a second and another one asks for health as often; the server's memory, threads and open files are watched, and looked
-at again ten seconds after the attack. Everything stays on loopback.
+of this one, once for every attack, and once for nothing but good requests. Meanwhile a client sends a picture fifty
+times a second and another one asks for health as often; the server's memory, threads and open files are watched, and
+looked at again ten seconds after the attack. Who attacks is a process of its own: what keeps it busy is not waited for
+by those who are measured. Everything stays on loopback.
 """
 
 from __future__ import annotations
@@ -28,13 +29,13 @@ from typing import Any, Final
 import httpx
 
 from benchmarks.machine import ROOT, describe
-from benchmarks.overload.attacks import ATTACKS, Attack
+from benchmarks.overload.attacks import ATTACKS
 from benchmarks.overload.report import markdown
 from benchmarks.overload.watch import Answers, Usage, ask, watch
 from benchmarks.raw import raw_text
 
 PICTURE: Final = ROOT / "model_store" / "digits" / "examples" / "digit-3-a.png"
-EVERY_S: Final = 0.05
+EVERY_S: Final = 0.02
 PATIENCE_S: Final = 10.0
 AFTER_S: Final = 10.0
 
@@ -78,20 +79,29 @@ def requests(port: int) -> tuple[httpx.Request, httpx.Request]:
     return picture, httpx.Request("GET", f"{url}/health/live")
 
 
-async def under(attack: Attack | None, pid: int, port: int, seconds: float) -> tuple[Answers, Answers, Usage]:
-    """What good clients met while an attack went on; without one, what they meet when they are alone."""
-    end = time.monotonic() + seconds
+@contextmanager
+def attacker(name: str, port: int, end: float) -> Iterator[subprocess.Popen[bytes] | None]:
+    """A process that attacks until then, on the cores of this one; none where there is no such attack."""
+    if name not in ATTACKS:
+        yield None
+        return
+    command = [sys.executable, "-m", "benchmarks.overload.attacks", name, str(port), repr(end)]
+    with subprocess.Popen(command, cwd=ROOT) as process:
+        try:
+            yield process
+        finally:
+            try:
+                process.wait(AFTER_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+
+
+async def watched(pid: int, port: int, end: float) -> tuple[Answers, Answers, Usage]:
+    """What good clients meet until then, and what the server takes."""
     picture, health = requests(port)
-    every_s = EVERY_S if attack is not None else 0.0
-    tasks = [
-        asyncio.create_task(ask(port, picture, end, every_s, PATIENCE_S)),
-        asyncio.create_task(ask(port, health, end, EVERY_S, PATIENCE_S)),
-        asyncio.create_task(watch(pid, end)),
-    ]
-    if attack is not None:
-        await attack(port, end)
-    good, alive, usage = await asyncio.gather(*tasks)
-    return good, alive, usage
+    return await asyncio.gather(
+        ask(port, picture, end, EVERY_S, PATIENCE_S), ask(port, health, end, EVERY_S, PATIENCE_S), watch(pid, end)
+    )
 
 
 def measure(name: str, tree: Path, seconds: float, cache: str, cores: set[int]) -> dict[str, Any]:
@@ -101,7 +111,9 @@ def measure(name: str, tree: Path, seconds: float, cache: str, cores: set[int]) 
     with server(tree, cache, first) as (pid, port):
         before = Usage()
         before.look(pid)
-        good, alive, usage = asyncio.run(under(ATTACKS.get(name), pid, port, seconds))
+        end = time.monotonic() + seconds
+        with attacker(name, port, end):
+            good, alive, usage = asyncio.run(watched(pid, port, end))
         time.sleep(AFTER_S if name in ATTACKS else 0)
         after = Usage()
         after.look(pid)

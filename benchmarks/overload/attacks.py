@@ -9,16 +9,17 @@ from __future__ import annotations
 import asyncio
 import io
 import struct
+import sys
 import time
 import zlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Final
 
 import numpy as np
 from PIL import Image
 
-Attack = Callable[[int, float], Awaitable[None]]
+Attack = Callable[[int, float], Coroutine[None, None, None]]
 """Called with the server's port and the time.monotonic() to end at."""
 
 MIB: Final = 1 << 20
@@ -200,3 +201,7 @@ ATTACKS: Final[dict[str, Attack]] = {
     "300 new sizes": shapes,
     "40 new sizes at once": new_sizes,
 }
+
+if __name__ == "__main__":
+    attack, port, end = sys.argv[1:]
+    asyncio.run(ATTACKS[attack](int(port), float(end)))

@@ -13,7 +13,9 @@ import pytest
 from PIL import Image
 
 from benchmarks.overload import attacks, report
+from benchmarks.overload.__main__ import attacker
 from benchmarks.overload.watch import Answers, Usage
+from tests.patience import PATIENCE_S
 
 
 def test_the_archive_announces_less_than_it_unpacks_to() -> None:
@@ -63,3 +65,16 @@ def test_a_server_that_is_gone_is_shown_as_gone() -> None:
     text = report.markdown({"machine": machine, "seconds": 5, "rows": [row]})
     cells = [cell.strip() for cell in text.splitlines()[-1].strip("|").split("|")]
     assert cells == ["noise", "now", "0", "0", "–", "–", "–", "0", "150", "3000", "gone", "3", "4"]
+
+
+def test_who_attacks_is_a_process_of_its_own() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.settimeout(PATIENCE_S)
+        with attacker("100 MB of URL", listener.getsockname()[1], time.monotonic() + PATIENCE_S) as process:
+            assert process is not None
+            with listener.accept()[0] as connection:
+                connection.settimeout(PATIENCE_S)
+                assert connection.recv(5) == b"GET /"
+            process.kill()
+    with attacker("no such attack", 1, 0.0) as nobody:
+        assert nobody is None
