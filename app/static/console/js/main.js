@@ -4,13 +4,14 @@ import { key, onLocked } from "./api.js";
 import { useLive } from "./live.js";
 import { link, useRoute } from "./route.js";
 import { KeyDialog } from "./parts/key-dialog.js";
-import { OF_A_MODEL, VIEWS } from "./views/all.js";
+import { VIEWS } from "./views/all.js";
+import { TITLES } from "./views/titles.js";
 
 function useView(name) {
   const [found, setFound] = useState({});
   useEffect(() => {
     let isWanted = true;
-    (VIEWS[name] ?? VIEWS.models).load().then((View) => isWanted && setFound({ name, View }));
+    (VIEWS[name] ?? VIEWS.models)().then((View) => isWanted && setFound({ name, View }));
     return () => { isWanted = false; };
   }, [name]);
   return found.name === name ? found.View : null;
@@ -26,7 +27,7 @@ function Where({ route, models }) {
       </select>
     </label>
     <nav class="segmented" aria-label="Views of this model">
-      ${OF_A_MODEL.map(([name, { title }]) => html`<a key=${name} href=${link(name, route.model)} aria-current=${name === route.view ? "page" : null}>${title}</a>`)}
+      ${Object.entries(TITLES).map(([name, title]) => html`<a key=${name} href=${link(name, route.model)} aria-current=${name === route.view ? "page" : null}>${title}</a>`)}
     </nav>
   </div>`;
 }

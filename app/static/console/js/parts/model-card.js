@@ -3,7 +3,7 @@ import { html } from "../html.js";
 import { bytes, digits, plural, port, timeParts } from "../format.js";
 import { percentiles, rates } from "../live.js";
 import { link } from "../route.js";
-import { OF_A_MODEL } from "../views/all.js";
+import { TITLES } from "../views/titles.js";
 import { Spark } from "./spark.js";
 
 const SECONDS = 60;
@@ -67,6 +67,6 @@ export function ModelCard({ model, moments }) {
     ${version?.compile_failure && html`<p class="notice calm trouble">Runs on the reference: ${version.compile_failure}</p>`}
     ${version && html`<${Ports} model=${model} /><${Doing} model=${model} version=${version} moments=${moments} />
       <footer>
-        ${OF_A_MODEL.map(([name, { title }]) => html`<a key=${name} class="button small" href=${link(name, model.name)} aria-label=${`${title}: ${model.name}`}>${title}</a>`)}
+        ${Object.entries(TITLES).map(([name, title]) => html`<a key=${name} class="button small" href=${link(name, model.name)} aria-label=${`${title}: ${model.name}`}>${title}</a>`)}
       </footer>`}`;
 }
