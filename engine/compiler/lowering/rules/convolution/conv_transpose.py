@@ -2,7 +2,8 @@
 
 Output y gets x[i] * w[k] where y = i * stride - padding + k * dilation. Outputs of one phase, y = phase + stride * j,
 meet only every (stride / g)-th tap, g the greatest divisor of stride and dilation, and from one of them to the next
-every (dilation / g)-th element: a convolution with the taps in reverse.
+every (dilation / g)-th element: a convolution with the taps in reverse. Where a phase meets no tap at all, as with a
+stride larger than the kernel, outputs are the bias; a map writes it everywhere before.
 """
 
 from __future__ import annotations
@@ -17,13 +18,15 @@ import numpy as np
 
 from engine.compiler.kernels.axis import WindowAxis
 from engine.compiler.kernels.kernel import Strides
+from engine.compiler.kernels.map import make_map
 from engine.compiler.lowering.context import Context
-from engine.compiler.lowering.result import as_image
+from engine.compiler.lowering.result import Result, as_image
 from engine.compiler.lowering.rules.convolution.conv_kernels import direct, flat_filters
 from engine.compiler.lowering.rules.convolution.conv_parameters import ConvParameters, bearable
 from engine.compiler.lowering.rules.convolution.run_time import packed_in_run, weights_of
+from engine.compiler.lowering.rules.elementwise.composing import derived
 from engine.compiler.lowering.rules.registry import BORDERS, NO_BORDER, Border, NotLoweredError, kernels_for
-from engine.compiler.lowering.steps import Made
+from engine.compiler.lowering.steps import KernelStep, Made
 from engine.compiler.storage import View
 from engine.graph.operator import RuntimeOperator
 from engine.layers.convolution.conv_transpose import ConvTranspose
@@ -65,19 +68,19 @@ class Phase:
 
 
 def phases(kernel: int, stride: int, padding: int, count: int, dilation: int = 1) -> list[Phase]:
-    """The phases of one axis with ``count`` outputs.
+    """The phases of one axis with ``count`` outputs that meet a tap.
 
     Raises:
-        NotLoweredError: a phase meets no tap at all, or there are too many.
+        NotLoweredError: there are too many.
     """
-    if min(stride, count) > MOST_PHASES:
+    reached = {(k * dilation - padding) % stride for k in range(kernel)}
+    met = sorted(phase for phase in reached if phase < count)
+    if len(met) > MOST_PHASES:
         raise NotLoweredError("there is no kernel for so large a stride")
     found = []
-    for phase in range(min(stride, count)):
+    for phase in met:
         at = phase + padding
         taps = tuple(k for k in reversed(range(kernel)) if (at - k * dilation) % stride == 0)
-        if not taps:
-            raise NotLoweredError("its stride is larger than its kernel")
         found.append(
             Phase(
                 phase=phase,
@@ -110,9 +113,9 @@ def _strides_of(layer: ConvTranspose, kernel: tuple[int, ...], sizes: tuple[int,
 
 def _border(rows: list[Phase], columns: list[Phase], sizes: tuple[int, ...]) -> Border:
     height, width = (1, *sizes)[-2:]
-    tops, bottoms = zip(*(each.margins(height) for each in rows), strict=True)
-    lefts, rights = zip(*(each.margins(width) for each in columns), strict=True)
-    return bearable((max(tops), max(lefts), max(bottoms), max(rights)), sizes)
+    ends = [[each.margins(size) for each in axis] for axis, size in ((rows, height), (columns, width))]
+    (top, bottom), (left, right) = (map(max, zip((0, 0), *each, strict=True)) for each in ends)
+    return bearable((top, left, bottom, right), sizes)
 
 
 def _wanted_border(op: RuntimeOperator, x: TensorSpec, y: TensorSpec) -> Border:
@@ -146,7 +149,7 @@ def lower_conv_transpose(context: Context) -> Made:
     weight = weight.reshape(*weight.shape[:2], *(1,) * (5 - weight.ndim), *weight.shape[2:])
     planes = x.shape[2] if len(x.shape) == 5 else 1
     source = _strides(image)
-    steps = []
+    steps = [] if _is_all_met(axes, strides, sizes[2:]) else [_biased(context, result, bias, sizes[1])]
     for phase in product(*axes):
         depth, row, column = phase
         taps = _taps(weight, layer.groups, phase)
@@ -179,6 +182,23 @@ def lower_conv_transpose(context: Context) -> Made:
             origin = x.dtype.itemsize * (first * planes * source.n + row.begin * source.h + column.begin * source.w)
             steps.append(part.step(kernel, [image, packed], origin=origin))
     return result.made(*copies, *steps)
+
+
+def _is_all_met(axes: Sequence[Sequence[Phase]], strides: tuple[int, ...], sizes: tuple[int, ...]) -> bool:
+    """Whether every output meets a tap."""
+    rank = len(sizes)
+    return all(len(each) == min(s, n) for each, s, n in zip(axes[-rank:], strides, sizes, strict=True))
+
+
+def _biased(context: Context, result: Result, bias: object, channels: int) -> KernelStep:
+    """The result of no taps: everywhere the bias, and what joins it."""
+    known = bias if isinstance(bias, np.ndarray) else np.zeros(channels, context.dtype)
+    numbers = bias if isinstance(bias, View) else context.lowering.stored(known)
+    shape = result.image.shape
+    wide = derived(numbers, np.broadcast_to(numbers.phantom.reshape(channels, 1, 1), shape))
+    strides = [wide.strides, *(view.strides for view in result.operands)]
+    kernel = make_map(shape, result.image.strides, strides, result.fused.tree, context.host)
+    return result.step(kernel, after=[wide])
 
 
 def _samples(count: int, sizes: tuple[int, ...], stride: tuple[int, ...]) -> list[tuple[int, slice]]:
