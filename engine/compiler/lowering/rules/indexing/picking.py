@@ -84,7 +84,7 @@ def indexed(context: Context, x: View, slots: object) -> tuple[Sequence[int], Se
     found = []
     for axis, index in given.items():
         wide = np.broadcast_to(index.phantom, shape)
-        found.append(Slot(derived(index, wide.reshape(*shape, *(1 for _ in range(behind)))), axis, wraps=True))
+        found.append(Slot(derived(index, wide.reshape((*shape, *(1 for _ in range(behind))))), axis, wraps=True))
     around = [*sizes[:lead], *shape, *sizes[lead:]]
     return around, [*steps[:lead], *(0 for _ in shape), *steps[lead:]], found
 
@@ -128,7 +128,7 @@ def lower_onnx_gather(context: Context) -> Made:
     axis = checked_axis(context.layer(OnnxGather).axis, len(x.shape))
     behind = (1,) * (len(x.shape) - axis - 1)
     strides = [*x.strides[:axis], *(0 for _ in index.shape), *x.strides[axis + 1 :]]
-    slot = Slot(derived(index, index.phantom.reshape(*index.shape, *behind)), axis, wraps=True)
+    slot = Slot(derived(index, index.phantom.reshape((*index.shape, *behind))), axis, wraps=True)
     return picked(context, x, strides, [slot])
 
 
@@ -142,7 +142,7 @@ def lower_gather_nd(context: Context) -> Made:
     behind = (1,) * (len(x.shape) - lead - depth)
     strides = [*x.strides[:lead], *(0 for _ in index.shape[lead:-1]), *x.strides[lead + depth :]]
     slots = [
-        Slot(derived(index, index.phantom[..., k].reshape(*index.shape[:-1], *behind)), lead + k, wraps=True)
+        Slot(derived(index, index.phantom[..., k].reshape((*index.shape[:-1], *behind))), lead + k, wraps=True)
         for k in range(depth)
     ]
     return picked(context, x, strides, slots)

@@ -144,7 +144,7 @@ def lower_scatter_nd(context: Context) -> Made:
     sizes = (*index.shape[:-1], *x.shape[depth:])
     behind = (1,) * (len(x.shape) - depth)
     slots = [
-        Slot(derived(index, index.phantom[..., k].reshape(*index.shape[:-1], *behind)), k, wraps=True)
+        Slot(derived(index, index.phantom[..., k].reshape((*index.shape[:-1], *behind))), k, wraps=True)
         for k in range(depth)
     ]
     kept = [*(0 for _ in index.shape[:-1]), *target.strides[depth:]]

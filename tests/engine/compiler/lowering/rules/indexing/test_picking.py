@@ -153,3 +153,11 @@ def test_scans_touch_nothing_beside(level: str) -> None:
         target = guarded_array(np.zeros_like(x))
         run(Scan(mode="sum", outer=outer, size=size, inner=inner, host=describe(level)), level, [x, target])
         np.testing.assert_allclose(target, np.cumsum(x, 1, dtype=np.float32), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("number", [0, 2, -1, 3])
+def test_a_single_number_picks_a_single_element(number: int) -> None:
+    """As ONNX takes the first of some sizes: neither the operand nor the result has a dimension left."""
+    x, index = RANDOM.integers(0, 9, 3), np.array(number)
+    assert kernel_of("Gather", [x, index], axis=0) == ("gather" if number < 3 else "refused")
+    assert kernel_of("GatherND", [x, index[None]], batch_dims=0) == ("gather" if number < 3 else "refused")

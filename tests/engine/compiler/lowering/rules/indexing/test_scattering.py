@@ -89,6 +89,11 @@ def test_indexed_places_are_written() -> None:
             assert kernel_of("Tensor.index_put", [x, numbers("float32", 1)], **given) == "scatter"
 
 
+def test_a_single_element_is_written() -> None:
+    x, index, value = np.arange(3, dtype=np.float32), np.array([1]), np.array(7, np.float32)
+    assert kernel_of("ScatterND", [x, index, value], reduction="none") == "scatter"
+
+
 def test_pooled_values_go_back_to_where_they_came_from() -> None:
     x = RANDOM.standard_normal((2, 3, 4, 5)).astype(np.float32)
     index = np.argsort(RANDOM.random((2, 3, 80)), -1)[..., :20].reshape(2, 3, 4, 5)
