@@ -78,11 +78,12 @@ class Placement:
     _joined: dict[str, View] = field(default_factory=dict)
     _borders: dict[str, Border] = field(default_factory=dict)
 
-    def place(self, operand: RuntimeOperand, is_image: bool | None = None) -> View:
+    def place(self, operand: RuntimeOperand, is_image: bool | None = None, *, is_apart: bool = False) -> View:
         """Memory for an operand about to be computed: its slice of a concatenation, the output itself, or new.
 
         Args:
             is_image: whether it shall lie channels-last; None for as those around it do.
+            is_apart: whether it shall not lie in a concatenation, which copies it then.
 
         Raises:
             NotLoweredError: it is no tensor of floats of static shape.
@@ -90,7 +91,7 @@ class Placement:
         spec = computable(self.spec_of(operand), FLOAT32, FLOAT64)
         shape, dtype = spec.sizes, spec.dtype
         is_image = self.is_image(operand) if is_image is None else is_image
-        if operand.name in self.places:
+        if operand.name in self.places and not is_apart:
             place = self.places[operand.name]
             view = slice_of(self.joined(place.joined), place.axis, place.first, shape[place.axis])
             if view is not None and (view.is_channels_last or not is_image):
