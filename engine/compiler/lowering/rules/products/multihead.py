@@ -63,9 +63,11 @@ def lower_multihead(context: Context) -> Made:
         weights = {context.op.outputs[index].name: _given_out(context, found, index, steps) for index in wanted}
     else:
         steps += attention_steps(context, attended)
-    if ATTENDED not in kinds:
+    if ATTENDED not in kinds and weights:
         return Made(views=weights, steps=steps)
     weight, bias = _attribute(context, "out_proj_weight"), _attribute(context, "out_proj_bias")
+    if ATTENDED not in kinds:
+        raise NotLoweredError("nobody reads its result")
     if weight is None:
         raise NotLoweredError("its weights are computed")
     made = linear(context, target, weight, bias, kinds.index(ATTENDED))

@@ -125,3 +125,8 @@ def test_keys_may_be_added_to_every_sequence(shape: tuple[int, ...], batch_first
     for given in ({"add_zero_attn": True}, biases, {"add_zero_attn": True, **biases}):
         names = kernels(module("x", shape, batch_first=batch_first, **given), random(*shape))
         assert names.count("attention") == 1
+
+
+def test_its_weights_alone_may_be_asked_for() -> None:
+    found = kernels(module("x", (2, 11, WIDTH), result=(2, 11, 11)), random(2, 11, WIDTH))
+    assert "reference" not in found
