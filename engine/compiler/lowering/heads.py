@@ -6,10 +6,13 @@ into that at once, the transposition and the reshape that come after it cost not
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from engine.compiler.lowering.context import Context
-from engine.compiler.storage import View
+from engine.compiler.lowering.rules.registry import computable
+from engine.compiler.storage import View, row_major
 from engine.graph.operand import RuntimeOperand
 from engine.graph.operator import RuntimeOperator
 from engine.layers.definition.layer import Layer
@@ -50,6 +53,17 @@ def place_in_order(context: Context, operand: RuntimeOperand) -> View:
             return view
         users.pop()
     return context.lowering.placement.place(operand, is_image=False)
+
+
+def new_in_order(context: Context, operand: RuntimeOperand, order: Sequence[int]) -> View:
+    """New memory for a result, its dimensions one behind the other in an order that is not its own.
+
+    Raises:
+        NotLoweredError: it is no tensor of floats of static shape.
+    """
+    spec = computable(context.lowering.spec(operand), context.dtype)
+    laid = row_major([spec.sizes[axis] for axis in order], spec.dtype)
+    return View(laid.storage, laid.phantom.transpose(np.argsort(order)))
 
 
 def _mover(context: Context, operand: RuntimeOperand) -> RuntimeOperator | None:

@@ -13,11 +13,20 @@ from engine.compiler.kernels.expr import Operand, apply
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.fusion import alone
 from engine.compiler.lowering.rules.elementwise.composing import Composition, derived
+from engine.compiler.lowering.rules.products.linear import linear
 from engine.compiler.lowering.rules.products.products import multiplied, product
 from engine.compiler.lowering.rules.registry import NotLoweredError, kernels_for
 from engine.compiler.lowering.steps import KernelStep, Made
 from engine.compiler.storage import View, row_major
 from engine.layers.linear.einsum import Einsum, Labels
+from engine.tensor import Array
+
+_PRODUCT = apply("mul", Operand(0), Operand(1))
+# Rows and columns from which on products of a stack are as good as one that takes the stack for rows, and how many
+# dimensions of a stack, of which an operand may lack some, are seen without a copy.
+LEAST_ROWS, LEAST_COLUMNS, MOST_STACKED = 4, 4, 2
+_Groups = tuple[list[str], list[str], list[str]]
+_Term = tuple[View, Labels]
 
 
 @kernels_for(Einsum, doubles=True)
@@ -31,7 +40,7 @@ def lower_einsum(context: Context) -> Made:
     composition, output = Composition(context), equation.output
     if len({*output}) < len(output):
         raise NotLoweredError("there is no kernel that repeats a dimension")
-    operands: list[tuple[View, Labels]] = []
+    operands: list[_Term] = []
     for number, (view, term) in enumerate(zip(views, equation.terms, strict=True)):
         others = {*output}.union(*(each for k, each in enumerate(equation.terms) if k != number))
         operands.append(_lone(composition, *_diagonal(view, term), others))
@@ -42,13 +51,30 @@ def lower_einsum(context: Context) -> Made:
         ((view, term),) = operands
         turned = derived(view, view.phantom.transpose([term.index(label) for label in output]))
         return composition.finish(Operand(0), turned)
-    ((first, a), (second, b)), steps = operands, composition.steps
-    if output and output[-1] not in b:  # columns lie side by side in the result
-        (first, second), (a, b) = (second, first), (b, a)
-    left, right, (batch, rows, columns) = _factors(context, (first, a), (second, b), output, steps)
+    left, right = operands
+    if {*left[1], *right[1]} == {*output}:
+        return composition.finish(_PRODUCT, *(_spread(*each, output) for each in operands))
+    if output and output[-1] not in right[1]:  # columns lie side by side in the result
+        left, right = right, left
+    made = _pair(context, left, right, output, composition.steps)
+    return Made(views=made.views, steps=[*composition.steps, *made.steps], fusions=made.fusions)
+
+
+def _pair(context: Context, left: _Term, right: _Term, output: Labels, steps: list[KernelStep]) -> Made:
+    """The last product: its result in its own order where its rows and columns lie side by side there, or turned."""
+    sizes = _sizes(left, right)
+    groups = _groups(left[1], right[1], output)
+    if not _are_neighbours(groups, output) and (found := _neighbours(left[1], right[1], output, sizes)) is not None:
+        groups = found
+    (batch, rows, columns), known = groups, _known(right[0])
+    summed = _summed(left[1], right[1], output)
+    a = _matrices(context, *left, (batch, rows, summed), sizes, steps)
+    if known is not None and not batch and [*rows, *columns] == [*output]:
+        weight = _weight(known, right[1], (columns, summed), sizes)
+        return linear(context, a, weight, None, is_split=True)
+    b = _matrices(context, *right, (batch, summed, columns), sizes, steps)
     order = [output.index(label) for label in (*batch, *rows, *columns)]
-    made = product(context, left, right, alone(context.op), order)
-    return Made(views=made.views, steps=[*steps, *made.steps], fusions=made.fusions)
+    return product(context, a, b, alone(context.op), order)
 
 
 def _contracted(
@@ -58,13 +84,12 @@ def _contracted(
     context, kept = composition.context, tuple(each for each in dict.fromkeys((*a, *b)) if each in needed)
     if all(label in needed for label in (*a, *b)):
         wide = [_spread(view, term, kept) for view, term in ((first, a), (second, b))]
-        return composition.map(apply("mul", Operand(0), Operand(1)), *wide), kept
-    left, right, groups = _factors(context, (first, a), (second, b), kept, composition.steps)
-    labels = tuple(label for group in groups for label in group)
-    sizes: dict[str, int] = {}
-    for view, term in ((first, a), (second, b)):
-        for label, size in zip(term, view.shape, strict=True):
-            sizes[label] = max(size, sizes.get(label, 1))
+        return composition.map(_PRODUCT, *wide), kept
+    sizes, summed = _sizes((first, a), (second, b)), _summed(a, b, kept)
+    batch, rows, columns = _groups(a, b, kept)
+    left = _matrices(context, first, a, (batch, rows, summed), sizes, composition.steps)
+    right = _matrices(context, second, b, (batch, summed, columns), sizes, composition.steps)
+    labels = (*batch, *rows, *columns)
     lead = np.broadcast_shapes(left.shape[:-2], right.shape[:-2])
     target = row_major((*lead, left.shape[-2], right.shape[-1]), context.dtype)
     composition.steps += multiplied(context, left, right, target)
@@ -74,29 +99,70 @@ def _contracted(
 def _spread(view: View, term: Labels, labels: Labels) -> View:
     """An operand with a dimension of its own, or of 1, for each label."""
     order = [term.index(label) for label in labels if label in term]
-    places = tuple(slice(None) if label in term else None for label in labels)
+    places = (*(slice(None) if label in term else None for label in labels), Ellipsis)
     return derived(view, view.phantom.transpose(order)[places])
 
 
-def _factors(
-    context: Context,
-    left: tuple[View, Labels],
-    right: tuple[View, Labels],
-    output: Labels,
-    steps: list[KernelStep],
-) -> tuple[View, View, tuple[list[str], list[str], list[str]]]:
-    """Two operands as stacks of matrices, and the labels of the stack, the rows and the columns."""
-    (first, a), (second, b) = left, right
+def _groups(a: Labels, b: Labels, output: Labels) -> _Groups:
+    """The labels of the result: of the stack, what both operands have; of the rows and of the columns, what one has."""
     batch = [label for label in output if label in a and label in b]
     rows, columns = ([each for each in output if each in term and each not in batch] for term in (a, b))
-    summed = [label for label in a if label in b and label not in output]
-    sizes = [dict(zip(term, view.shape, strict=True)) for term, view in ((a, first), (b, second))]
-    terms = {label: max(each[label] for each in sizes) for label in summed}
-    return (
-        _matrices(context, first, a, (batch, rows, summed), terms, steps),
-        _matrices(context, second, b, (batch, summed, columns), terms, steps),
-        (batch, rows, columns),
-    )
+    return batch, rows, columns
+
+
+def _are_neighbours(groups: _Groups, output: Labels) -> bool:
+    """Whether rows lie one behind the other in the result, and columns side by side at its end."""
+    _, rows, columns = groups
+    at = output.index(rows[0]) if rows else 0
+    is_last = bool(columns) or not output
+    return is_last and [*output[len(output) - len(columns) :]] == columns and [*output[at : at + len(rows)]] == rows
+
+
+def _neighbours(a: Labels, b: Labels, output: Labels, sizes: Mapping[str, int]) -> _Groups | None:
+    """As few labels as rows and columns as are neighbours in the result, all others of the stack; None if that is dear.
+
+    A matrix that all of a stack are multiplied with is read where it lies.
+    """
+    end = first = len(output)
+    while first and output[first - 1] not in a:
+        first -= 1
+    begin = first
+    while begin and output[begin - 1] not in b:
+        begin -= 1
+    found = [*output[:begin]], [*output[begin:first]], [*output[first:end]]
+    whole = _groups(a, b, output)
+    spans = [[math.prod(sizes[label] for label in group) for group in groups[1:]] for groups in (found, whole)]
+    is_broad = all(n >= min(m, least) for n, m, least in zip(*spans, (LEAST_ROWS, LEAST_COLUMNS), strict=True))
+    return found if is_broad and len(found[0]) <= MOST_STACKED else None
+
+
+def _summed(a: Labels, b: Labels, output: Labels) -> list[str]:
+    return [label for label in a if label in b and label not in output]
+
+
+def _sizes(*operands: _Term) -> dict[str, int]:
+    """The size of every label: the one that is not 1."""
+    sizes: dict[str, int] = {}
+    for view, term in operands:
+        for label, size in zip(term, view.shape, strict=True):
+            sizes[label] = max(size, sizes.get(label, 1))
+    return sizes
+
+
+def _known(view: View) -> Array | None:
+    """What lies in a view, if no run changes it."""
+    data = view.storage.data
+    if data is None:
+        return None
+    return np.ndarray(view.shape, view.dtype, data, view.offset, view.phantom.strides)
+
+
+def _weight(known: Array, labels: Labels, groups: tuple[list[str], list[str]], sizes: Mapping[str, int]) -> Array:
+    """An operand as the weight of a linear layer: (columns, terms)."""
+    order = [label for group in groups for label in group]
+    turned = known.transpose([labels.index(label) for label in order])
+    columns, terms = (math.prod(sizes[label] for label in group) for group in groups)
+    return np.broadcast_to(turned, [sizes[label] for label in order]).reshape(columns, terms)
 
 
 def _diagonal(view: View, term: Labels) -> tuple[View, Labels]:
@@ -127,22 +193,22 @@ def _matrices(
     context: Context,
     view: View,
     labels: Labels,
-    groups: tuple[list[str], list[str], list[str]],
-    terms: Mapping[str, int],
+    groups: _Groups,
+    sizes: Mapping[str, int],
     steps: list[KernelStep],
 ) -> View:
     """An operand as (stack, rows, columns), each of the last two of any number of labels; and the copy this may take.
 
     Args:
-        groups: labels of the stack, of rows and of columns.
-        terms: sizes of what is summed over, where an operand may have 1.
+        groups: labels of the stack, which an operand may have not, of rows and of columns.
+        sizes: of the labels; an operand may have 1.
     """
-    order = [label for group in groups for label in group]
-    turned = view.phantom.transpose([labels.index(label) for label in order])
-    sizes = [terms.get(label, size) for label, size in zip(order, turned.shape, strict=True)]
-    wide = derived(view, np.broadcast_to(turned, sizes))
-    ends = len(groups[0]), len(groups[0]) + len(groups[1])
-    merged = (*sizes[: ends[0]], math.prod(sizes[ends[0] : ends[1]]), math.prod(sizes[ends[1] :]))
+    order = tuple(label for group in groups for label in group)
+    turned, count = _spread(view, labels, order), len(groups[0])
+    wide = derived(
+        view, np.broadcast_to(turned.phantom, (*turned.shape[:count], *(sizes[each] for each in order[count:])))
+    )
+    merged = (*wide.shape[:count], *(math.prod(sizes[label] for label in group) for group in groups[1:]))
     found = wide.derive(wide.phantom.reshape(merged))
     if found is not None:
         return found

@@ -20,11 +20,21 @@ from engine.tensor import Array
 SPACED_ROWS, SPACED_COLUMNS = 8, 64
 
 
-def linear(context: Context, x: View, weight: Array, bias: Array | None, index: int = 0) -> Made:
-    """x @ weight.T + bias for a weight (O, I) and a bias (O,), as the result of this number."""
+def linear(
+    context: Context, x: View, weight: Array, bias: Array | None, index: int = 0, *, is_split: bool = False
+) -> Made:
+    """x @ weight.T + bias for a weight (O, I) and a bias (O,), as the result of this number.
+
+    Args:
+        is_split: whether O is several dimensions of the result.
+    """
     rows, copies = context.rows(x)
     rows, spacing = spaced(context, rows, len(weight))
-    result = context.fuse(rows_as_image, is_image=False, index=index)
+
+    def as_image(array: Array) -> Array:
+        return rows_as_image(array.reshape(-1, len(weight)) if is_split else array)
+
+    result = context.fuse(as_image, is_image=False, index=index)
     return result.made(*copies, *spacing, linear_step(context, result, rows, weight, bias))
 
 

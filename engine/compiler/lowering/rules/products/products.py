@@ -15,7 +15,7 @@ from engine.compiler.kernels.products.product import Product, choose_product_til
 from engine.compiler.lowering.choosing import CANDIDATES
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.fusion import Fused, ImageOf, absorb, alone
-from engine.compiler.lowering.heads import place_in_order
+from engine.compiler.lowering.heads import new_in_order, place_in_order
 from engine.compiler.lowering.result import Result
 from engine.compiler.lowering.rules.convolution.conv_kernels import tiled
 from engine.compiler.lowering.rules.convolution.conv_parameters import ConvParameters
@@ -110,12 +110,12 @@ def product(context: Context, left: View, right: View, first: Fused, order: Sequ
     Raises:
         NotLoweredError: it does not lie in matrices.
     """
-    form = _Form.of(left, right)
+    form, order = _Form.of(left, right), range(context.result_spec.rank) if order is None else order
 
     def as_image(array: Array) -> Array:
-        return form.as_image(array if order is None else array.transpose(order))
+        return form.as_image(array.transpose(order))
 
-    result = _result(context, absorb(context.lowering, first, as_image), as_image)
+    result = _result(context, absorb(context.lowering, first, as_image), as_image, order)
     return result.made(*_steps(context, left, right, form, result))
 
 
@@ -240,14 +240,14 @@ class _Form:
         return View(copied.storage, copied.phantom.reshape(*self.stack, *sizes))
 
 
-def _result(context: Context, fused: Fused, as_image: ImageOf) -> Result:
-    """Memory for the result, in the order those behind it want if the kernel can store so."""
+def _result(context: Context, fused: Fused, as_image: ImageOf, order: Sequence[int]) -> Result:
+    """Memory for the result, in the order those behind it want or its own if the kernel can store so, or in this."""
     alarm = context.lowering.alarm
     for target in (place_in_order(context, fused.operand), context.lowering.placement.place(fused.operand, False)):
         image = target.derive(as_image(target.phantom))
         if image is not None and image.strides[1] <= 1:
             return Result.seen(fused, target, as_image, alarm)
-    raise NotLoweredError("its result does not lie in rows")
+    return Result.seen(fused, new_in_order(context, fused.operand, order), as_image, alarm)
 
 
 def _added(context: Context, term: tuple[int, float], factors: tuple[View, View], known: object, alpha: float) -> Made:
@@ -285,9 +285,7 @@ def _bias(context: Context, value: object) -> Array | None:
 
 def _turned(view: View) -> View:
     """The last two dimensions exchanged."""
-    found = view.derive(view.phantom.swapaxes(-1, -2))
-    assert found is not None
-    return found
+    return derived(view, view.phantom.swapaxes(-1, -2))
 
 
 def _copied(context: Context, view: View, steps: list[KernelStep]) -> View:
