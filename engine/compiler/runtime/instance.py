@@ -61,9 +61,10 @@ class Instance:
         self._settle(NO_ARENA if arenas is not None else new_arena(program.blueprint.arena_bytes))
         outputs = [each for each in program.blueprint.outputs if isinstance(each, Region) and each.is_whole_output]
         self._made = [(each.address.port, each.shape, np.dtype(each.dtype)) for each in outputs]
-        # Of each output the caller gets an array that nobody else has.
-        ports = {each.address.port for each in outputs}
-        self.gives_new_arrays = len(ports) == len(outputs) == len(program.blueprint.outputs)
+        # Of each output the caller gets an array that nobody else has: what does not lie in its own is copied.
+        are_apart = len({each.address.port for each in outputs}) == len(outputs)
+        self.gives_new_arrays = are_apart and all(isinstance(each, Region) for each in program.blueprint.outputs)
+        self._is_all_made = are_apart and len(outputs) == len(program.blueprint.outputs)
         self._run = _RUN(program.code.address("run"))
         # A list, because who sends them home must not hold the instance.
         self._hired: list[Workers] = []
@@ -143,6 +144,8 @@ class Instance:
             if reason == Alarm.OUTSIDE:
                 raise OutsideTableError("an index is outside of a table")
             raise NotFiniteError
+        if self._is_all_made:
+            return [*results.values()]
         return [self._result(each, values, arrays, results) for each in self.program.blueprint.outputs]
 
     def _run_native(self, team: int, number: int, segment: Segment, is_timed: bool) -> int:

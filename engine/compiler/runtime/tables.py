@@ -55,10 +55,13 @@ class Tables:
         self._inside = np.array([k for k, each in enumerate(places) if each.home is Home.ARENA], np.intp)
         self._arena = 0
         outside = [(k, each) for k, each in enumerate(places) if each.home in (Home.INPUT, Home.OUTPUT)]
-        self._aimed = [
-            (home, port, [(k, each.offset) for k, each in outside if (each.home, each.port) == (home, port)])
-            for home, port in dict.fromkeys((each.home, each.port) for _, each in outside)
-        ]
+        self._given, self._made = (
+            [
+                (port, [(k, each.offset) for k, each in outside if (each.home, each.port) == (home, port)])
+                for port in dict.fromkeys(each.port for _, each in outside if each.home is home)
+            ]
+            for home in (Home.INPUT, Home.OUTPUT)
+        )
         self.steps = aligned_bytes(max(1, len(steps)) * STEP_BYTES).view(np.int64).reshape(-1, STEP_BYTES // 8)
         at = address_of(self.arguments)
         self._chunks = [0]
@@ -130,10 +133,15 @@ class Tables:
 
     def aim(self, inputs: Sequence[Array], outputs: dict[int, Array]) -> None:
         """Point the arguments at this run's inputs and outputs."""
-        for home, port, places in self._aimed:
-            at = address_of(inputs[port] if home is Home.INPUT else outputs[port])
+        words = self._words
+        for port, places in self._given:
+            at = address_of(inputs[port])
             for place, offset in places:  # few, mostly one: numpy would take longer
-                self._words[place] = at + offset
+                words[place] = at + offset
+        for port, places in self._made:
+            at = address_of(outputs[port])
+            for place, offset in places:
+                words[place] = at + offset
 
 
 def _pieces(steps: Sequence[NativeStep], segment: Segment, most_s: float) -> list[tuple[int, int]]:
@@ -152,9 +160,12 @@ def _thought_s(step: NativeStep) -> float:
     return step.flops / FLOPS_PER_S + step.bytes / BYTES_PER_S
 
 
+_ADDRESS_OF, _BUFFER_OF = ctypes.addressof, ctypes.c_char.from_buffer
+
+
 def address_of(array: Array) -> int:
     """Where an array's first byte lies."""
     try:
-        return ctypes.addressof(ctypes.c_char.from_buffer(array))  # type: ignore[arg-type]  # an array is a buffer
+        return _ADDRESS_OF(_BUFFER_OF(array))  # type: ignore[arg-type]  # an array is a buffer
     except (TypeError, ValueError, BufferError):  # read-only, not in one piece, empty: numpy knows, but takes its time
         return int(array.__array_interface__["data"][0])
