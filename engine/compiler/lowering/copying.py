@@ -17,7 +17,7 @@ from engine.compiler.storage import FLOAT32, View
 from engine.tensor import Array
 
 # Bytes of elements that kernels copy.
-WORDS = (4, 8, 16)
+WORDS = (1, 2, 4, 8, 16)
 
 
 def copy(source: View, target: View, operators: Sequence[str], host: Host) -> KernelStep:

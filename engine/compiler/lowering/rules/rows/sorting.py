@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from engine.compiler.kernels.ordering.sorting import SORTED, Sorting
-from engine.compiler.lowering.context import Context, as_rows
+from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.rules.elementwise.composing import Composition, derived
 from engine.compiler.lowering.rules.registry import NotLoweredError, kernels_for
 from engine.compiler.lowering.steps import KernelStep, Made
@@ -20,7 +20,7 @@ from engine.layers.operands.axes import checked_axis
 from engine.layers.operands.precision import INT64
 from engine.layers.order.order_statistics import Median, MedianOfAll, NanMedian, NanMedianOfAll
 from engine.layers.order.sorting import ArgSort, KthValue, Sort, SortRows, TopK
-from engine.tensor import TensorSpec, dtype_name
+from engine.tensor import TensorSpec
 
 # Columns whose places fit beside an element.
 _MOST = 2**31 - 1
@@ -107,8 +107,6 @@ def ordered(
     if dim is None:
         x = composition.shaped(x, [x.phantom.size])
     axis = checked_axis(dim or 0, len(x.shape))
-    if x.dtype.itemsize < 4 and as_rows(derived(x, np.moveaxis(x.phantom, axis, -1))) is None:
-        raise NotLoweredError(f"there is no kernel that copies {dtype_name(x.dtype)}")
     rows = composition.rows(x, [axis])
     n, columns = rows.shape
     count = columns if count is None else count
