@@ -145,6 +145,18 @@ def test_weights_that_change_nothing_are_none(tmp_path: Path) -> None:
     assert [(op.params["affine"], op.attributes) for op in graph.operators if "Norm" in op.type] == [(False, {})]
 
 
+@pytest.mark.parametrize("axis", [-1, 1])
+def test_a_layer_norm_needs_no_bias(tmp_path: Path, axis: int) -> None:
+    weights = {"s": _random(*(3, 5)[-1 if axis == -1 else 0 :])}
+    proto = model(
+        [node("LayerNormalization", ["x", "s"], ["y"], axis=axis)],
+        [value("x", ["n", 3, 5])],
+        [value("y", None)],
+        weights,
+    )
+    assert _types(tmp_path, proto, {"x": _random(2, 3, 5)}) == {"nn.LayerNorm": 1}
+
+
 def test_older_files_have_the_weights_of_groups(tmp_path: Path) -> None:
     weights = {"s": _random(3), "b": _random(3) + 1}
     graph = engine.load(save(tmp_path, _norm("GroupNormalization", weights, is_stored=True, opset=18, num_groups=3)))
