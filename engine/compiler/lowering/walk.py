@@ -17,6 +17,7 @@ from engine.compiler.blueprint import Home
 from engine.compiler.lowering.chains import Chain
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.copying import WORDS, convert, copy
+from engine.compiler.lowering.lists import unread_lists
 from engine.compiler.lowering.lowering import Lowering
 from engine.compiler.lowering.meaning import meant
 from engine.compiler.lowering.narrow import NotNarrowedError
@@ -64,9 +65,20 @@ def lower(lowering: Lowering, before_each: Callable[[int], None] | None = None) 
             _lower_chain(lowering, lowering.chains[op.name])
         elif op.name not in lowering.absorbed and op.name not in waiting:
             _lower(lowering, op)
+    _drop_lists(lowering)
     lowering.results = [_result(lowering, port, name) for port, name in enumerate(lowering.outputs)]
     if STRIPS not in lowering.options.passes_off:
         _merge(lowering)
+
+
+def _drop_lists(lowering: Lowering) -> None:
+    """Leave out steps that make lists for kernels, which read the items."""
+    unread = unread_lists(lowering.steps, lowering.outputs)
+    lowering.steps[:] = [
+        step for step in lowering.steps if isinstance(step, KernelStep) or step.operator.name not in unread
+    ]
+    for name in unread:
+        del lowering.reasons[name]
 
 
 def _merge(lowering: Lowering) -> None:
