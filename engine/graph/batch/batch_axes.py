@@ -18,6 +18,7 @@ from engine.graph.operand import RuntimeOperand
 from engine.graph.port import Port, state_axis
 from engine.graph.running.reference import execute
 from engine.graph.runtime_graph import RuntimeGraph
+from engine.layers.recurrent.recurrent import Recurrent
 from engine.limits import memory_bytes
 from engine.tensor import Array, TensorSpec
 
@@ -75,7 +76,8 @@ def output_axes(graph: RuntimeGraph, exported: int) -> Axes | None:
             if len(shapes) != len(graph.outputs) or len(shapes[place]) != 1:
                 return None
             (shape,) = shapes[place]
-        axis = _axis_of(shape, exported)
+        is_state = _is_state(graph.operands[port.operand]) and len(shape) == 3 and shape[1] == exported
+        axis = 1 if is_state else _axis_of(shape, exported)
         if axis is None:
             return None
         axes.append(axis)
@@ -86,6 +88,12 @@ def _axis_of(shape: Sequence[int | None], exported: int) -> int | None:
     """The first dimension if it is as long as the batch, else the only one that is."""
     found = [axis for axis, dim in enumerate(shape) if dim == exported]
     return found[0] if found and (found[0] == 0 or len(found) == 1) else None
+
+
+def _is_state(operand: RuntimeOperand) -> bool:
+    """Whether a recurrent layer gives it as a state, (layers, N, width)."""
+    maker = operand.producer
+    return maker is not None and isinstance(maker.definition, Recurrent) and operand is not maker.outputs[0]
 
 
 def _depends_on_inputs(operand: RuntimeOperand) -> bool:

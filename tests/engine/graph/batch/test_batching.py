@@ -171,6 +171,21 @@ def with_state(layers: int) -> RuntimeGraph:
     )
 
 
+@pytest.mark.parametrize("backend", ["reference", "auto"])
+def test_states_of_parts_are_joined_in_their_second_dimension(backend: str) -> None:
+    gru = op("nn.GRU", "gru", "m", "1 2", input_size=4, hidden_size=4, num_layers=1, bias=False,
+             batch_first=True, bidirectional=False, **recurrent(4, 1))  # fmt: skip
+    mixed = op("F.softmax", "mix", "0", "m", dim=0, labels=("input",))
+    ends = op("pnnx.Output", "out", "1"), op("pnnx.Output", "state", "2")
+    session = Session(built(INPUT, mixed, gru, *ends, _0=(1, 5, 4)), backend=backend, cache=None)  # type: ignore[arg-type]
+    x = RANDOM.standard_normal((3, 5, 4)).astype(F32)
+    ys, states = zip(*(session.run([item]) for item in cut(x, 0)), strict=True)
+    together = session.run([x])
+    assert session.batching.mode == "split"
+    np.testing.assert_allclose(together[0], np.concatenate(ys), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(together[1], np.concatenate(states, 1), rtol=1e-5, atol=1e-6)
+
+
 def cut(array: np.ndarray, axis: int) -> list[np.ndarray]:
     return np.split(array, array.shape[axis], axis)
 
