@@ -14,6 +14,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from app.errors import ServiceError
 from app.http.connection.admission import Admission, Pass
 from app.http.connection.closing import Closing
+from app.http.connection.head import without_upgrade
 from app.http.connection.incoming import Incoming
 from app.http.connection.outgoing import Outgoing
 from app.http.connection.parser_feed import ParserFeed
@@ -98,8 +99,7 @@ class ConnectionBase(HttpToolsProtocol):
     def resume(self) -> None:
         """All of the body is there: what comes now is the head of the next request, for a parser that waits for one."""
         self._closing.is_deaf, self._reader = False, None
-        self.parser = httptools.HttpRequestParser(self)
-        self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
+        self.parser = new_parser(self)
         self.on_message_complete()
         self.flow.resume_reading()
 
@@ -221,11 +221,28 @@ class ConnectionBase(HttpToolsProtocol):
         """What came is no request, or none that is taken."""
         raise NotImplementedError
 
-    def upgrades(self) -> None:
-        """Nothing is upgraded to: the request is answered as it is, and what follows is in a language not spoken."""
-        self._closing.turns_deaf()
-        self.cycle.keep_alive = False
+    def upgrades(self) -> bytes:
+        """Nothing is upgraded to (RFC 9110 section 7.8): the request is read again without its offer, then its body."""
+        if not self._offers_upgrade:
+            self._closing.turns_deaf()
+            self.cycle.keep_alive = False
+            return b""
+        head = without_upgrade(self.parser.get_method(), self.url, self.parser.get_http_version(), self.headers)
+        self.parser = new_parser(self)
+        return head
+
+    @property
+    def _offers_upgrade(self) -> bool:
+        """Whether the parser takes what follows the head for another language, be it this request's body."""
+        return bool(self.parser.should_upgrade()) and self.parser.get_method() != b"CONNECT"  # that one is refused
 
     def _wait(self) -> None:
         self._incoming.since = self.loop.time()
         self._admission.waits(self)
+
+
+def new_parser(protocol: HttpToolsProtocol) -> httptools.HttpRequestParser:
+    """A parser that waits for a head, as lenient as uvicorn's."""
+    parser = httptools.HttpRequestParser(protocol)
+    parser.set_dangerous_leniencies(lenient_data_after_close=True)
+    return parser

@@ -118,6 +118,8 @@ class Connection(ConnectionBase):
 
     def on_headers_complete(self) -> None:
         """The head is complete: is it one to be answered?"""
+        if self._offers_upgrade:
+            return  # it comes again, without its offer
         self._error = self._head_fault()
         if self._error is not None:
             raise ValueError  # the parser stops; whoever fed it looks at the error
@@ -145,6 +147,8 @@ class Connection(ConnectionBase):
 
     def on_message_complete(self) -> None:
         """The request is complete; the next one may begin."""
+        if self._offers_upgrade:
+            return
         self._incoming.ends()
         super().on_message_complete()
         if self.cycle.response_complete:
@@ -235,11 +239,10 @@ class Connection(ConnectionBase):
         self._visit = self._gate.visit(self.parser.get_method(), self.url)
         if self._visit is None:
             return None
-        is_kept = self.parser.should_keep_alive() and not self.parser.should_upgrade()
         return self._gate.turn_away(
             self._visit,
             self.headers,
-            may_stay=is_kept and self.parser.get_http_version() != "1.0",
+            may_stay=self.parser.should_keep_alive() and self.parser.get_http_version() != "1.0",
             text=self._feed.text(),
         )
 

@@ -87,3 +87,10 @@ def protocol_fault(exc: httptools.HttpParserError) -> ServiceError:
     # What the parser says of a fault in one of our own callbacks, as for a target that is no URL, names Python.
     is_target = isinstance(exc, (httptools.HttpParserCallbackError, httptools.HttpParserInvalidURLError))
     return InvalidRequestError(f"the request is not HTTP/1.1: {'its target is no path' if is_target else exc}")
+
+
+def without_upgrade(method: bytes, url: bytes, version: str, headers: Headers) -> bytes:
+    """A head as its client could have sent it, had it not offered to go on in another language."""
+    lines = [b"%b %b HTTP/%b" % (method, url, version.encode())]
+    lines += [b"%b: %b" % (name, value) for name, value in headers if name != b"upgrade"]
+    return b"\r\n".join([*lines, b"", b""])

@@ -50,8 +50,8 @@ class Carrier(Protocol):
         """What came is no request, or none that is taken."""
         ...
 
-    def upgrades(self) -> None:
-        """What follows is in another language."""
+    def upgrades(self) -> bytes:
+        """The client offers another language: have a new parser, and give the head that is read without the offer."""
         ...
 
 
@@ -131,11 +131,14 @@ class ParserFeed:
 
     def _feed(self, data: bytes | memoryview, whole: bytes = b"") -> None:
         self._piece, self._fed, self._begun = whole, len(data), 0
-        try:
-            self._carrier.parser.feed_data(data)
-        except httptools.HttpParserUpgrade:
-            self._carrier.upgrades()
-        except httptools.HttpParserError as exc:
-            self._carrier.stumbles(exc)
-        finally:
-            self._piece = b""
+        pieces = [memoryview(data)]
+        while pieces and not self._carrier.is_deaf:
+            piece = pieces.pop()
+            try:
+                self._carrier.parser.feed_data(piece)
+            except httptools.HttpParserUpgrade as exc:  # with where in the piece its head ended
+                pieces = [piece[exc.args[0] :], memoryview(self._carrier.upgrades())]
+            except httptools.HttpParserError as exc:
+                self._carrier.stumbles(exc)
+                break
+        self._piece = b""

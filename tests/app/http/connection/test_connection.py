@@ -167,10 +167,30 @@ def test_a_fault_behind_good_requests_is_answered_after_them(front: Front, raw: 
     assert found[0][2]["outputs"]["out0"]["data"] == [1, 1, 1]
 
 
-def test_an_upgrade_is_not_made_and_what_follows_is_not_read(front: Front) -> None:
+def test_an_upgrade_is_not_made_and_the_connection_goes_on_as_it_was(front: Front) -> None:
     upgrade = LIVE[:-2] + b"connection: upgrade\r\nupgrade: websocket\r\n\r\n"
-    ((status, headers, _),) = front.ask(upgrade + LIVE + b"\0" * 1000)
-    assert (status, headers["connection"]) == (200, "close")
+    found = front.ask(upgrade + upgrade + LIVE + b"\0" * 1000)
+    assert [status for status, _, _ in found] == [200, 200, 200, 400]
+
+
+@pytest.mark.parametrize("cut", [None, 0, 1, 40], ids=["whole", "head", "byte", "piece"])
+@pytest.mark.parametrize("is_long", [False, True], ids=["short", "long"])
+@pytest.mark.parametrize("is_chunked", [False, True], ids=["length", "chunked"])
+def test_who_offers_an_upgrade_with_a_body_is_answered_to_the_body(
+    front: Front, cut: int | None, is_long: bool, is_chunked: bool
+) -> None:
+    """As `curl --http2` and Java's HttpClient do with the first request of a connection."""
+    body = b'{"inputs": [[0, 0, 0]]}' + b" " * (70_000 if is_long else 0)
+    offer = b"connection: Upgrade, HTTP2-Settings\r\nupgrade: h2c\r\nhttp2-settings: AAMAAABkAAQAAP__\r\n"
+    head = b"POST /models/one/infer HTTP/1.1\r\n" + HOST + offer
+    if is_chunked:
+        request = head + b"transfer-encoding: chunked\r\n\r\n%x\r\n%b\r\n0\r\n\r\n" % (len(body), body)
+    else:
+        request = head + b"content-length: %d\r\n\r\n" % len(body) + body
+    at = 0 if cut is None else request.index(b"\r\n\r\n") + 4 + cut
+    found = front.ask(*filter(None, (request[:at], request[at:])), LIVE, LAST)
+    assert [status for status, _, _ in found] == [200, 200, 200]
+    assert found[0][2]["outputs"]["out0"]["data"] == [1, 1, 1]
 
 
 def test_fields_behind_a_chunked_body_become_no_headers(front: Front) -> None:

@@ -162,17 +162,24 @@ def test_many_on_one_connection_are_answered_in_their_order(front: Front) -> Non
         post(b"1\r\nx\r\n0\r\n\r\n", headers=b"transfer-encoding: chunked\r\n"),
         post(headers=b"connection: close\r\n"),
         post(headers=b"expect: 100-continue\r\n")[: -len(GOOD)],
-        post(headers=b"connection: upgrade\r\nupgrade: h2c\r\n"),
         post().replace(b"content-length: %d" % len(GOOD), b"content-length: 5000000"),
         post().replace(b"HTTP/1.1", b"HTTP/1.0"),
     ],
-    ids=["chunked", "close", "expect", "upgrade", "long", "1.0"],
+    ids=["chunked", "close", "expect", "long", "1.0"],
 )
 def test_where_the_rest_is_not_worth_reading_the_answer_is_the_last_one(front: Front, request_: bytes) -> None:
     with closed(front):
         ((status, headers, body),) = front.ask(request_)
         assert (status, headers["connection"], headers["retry-after"]) == (429, "close", "2")
         assert body["error"]["code"] == "queue_full"
+    assert front.is_live()
+
+
+@pytest.mark.usefixtures("nothing_is_read")
+def test_who_offers_an_upgrade_is_refused_as_others_are_and_stays(front: Front) -> None:
+    with closed(front), front.connect() as connection:
+        for _ in range(3):
+            assert one(connection, post(headers=b"connection: upgrade\r\nupgrade: h2c\r\n"))[0] == 429
     assert front.is_live()
 
 
