@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,7 @@ from app.images.decode import Picture
 from app.images.survey import format_of
 from app.memory.allowance import charge
 from app.protocol.v2.datatypes import BYTES, NAMES, dtype_of
+from app.protocol.v2.elements import elements_of
 from app.protocol.v2.errors import RefusedError
 from app.protocol.v2.places import Place
 from app.protocol.v2.ports import OPEN, WirePort, WirePorts
@@ -28,8 +29,6 @@ from app.settings import Settings
 from app.signature import Input, Inputs, Signature
 from app.texts import from_bytes, is_text
 from app.wording import cut, quoted
-
-_LENGTH: Final = 4
 
 
 class Decoder:
@@ -119,6 +118,7 @@ class Decoder:
                 f"input '{cut(item.name)}': unknown datatype '{cut(item.datatype)}', expected one of {', '.join(NAMES)}"
             )
         if item.datatype == BYTES and self._takes_pictures(port):
+            self._check_pictures(math.prod(item.shape))
             return
         if port.port.spec is not None and item.datatype != port.datatype:
             raise RefusedError(
@@ -135,6 +135,12 @@ class Decoder:
             raise RequestTooLargeError(
                 f"input '{port.name}' has too many elements: found {elements}, expected at most"
                 f" {self._settings.max_elements}"
+            )
+
+    def _check_pictures(self, count: int) -> None:
+        if count > self._settings.max_images:  # before each is made an object
+            raise RequestTooLargeError(
+                f"too many pictures: found {count}, expected at most {self._settings.max_images}"
             )
 
     def _takes_pictures(self, port: WirePort) -> bool:
@@ -169,9 +175,9 @@ class Decoder:
 
     def _from_bytes(self, item: Sent, port: WirePort, data: memoryview) -> Input:
         if item.datatype == BYTES and _is_text(port):
-            return from_bytes(_elements(data, port.name, math.prod(item.shape)), item.shape, port.name)
+            return from_bytes(elements_of(data, port.name, math.prod(item.shape)), item.shape, port.name)
         if item.datatype == BYTES:
-            return self._pictures(port, _elements(data, port.name, math.prod(item.shape)))
+            return self._pictures(port, elements_of(data, port.name, math.prod(item.shape)))
         dtype = dtype_of(item.datatype)
         assert dtype is not None  # only BYTES has none
         count = math.prod(item.shape)
@@ -269,20 +275,3 @@ def _tensor(data: memoryview, dtype: np.dtype[Any], shape: Sequence[int]) -> NDA
         return array
     charge(array.nbytes)
     return array.astype(dtype, order="C", copy=True)
-
-
-def _elements(data: memoryview, name: str, count: int) -> list[memoryview]:
-    """The elements of a BYTES tensor: each after its length, in four bytes."""
-    found: list[memoryview] = []
-    at = 0
-    while at < len(data):
-        end = at + _LENGTH + int.from_bytes(data[at : at + _LENGTH], "little")
-        if at + _LENGTH > len(data) or end > len(data) or len(found) == count:
-            break
-        found.append(data[at + _LENGTH : end])
-        at = end
-    if at != len(data) or len(found) != count:
-        raise RefusedError(
-            f"input '{name}': its {len(data)} bytes are not {count} elements, each after its length in four bytes"
-        )
-    return found

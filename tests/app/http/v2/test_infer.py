@@ -234,6 +234,15 @@ def test_elements_that_are_not_one_after_its_length_are_refused(v2: Client, tail
     refused(send(v2, "shades", {"inputs": [row]}, tail))
 
 
+def test_more_pictures_than_there_may_be_are_refused_before_each_is_an_object(
+    v2: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr("app.protocol.v2.inputs.elements_of")
+    row = {"name": "in0", "datatype": "BYTES", "shape": [1000], "parameters": {"binary_data_size": 4000}}
+    answer = send(v2, "shades", {"inputs": [row]}, bytes(4000))
+    assert answer.status_code == 413 and "found 1000, expected at most 32" in answer.json()["error"]
+
+
 def test_bytes_where_the_model_takes_no_pictures_are_refused(v2: Client) -> None:
     row = {"name": "INPUT0", "datatype": "BYTES", "shape": [1], "parameters": {"binary_data_size": 4}}
     assert "data-type is 'BYTES'" in refused(send(v2, "simple", {"inputs": [row]}, bytes(4)))

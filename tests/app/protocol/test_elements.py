@@ -1,0 +1,33 @@
+"""Elements of any length: what they take is asked for before they are made, however many a body says there are."""
+
+from __future__ import annotations
+
+import pytest
+
+from app.errors import DeadlineExceededError, RequestTooLargeError
+from app.memory.allowance import Allowance
+from app.memory.budget import MemoryBudget
+from app.protocol.v2.elements import elements_of
+from app.protocol.v2.errors import RefusedError
+
+MANY = 100_000
+
+
+def test_a_body_of_empty_elements_is_charged_for_the_objects_it_becomes() -> None:
+    body = memoryview(bytes(4 * MANY))
+    with Allowance(MemoryBudget(10 * len(body))), pytest.raises(RequestTooLargeError):
+        elements_of(body, "in0", MANY)
+    with Allowance(MemoryBudget(100 * len(body))) as allowance:
+        assert len(elements_of(body, "in0", MANY)) == MANY
+        assert allowance.held >= 100 * MANY
+
+
+def test_more_elements_than_there_are_lengths_are_refused_before_anything_is_charged() -> None:
+    with Allowance(MemoryBudget(1)), pytest.raises(RefusedError, match="are not 1152921504606846976 elements"):
+        elements_of(memoryview(bytes(8)), "in0", 1 << 60)
+
+
+def test_elements_that_nobody_waits_for_are_not_made() -> None:
+    allowance = Allowance(MemoryBudget(10**9))
+    with allowance, allowance.working(lambda: True), pytest.raises(DeadlineExceededError):
+        elements_of(memoryview(bytes(4 * MANY)), "in0", MANY)
