@@ -309,7 +309,7 @@ def test_setting_instances_max_bytes_bounds_what_is_compiled_for_other_shapes(
 def test_setting_load_timeout_s_gives_up_a_model_that_takes_longer(tmp_path: Path) -> None:
     write_model(tmp_path, "stuck", through("test.Wait", "(1,2)f32"))
     with serving(tmp_path, load_timeout_s=0.2) as client:
-        TURNSTILE.let_through_until(lambda: not client.plane.store._crew.is_busy)
+        TURNSTILE.let_through_until(lambda: not client.plane.store._loaders.is_busy)
         reason = client.get("/models/stuck").json()["reason"]
     assert reason == "version 1: not loaded within 0.2 seconds (load_timeout_s)"
 

@@ -82,7 +82,7 @@ def index(client: Client, name: str = "first") -> list[tuple[str, str, str]]:
 def look(client: Client, times: int = 3) -> None:
     for _ in range(times):
         client.plane.watcher.look()
-        client.plane.store._crew.wait()
+        client.plane.store._loaders.wait()
 
 
 def test_a_model_that_is_unloaded_is_served_no_more_until_it_is_loaded_again(client: Client) -> None:
