@@ -155,9 +155,11 @@ def test_scans_touch_nothing_beside(level: str) -> None:
         np.testing.assert_allclose(target, np.cumsum(x, 1, dtype=np.float32), rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("number", [0, 2, -1, 3])
-def test_a_single_number_picks_a_single_element(number: int) -> None:
-    """As ONNX takes the first of some sizes: neither the operand nor the result has a dimension left."""
-    x, index = RANDOM.integers(0, 9, 3), np.array(number)
-    assert kernel_of("Gather", [x, index], axis=0) == ("gather" if number < 3 else "refused")
-    assert kernel_of("GatherND", [x, index[None]], batch_dims=0) == ("gather" if number < 3 else "refused")
+@pytest.mark.parametrize("place", [0, 2, -3])
+def test_one_element_at_a_place_of_the_run(place: int) -> None:
+    x = RANDOM.integers(0, 100, 3)
+    assert kernel_of("Gather", [x, np.array(place)], axis=0) == "gather"
+    assert kernel_of("GatherND", [x, np.array([place])]) == "gather"
+    assert kernel_of("ScatterND", [x, np.array([place]), np.array(7)]) == "scatter"
+    for wrong in (3, -4):
+        assert kernel_of("Gather", [x, np.array(wrong)], axis=0) == "refused"
