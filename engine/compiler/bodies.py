@@ -72,9 +72,10 @@ class Bodies:
 
     def _made(self, body: Body) -> RunnableBody:
         assert self._compiles is not None
-        if id(body) not in self._ready:
-            self._ready[id(body)] = body, self._compiles(body)
-        return self._ready[id(body)][1]
+        key = id(body.source)  # turns that were unrolled have bodies of one source
+        if key not in self._ready:
+            self._ready[key] = body, self._compiles(body)
+        return self._ready[key][1]
 
     def close(self) -> None:
         """Give back what they take; a later run makes it anew."""

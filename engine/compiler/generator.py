@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from engine.compiler.blueprint import Blueprint
 from engine.compiler.bodies import bodies_of
-from engine.compiler.branches import Branches
 from engine.compiler.codegen.host import Host
+from engine.compiler.inlining.inlining import Inlining
 from engine.compiler.runtime.pages import release
 from engine.compiler.weights import Weights
 from engine.compiler.widening import NotWidenedError, is_narrow, wide_specs, widened
@@ -42,7 +42,7 @@ class Generator:
 
     def __init__(self, graph: RuntimeGraph, options: Options) -> None:
         self._graph = self._taken = graph
-        self._branches = Branches(graph)
+        self._inlining = Inlining(graph)
         self._options = options
         self._optimised: RuntimeGraph | None = None
         self._passes: list[PassReport] = []
@@ -99,8 +99,8 @@ class Generator:
         raise CompileError("its kernels cannot be made", found=_first(refused))
 
     def optimised(self, specs: Sequence[TensorSpec], host: Host, progress: Progress) -> RuntimeGraph:
-        """The graph as the passes leave it, with the branches that these shapes decide."""
-        taken = self._branches.taken(specs)
+        """The graph as the passes leave it, with what these shapes decide put in place."""
+        taken = self._inlining.taken(specs)
         if self._optimised is None or taken is not self._taken:
             self._taken = taken
             off = self._options.passes_off - set(LOWERING_PASSES)

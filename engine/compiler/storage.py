@@ -44,7 +44,7 @@ class Frame:
     border: tuple[int, int, int, int]
 
 
-@dataclass(eq=False, slots=True)
+@dataclass(eq=False, slots=True, weakref_slot=True)
 class Storage:
     """A piece of memory that holds one tensor, or several side by side.
 

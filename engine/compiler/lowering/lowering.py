@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
+
+import numpy as np
 
 from engine.compiler.codegen.host import Host
 from engine.compiler.lowering.chains import Chain, find_chains
@@ -15,7 +18,7 @@ from engine.compiler.lowering.narrow import Narrow
 from engine.compiler.lowering.rules.registry import FLOAT32, FLOAT64, NotLoweredError
 from engine.compiler.lowering.steps import Step
 from engine.compiler.lowering.terms.term import Term, term_of
-from engine.compiler.storage import View, alarm, constant
+from engine.compiler.storage import Storage, View, alarm, constant
 from engine.graph.operand import RuntimeOperand
 from engine.graph.operator import RuntimeOperator
 from engine.layers.quantised.quantised import speaks_of_quantised
@@ -92,6 +95,7 @@ class Lowering:
     absorbed: set[str] = field(default_factory=set)
     made: int = 0
     _stored: dict[int, tuple[Array, View]] = field(default_factory=dict)
+    _packed: dict[object, tuple[Sequence[weakref.ref[Array]], weakref.ref[Storage]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         joins = JOINS not in self.options.passes_off
@@ -102,7 +106,7 @@ class Lowering:
 
     def forget(self) -> None:
         """Let go of what was lowered: it holds packed weights, and this object is part of a ring of references."""
-        for each in (self.steps, self.views, self.constants, self.results, self._stored):
+        for each in (self.steps, self.views, self.constants, self.results, self._stored, self._packed):
             each.clear()
 
     @property
@@ -142,8 +146,16 @@ class Lowering:
         return self._stored[id(data)][1]
 
     def packed(self, packing: object, arrays: Sequence[Array | None], pack: Callable[[], Array]) -> View:
-        """Weights as a kernel reads them; see Packs.packed()."""
-        return constant(pack()) if self.weights is None else self.weights.packed(packing, arrays, pack)
+        """Weights as a kernel reads them; see Packs.packed(). The same ones, packed the same way, are packed once."""
+        if self.weights is not None:
+            return self.weights.packed(packing, arrays, pack)
+        key, roots = (repr(packing), *map(_place, arrays)), [_root(each) for each in arrays if each is not None]
+        before, kept = self._packed.get(key, ((), None))
+        storage = None if kept is None else kept()
+        if storage is None or any(ref() is not root for ref, root in zip(before, roots, strict=True)):
+            storage = constant(pack().reshape(-1)).storage  # once for all turns of a loop that was unrolled
+            self._packed[key] = [weakref.ref(root) for root in roots], weakref.ref(storage)
+        return View(storage, storage.phantom)
 
     def known(self, op: RuntimeOperator) -> list[object]:
         """What is known of an operator's operands: the array of a constant, a spec, a value."""
@@ -163,3 +175,17 @@ class Lowering:
             return None
         known = self.known(op)
         return term_of(meant(op.layer, known), known)
+
+
+def _root(array: Array) -> Array:
+    """The array that a view is of."""
+    while isinstance(array.base, np.ndarray):
+        array = array.base
+    return array
+
+
+def _place(array: Array | None) -> tuple[object, ...]:
+    """What tells an array from all others that are there now."""
+    if array is None:
+        return ()
+    return array.__array_interface__["data"][0], array.shape, array.strides, array.dtype.str

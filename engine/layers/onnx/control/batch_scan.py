@@ -37,7 +37,7 @@ class BatchScan(Scan):
 
     def forward(self, *operands: Any) -> Any:
         lengths = whole_numbers(operands[0], "sequence_lens") if self.has_lengths else None
-        states, scanned, captured = self._parts(operands[1:] if self.has_lengths else operands)
+        states, scanned, captured = self.parts(operands[1:] if self.has_lengths else operands)
         batch, longest = _sizes(states, scanned)
         lengths = (longest,) * batch if lengths is None else lengths
         if len(lengths) != batch or not all(0 <= each <= longest for each in lengths):

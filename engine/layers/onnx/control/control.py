@@ -142,7 +142,7 @@ class Loop(Bodied):
     has_condition: bool = True
 
     def infer(self, *operands: Any) -> Any:
-        states, captured = self._parts(operands)[2:]
+        states, captured = self.parts(operands)[2:]
         found = self._settled(states, captured)
         if found is None:
             return UNKNOWN if self.count == 1 else (UNKNOWN,) * self.count
@@ -152,7 +152,7 @@ class Loop(Bodied):
         return self.results([*after, *stacked])
 
     def handed(self, operands: Sequence[Any]) -> list[tuple[Any, Sequence[Any]]]:
-        states, captured = self._parts(operands)[2:]
+        states, captured = self.parts(operands)[2:]
         found = self._settled(states, captured)
         turn = [TensorSpec((), INT64), TensorSpec((), np.dtype(np.bool_))]
         return [] if found is None else [(self.body("body"), [*turn, *found[0], *map(_blurred, captured)])]
@@ -172,7 +172,7 @@ class Loop(Bodied):
         return None
 
     def forward(self, *operands: Any) -> Any:
-        count, condition, states, captured = self._parts(operands)
+        count, condition, states, captured = self.parts(operands)
         most = _NO_LIMIT if count is None else needed(whole_number(count, "the number of turns"), "count")
         goes_on, turn, body = condition is None or _holds(condition), 0, self.body("body")
         stacks: list[list[Any]] = [[] for _ in range(self.count - self.states)]
@@ -192,11 +192,16 @@ class Loop(Bodied):
         if stack:
             check_size((len(stack), *np.shape(stack[0])), np.asarray(stack[0]).dtype)
             return np.stack([np.asarray(each) for each in stack])
+        return self.nothing(index)
+
+    def nothing(self, index: int) -> Array:
+        """What no turn at all leaves of a result that is stacked."""
         note = self.annotations.outputs[self.states + index]
         shape = (0,) if note is None else (0, *(size or 0 for size in note.shape[1:]))
         return np.zeros(shape, np.float32 if note is None else note.dtype)
 
-    def _parts(self, operands: Sequence[Any]) -> tuple[Any, Any, Sequence[Any], Sequence[Any]]:
+    def parts(self, operands: Sequence[Any]) -> tuple[Any, Any, Sequence[Any], Sequence[Any]]:
+        """The count and the condition, None for one there is not, the states, and what is used of the graph around."""
         rest = list(operands)
         count = rest.pop(0) if self.has_count else None
         condition = rest.pop(0) if self.has_condition else None
@@ -222,12 +227,12 @@ class Scan(Bodied):
     output_directions: tuple[int, ...] = ()
 
     def infer(self, *operands: Any) -> Any:
-        states, scanned, captured = self._parts(operands)
+        states, scanned, captured = self.parts(operands)
         if not all(isinstance(each, TensorSpec) for each in scanned):
             return UNKNOWN if self.count == 1 else (UNKNOWN,) * self.count
-        axes = self._axes(self.input_axes, scanned)
+        axes = self.axes(self.input_axes, scanned)
         lengths = [each.shape[axis] for each, axis in zip(scanned, axes, strict=True)]
-        slices = self._slices(scanned, axes)
+        slices = self.slices(scanned, axes)
         known = [_blurred(each) for each in states]
         results = self.body("body").infer([*known, *slices, *captured])
         after = [alike(a, _blurred(b)) for a, b in zip(known, results[: self.states], strict=True)]
@@ -235,13 +240,14 @@ class Scan(Bodied):
         return self.results([*after, *(self._whole(k, each, length) for k, each in enumerate(results[self.states :]))])
 
     def handed(self, operands: Sequence[Any]) -> list[tuple[Any, Sequence[Any]]]:
-        states, scanned, captured = self._parts(operands)
+        states, scanned, captured = self.parts(operands)
         if not all(isinstance(each, TensorSpec) for each in scanned):
             return []
-        slices = self._slices(scanned, self._axes(self.input_axes, scanned))
+        slices = self.slices(scanned, self.axes(self.input_axes, scanned))
         return [(self.body("body"), [*map(_blurred, states), *slices, *map(_blurred, captured)])]
 
-    def _slices(self, scanned: Sequence[Any], axes: Sequence[int]) -> list[TensorSpec]:
+    def slices(self, scanned: Sequence[Any], axes: Sequence[int]) -> list[TensorSpec]:
+        """What a turn is handed of what is cut."""
         return [TensorSpec((*each.shape[:axis], *each.shape[axis + 1 :]), each.dtype)
                 for each, axis in zip(scanned, axes, strict=True)]  # fmt: skip
 
@@ -252,8 +258,8 @@ class Scan(Bodied):
         return TensorSpec((*item.shape[:axis], length, *item.shape[axis:]), item.dtype)
 
     def forward(self, *operands: Any) -> Any:
-        states, scanned, captured = self._parts(operands)
-        axes = self._axes(self.input_axes, scanned)
+        states, scanned, captured = self.parts(operands)
+        axes = self.axes(self.input_axes, scanned)
         lengths = {each.shape[axis] for each, axis in zip(scanned, axes, strict=True)}
         if len(lengths) != 1:
             raise ShapeError("inputs to scan differ in length", found=sorted(lengths), expected="one length")
@@ -262,7 +268,7 @@ class Scan(Bodied):
         held = Held()
         for turn in range(length):
             _check_turn(turn)
-            places = [length - 1 - turn if _at(self.input_directions, k) else turn for k in range(len(scanned))]
+            places = [self.place(k, turn, length) for k in range(len(scanned))]
             slices = [each.take(place, axis) for each, place, axis in zip(scanned, places, axes, strict=True)]
             results = self.body("body").run([*states, *slices, *captured])
             states = results[: self.states]
@@ -273,17 +279,32 @@ class Scan(Bodied):
 
     def _joined(self, index: int, stack: list[Any]) -> Array:
         if not stack:
-            note = self.annotations.outputs[self.states + index]
-            shape = (0,) if note is None else tuple(size or 0 for size in note.shape)
-            return np.zeros(shape, np.float32 if note is None else note.dtype)
+            return self.nothing(index)
         check_size((len(stack), *np.shape(stack[0])), np.asarray(stack[0]).dtype)
-        stack = stack[::-1] if _at(self.output_directions, index) else stack
-        return np.stack(stack, checked_axis(_at(self.output_axes, index), np.ndim(stack[0]) + 1))
+        axis, is_backwards = self.stacking(index)
+        stack = stack[::-1] if is_backwards else stack
+        return np.stack(stack, checked_axis(axis, np.ndim(stack[0]) + 1))
 
-    def _axes(self, given: tuple[int, ...], values: Sequence[Any]) -> list[int]:
+    def nothing(self, index: int) -> Array:
+        """What no turn at all leaves of a result that is stacked."""
+        note = self.annotations.outputs[self.states + index]
+        shape = (0,) if note is None else tuple(size or 0 for size in note.shape)
+        return np.zeros(shape, np.float32 if note is None else note.dtype)
+
+    def place(self, index: int, turn: int, length: int) -> int:
+        """Which slice of an input a turn takes."""
+        return length - 1 - turn if _at(self.input_directions, index) else turn
+
+    def stacking(self, index: int) -> tuple[int, bool]:
+        """Along which axis results are stacked, and whether the last turn's comes first."""
+        return _at(self.output_axes, index), bool(_at(self.output_directions, index))
+
+    def axes(self, given: tuple[int, ...], values: Sequence[Any]) -> list[int]:
+        """The axis of each value, counted from 0."""
         return [checked_axis(_at(given, k), len(each.shape)) for k, each in enumerate(values)]
 
-    def _parts(self, operands: Sequence[Any]) -> tuple[list[Any], list[Any], list[Any]]:
+    def parts(self, operands: Sequence[Any]) -> tuple[list[Any], list[Any], list[Any]]:
+        """The states, what is cut in slices, and what is used of the graph around."""
         end = self.states + self.inputs
         return list(operands[: self.states]), list(operands[self.states : end]), list(operands[end:])
 

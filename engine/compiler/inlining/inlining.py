@@ -1,0 +1,71 @@
+"""What the shapes of the inputs decide: the branch that is taken in the place of the operator that takes it, and the
+turns of loops whose number is known, if they are few.
+
+Exporters write a choice for every ``if`` of a script, though most ask for a rank or a size, and a loop for what has as
+many turns as a dimension. Among the operators around it a body gets its kernels as they do, and what follows it knows
+its shapes.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Final
+
+from engine.compiler.inlining.budget import MOST_ADDED, Budget, size_of
+from engine.compiler.inlining.rewriting import Choices, may_be_rewritten, rewritten
+from engine.errors import EngineError, RunCancelledError
+from engine.graph import RuntimeGraph
+from engine.pnnx import Graph
+from engine.tensor import TensorSpec
+
+# Ways through a graph that are kept, those among them that lead on, and operators of all of them.
+MOST_KEPT: Final = 32
+MOST_KEPT_OPERATORS: Final = 16_000
+# What is put in place may hold choices and loops itself; what is left after so many rounds is run by itself.
+MOST_ROUNDS: Final = 16
+
+
+class Inlining:
+    """A graph, by what is decided in it."""
+
+    def __init__(self, graph: RuntimeGraph) -> None:
+        self._graph = graph
+        self._is_plain = not any(map(may_be_rewritten, graph.operators))
+        self._kept: OrderedDict[Choices, RuntimeGraph] = OrderedDict()
+
+    def taken(self, specs: Sequence[TensorSpec]) -> RuntimeGraph:
+        """The graph with what inputs of these shapes decide put in place; itself where that is nothing.
+
+        Raises:
+            EngineError: an operator does not accept these shapes.
+        """
+        graph = self._graph
+        if self._is_plain:
+            return graph
+        own, budget, choices = size_of(graph.operators), Budget(), Choices()
+        for _ in range(MOST_ROUNDS):
+            if not any(map(may_be_rewritten, graph.operators)):
+                break
+            budget.operators = MOST_ADDED + min(0, own - size_of(graph.operators))
+            found = rewritten(graph, graph.infer(specs), budget)
+            if found is None:
+                break
+            choices = (*choices, *found.choices)
+            try:
+                graph = self._built(choices, graph, found.source)
+            except RunCancelledError:
+                raise
+            except EngineError:  # a run by bodies says what is wrong, if anything is
+                break
+        return graph
+
+    def _built(self, choices: Choices, graph: RuntimeGraph, source: Graph) -> RuntimeGraph:
+        """A source, built; the same for the same choices, as long as there is room."""
+        found = self._kept.pop(choices, None) or graph.rebuilt(source)
+        self._kept[choices] = found
+        total = sum(len(each.operators) for each in self._kept.values())
+        while len(self._kept) > 1 and (len(self._kept) > MOST_KEPT or total > MOST_KEPT_OPERATORS):
+            _, oldest = self._kept.popitem(last=False)
+            total -= len(oldest.operators)
+        return found

@@ -1,0 +1,140 @@
+"""One round of inlining: the source of a graph with bodies in the place of what runs them, where that is decided."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from engine.compiler.inlining.budget import Budget, size_of
+from engine.compiler.inlining.sequences import Sequences
+from engine.compiler.inlining.splice import Splice
+from engine.compiler.inlining.turns import turns_of_loop, turns_of_map, turns_of_scan
+from engine.compiler.inlining.unrolling import unroll_loop, unroll_map, unroll_scan
+from engine.errors import ShapeError
+from engine.graph import RuntimeGraph, RuntimeOperator
+from engine.layers.onnx.control.control import If, Loop, Scan, SequenceMap
+from engine.layers.onnx.control.sequence import ConcatFromSequence, SequenceAt, SequenceLength, SplitToSequence
+from engine.pnnx import Graph
+from engine.tensor import is_known, known_value
+
+Choices = tuple[tuple[str, object], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Rewritten:
+    """A source, and what was decided to come to it: the same of one graph make the same source."""
+
+    source: Graph
+    choices: Choices
+
+
+def may_be_rewritten(op: RuntimeOperator) -> bool:
+    """Whether shapes may decide what becomes of an operator."""
+    return type(op.definition) in _HANDLERS
+
+
+def rewritten(graph: RuntimeGraph, values: Mapping[str, object], budget: Budget) -> Rewritten | None:
+    """The source of a graph with all that is decided put in place; None where nothing is.
+
+    Args:
+        values: what is known of every operand.
+    """
+    walk = _Walk(graph, values, budget)
+    operators = {op.name: op for op in graph.operators}
+    choices: list[tuple[str, object]] = []
+    for source in graph.source.operators:
+        op = operators[source.name]
+        handler = _HANDLERS.get(type(op.definition))
+        choice = handler(walk, op) if handler is not None else None
+        if choice is None:
+            walk.splice.add(source)
+            walk.sequences.follow(op)
+        else:
+            choices.append((op.name, choice))
+    return Rewritten(walk.splice.source, tuple(choices)) if choices else None
+
+
+class _Walk:
+    """What a walk over a graph has written so far."""
+
+    def __init__(self, graph: RuntimeGraph, values: Mapping[str, object], budget: Budget) -> None:
+        self.splice = Splice(graph.source)
+        self.sequences = Sequences(self.splice, values, budget)
+        self._values, self._budget = values, budget
+
+    def known(self, op: RuntimeOperator) -> list[Any]:
+        """What is known of the operands of an operator."""
+        return [self._values[each.name] for each in op.inputs]
+
+    def branch(self, op: RuntimeOperator) -> object:
+        """The branch that is taken."""
+        choice: Any = op.definition
+        known = known_value(self._values[op.inputs[0].name])
+        value = np.asarray(known) if is_known(known) else np.empty(0)
+        condition = bool(value.any())
+        try:
+            body = choice.branch(condition) if value.size == 1 else None
+        except ShapeError:  # there is none, as a run says
+            return None
+        if body is None:
+            return None
+        given = choice.captured(condition, self.splice.names(each.name for each in op.inputs[1:]))
+        self.splice.branch(op.name, body, given, [each.name for each in op.outputs])
+        return condition
+
+    def loop(self, op: RuntimeOperator) -> object:
+        """All its turns."""
+        loop: Any = op.definition
+        turns = turns_of_loop(loop, self.known(op), self._budget)
+        if turns is None or not self._add(turns, loop.body("body"), loop.count):
+            return None
+        unroll_loop(self.splice, op, turns)
+        return turns
+
+    def scan(self, op: RuntimeOperator) -> object:
+        """A turn for every slice."""
+        scan: Any = op.definition
+        length = turns_of_scan(scan, self.known(op), self._budget)
+        if length is None or not self._add(length, scan.body("body"), scan.count + length * scan.inputs):
+            return None
+        axes = scan.axes(scan.input_axes, scan.parts(self.known(op))[1])
+        unroll_scan(self.splice, op, axes, length)
+        return (length, *axes)
+
+    def map(self, op: RuntimeOperator) -> object:
+        """A turn for every item."""
+        layer: Any = op.definition
+        known = self.known(op)
+        turns = turns_of_map(layer, known, self._budget)
+        columns: list[Any] = []
+        for each, spec in zip(op.inputs[: layer.inputs], known, strict=False):
+            is_list = isinstance(spec, (list, tuple))
+            columns.append(self.sequences.items(each.name) if is_list else self.splice.names([each.name])[0])
+        if turns is None or None in columns or not self._add(turns, layer.body("body"), layer.count):
+            return None
+        items = unroll_map(self.splice, op, columns)
+        for outer, names in zip(op.outputs, items, strict=True):
+            self.sequences.holds(outer.name, names)
+        return tuple(each if isinstance(each, str) else tuple(each) for each in columns)
+
+    def sequence(self, op: RuntimeOperator) -> object:
+        """What is asked of a list."""
+        return self.sequences.dissolve(op)
+
+    def _add(self, turns: int, body: Any, others: int) -> bool:
+        return self._budget.add(turns * size_of(body.operators) + others)
+
+
+_HANDLERS: Final[Mapping[type | None, Callable[[_Walk, RuntimeOperator], object]]] = {
+    If: _Walk.branch,
+    Loop: _Walk.loop,
+    Scan: _Walk.scan,
+    SequenceMap: _Walk.map,
+    SequenceAt: _Walk.sequence,
+    SequenceLength: _Walk.sequence,
+    ConcatFromSequence: _Walk.sequence,
+    SplitToSequence: _Walk.sequence,
+}

@@ -1,0 +1,146 @@
+"""How often a loop runs, as far as shapes and constants tell: its body is followed turn by turn, as a run would.
+
+Nothing is said of a loop whose body refuses a turn, whose condition only a run can tell, or whose results could not be
+stacked: who runs it finds out, at the turn that it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from engine.compiler.inlining.budget import Budget
+from engine.errors import EngineError, RunCancelledError
+from engine.layers.onnx.control.control import Loop, Scan, SequenceMap
+from engine.layers.onnx.operands.constants import whole_number
+from engine.layers.operands.axes import may_match
+from engine.layers.operands.precision import INT64
+from engine.tensor import TensorSpec, is_known, known_value, spec_of
+
+_TRUE = spec_of(np.array(True), with_value=True)
+
+
+def turns_of_loop(loop: Loop, operands: Sequence[Any], budget: Budget) -> int | None:
+    """How often a loop runs; None where that is not known, or more than may be unrolled.
+
+    Args:
+        operands: what is known of its own.
+    """
+    count, condition, states, captured = loop.parts(operands)
+    most = _number(count) if loop.has_count else None
+    goes_on = _truth(condition) if loop.has_condition else True
+    if goes_on is None or (most is None and loop.has_count):
+        return None
+    body, turn, stacks = loop.body("body"), 0, _Stacks(loop.count - loop.states)
+    limit = budget.turns(body)
+    while goes_on and (most is None or turn < most):
+        number = spec_of(np.array(turn, INT64), with_value=True)
+        results = _turn(body, [number, _TRUE, *states, *captured], budget) if turn < limit else None
+        if results is None or len(results) != 1 + loop.count or not stacks.take(results[1 + loop.states :]):
+            return None
+        states, turn = results[1 : 1 + loop.states], turn + 1
+        if turn != most:
+            goes_on = _truth(results[0])
+        if goes_on is None:
+            return None
+    return turn
+
+
+def turns_of_scan(scan: Scan, operands: Sequence[Any], budget: Budget) -> int | None:
+    """How many slices a scan takes; None where that is not known, or more than may be unrolled."""
+    scanned, captured = scan.parts(operands)[1:]
+    states: Sequence[Any] = operands[: scan.states]
+    if not scanned or not all(isinstance(each, TensorSpec) for each in scanned):
+        return None
+    try:
+        axes = scan.axes(scan.input_axes, scanned)
+    except EngineError:
+        return None
+    lengths: set[int | None] = {each.shape[axis] for each, axis in zip(scanned, axes, strict=True)}
+    length = lengths.pop()
+    body = scan.body("body")
+    if lengths or length is None or length > budget.turns(body):
+        return None
+    slices, stacks = scan.slices(scanned, axes), _Stacks(scan.count - scan.states)
+    for _ in range(length):
+        results = _turn(body, [*states, *slices, *captured], budget)
+        if results is None or len(results) != scan.count or not stacks.take(results[scan.states :]):
+            return None
+        is_settled = _are_same(states, results[: scan.states])
+        states = results[: scan.states]
+        if is_settled:  # so are all further turns
+            break
+    return length
+
+
+def turns_of_map(layer: SequenceMap, operands: Sequence[Any], budget: Budget) -> int | None:
+    """How many items a sequence has; None where that is not known, or more than may be unrolled."""
+    (sequence, *others), captured = operands[: layer.inputs], operands[layer.inputs :]
+    body = layer.body("body")
+    if not isinstance(sequence, (list, tuple)) or len(sequence) > budget.turns(body):
+        return None
+    if not all(isinstance(each, (TensorSpec, list, tuple)) for each in others):
+        return None
+    for turn, item in enumerate(sequence):
+        lists = [each for each in others if isinstance(each, (list, tuple))]
+        if any(len(each) <= turn for each in lists):
+            return None
+        given = [each if isinstance(each, TensorSpec) else each[turn] for each in others]
+        results = _turn(body, [item, *given, *captured], budget)
+        if results is None or len(results) != layer.count:
+            return None
+    return len(sequence)
+
+
+class _Stacks:
+    """What turns give besides their states: tensors of one dtype and of shapes that can be stacked."""
+
+    def __init__(self, count: int) -> None:
+        self._known: list[TensorSpec | None] = [None] * count
+
+    def take(self, results: Sequence[Any]) -> bool:
+        """Whether those of one more turn go with those before."""
+        for k, result in enumerate(results):
+            known = self._known[k]
+            if not isinstance(result, TensorSpec) or result.dtype.hasobject:
+                return False
+            if known is not None and (known.dtype != result.dtype or not may_match(known.shape, result.shape)):
+                return False
+            self._known[k] = result
+        return True
+
+
+def _turn(body: Any, given: Sequence[Any], budget: Budget) -> Sequence[Any] | None:
+    """What is known of the results of a turn; None where the body refuses it, or enough was looked at."""
+    if len(given) != body.count or not budget.look(body):
+        return None
+    try:
+        results: Sequence[Any] = body.infer(given)
+    except RunCancelledError:
+        raise
+    except EngineError:
+        return None
+    return results
+
+
+def _are_same(before: Sequence[Any], after: Sequence[Any]) -> bool:
+    """Whether a turn left of the states what it found, as far as it is known."""
+    return all(
+        isinstance(a, TensorSpec) and isinstance(b, TensorSpec) and a == b and a.value is None and b.value is None
+        for a, b in zip(before, after, strict=True)
+    )
+
+
+def _number(count: Any) -> int | None:
+    try:
+        return whole_number(count, "the number of turns")
+    except EngineError:
+        return None
+
+
+def _truth(condition: Any) -> bool | None:
+    known = known_value(condition)
+    value = np.asarray(known) if is_known(known) else np.empty(0)
+    return bool(value.reshape(())[()]) if value.size == 1 else None
