@@ -12,6 +12,7 @@ from engine.layers.onnx.control.control import alike
 from engine.onnx.translation.node import Node, Part
 from engine.onnx.translation.registry import translates
 from engine.onnx.translation.value import Value
+from engine.onnx.translators.bags import embedding_bags
 from engine.tensor import UNKNOWN, TensorSpec
 
 _LONGEST = 300
@@ -51,11 +52,14 @@ def branch(node: Node) -> list[Value]:
 
 @translates("Loop")
 def loop(node: Node) -> list[Value]:
-    """A loop of the reference."""
+    """A loop, but for one that spells an operator out."""
     count, condition = node.optional(0), node.optional(1)
     states = [node.input(k) for k in range(2, len(node.inputs))]
     proto = graph_of(node, "body")
     body = node.body(proto, [_COUNT, _TRUTH, *(_open(each) for each in states)])
+    bags = None if states else embedding_bags(node, count, condition, body)
+    if bags is not None:
+        return [bags]
     operands = [value for value in (count, condition) if value is not None]
     known = [_same_kind(state, after) for state, after in zip(states, body.results[1:], strict=False)]
     known += [_stacked(each) for each in body.results[1 + len(states) :]]

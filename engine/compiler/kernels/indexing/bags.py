@@ -9,13 +9,15 @@ Arguments: table, indices, offsets, weights (the table again where there are non
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from engine.compiler.codegen.ir import Function, Index, Module, Value, as_value, constant, vector
 from engine.compiler.kernels.channels import fitting_lanes
 from engine.compiler.kernels.functions.arithmetic import maximum
 from engine.compiler.kernels.indexing.gather import OUTSIDE
 from engine.compiler.kernels.kernel import Kernel, block_of, start
+
+Mode: TypeAlias = Literal["sum", "mean", "max"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +37,7 @@ class Bags(Kernel):
 
     kind = "bags"
     sets_alarm = True
-    mode: Literal["sum", "mean", "max"]
+    mode: Mode
     rows: int
     columns: int
     source: int

@@ -2,26 +2,39 @@
 
 from __future__ import annotations
 
-from engine.compiler.kernels.indexing.bags import Bags
+from engine.compiler.kernels.indexing.bags import Bags, Mode
 from engine.compiler.lowering.context import Context, as_rows
 from engine.compiler.lowering.rules.indexing.picking import BITS, indices_of
 from engine.compiler.lowering.rules.registry import FLOAT32, NotLoweredError, kernels_for
 from engine.compiler.lowering.steps import Made
 from engine.compiler.storage import row_major
 from engine.layers.linear.embedding import EmbeddingBag
+from engine.layers.onnx.indexing.bags import EmbeddingBags
 
 
 @kernels_for(EmbeddingBag)
 def lower_embedding_bag(context: Context) -> Made:
     """What indices name, from offset to offset; the other results are told by the reference alone."""
-    layer, table = context.layer(EmbeddingBag), as_rows(context.tensor(0))
+    layer = context.layer(EmbeddingBag)
+    names = {each.name for each in context.op.outputs[1:]}
+    if any(each.consumers for each in context.op.outputs[1:]) or names & {*context.lowering.outputs}:
+        raise NotLoweredError("its further results are asked for")
+    return _bags(context, ("sum", "mean", "max")[layer.mode], layer.padding_idx)
+
+
+@kernels_for(EmbeddingBags)
+def lower_onnx_bags(context: Context) -> Made:
+    """The same from bound to bound; bounds that do not ascend from 0, and negative indices, are for the reference."""
+    return _bags(context, "mean" if context.layer(EmbeddingBags).mode == "mean" else "sum", None)
+
+
+def _bags(context: Context, mode: Mode, padding_idx: int | None) -> Made:
+    table = as_rows(context.tensor(0))
     indices, offsets = (indices_of(context.argument(index), context) for index in (1, 2))
     has_weights = len(context.bound.positional) > 3 and context.argument(3) is not None
-    names = {each.name for each in context.op.outputs[1:]}
-    others = any(each.consumers for each in context.op.outputs[1:]) or names & {*context.lowering.outputs}
     spec = context.lowering.spec(context.op.outputs[0])
-    if others or spec is None or spec.dtype != FLOAT32 or not spec.size:
-        raise NotLoweredError("its further results are asked for, or its shape is known only in a run")
+    if spec is None or spec.dtype != FLOAT32 or not spec.size:
+        raise NotLoweredError("its shape is known only in a run, or it is empty")
     if table is None or not indices.is_row_major or not offsets.is_row_major or not indices.phantom.size:
         raise NotLoweredError("its table or its indices do not lie in rows")
     weights = context.tensor(3) if has_weights else table
@@ -29,7 +42,7 @@ def lower_embedding_bag(context: Context) -> Made:
     if has_weights and (weights.shape != indices.shape or not weights.is_row_major):
         raise NotLoweredError("its weights do not fit")
     kernel = Bags(
-        mode=("sum", "mean", "max")[layer.mode],
+        mode=mode,
         rows=rows,
         columns=columns,
         source=table.strides[0],
@@ -37,7 +50,7 @@ def lower_embedding_bag(context: Context) -> Made:
         offsets=offsets.phantom.size,
         bags=spec.sizes[0],
         bits=(BITS[indices.dtype.name], BITS[offsets.dtype.name]),
-        padding=None if layer.padding_idx is None else layer.padding_idx % rows,
+        padding=None if padding_idx is None else padding_idx % rows,
         is_weighted=has_weights,
         host=context.host,
     )
