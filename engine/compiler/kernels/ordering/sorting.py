@@ -3,7 +3,6 @@
 Every element becomes a number of 64 bits, its value above its place: no two are equal, and equal elements keep their
 order whatever sorts them. NaN is larger than every number, and -0 is 0. Short rows are sorted by counting how many come
 before each; of long ones those that can be asked for are kept, by their leading bits, and sorted digit by digit.
-Values of 64 bits leave no room for a place: their short rows are counted, with places compared apart.
 
 Arguments: source, places (int64), elements, scratch.
 """
@@ -23,8 +22,6 @@ from engine.compiler.kernels.kernel import Kernel, block_of, start
 COUNTED = 256
 SORTED = ("float32", "bool", "uint8", "int8", "int16", "int32")
 """Dtypes that fit 32 bits."""
-WIDE = ("float64", "int64")
-"""Those of which only short rows are sorted."""
 # Bits of a number of 64 from which its digits begin, least first, and how many each has; the last one has the sign.
 _DIGITS = ((32, 11), (43, 10), (53, 11))
 _BINS = 1 << 11
@@ -85,11 +82,6 @@ class Sorting(Kernel):
         return self.columns <= COUNTED
 
     @property
-    def is_wide(self) -> bool:
-        """Whether elements fill a number, and their places are beside them."""
-        return self.dtype in WIDE
-
-    @property
     def scratch(self) -> int:
         """64-bit numbers that the scratch holds."""
         return 1 if self.is_short else 2 * self.width * self.chunks
@@ -125,7 +117,7 @@ class Sorting(Kernel):
             self._sort(f, numbers, other, kept, bins)
             with f.loop(0, self.count) as each:
                 number = f.load("i64", f.at(other, f.add(wanted, each.index), 8), 8)
-                result.write(f, _place(f, number), each.index)
+                result.write(f, number, each.index)
 
     def _wanted(self, f: Function, missing: Value | None) -> Index:
         """The first of the places that are asked for."""
@@ -139,7 +131,7 @@ class Sorting(Kernel):
     def _pack(self, f: Function, line: Value, numbers: Value) -> Value | None:
         """Every element above its place; what fills the last vector comes after all. How many are NaN, if it counts."""
         element, size = TYPES[self.dtype]
-        lanes, counts = self.lanes, self.middle != "none" and self.dtype.startswith("float")
+        lanes, counts = self.lanes, self.middle != "none" and self.dtype == "float32"
         whole = self.columns // lanes * lanes
         missing: list[Value] = [constant(0, vector(lanes, "i64"))] if counts else []
         if whole:
@@ -160,23 +152,24 @@ class Sorting(Kernel):
         return total[0] if counts else constant(0, "i64") if self.middle != "none" else None
 
     def _number(self, f: Function, x: Value, column: Index) -> Value:
-        lanes, size = lanes_of(x.type), 64 if self.is_wide else 32
-        own, wide = vector(lanes, f"i{size}"), vector(lanes, "i64")
-        most = constant(2 ** (size - 1) - 1, own)
-        if self.dtype.startswith("float"):
-            bits = f.convert("bitcast", f.fadd(x, constant(0.0, x.type)), own)
-            below = f.binary("ashr", bits, constant(size - 1, own))
-            bits = f.binary("xor", bits, f.binary("and", below, most))
-            bits = f.select(f.compare("uno", x, x), most, bits)
-        elif self.dtype in ("int32", "int64"):
+        lanes = lanes_of(x.type)
+        narrow, wide = vector(lanes, "i32"), vector(lanes, "i64")
+        if self.dtype == "float32":
+            bits = f.convert("bitcast", f.fadd(x, constant(0.0, x.type)), narrow)
+            below = f.binary("ashr", bits, constant(31, narrow))
+            bits = f.binary("xor", bits, f.binary("and", below, constant(2**31 - 1, narrow)))
+            bits = f.select(f.compare("uno", x, x), constant(2**31 - 1, narrow), bits)
+        elif self.dtype == "int32":
             bits = x
         else:
-            bits = f.convert("zext" if self.dtype in ("bool", "uint8") else "sext", x, own)
-        bits = f.binary("xor", bits, constant(-1, own)) if self.is_descending else bits
-        if self.is_wide:
-            return bits
+            bits = f.convert("zext" if self.dtype in ("bool", "uint8") else "sext", x, narrow)
+        bits = f.binary("xor", bits, constant(-1, narrow)) if self.is_descending else bits
         high = f.binary("shl", f.convert("sext", bits, wide), constant(32, wide))
-        return f.binary("or", high, _columns(f, column, lanes))
+        place = f.splat(as_value(column), lanes)
+        if lanes > 1:
+            steps = Value("<" + ", ".join(f"i64 {k}" for k in range(lanes)) + ">", wide)
+            place = f.binary("add", place, steps)
+        return f.binary("or", high, place)
 
     def _count(self, f: Function, numbers: Value, count: Index, wanted: Index, result: _Result) -> None:
         """Write every element that is asked for to where it belongs: behind those that come before it."""
@@ -186,18 +179,12 @@ class Sorting(Kernel):
             number = f.load("i64", f.at(numbers, each.index, 8), 8)
             wide = f.splat(number, lanes)
             with f.loop(0, stop, lanes, carry=[constant(0, wide.type)]) as other:
-                others = f.load(wide.type, f.at(numbers, other.index, 8), 8)
-                is_before = f.compare("slt", others, wide)
-                if self.is_wide:  # of equal elements those that stand before
-                    here = f.splat(as_value(each.index), lanes)
-                    is_left = f.compare("slt", _columns(f, other.index, lanes), here)
-                    is_tied = f.binary("and", f.compare("eq", others, wide), is_left)
-                    is_before = f.binary("or", is_before, is_tied)
+                is_before = f.compare("slt", f.load(wide.type, f.at(numbers, other.index, 8), 8), wide)
                 other.carry([f.binary("add", other.carried[0], f.convert("zext", is_before, wide.type))])
             rank = f.sub(fold_lanes(f, other.results[0], _added), wanted)
             is_wanted = f.compare("ult", as_value(rank), constant(self.count, "i64"))
             with f.when(is_wanted):
-                result.write(f, as_value(each.index) if self.is_wide else _place(f, number), rank)
+                result.write(f, number, rank)
 
     def _select(self, f: Function, numbers: Value, count: Index, bins: Value) -> Value:
         """Keep those whose leading digit lets them be among the first ``count``, and how many they are."""
@@ -253,8 +240,9 @@ class _Result:
     elements: Value
     size: int
 
-    def write(self, f: Function, place: Value, index: Index) -> None:
-        """The element of a column, at a place of the result."""
+    def write(self, f: Function, number: Value, index: Index) -> None:
+        """The element a number stands for, at a place of the result."""
+        place = f.binary("and", number, constant(_PLACE, "i64"))
         f.store(place, f.at(self.places, index, 8), 8)
         element = f.load(f"i{8 * self.size}", f.at(self.line, place, self.size), self.size)
         f.store(element, f.at(self.elements, index, self.size), self.size)
@@ -263,18 +251,6 @@ class _Result:
 def _added(f: Function, values: Sequence[Value]) -> Value:
     first, second = values
     return f.binary("add", first, second)
-
-
-def _place(f: Function, number: Value) -> Value:
-    """The column of the element a number stands for."""
-    return f.binary("and", number, constant(_PLACE, "i64"))
-
-
-def _columns(f: Function, first: Index, lanes: int) -> Value:
-    """A vector of columns from one on."""
-    place = f.splat(as_value(first), lanes)
-    steps = Value("<" + ", ".join(f"i64 {k}" for k in range(lanes)) + ">", vector(lanes, "i64"))
-    return place if lanes == 1 else f.binary("add", place, steps)
 
 
 def _is_nan(f: Function, x: Value) -> Value:

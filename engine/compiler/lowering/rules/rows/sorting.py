@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from engine.compiler.kernels.ordering.sorting import COUNTED, SORTED, WIDE, Sorting
+from engine.compiler.kernels.ordering.sorting import SORTED, Sorting
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.rules.elementwise.composing import Composition, derived
 from engine.compiler.lowering.rules.registry import NotLoweredError, kernels_for
@@ -112,8 +112,6 @@ def ordered(
     count = columns if count is None else count
     if not 0 < count <= columns - first or first < 0 or columns > _MOST:
         raise NotLoweredError("there is no kernel for none of them, or so many")
-    if x.dtype.name in WIDE and columns > COUNTED:
-        raise NotLoweredError(f"there is no kernel for long rows of {x.dtype.name}")
     kernel = Sorting(
         dtype=x.dtype.name,
         rows=n,
@@ -138,7 +136,7 @@ def sortable(context: Context, index: int = 0) -> View:
     x = context.lowering.stored(x) if isinstance(x, np.ndarray) else x
     if not isinstance(x, View) or not x.shape or not x.phantom.size or context.lowering.quantises:
         raise NotLoweredError("its operand is no tensor, a single number, or empty")
-    if x.dtype.name not in (*SORTED, *WIDE):
+    if x.dtype.name not in SORTED:
         raise NotLoweredError(f"there are no {x.dtype.name} kernels")
     return x
 

@@ -7,7 +7,7 @@ import pytest
 
 from engine import Session
 from engine.compiler.codegen.host import describe
-from engine.compiler.kernels.ordering.sorting import SORTED, WIDE, Sorting
+from engine.compiler.kernels.ordering.sorting import SORTED, Sorting
 from engine.layers.order.sorting import order
 from engine.pnnx import Operator
 from tests.engine.compiler.kernels.guarded import guarded_array
@@ -42,46 +42,6 @@ def test_order_of_every_dtype(dtype: str) -> None:
         x = RANDOM.integers(0, 2 if dtype == "bool" else 100, (3, columns)).astype(dtype)
         x[0, :2] = (np.iinfo(dtype).min, np.iinfo(dtype).max) if x.dtype.kind in "iu" else (0, 1)
         assert kernel_of("torch.sort", [x], 2, dim=1, descending=columns == 7) == "sort"
-
-
-@pytest.mark.parametrize("dtype", WIDE)
-@pytest.mark.parametrize("shape", [*SHAPES, (2, 256), (256, 3)], ids=str)
-def test_short_rows_of_64_bits(shape: tuple[int, ...], dtype: str) -> None:
-    x = awkward(*shape).astype(np.float64)
-    if dtype == "int64":
-        extremes = np.iinfo(np.int64).min, np.iinfo(np.int64).max, 2**62 + 1, 2**62
-        x = np.where(RANDOM.random(shape) < 0.5, RANDOM.choice(extremes, shape), RANDOM.integers(-3, 3, shape))
-    for dim in range(-1, len(shape)):
-        for is_on in (False, True):
-            assert kernel_of("torch.sort", [x], 2, dim=dim, descending=is_on) == "sort"
-            assert kernel_of("torch.topk", [x], 2, k=shape[dim], dim=dim, largest=is_on) == "sort"
-        assert kernel_of("torch.kthvalue", [x], 2, k=1, dim=dim, keepdim=True) == "sort"
-
-
-@pytest.mark.parametrize("dtype", WIDE)
-def test_long_rows_of_64_bits_are_left_to_the_reference(dtype: str) -> None:
-    assert (
-        kernel_of("torch.sort", [RANDOM.integers(0, 9, (2, 257)).astype(dtype)], 2, dim=1, descending=False)
-        == "reference"
-    )
-
-
-@pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("dtype", WIDE)
-@pytest.mark.parametrize("columns", [1, 2, 3, 8, 9, 255, 256])
-def test_short_rows_of_64_bits_touch_nothing_beside(columns: int, dtype: str, level: str) -> None:
-    x = RANDOM.integers(-3, 3, (3, columns)).astype(dtype)
-    x[0, -1] = np.iinfo(np.int64).max if dtype == "int64" else np.nan
-    for first, count, is_descending in ((0, columns, False), (columns // 2, 1, True)):
-        kernel = Sorting(
-            dtype=dtype, rows=3, columns=columns, source=columns, first=first, count=count,
-            is_descending=is_descending, host=describe(level),
-        )  # fmt: skip
-        elements, places, scratch = (guarded_array(np.zeros((3, n)), dtype=dtype) for n in (count, count, 1))
-        run(kernel, level, [guarded_array(x, dtype=dtype), places, elements, scratch])
-        wanted = order(x, 1, is_descending)[:, first : first + count]
-        np.testing.assert_array_equal(places.view(np.int64), wanted)
-        np.testing.assert_array_equal(elements, np.take_along_axis(x, wanted, 1))
 
 
 @pytest.mark.parametrize("level", LEVELS)
