@@ -82,5 +82,5 @@ class Div(Layer):
     def _truncated(self, input: Array | Number, other: Array | Number) -> object:
         if ELEMENTWISE["add"].working_dtype(input, other).kind not in "iu":
             return ELEMENTWISE["trunc"].evaluate(ELEMENTWISE["div"].evaluate(input, other))
-        rest = ELEMENTWISE["fmod"].evaluate(input, other)
-        return ELEMENTWISE["floor_divide"].evaluate(ELEMENTWISE["sub"].evaluate(input, rest), other)
+        less = ELEMENTWISE["neg"].evaluate(ELEMENTWISE["fmod"].evaluate(input, other))
+        return ELEMENTWISE["floor_divide"].evaluate(ELEMENTWISE["add"].evaluate(input, less), other)

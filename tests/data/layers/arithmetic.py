@@ -10,6 +10,7 @@ X = torch.tensor([[0.3, -0.7, 0.9], [0.05, -0.2, 0.6]])
 Y = torch.tensor([0.5, -1.5, 2.0])
 BIG = torch.tensor([[1.5, 2.5, 30.0]])
 INTS = torch.tensor([[7, -7, 4], [0, 3, -9]])
+TRUTHS, NARROW = torch.tensor([True, False, True]), torch.tensor([2, -1, 1], dtype=torch.int32)
 OTHERS = torch.tensor([2, 3, -4])
 BOOLS = torch.tensor([[True, False, True], [False, False, True]])
 
@@ -96,6 +97,12 @@ SAMPLES = [
     special("torch."),
     Sample("four_operations_raw", four_operations, (X, INTS), param=four_operations_written("aten::")),
     Sample("four_operations_torch", four_operations, (X, INTS), param=four_operations_written("torch.")),
+    Sample(
+        "bools_divided_towards_zero",
+        lambda b, i: (torch.div(b, i, rounding_mode="trunc"), torch.div(i, True, rounding_mode="trunc")),
+        (TRUTHS, NARROW),
+        param=written({"b": TRUTHS, "i": NARROW}, "torch.div b i trunc -> q", "torch.div i True trunc -> r"),
+    ),
     Sample(
         "other_names",
         lambda x: (torch.subtract(x, 1), torch.divide(x, 3), torch.true_divide(x, 3)),
