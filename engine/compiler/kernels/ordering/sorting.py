@@ -141,7 +141,7 @@ class Sorting(Kernel):
                 if counts:
                     loop.carry([f.binary("add", loop.carried[0], _is_nan(f, x))])
             missing = loop.results
-        total = [fold_lanes(f, missing[0], _added)] if counts else []
+        total = [fold_lanes(f, missing[0], added)] if counts else []
         for column in range(whole, self.columns):
             x = f.load(element, f.at(line, column, size), size)
             f.store(self._number(f, x, column), f.at(numbers, column, 8), 8)
@@ -181,7 +181,7 @@ class Sorting(Kernel):
             with f.loop(0, stop, lanes, carry=[constant(0, wide.type)]) as other:
                 is_before = f.compare("slt", f.load(wide.type, f.at(numbers, other.index, 8), 8), wide)
                 other.carry([f.binary("add", other.carried[0], f.convert("zext", is_before, wide.type))])
-            rank = f.sub(fold_lanes(f, other.results[0], _added), wanted)
+            rank = f.sub(fold_lanes(f, other.results[0], added), wanted)
             is_wanted = f.compare("ult", as_value(rank), constant(self.count, "i64"))
             with f.when(is_wanted):
                 result.write(f, number, rank)
@@ -191,7 +191,7 @@ class Sorting(Kernel):
         if not isinstance(count, Value) and count == self.columns:
             return as_value(self.columns)
         digit = _DIGITS[-1]
-        _clear(f, bins)
+        clear(f, bins, _BINS)
         _tally(f, numbers, self.columns, digit, bins)
         nothing = constant(0, "i64")
         with f.loop(0, _BINS, carry=[nothing, nothing]) as each:
@@ -215,7 +215,7 @@ class Sorting(Kernel):
     def _sort(self, f: Function, numbers: Value, other: Value, count: Value, bins: Value) -> None:
         """Digit by digit, the least first, to the other place and back; the result is in the other."""
         for digit in _DIGITS:
-            _clear(f, bins)
+            clear(f, bins, _BINS)
             _tally(f, numbers, count, digit, bins)
             with f.loop(0, _BINS, carry=[constant(0, "i32")]) as each:
                 at = f.at(bins, each.index)
@@ -248,7 +248,8 @@ class _Result:
         f.store(element, f.at(self.elements, index, self.size), self.size)
 
 
-def _added(f: Function, values: Sequence[Value]) -> Value:
+def added(f: Function, values: Sequence[Value]) -> Value:
+    """The sum of two integers, as fold_lanes() takes it."""
     first, second = values
     return f.binary("add", first, second)
 
@@ -264,8 +265,9 @@ def _digit(f: Function, number: Value, digit: tuple[int, int]) -> Value:
     return f.binary("and", f.binary("lshr", number, constant(low, "i64")), constant((1 << bits) - 1, "i64"))
 
 
-def _clear(f: Function, bins: Value) -> None:
-    with f.loop(0, _BINS, 4) as each:
+def clear(f: Function, bins: Value, count: int) -> None:
+    """Set counts to 0, a multiple of four of them."""
+    with f.loop(0, count, 4) as each:
         f.store(constant(0, "<4 x i32>"), f.at(bins, each.index))
 
 

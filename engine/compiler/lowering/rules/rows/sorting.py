@@ -8,6 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from engine.compiler.kernels.ordering.sorting import SORTED, Sorting
+from engine.compiler.kernels.ordering.wide_sorting import WIDE, WideSorting
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.rules.elementwise.composing import Composition, derived
 from engine.compiler.lowering.rules.registry import NotLoweredError, kernels_for
@@ -112,7 +113,10 @@ def ordered(
     count = columns if count is None else count
     if not 0 < count <= columns - first or first < 0 or columns > _MOST:
         raise NotLoweredError("there is no kernel for none of them, or so many")
-    kernel = Sorting(
+    if middle != "none" and x.dtype == np.float64:
+        raise NotLoweredError("there are no float64 kernels")
+    kind = WideSorting if x.dtype.name in WIDE else Sorting
+    kernel = kind(
         dtype=x.dtype.name,
         rows=n,
         columns=columns,
@@ -136,7 +140,7 @@ def sortable(context: Context, index: int = 0) -> View:
     x = context.lowering.stored(x) if isinstance(x, np.ndarray) else x
     if not isinstance(x, View) or not x.shape or not x.phantom.size or context.lowering.quantises:
         raise NotLoweredError("its operand is no tensor, a single number, or empty")
-    if x.dtype.name not in SORTED:
+    if x.dtype.name not in (*SORTED, *WIDE):
         raise NotLoweredError(f"there are no {x.dtype.name} kernels")
     return x
 

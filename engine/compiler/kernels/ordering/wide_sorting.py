@@ -1,0 +1,147 @@
+"""Elements of 64 bits in sorted order, some places of it or all, and where they came from.
+
+Every element becomes a key without a sign, of the same order; NaN has the largest. Short rows are sorted by counting
+how many come before each, long ones digit by digit, the least first, keys and places side by side; a digit that is the
+same everywhere takes no pass. Equal elements keep their order.
+
+Arguments: source, places (int64), elements, scratch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from engine.compiler.codegen.ir import Function, Index, Module, Value, as_value, constant, lanes_of, vector
+from engine.compiler.kernels.folding import fold_lanes
+from engine.compiler.kernels.kernel import block_of, start
+from engine.compiler.kernels.ordering.sorting import Sorting, added, clear
+
+WIDE = ("int64", "uint64", "float64")
+"""Dtypes of 64 bits."""
+_SIGN = -(2**63)
+# Bits of a digit; the last one has what is left of 64.
+_BITS = 11
+_BINS = 1 << _BITS
+
+
+@dataclass(frozen=True, kw_only=True)
+class WideSorting(Sorting):
+    """For every row the elements at some places of the sorted one; the middle of integers alone, which have no NaN."""
+
+    @property
+    def scratch(self) -> int:
+        return 1 if self.is_short else 4 * self.width * self.chunks
+
+    def emit(self, module: Module) -> None:
+        f, (source, places, elements, scratch), chunk = start(module, self, 4)
+        if self.is_short:
+            keys = f.reserve(self.width, 8)
+        else:
+            keys, bins = f.at(scratch, f.mul(chunk, 4 * self.width), 8), f.reserve(_BINS)
+        wanted = self.first if self.middle == "none" else (self.columns - 1) // 2
+        with f.loop(*block_of(f, chunk, self.block, self.rows)) as row:
+            line = f.at(source, f.mul(row.index, self.source), 8)
+            out = f.mul(row.index, self.count)
+            target = f.at(places, out, 8), f.at(elements, out, 8)
+            self._keys(f, line, keys)
+            if self.is_short:
+                self._counted(f, line, keys, wanted, target)
+            else:
+                self._by_digits(f, line, keys, bins, wanted, target)
+        f.finish()
+
+    def _keys(self, f: Function, line: Value, keys: Value) -> None:
+        """The key of every element; what fills the last vector comes after all."""
+        whole = self.columns // self.lanes * self.lanes
+        if whole:
+            with f.loop(0, whole, self.lanes) as loop:
+                bits = f.load(vector(self.lanes, "i64"), f.at(line, loop.index, 8), 8)
+                f.store(self._key(f, bits), f.at(keys, loop.index, 8), 8)
+        for column in range(whole, self.columns):
+            f.store(self._key(f, f.load("i64", f.at(line, column, 8), 8)), f.at(keys, column, 8), 8)
+        for column in range(self.columns, self.width):
+            f.store(constant(-1, "i64"), f.at(keys, column, 8), 8)
+
+    def _key(self, f: Function, bits: Value) -> Value:
+        sign, turned = constant(_SIGN, bits.type), constant(-1, bits.type)
+        if self.dtype == "float64":
+            x = f.convert("bitcast", bits, vector(lanes_of(bits.type), "double"))
+            bits = f.convert("bitcast", f.fadd(x, constant(0.0, x.type)), bits.type)  # -0 is 0
+            below = f.compare("slt", bits, constant(0, bits.type))
+            bits = f.binary("xor", bits, f.select(below, turned, sign))
+            bits = f.select(f.compare("uno", x, x), turned, bits)
+        elif self.dtype == "int64":
+            bits = f.binary("xor", bits, sign)
+        return f.binary("xor", bits, turned) if self.is_descending else bits
+
+    def _counted(self, f: Function, line: Value, keys: Value, wanted: int, target: tuple[Value, Value]) -> None:
+        """Write every element that is asked for to where it belongs: behind those that come before it."""
+        lanes = self.lanes
+        type_ = vector(lanes, "i64")
+        steps = Value("<" + ", ".join(f"i64 {k}" for k in range(lanes)) + ">", type_)
+        with f.loop(0, self.columns) as each:
+            key = f.splat(f.load("i64", f.at(keys, each.index, 8), 8), lanes)
+            mine = f.splat(as_value(each.index), lanes)
+            with f.loop(0, self.width, lanes, carry=[constant(0, type_)]) as other:
+                others = f.load(type_, f.at(keys, other.index, 8), 8)
+                theirs = f.binary("add", f.splat(as_value(other.index), lanes), steps)
+                is_first = f.binary("and", f.compare("eq", others, key), f.compare("slt", theirs, mine))
+                is_before = f.binary("or", f.compare("ult", others, key), is_first)
+                other.carry([f.binary("add", other.carried[0], f.convert("zext", is_before, type_))])
+            rank = f.sub(fold_lanes(f, other.results[0], added), wanted)
+            with f.when(f.compare("ult", as_value(rank), constant(self.count, "i64"))):
+                _write(f, line, as_value(each.index), target, rank)
+
+    def _by_digits(
+        self, f: Function, line: Value, keys: Value, bins: Value, wanted: int, target: tuple[Value, Value]
+    ) -> None:
+        """Keys and their places, digit by digit to the other place and back."""
+        other = f.at(keys, 2 * self.width, 8)
+        with f.loop(0, self.columns) as each:
+            f.store(as_value(each.index), f.at(keys, f.add(each.index, self.width), 8), 8)
+        here, there = keys, other
+        for low in range(0, 64, _BITS):
+            clear(f, bins, _BINS)
+            self._tally(f, here, low, bins)
+            first = f.load("i32", f.at(bins, _digit(f, f.load("i64", here, 8), low)))
+            is_shared = f.compare("eq", first, constant(self.columns, "i32"))
+            with f.unless(is_shared):
+                self._distribute(f, here, there, low, bins)
+            here, there = f.select(is_shared, here, there), f.select(is_shared, there, here)
+        with f.loop(0, self.count) as each:
+            place = f.load("i64", f.at(here, f.add(each.index, wanted + self.width), 8), 8)
+            _write(f, line, place, target, each.index)
+
+    def _tally(self, f: Function, keys: Value, low: int, bins: Value) -> None:
+        with f.loop(0, self.columns) as each:
+            at = f.at(bins, _digit(f, f.load("i64", f.at(keys, each.index, 8), 8), low))
+            f.store(f.binary("add", f.load("i32", at), constant(1, "i32")), at)
+
+    def _distribute(self, f: Function, here: Value, there: Value, low: int, bins: Value) -> None:
+        """Keys and places in the order of a digit; the counts become where each digit goes on."""
+        with f.loop(0, _BINS, carry=[constant(0, "i32")]) as each:
+            at = f.at(bins, each.index)
+            count = f.load("i32", at)
+            f.store(each.carried[0], at)
+            each.carry([f.binary("add", each.carried[0], count)])
+        with f.loop(0, self.columns) as each:
+            key = f.load("i64", f.at(here, each.index, 8), 8)
+            place = f.load("i64", f.at(here, f.add(each.index, self.width), 8), 8)
+            at = f.at(bins, _digit(f, key, low))
+            to = f.load("i32", at)
+            f.store(f.binary("add", to, constant(1, "i32")), at)
+            goal = f.convert("zext", to, "i64")
+            f.store(key, f.at(there, goal, 8), 8)
+            f.store(place, f.at(there, f.add(goal, self.width), 8), 8)
+
+
+def _digit(f: Function, key: Value, low: int) -> Value:
+    shifted = f.binary("lshr", key, constant(low, "i64"))
+    return f.binary("and", shifted, constant(_BINS - 1, "i64"))
+
+
+def _write(f: Function, line: Value, place: Value, target: tuple[Value, Value], index: Index) -> None:
+    """An element and its place, at a place of the result."""
+    places, elements = target
+    f.store(place, f.at(places, index, 8), 8)
+    f.store(f.load("i64", f.at(line, place, 8), 8), f.at(elements, index, 8), 8)
