@@ -22,8 +22,8 @@ class NotYetMadeError(Exception):
 class Alarm(IntEnum):
     """Why a kernel cannot vouch for its result.
 
-    A run that met what is not finite is repeated without Winograd's algorithm, one with an index outside of a table on
-    the reference.
+    A run that met what is not finite is repeated without Winograd's algorithm, one with an index outside of a table,
+    or an integer that is divided by 0, on the reference.
     """
 
     NOT_FINITE = 1

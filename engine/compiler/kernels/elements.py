@@ -1,8 +1,8 @@
 """Element-wise expressions of every dtype: comparisons, logic, masks, integers, float64, and conversions between them.
 
-Elements are loaded as they lie, computed with as float32, float64 or int64, and stored as what the target holds.
+Elements are loaded as they lie, computed with as float32, float64, int64 or uint64, stored as the target has them.
 
-Arguments: target, operands.
+Arguments: target, operands, and an alarm (an int) where some values are watched for.
 """
 
 from __future__ import annotations
@@ -13,19 +13,21 @@ from functools import cached_property
 from typing import Literal
 
 from engine.compiler.codegen.host import Host
-from engine.compiler.codegen.ir import Function, Index, Module, Value, as_value, constant, lanes_of, vector
+from engine.compiler.codegen.ir import Function, Index, Module, Value, as_value, constant, lanes_below, lanes_of, vector
 from engine.compiler.kernels.channels import fitting_lanes
 from engine.compiler.kernels.expr import Expr, emit
 from engine.compiler.kernels.functions import half, math, typed
 from engine.compiler.kernels.functions.truth import Truth
+from engine.compiler.kernels.indexing.gather import OUTSIDE
 from engine.compiler.kernels.kernel import block_of, start
 from engine.compiler.kernels.map import Map, merge_loops, vector_loop
 
-Domain = Literal["float", "double", "i64"]
+Domain = Literal["float", "double", "i64", "u64"]
 FUNCTIONS: Mapping[Domain, Mapping[str, Callable[..., Value]]] = {
     "float": math.FUNCTIONS,
     "double": typed.DOUBLES,
     "i64": typed.INTEGERS,
+    "u64": typed.UNSIGNED,
 }
 """What there is to compute with."""
 TYPES = {
@@ -33,8 +35,12 @@ TYPES = {
     "int64": ("i64", 8), "float32": ("float", 4), "float64": ("double", 8),
 }  # fmt: skip
 """What elements of a dtype are in memory: their type, and bytes."""
-STORED = {**TYPES, **{name: ("i16", size) for name, size in half.SIZES.items()}}
+COMPUTED = {**TYPES, "uint16": ("i16", 2), "uint32": ("i32", 4), "uint64": ("i64", 8)}
+"""The same with those that maps alone compute with."""
+STORED = {**COMPUTED, **{name: ("i16", size) for name, size in half.SIZES.items()}}
 """The same with those that nothing computes with."""
+ELEMENT: Mapping[Domain, str] = {"float": "float", "double": "double", "i64": "i64", "u64": "i64"}
+"""What elements are in registers."""
 _FLOATS = ("float", "double")
 
 
@@ -45,10 +51,12 @@ class Elements(Map):
     Args:
         dtypes: of the target and the operands.
         domain: what is computed with.
+        watched: truths that set the alarm where they hold of any element: the result is void.
     """
 
     dtypes: tuple[str, ...]
     domain: Domain
+    watched: tuple[Expr, ...] = ()
 
     @cached_property
     def blocking(self) -> tuple[int, int]:
@@ -60,7 +68,8 @@ class Elements(Map):
         return min(self.rows, max(1, wanted // length)), length
 
     def emit(self, module: Module) -> None:
-        f, addresses, chunk = start(module, self, len(self.dtypes))
+        f, pointers, chunk = start(module, self, len(self.dtypes) + self.sets_alarm)
+        addresses, alarm = pointers[: len(self.dtypes)], pointers[-1]
         rows, length = self.blocking
         row_block, piece = f.divmod(chunk, -(-self.sizes[-1] // length))
         with f.loop(*block_of(f, row_block, rows, self.rows)) as each:
@@ -70,31 +79,41 @@ class Elements(Map):
                 f.at(base, self._offset(f, places, strides), STORED[dtype][1])
                 for (base, strides), dtype in zip(pairs, self.dtypes, strict=True)
             ]
-            self._emit_elements(f, at, *block_of(f, piece, length, self.sizes[-1]))
+            self._emit_elements(f, at, alarm, *block_of(f, piece, length, self.sizes[-1]))
         f.finish()
 
-    def _emit_elements(self, f: Function, at: Sequence[Value], begin: Index, end: Index) -> None:
+    def _emit_elements(self, f: Function, at: Sequence[Value], alarm: Value, begin: Index, end: Index) -> None:
         whole = self.sizes[-1] // self.lanes * self.lanes
         rest = self.sizes[-1] - whole
         if whole:
             with f.loop(begin, f.minimum(end, whole), self.lanes) as loop:
-                self._element(f, at, loop.index, self.lanes)
+                self._element(f, at, alarm, loop.index, self.lanes)
         if rest:
             if isinstance(end, int):
-                self._element(f, at, whole, rest)
+                self._element(f, at, alarm, whole, rest)
             else:
                 with f.when(f.compare("eq", end, as_value(self.sizes[-1]))):
-                    self._element(f, at, whole, rest)
+                    self._element(f, at, alarm, whole, rest)
 
-    def _element(self, f: Function, at: Sequence[Value], index: Index, count: int) -> None:
+    def _element(self, f: Function, at: Sequence[Value], alarm: Value, index: Index, count: int) -> None:
         (target, *operands), (dtype, *dtypes) = at, self.dtypes
         values = [
             widened(f, self._load(f, place, index, count, strides[-1], each), each, self.domain, self.host)
             for place, strides, each in zip(operands, self.operands, dtypes, strict=True)
         ]
-        type_ = vector(self.lanes, self.domain)
+        type_ = vector(self.lanes, ELEMENT[self.domain])
         result = emit(f, self.tree, values, type_, FUNCTIONS[self.domain])
         self._store(f, cut(f, result, dtype, self.host), target, index, count, dtype)
+        for each in self.watched:
+            self._watch(f, emit(f, each, values, type_, FUNCTIONS[self.domain]), count, alarm)
+
+    def _watch(self, f: Function, value: Value, count: int, alarm: Value) -> None:
+        """Set the alarm where a truth holds, of elements that there are."""
+        mask = f.compare("ne", value, constant(0, value.type))
+        if count < self.lanes:
+            mask = f.binary("and", mask, lanes_below(count, self.lanes))
+        with f.when(f.any(mask)):
+            f.store(constant(OUTSIDE, "i32"), alarm)
 
     def _load(self, f: Function, base: Value, index: Index, count: int, stride: int, dtype: str) -> Value:
         """Some lanes as they lie in memory; nothing beside them is read."""
@@ -123,9 +142,16 @@ class Elements(Map):
             f.store(one, f.at(address, lane * stride, size), size)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Watched(Elements):
+    """A map that may find that its result is void."""
+
+    sets_alarm = True
+
+
 def widened(f: Function, value: Value, dtype: str, domain: Domain, host: Host) -> Value:
     """What was loaded, as what is computed with."""
-    type_ = vector(lanes_of(value.type), domain)
+    type_ = vector(lanes_of(value.type), ELEMENT[domain])
     if dtype == "bool":
         mask = f.compare("ne", value, constant(0, value.type))
         return _as_number(f, mask, type_)
@@ -138,7 +164,7 @@ def widened(f: Function, value: Value, dtype: str, domain: Domain, host: Host) -
     is_signed = not dtype.startswith("u")
     if domain in _FLOATS:
         return f.convert("sitofp" if is_signed else "uitofp", value, type_)
-    return value if dtype == "int64" else f.convert("sext" if is_signed else "zext", value, type_)
+    return value if value.type == type_ else f.convert("sext" if is_signed else "zext", value, type_)
 
 
 def cut(f: Function, value: Value, dtype: str, host: Host) -> Value:
@@ -152,7 +178,7 @@ def _as_number(f: Function, mask: Value, type_: str) -> Truth:
 
 def _cut(f: Function, value: Value, dtype: str) -> Value:
     """What was computed, as the target holds it."""
-    lanes, element = lanes_of(value.type), TYPES[dtype][0]
+    lanes, element = lanes_of(value.type), COMPUTED[dtype][0]
     is_float = value.type.endswith(("float", "double", "float>", "double>"))
     if dtype == "bool":
         zero = constant(0, value.type)
@@ -186,12 +212,18 @@ def make_elements(
     tree: Expr,
     domain: Domain,
     host: Host,
+    watched: Sequence[Expr] = (),
 ) -> Elements:
-    """The map over ``shape`` whose target and operands have these strides along its dimensions, and these dtypes."""
+    """The map over ``shape`` whose target and operands have these strides along its dimensions, and these dtypes.
+
+    Args:
+        watched: truths of which none may hold; see Elements.
+    """
     merged = merge_loops(shape, strides) or [(1, tuple(1 for _ in strides))]
     lanes = max(1, host.lanes if domain == "float" else host.lanes // 2)
     merged.append(merged.pop(vector_loop(merged, lanes)))
-    return Elements(
+    kind = Watched if watched else Elements
+    return kind(
         sizes=tuple(size for size, _ in merged),
         target=tuple(each[0] for _, each in merged),
         operands=tuple(tuple(each[1 + k] for _, each in merged) for k in range(len(strides) - 1)),
@@ -199,5 +231,6 @@ def make_elements(
         lanes=fitting_lanes(merged[-1][0], lanes),
         dtypes=tuple(dtypes),
         domain=domain,
+        watched=tuple(watched),
         host=host,
     )

@@ -73,7 +73,8 @@ class Kernel(ABC):
         kind: what profiles call it.
         precision: what "float" stands for in its code, as the host has it.
         sets_alarm: whether its last argument is an alarm, an int that becomes 1 where it meets what is not finite, 2
-            where an index is outside of a table: its result is to be computed in another way then.
+            where an index is outside of a table, or an integer is divided by 0: its result is to be computed in
+            another way then.
         reads_few: whether a run reads few of its constants.
     """
 

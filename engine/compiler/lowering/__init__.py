@@ -7,7 +7,7 @@ is the frame around a kernel; steps are what comes of it all; strips joins steps
 
 from engine.compiler.lowering.lowering import Lowering
 from engine.compiler.lowering.rules.convolution import conv, conv_transpose, deforming
-from engine.compiler.lowering.rules.elementwise import elements, map, onnx_elements, quantising
+from engine.compiler.lowering.rules.elementwise import elements, map, onnx_elements, promoting, quantising
 from engine.compiler.lowering.rules.indexing import bags, gather, onnx_places, picking, resize, sampling, scattering
 from engine.compiler.lowering.rules.movement import filling, moved, moving, padding, placing, rearrange
 from engine.compiler.lowering.rules.pooling import onnx_pools, pool
@@ -77,6 +77,7 @@ __all__ += [
     "placing",
     "pool",
     "products",
+    "promoting",
     "quantiles",
     "quantising",
     "rearrange",

@@ -35,7 +35,7 @@ class NotFiniteError(Exception):
 
 
 class OutsideTableError(UnforeseenResultError):
-    """A kernel met an index there is no row for; the results are void, and the reference says what is wrong."""
+    """A kernel met an index there is no row for, or integers divided by 0; the reference says what is wrong."""
 
 
 class Instance:
@@ -142,7 +142,7 @@ class Instance:
         if self._alarm is not None and (reason := self._alarm[0]):
             self._alarm[0] = 0
             if reason == Alarm.OUTSIDE:
-                raise OutsideTableError("an index is outside of a table")
+                raise OutsideTableError("an index is outside of a table, or a divisor is 0")
             raise NotFiniteError
         if self._is_all_made:
             return [*results.values()]

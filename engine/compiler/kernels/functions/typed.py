@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from engine.compiler.codegen.ir import Function, Value, constant
+from engine.compiler.codegen.ir import Function, Value, constant, lanes_of, vector
 from engine.compiler.kernels.functions import activation as float_activation
-from engine.compiler.kernels.functions import arithmetic, pieces, rounding, truth
+from engine.compiler.kernels.functions import arithmetic, dividing, pieces, rounding, truth
 from engine.compiler.kernels.functions.arithmetic import absolute, copysign, like, negative, square
 from engine.compiler.kernels.functions.doubles import activation, bessel, exponential, gamma, logarithm, normal, power
 from engine.compiler.kernels.functions.truth import Truth
@@ -18,6 +18,11 @@ from engine.compiler.kernels.functions.wide import wide_bits
 _ORDERS = {"eq": "eq", "ne": "ne", "lt": "slt", "le": "sle", "gt": "sgt", "ge": "sge"}
 """What comparisons of integers are called -> what LLVM calls them."""
 BITS = 64
+_WIDTHS = {
+    "int8": (8, "sext"), "int16": (16, "sext"), "int32": (32, "sext"),
+    "uint8": (8, "zext"), "uint16": (16, "zext"), "uint32": (32, "zext"),
+}  # fmt: skip
+"""Dtypes that are computed with more bits than they have -> how many they have, and what the others are."""
 
 
 def _is_true(f: Function, x: Value) -> Value:
@@ -55,12 +60,11 @@ def _selected(f: Function, condition: Value, a: Value, b: Value) -> Value:
     return f.select(_is_true(f, condition), a, b)
 
 
-def _larger(f: Function, a: Value, b: Value) -> Value:
-    return f.select(f.compare("sgt", a, b), a, b)
+def _extremum(how: str) -> Callable[[Function, Value, Value], Value]:
+    return lambda f, a, b: f.select(f.compare(how, a, b), a, b)
 
 
-def _smaller(f: Function, a: Value, b: Value) -> Value:
-    return f.select(f.compare("slt", a, b), a, b)
+_larger, _smaller = _extremum("sgt"), _extremum("slt")
 
 
 def _shifted_right(f: Function, x: Value, count: Value) -> Value:
@@ -69,11 +73,29 @@ def _shifted_right(f: Function, x: Value, count: Value) -> Value:
     return f.binary("ashr", x, f.select(f.compare("ult", count, most), count, most))
 
 
+def _shifted_right_unsigned(f: Function, x: Value, count: Value) -> Value:
+    """x / 2**count of a number without a sign; nothing is left where there are no so many bits."""
+    return _shifted(f, "lshr", x, count)
+
+
 def _shifted_left(f: Function, x: Value, count: Value) -> Value:
     """x * 2**count; nothing is left where there are no so many bits."""
+    return _shifted(f, "shl", x, count)
+
+
+def _shifted(f: Function, name: str, x: Value, count: Value) -> Value:
     is_inside = f.compare("ult", count, constant(BITS, count.type))
-    shifted = f.binary("shl", x, f.select(is_inside, count, constant(0, count.type)))
+    shifted = f.binary(name, x, f.select(is_inside, count, constant(0, count.type)))
     return f.select(is_inside, shifted, constant(0, x.type))
+
+
+def _wrapped(bits: int, extension: str) -> Callable[[Function, Value], Value]:
+    """The lowest bits, read as a number of so many."""
+
+    def wrapped(f: Function, x: Value) -> Value:
+        return f.convert(extension, f.convert("trunc", x, vector(lanes_of(x.type), f"i{bits}")), x.type)
+
+    return wrapped
 
 
 def _as_it_is(f: Function, x: Value) -> Value:
@@ -88,30 +110,6 @@ def _sign(f: Function, x: Value) -> Value:
     zero = constant(0, x.type)
     below = f.select(f.compare("slt", x, zero), constant(-1, x.type), zero)
     return f.select(f.compare("sgt", x, zero), constant(1, x.type), below)
-
-
-def _rest(f: Function, a: Value, b: Value) -> Value:
-    return f.binary("srem", a, b)
-
-
-def _goes_down(f: Function, rest: Value, b: Value) -> Value:
-    """Whether a quotient cut towards zero is above the true one."""
-    zero = constant(0, b.type)
-    differs = f.compare("slt", f.binary("xor", rest, b), zero)
-    return f.binary("and", f.compare("ne", rest, zero), differs)
-
-
-def _remainder(f: Function, a: Value, b: Value) -> Value:
-    """What is left of a / b rounded down."""
-    rest = _rest(f, a, b)
-    return f.select(_goes_down(f, rest, b), f.binary("add", rest, b), rest)
-
-
-def _floor_divided(f: Function, a: Value, b: Value) -> Value:
-    """a / b rounded down."""
-    ratio = f.binary("sdiv", a, b)
-    lower = f.binary("sub", ratio, constant(1, a.type))
-    return f.select(_goes_down(f, _rest(f, a, b), b), lower, ratio)
 
 
 INTEGERS: Mapping[str, Callable[..., Value]] = {
@@ -131,19 +129,42 @@ INTEGERS: Mapping[str, Callable[..., Value]] = {
     "relu": lambda f, x: _larger(f, x, constant(0, x.type)),
     "clip": _between,
     "sign": _sign,
-    "floor_divide": _floor_divided,
-    "remainder": _remainder,
-    "fmod": _rest,
+    "floor_divide": dividing.floored,
+    "divide": dividing.truncated,
+    "remainder": dividing.remainder,
+    "fmod": dividing.rest,
+    "pow": dividing.raised,
     "cube": lambda f, x: f.binary("mul", f.binary("mul", x, x), x),
     **dict.fromkeys(("floor", "ceil", "round", "trunc"), _as_it_is),
     "signbit": lambda f, x: as_truth(f, f.compare("slt", x, constant(0, x.type)), x.type),
     "where": _selected,
+    **{f"as_{name}": _wrapped(bits, extension) for name, (bits, extension) in _WIDTHS.items()},
+    "as_bool": lambda f, x: as_truth(f, _is_true(f, x), x.type),
+    **dict.fromkeys(("as_int64", "as_uint64"), _as_it_is),
     "logical_not": lambda f, x: as_truth(f, f.compare("eq", x, constant(0, x.type)), x.type),
     **{f"logical_{name}": _combined(name) for name in ("and", "or", "xor")},
     **{name: _compared(how) for name, how in _ORDERS.items()},
 }
-DIVISIONS = frozenset({"floor_divide", "remainder", "fmod"})
-"""Those that processors refuse for a divisor of 0, and of -1 where the result does not fit."""
+UNSIGNED: Mapping[str, Callable[..., Value]] = {
+    **INTEGERS,
+    "abs": _as_it_is,
+    "relu": _as_it_is,
+    "max": _extremum("ugt"),
+    "min": _extremum("ult"),
+    "clip": lambda f, x, low, high: _extremum("ult")(f, _extremum("ugt")(f, x, low), high),
+    "rshift": _shifted_right_unsigned,
+    "sign": lambda f, x: as_truth(f, f.compare("ne", x, constant(0, x.type)), x.type),
+    "signbit": lambda f, x: as_truth(f, f.compare("ne", x, x), x.type),
+    "floor_divide": dividing.unsigned_quotient,
+    "divide": dividing.unsigned_quotient,
+    "remainder": dividing.unsigned_rest,
+    "fmod": dividing.unsigned_rest,
+    "pow": dividing.unsigned_raised,
+    **{name: _compared(how.replace("s", "u", 1)) for name, how in _ORDERS.items()},
+}
+"""The same of uint64."""
+DIVISIONS = frozenset({"floor_divide", "divide", "remainder", "fmod"})
+"""Those that PyTorch refuses for a divisor of 0."""
 RING = frozenset({"add", "sub", "mul", "square", "cube", "neg", "and", "or", "xor"})
 """Those whose lowest bits depend on no others: what is cut after many of them is as if it was cut after each."""
 

@@ -9,24 +9,24 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from engine.compiler.kernels.elements import FUNCTIONS, TYPES, Domain, make_elements
+from engine.compiler.kernels.elements import COMPUTED, FUNCTIONS, Domain, make_elements
 from engine.compiler.kernels.expr import Apply, Expr, Number, Operand, apply, is_moderate
-from engine.compiler.kernels.functions.typed import DIVISIONS, RING
+from engine.compiler.kernels.functions.typed import RING
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.copying import convert
+from engine.compiler.lowering.rules.elementwise.calls import check_cut
+from engine.compiler.lowering.rules.elementwise.domains import domain_of, names_of, number_of, target_of
 from engine.compiler.lowering.rules.elementwise.map import lower_map
 from engine.compiler.lowering.rules.registry import FLOAT32, NotLoweredError, kernels_for
 from engine.compiler.lowering.steps import Made
-from engine.compiler.lowering.terms.functions import COMPOSED, KERNELS
-from engine.compiler.lowering.terms.pnnx_expression import expression as expression_of
 from engine.compiler.lowering.terms.registry import EXPRESSION_RULES, PREPARATIONS, SINGLE
-from engine.compiler.storage import View, like, row_major
+from engine.compiler.storage import View, row_major
 from engine.layers.creation.container import Expression
 from engine.layers.definition.layer import Layer
-from engine.layers.elementwise import comparison, functions, logical, mathematics
+from engine.layers.elementwise import comparison, logical, mathematics
 from engine.layers.elementwise.cast import To, TypeAs
 from engine.layers.indexing.masking import MaskedFill, Where
-from engine.promotion import cast, is_reduced, result_type
+from engine.promotion import is_reduced, result_type
 from engine.tensor import DType, TensorSpec, dtype_name
 
 _PREDICATES = ("isnan", "isinf", "isfinite", "isposinf", "isneginf", "logical_not", "signbit")
@@ -135,6 +135,7 @@ def lower_cast(context: Context) -> Made:
         raise NotLoweredError("its operand is a number")
     if x.dtype == result.dtype:
         return Made(views={context.op.outputs[0].name: x})
+    check_cut(x.dtype, result.dtype)
     is_cut = x.dtype.kind == "f" and result.dtype.kind in "iu"
     source = x.dtype if is_cut or result.dtype.kind == "b" else result.dtype
     domain: Domain = "double" if np.dtype(np.float64) in (x.dtype, result.dtype) else domain_of(source)
@@ -153,31 +154,6 @@ def _narrow_cast(context: Context) -> Made | None:
     return context.made(target, convert(x, target, [context.op.name], context.host))
 
 
-def _has_kernel(name: str) -> bool:
-    return name in {*KERNELS, *COMPOSED, *FUNCTIONS["i64"], *FUNCTIONS["double"]}
-
-
-_CLASSES: tuple[type[functions.Unary | functions.Binary], ...] = (
-    *functions.Unary.__subclasses__(),
-    *functions.Binary.__subclasses__(),
-)
-
-
-@kernels_for(*(each for each in _CLASSES if _has_kernel(each.function.name)))
-def lower_function(context: Context) -> Made:
-    """A function of integers, bools or float64."""
-    if _is_map(context):
-        return lower_map(context)
-    layer = context.layer(Layer)
-    assert isinstance(layer, functions.Unary | functions.Binary)
-    dtype = _result(context).dtype
-    name = {"maximum": "max", "minimum": "min"}.get(layer.function.name, layer.function.name)
-    if name not in FUNCTIONS[domain_of(dtype)] or dtype == FLOAT32:
-        return lower_typed(context)
-    operands = operands_of(context, len(context.bound.positional))
-    return made_of(context, Apply(name, tuple(_places(operands, dtype))), operands, domain_of(dtype))
-
-
 def lower_typed(context: Context) -> Made:
     """A layer that has an expression of float32, with other dtypes."""
     if _is_map(context):
@@ -192,37 +168,13 @@ def lower_typed(context: Context) -> Made:
     is_one = isinstance(tree, Apply) and not any(isinstance(each, Apply) for each in tree.arguments)
     if dtype.kind in "iu":
         is_whole = kinds == {dtype} and not _has_fractions(tree or Number(0.5), dtype)
-        is_fine = is_whole and (is_one or dtype.itemsize == 8 or _names(tree or Number(0)) <= RING)
+        is_fine = is_whole and (is_one or dtype.itemsize == 8 or names_of(tree or Number(0)) <= RING)
     else:  # what promotes is widened as it is loaded
         is_fine = dtype.kind == "f" and all(each == dtype or each.kind in "iub" for each in kinds)
         is_fine = is_fine and (is_one or kinds == {dtype} or not isinstance(layer, Expression))
     if tree is None or not is_fine:
         raise NotLoweredError(f"there are no {dtype_name(dtype)} kernels")
     return made_of(context, tree, operands, domain_of(dtype))
-
-
-@kernels_for(Expression)
-def lower_expression(context: Context) -> Made:
-    """An expression of one dtype throughout."""
-    if _is_map(context):
-        return lower_map(context)
-    layer, dtype = context.layer(Expression), _result(context).dtype
-    operands = operands_of(context, len(context.bound.positional))
-    if dtype == FLOAT32:
-        return lower_typed(context)
-    if any(each.dtype != dtype for each in operands if isinstance(each, View)) or dtype.kind == "b":
-        raise NotLoweredError("there is no kernel for an expression of several dtypes")
-    tree = expression_of(layer, *_places(operands))
-    names = set() if tree is None else _names(tree)
-    if tree is None or (dtype.kind in "iu" and dtype.itemsize < 8 and not names <= RING) or _has_fractions(tree, dtype):
-        raise NotLoweredError(f"there are no {dtype_name(dtype)} kernels")
-    return made_of(context, tree, operands, domain_of(dtype))
-
-
-def _names(tree: Expr) -> set[str]:
-    if not isinstance(tree, Apply):
-        return set()
-    return {tree.name}.union(*(_names(each) for each in tree.arguments))
 
 
 def _has_fractions(tree: Expr, dtype: DType) -> bool:
@@ -240,7 +192,7 @@ def operands_of(context: Context, count: int) -> list[View | float]:
     for value in context.arguments()[:count]:
         if isinstance(value, np.ndarray):
             value = context.lowering.stored(value)
-        if isinstance(value, View) and value.dtype.name in TYPES or isinstance(value, bool | int | float):
+        if isinstance(value, View) and value.dtype.name in COMPUTED or isinstance(value, bool | int | float):
             found.append(value)
         elif isinstance(value, View):
             raise NotLoweredError(f"there are no {dtype_name(value.dtype)} kernels")
@@ -255,13 +207,6 @@ def _promoted(operand: View | float) -> TensorSpec | float:
 
 def _dtypes(operands: Sequence[View | float]) -> list[DType]:
     return [each.dtype if isinstance(each, View) else np.asarray(each).dtype for each in operands]
-
-
-def domain_of(dtype: DType) -> Domain:
-    """What elements of a dtype are computed with."""
-    if dtype.name not in TYPES:
-        raise NotLoweredError(f"there are no {dtype_name(dtype)} kernels")
-    return {"float32": "float", "float64": "double"}.get(dtype.name, "i64")  # type: ignore[return-value]
 
 
 def _places(operands: Sequence[View | float], dtype: DType | None = None) -> list[Expr]:
@@ -279,13 +224,13 @@ def _places(operands: Sequence[View | float], dtype: DType | None = None) -> lis
             if dtype is not None and dtype.kind in "iub" and not np.can_cast(each.dtype, dtype, "safe"):
                 raise NotLoweredError("there is no kernel that wraps integers")
         else:
-            terms.append(Number(each if dtype is None else cast(each, dtype).item()))
+            terms.append(Number(each if dtype is None else number_of(each, dtype)))
     return terms
 
 
 def _result(context: Context) -> TensorSpec:
     spec = context.lowering.spec(context.op.outputs[0])
-    if spec is None or spec.dtype.name not in TYPES or not spec.size:
+    if spec is None or spec.dtype.name not in COMPUTED or not spec.size:
         raise NotLoweredError("its result is known only in a run, empty, or of an unusual dtype")
     return spec
 
@@ -295,11 +240,11 @@ def made_of(
 ) -> Made:
     """The map that computes an expression of these operands; a cast may cut fractions."""
     spec, views = _result(context), [each for each in operands if isinstance(each, View)]
-    if not views or not is_moderate(tree) or not _names(tree) <= FUNCTIONS[domain].keys():
+    if not views or not is_moderate(tree) or not names_of(tree) <= FUNCTIONS[domain].keys():
         raise NotLoweredError(f"there are no {dtype_name(spec.dtype)} kernels")
     if not is_cast:
         _check_domain(domain, views, spec.dtype, tree)
-    target = _target(context, spec, views[0])
+    target = target_of(context, spec, views[0])
     wide = [each.derive(np.broadcast_to(each.phantom, spec.sizes)) for each in views]
     seen = [target, *(each for each in wide if each is not None)]
     dtypes = [each.dtype.name for each in seen]
@@ -307,35 +252,15 @@ def made_of(
     return context.made(target, context.step(kernel, *seen))
 
 
-def _target(context: Context, spec: TensorSpec, x: View) -> View:
-    """Memory for a result; bytes lie as those images do that they are made of, and floats as the bytes."""
-    if spec.sizes == x.shape and x.is_channels_last and not x.is_row_major:
-        if spec.dtype.itemsize == 1 and spec.dtype.kind in "iu":
-            return like(x, spec.dtype)
-        if spec.dtype == FLOAT32 and x.dtype.itemsize == 1 and x.dtype.kind in "iu":
-            return context.place(is_image=True)
-    return context.place() if spec.dtype == FLOAT32 else row_major(spec.sizes, spec.dtype)
-
-
 def _check_domain(domain: Domain, views: Sequence[View], result: DType, tree: Expr) -> None:
     """Decline what would be cut on the way into or out of what is computed with."""
-    is_integer = domain == "i64"
+    is_integer = domain in ("i64", "u64")
     if is_integer and any(each.dtype.kind == "f" for each in views):
         raise NotLoweredError("there is no kernel for cutting fractions")
     if (is_integer and result.kind == "f") or (not is_integer and result.kind in "iu"):
         raise NotLoweredError("there is no kernel for cutting fractions")
     if is_integer and not all(_fits(number) for number in _numbers(tree)):
         raise NotLoweredError("a number does not fit")
-    if is_integer and not _divides(tree):
-        raise NotLoweredError("there is no kernel for integers by what may be 0")
-
-
-def _divides(tree: Expr) -> bool:
-    """Whether integers are divided by numbers alone for which a result is always there."""
-    if not isinstance(tree, Apply):
-        return True
-    by = tree.arguments[1] if tree.name in DIVISIONS else Number(1)
-    return isinstance(by, Number) and by.value not in (0, -1) and all(map(_divides, tree.arguments))
 
 
 def _fits(number: float) -> bool:

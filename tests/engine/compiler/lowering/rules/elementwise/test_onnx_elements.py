@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from engine import Session, TensorSpec
+from engine.errors import EngineError
 from engine.pnnx import Operator
 from tests.engine.compiler.lowering.rules.elementwise.test_elements import values
 from tests.engine.graph.build import built, op
@@ -78,22 +79,18 @@ def test_integers_divided_by_a_number(dtype: str) -> None:
         )  # fmt: skip
 
 
-@pytest.mark.parametrize("by", [0, -1])
-def test_integers_divided_by_what_processors_refuse_are_left_to_the_reference(by: int) -> None:
+def test_integers_divided_by_the_number_0_are_left_to_the_reference() -> None:
     net = built(
         op("pnnx.Input", "in", "", "0"),
-        op("torch.fmod", "it", "0", "1", other=by),
+        op("torch.fmod", "it", "0", "1", other=0),
         op("torch.add", "more", "0", "2", other=1),
         op("pnnx.Output", "out", "1"),
         op("pnnx.Output", "out_1", "2"),
         _0=TensorSpec((5,), np.dtype(np.int64)),
     )
     session = Session(net, cache=None, measure_host=False)
-    with np.errstate(all="ignore"):
-        try:
-            session.run([np.full(5, np.iinfo(np.int64).min)])
-        except Exception as error:
-            assert by == 0 and "division by zero" in str(error)
+    with pytest.raises(EngineError, match="division by zero"):
+        session.run([np.full(5, np.iinfo(np.int64).min)])
     rows = {row["name"]: row.get("kernel") for row in session.describe()["operators"]}
     assert rows["it"] == "reference"
 
@@ -106,12 +103,11 @@ def test_scans_orders_and_bits(dtype: str) -> None:
         *numbered(("CumSum", {"axis": 1}), ("CumProd", {"axis": -1}), ("CumSum", {"axis": 1, "reverse": 1})),
         tolerance=CLOSE,
     )
-    if dtype != "int64":
-        check(
-            [x],
-            op("TopK", "top", "0", "values places", k=3, axis=-1 if dtype == "int8" else 1),
-            op("TopK", "last", "0", "low", k=4, largest=0),
-        )
+    check(
+        [x],
+        op("TopK", "top", "0", "values places", k=3, axis=-1 if dtype == "int8" else 1),
+        op("TopK", "last", "0", "low", k=4, largest=0),
+    )
     if dtype.startswith("int"):
         counts = np.tile(np.array([0, 1, 7, 8, 31, 63, 64, 2, 3, 1, 1, 1, 1, 1, 1, 1, 1], dtype), (3, 4, 1))
         check([x, counts], *numbered(("BitShift", {"direction": "LEFT"}), operands="0 1"))
