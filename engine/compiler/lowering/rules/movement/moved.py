@@ -10,7 +10,6 @@ import numpy as np
 
 from engine.compiler.kernels.indexing.picking import ELEMENTS, Picking, Positions
 from engine.compiler.lowering.context import Context
-from engine.compiler.lowering.copying import WORDS
 from engine.compiler.lowering.rules.elementwise.composing import derived
 from engine.compiler.lowering.rules.registry import FALLBACKS, FLOAT32, KERNEL_RULES, NotLoweredError
 from engine.compiler.lowering.steps import KernelStep, Made
@@ -122,8 +121,6 @@ def _laid(context: Context, sources: list[View], others: Array) -> tuple[View, l
     if len(sources) == 1 and not others.size and sources[0].is_row_major:
         (x,) = sources
         return derived(x, x.phantom.reshape(-1)), []
-    if dtype.itemsize not in WORDS:
-        raise NotLoweredError(f"there is no kernel that copies {dtype_name(dtype)}")
     ground = row_major([sum(each.phantom.size for each in sources) + others.size], dtype)
     pieces = [*sources, *([constant(others)] if others.size else [])]
     steps, first = [], 0

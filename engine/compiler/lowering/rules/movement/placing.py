@@ -7,6 +7,7 @@ import numpy as np
 from engine.compiler.kernels.expr import Operand, apply
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.rules.elementwise.composing import Composition, derived
+from engine.compiler.lowering.rules.elementwise.domains import domain_of
 from engine.compiler.lowering.rules.movement.padding import padded
 from engine.compiler.lowering.rules.registry import FLOAT32, NotLoweredError, kernels_for
 from engine.compiler.lowering.steps import KernelStep, Made
@@ -16,6 +17,7 @@ from engine.layers.convolution.window import columns
 from engine.layers.definition.layer import Layer
 from engine.layers.elementwise.activation import GLU
 from engine.layers.indexing.masking import LowerTriangle, UpperTriangle
+from engine.layers.onnx.shape.shape import Trilu
 from engine.layers.operands.axes import checked_axis
 from engine.layers.shape.expand import Repeat, Tile
 from engine.layers.shape.join import Stack
@@ -83,12 +85,20 @@ def lower_unfold(context: Context) -> Made:
     return context.made(target, *steps, context.copy(patches, derived(target, target.phantom.reshape(patches.shape))))
 
 
-@kernels_for(LowerTriangle, UpperTriangle)
+@kernels_for(LowerTriangle, UpperTriangle, Trilu)
 def lower_triangle(context: Context) -> Made:
-    """The elements where a matrix of ones and zeros, which is known now, has ones."""
-    x, layer = context.tensor(0), context.layer(Layer)
-    ones = constant(layer.forward(np.ones(x.shape[-2:], np.float32)))
-    return Composition(context).finish(apply("where", Operand(1), Operand(0), 0.0), x, _wide(ones, x))
+    """The elements where a mask of one matrix, which is known now, is on."""
+    layer, x, composition = context.layer(Layer), context.elements(0), Composition(context)
+    given = [context.argument(index) for index in range(1, len(context.bound.positional))]
+    if any(isinstance(each, View) for each in given):
+        raise NotLoweredError("its diagonal is known only in a run")
+    mask = np.asarray(layer.forward(np.ones(x.shape[-2:], np.bool_), *given))
+    tree = apply("where", Operand(1), Operand(0), 0)
+    if x.dtype == FLOAT32:
+        return composition.finish(tree, x, _wide(constant(mask.astype(np.float32)), x))
+    target = row_major(x.shape, x.dtype)
+    composition.typed(target, tree, x, constant(mask), domain=domain_of(x.dtype))
+    return context.made(target, *composition.steps)
 
 
 def _wide(matrix: View, x: View) -> View:
