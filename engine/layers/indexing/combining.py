@@ -43,7 +43,7 @@ def reduced(input: Array, places: Array, source: Array, reduce: str, include_sel
     table = np.atleast_1d(input)
     counts = np.bincount(places.reshape(-1), minlength=input.size).reshape(table.shape)
     if not include_self:
-        table = np.where(counts > 0, _neutral(reduce, input.dtype), table)
+        table = np.where(counts > 0, neutral(reduce, input.dtype), table)
     result = written(table, places, source, reduce)
     if reduce == "mean":
         divisor = np.maximum(counts + include_self, 1)
@@ -52,7 +52,7 @@ def reduced(input: Array, places: Array, source: Array, reduce: str, include_sel
     return cast(result, input.dtype).reshape(input.shape)
 
 
-def _neutral(reduce: str, dtype: DType) -> Array:
+def neutral(reduce: str, dtype: DType) -> Array:
     """What changes nothing when combined with another element."""
     if reduce in ("amax", "amin"):
         return cast(extremes(dtype)[reduce == "amin"], dtype)

@@ -9,18 +9,20 @@ from typing import Any
 import numpy as np
 
 from engine.compiler.kernels.elements import TYPES
-from engine.compiler.kernels.expr import Operand, apply
+from engine.compiler.kernels.expr import Number, Operand, apply
 from engine.compiler.kernels.indexing.picking import Positions
 from engine.compiler.kernels.indexing.scattering import Mode, Scattering
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.copying import WORDS
 from engine.compiler.lowering.rules.elementwise.composing import Composition, derived
+from engine.compiler.lowering.rules.elementwise.domains import domain_of
 from engine.compiler.lowering.rules.indexing.picking import BITS, Slot, indexed, indices_of
 from engine.compiler.lowering.rules.movement.padding import fill
 from engine.compiler.lowering.rules.registry import FLOAT32, NotLoweredError, kernels_for
 from engine.compiler.lowering.steps import KernelStep, Made
 from engine.compiler.storage import View, row_major
 from engine.layers.definition.layer import Layer
+from engine.layers.indexing.combining import neutral
 from engine.layers.indexing.indexing import IndexPut
 from engine.layers.indexing.scatter import (
     IndexAdd,
@@ -64,6 +66,8 @@ def lower_scatter(context: Context) -> Made:
     target, steps = copied(context, x)
     kept = [0 if k == axis else step for k, step in enumerate(target.strides)]
     slot = Slot(index, axis, wraps=isinstance(layer, ScatterElements))
+    if isinstance(layer, ScatterReduce) and (layer.reduce == "mean" or not layer.include_self):
+        return reduced(context, target, steps, sizes, kept, [slot], source, layer)
     return scattered(context, target, steps, sizes, kept, [slot], source, _mode(layer))
 
 
@@ -85,6 +89,8 @@ def lower_index_write(context: Context) -> Made:
     around = [-1 if k == axis else 1 for k in range(len(sizes))]
     slot = Slot(derived(index, index.phantom.reshape(around)), axis, wraps=layer.counts_back)
     kept = [0 if k == axis else step for k, step in enumerate(target.strides)]
+    if isinstance(layer, IndexReduce) and (layer.reduce == "mean" or not layer.include_self):
+        return reduced(context, target, steps, sizes, kept, [slot], source, layer)
     mode: Mode = "add" if isinstance(layer, IndexAdd) else _mode(layer) if isinstance(layer, IndexReduce) else "set"
     return scattered(context, target, steps, sizes, kept, [slot], source, mode)
 
@@ -176,10 +182,7 @@ def unpooled(context: Context, x: View, index: View, sizes: Sequence[int], lead:
 def _mode(layer: Any) -> Mode:
     if isinstance(layer, ScatterAdd):
         return "add"
-    way = layer.reduction if isinstance(layer, ScatterElements) else layer.reduce
-    if way not in _WAYS or not getattr(layer, "include_self", True):
-        raise NotLoweredError("there is no kernel for means, or without what is there")
-    return _WAYS[way]
+    return _WAYS[layer.reduction if isinstance(layer, ScatterElements) else layer.reduce]
 
 
 def writable(context: Context, index: int) -> View:
@@ -208,6 +211,36 @@ def copied(context: Context, x: View) -> tuple[View, list[KernelStep]]:
     target = context.place(is_image=False) if x.dtype == FLOAT32 else row_major(x.shape, x.dtype)
     target = target if target.is_row_major else row_major(x.shape, x.dtype)
     return target, [context.copy(x, target)]
+
+
+def reduced(
+    context: Context,
+    target: View,
+    steps: Sequence[KernelStep],
+    sizes: Sequence[int],
+    kept: Sequence[int],
+    slots: Sequence[Slot],
+    source: View,
+    layer: ScatterReduce | IndexReduce,
+) -> Made:
+    """What arrives at each place is counted first: means are divided by that, and what is there may not take part."""
+    composition, dtype = Composition(context, [*steps]), target.dtype
+    if dtype.kind not in "iuf":
+        raise NotLoweredError(f"there are no {dtype_name(dtype)} kernels for it")
+    domain, counts = domain_of(dtype), row_major(target.shape, np.dtype(np.int32))
+    composition.typed(counts, Number(0), domain="i64")
+    one = context.lowering.stored(np.ones((), np.int32))
+    composition.steps.append(scattering(context, counts, sizes, kept, slots, one, "add"))
+    if not layer.include_self:
+        kept_there = apply("where", Operand(1), neutral(layer.reduce, dtype).item(), Operand(0))
+        composition.typed(target, kept_there, target, counts, domain=domain)
+    mode: Mode = "add" if layer.reduce == "mean" else _WAYS[layer.reduce]
+    composition.steps.append(scattering(context, target, sizes, kept, slots, source, mode))
+    if layer.reduce == "mean":
+        divisor = apply("max", apply("add", Operand(1), int(layer.include_self)), 1)
+        ratio = apply("floor_divide" if dtype.kind in "iu" else "div", Operand(0), divisor)
+        composition.typed(target, ratio, target, counts, domain=domain)
+    return context.made(target, *composition.steps)
 
 
 def scattered(

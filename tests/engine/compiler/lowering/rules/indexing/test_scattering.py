@@ -10,7 +10,9 @@ from engine.compiler.kernels.indexing.picking import Positions
 from engine.compiler.kernels.indexing.scattering import Scattering
 from tests.engine.compiler.kernels.guarded import guarded_array
 from tests.engine.compiler.kernels.running import LEVELS, run
+from tests.engine.compiler.lowering.agreeing import check
 from tests.engine.compiler.lowering.rules.indexing.test_picking import kernel_of
+from tests.engine.graph.build import op
 
 RANDOM = np.random.default_rng(23)
 
@@ -73,6 +75,29 @@ def test_the_last_one_written_counts_and_extremes_keep_nan(dtype: str, shape: tu
         slices = [9 if k == dim % len(shape) else size for k, size in enumerate(shape)]
         line = RANDOM.integers(0, shape[dim], 9)
         assert kernel_of("torch.index_add", [x, line, numbers(dtype, *slices)], dim=dim, alpha=1) == "scatter"
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64"])
+@pytest.mark.parametrize("shape", [(1,), (17,), (3, 5), (2, 3, 65)], ids=str)
+def test_means_and_what_is_there_does_not_take_part(dtype: str, shape: tuple[int, ...]) -> None:
+    x = numbers(dtype, *shape)
+    for dim in range(-1, len(shape)):
+        sizes = [max(1, size - 1) for size in shape]
+        sizes[dim] = 9
+        index, source = RANDOM.integers(0, shape[dim], sizes), numbers(dtype, *[size + 1 for size in sizes])
+        for reduce in ("sum", "prod", "mean", "amax", "amin"):
+            for is_in in (False, True):
+                given = {"dim": dim, "reduce": reduce, "include_self": is_in}
+                assert kernel_of("torch.scatter_reduce", [x, index, source], **given) in ("map", "scatter")
+
+
+def test_means_of_whole_slices() -> None:
+    x, line, parts = numbers("float32", 4, 6), np.array([1, 1, 3, 1, 5]), numbers("float32", 4, 5)
+    values = {"dim": 1, "mean": "mean", "amax": "amax", "no": False, "yes": True}
+    given = [op("prim::Constant", name, "", name, value=value) for name, value in values.items()]
+    ways = [(way, is_in) for way in ("mean", "amax") for is_in in ("no", "yes")]
+    means = [op("aten::index_reduce", f"it_{k}", f"0 dim 1 2 {a} {b}", f"r{k}") for k, (a, b) in enumerate(ways)]
+    check([x, line, parts], *given, *means, tolerance=1e-6)
 
 
 @pytest.mark.parametrize("wrong", [-4, 3, 2**62])
