@@ -78,19 +78,34 @@ class WideSorting(Sorting):
         """Write every element that is asked for to where it belongs: behind those that come before it."""
         lanes = self.lanes
         type_ = vector(lanes, "i64")
-        steps = Value("<" + ", ".join(f"i64 {k}" for k in range(lanes)) + ">", type_)
         with f.loop(0, self.columns) as each:
             key = f.splat(f.load("i64", f.at(keys, each.index, 8), 8), lanes)
-            mine = f.splat(as_value(each.index), lanes)
-            with f.loop(0, self.width, lanes, carry=[constant(0, type_)]) as other:
-                others = f.load(type_, f.at(keys, other.index, 8), 8)
-                theirs = f.binary("add", f.splat(as_value(other.index), lanes), steps)
-                is_first = f.binary("and", f.compare("eq", others, key), f.compare("slt", theirs, mine))
-                is_before = f.binary("or", f.compare("ult", others, key), is_first)
-                other.carry([f.binary("add", other.carried[0], f.convert("zext", is_before, type_))])
-            rank = f.sub(fold_lanes(f, other.results[0], added), wanted)
+            here = f.mul(f.divmod(each.index, lanes)[0], lanes)
+            # Of equal keys those in front come before; of the vector the element is in, some do.
+            before = self._tallied(f, keys, key, (0, here), "ule", constant(0, type_))
+            before = self._among(f, f.load(type_, f.at(keys, here, 8), 8), key, f.sub(each.index, here), before)
+            before = self._tallied(f, keys, key, (f.add(here, lanes), self.width), "ult", before)
+            rank = f.sub(fold_lanes(f, before, added), wanted)
             with f.when(f.compare("ult", as_value(rank), constant(self.count, "i64"))):
                 _write(f, line, as_value(each.index), target, rank)
+
+    def _tallied(
+        self, f: Function, keys: Value, key: Value, places: tuple[Index, Index], how: str, total: Value
+    ) -> Value:
+        """How many keys at some places compare so, added to what every lane has counted."""
+        with f.loop(*places, self.lanes, carry=[total]) as loop:
+            others = f.load(key.type, f.at(keys, loop.index, 8), 8)
+            found = f.convert("zext", f.compare(how, others, key), key.type)
+            loop.carry([f.binary("add", loop.carried[0], found)])
+        return loop.results[0]
+
+    def _among(self, f: Function, others: Value, key: Value, lane: Index, total: Value) -> Value:
+        """The same of the vector that the element itself is in, as one of its lanes."""
+        steps = Value("<" + ", ".join(f"i64 {k}" for k in range(self.lanes)) + ">", key.type)
+        is_in_front = f.compare("slt", steps, f.splat(as_value(lane), self.lanes))
+        is_equal = f.binary("and", f.compare("eq", others, key), is_in_front)
+        found = f.binary("or", f.compare("ult", others, key), is_equal)
+        return f.binary("add", total, f.convert("zext", found, key.type))
 
     def _by_digits(
         self, f: Function, line: Value, keys: Value, bins: Value, wanted: int, target: tuple[Value, Value]
