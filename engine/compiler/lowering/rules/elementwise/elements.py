@@ -162,8 +162,10 @@ def lower_typed(context: Context) -> Made:
     unsuited = {*PREPARATIONS, *SINGLE}
     if type(layer) not in EXPRESSION_RULES or type(layer) in unsuited or context.bound.keywords:
         raise NotLoweredError(f"there are no {dtype_name(dtype)} kernels")
-    operands = operands_of(context, len(context.bound.positional))
-    tree = EXPRESSION_RULES[type(layer)](layer, *_places(operands, dtype))
+    operands = operands_of(context, len(context.bound.positional), may_lack=True)
+    terms = iter(_places(operands, dtype))
+    arguments = [None if each is None else next(terms) for each in context.arguments()]
+    tree = EXPRESSION_RULES[type(layer)](layer, *arguments)
     kinds = {each.dtype for each in operands if isinstance(each, View)}
     is_one = isinstance(tree, Apply) and not any(isinstance(each, Apply) for each in tree.arguments)
     if dtype.kind in "iu":
@@ -184,8 +186,8 @@ def _has_fractions(tree: Expr, dtype: DType) -> bool:
     return isinstance(tree, Apply) and any(_has_fractions(each, dtype) for each in tree.arguments)
 
 
-def operands_of(context: Context, count: int) -> list[View | float]:
-    """Arguments of forward: tensors in memory, and numbers."""
+def operands_of(context: Context, count: int, *, may_lack: bool = False) -> list[View | float]:
+    """Arguments of forward: tensors in memory, and numbers; without those that are left out, if that may be."""
     if len(context.bound.positional) < count or context.lowering.quantises:
         raise NotLoweredError("its operands are not those of a map")
     found: list[View | float] = []
@@ -196,7 +198,7 @@ def operands_of(context: Context, count: int) -> list[View | float]:
             found.append(value)
         elif isinstance(value, View):
             raise NotLoweredError(f"there are no {dtype_name(value.dtype)} kernels")
-        else:
+        elif value is not None or not may_lack:
             raise NotLoweredError("an operand is no tensor")
     return found
 

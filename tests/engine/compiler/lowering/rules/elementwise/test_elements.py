@@ -149,7 +149,8 @@ def test_layers_of_any_dtype(dtype: str) -> None:
         assert kernel_of(type_, [x, y], alpha=3) == "map"
     for type_ in ("torch.sign", "torch.floor", "torch.round", "F.relu"):
         assert kernel_of(type_, [x]) == "map"
-    assert kernel_of("torch.clamp", [x], min=1, max=30) == "map"
+    for low, high in ((1, 30), (1, None), (None, 30)):
+        assert kernel_of("torch.clamp", [x], min=low, max=high) == "map"
     if dtype != "float64":  # PyTorch makes float32 of them
         assert kernel_of("torch.sqrt", [np.abs(x // 2)]) == "map"
         assert kernel_of("torch.div", [x, np.where(y == 0, np.ones_like(y), y)]) == "map"
