@@ -108,6 +108,8 @@ class Arenas:
     def _pick(self, size: int, user: int) -> Arena | None:
         """The idle arena that suits best: the user's own, else one that is large enough, else any."""
         with self._lock:
+            if self._idle and self._idle[-1].user == user:  # as where one shape comes again and again
+                return self._idle.pop()
             own = [each for each in self._idle if each.user == user]
             large = [each for each in self._idle if each.block.size >= size]
             for each in (*own, *large, *self._idle):
