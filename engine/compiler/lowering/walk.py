@@ -96,11 +96,14 @@ def _lower_chain(lowering: Lowering, chain: Chain) -> None:
     """Attention that is spelled out, as one kernel; or its operators one by one, which have waited until now."""
     op = chain.last
     assert op.layer is not None
+    lowering.placement.settle()
     try:
         _commit(lowering, lower_chain(Context(op, op.layer, lowering), chain))
         return
     except (NotLoweredError, EngineError):
-        pass
+        if lowering.placement.withdraw():
+            _lower_chain(lowering, chain)
+            return
     except Exception as exc:  # a defect of the rule costs speed, not the answer
         _log.warning("%s: its lowering failed with %s: %s", op.place, type(exc).__name__, exc)
     for each in (*chain.inner, op):
@@ -155,10 +158,16 @@ def _commit(lowering: Lowering, made: Made) -> None:
 
 
 def _made(lowering: Lowering, op: RuntimeOperator, bound: BoundLayer) -> Made:
-    """What becomes of an operator: what its rule makes of it, or a step of its reference layer."""
+    """What becomes of an operator: what its rule makes of it, or a step of its reference layer.
+
+    A rule that was given a place in a concatenation and declines is asked again with memory that lies in one piece.
+    """
+    lowering.placement.settle()
     try:
         return _by_rule(lowering, op, bound)
     except NotLoweredError as declined:
+        if lowering.placement.withdraw():
+            return _made(lowering, op, bound)
         return _by_reference(lowering, op, str(declined))
     except EngineError:
         raise

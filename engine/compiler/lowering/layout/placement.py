@@ -62,7 +62,7 @@ def look_ahead(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placement:
-    """Where results shall lie. Asked twice it says the same.
+    """Where results shall lie. Asked twice it says the same, unless a place is withdrawn.
 
     Args:
         spec_of: what is known of an operand.
@@ -77,13 +77,14 @@ class Placement:
     images: Collection[str]
     _joined: dict[str, View] = field(default_factory=dict)
     _borders: dict[str, Border] = field(default_factory=dict)
+    _given: set[str] = field(default_factory=set)
+    _apart: set[str] = field(default_factory=set)
 
-    def place(self, operand: RuntimeOperand, is_image: bool | None = None, *, is_apart: bool = False) -> View:
+    def place(self, operand: RuntimeOperand, is_image: bool | None = None) -> View:
         """Memory for an operand about to be computed: its slice of a concatenation, the output itself, or new.
 
         Args:
             is_image: whether it shall lie channels-last; None for as those around it do.
-            is_apart: whether it shall not lie in a concatenation, which copies it then.
 
         Raises:
             NotLoweredError: it is no tensor of floats of static shape.
@@ -91,10 +92,11 @@ class Placement:
         spec = computable(self.spec_of(operand), FLOAT32, FLOAT64)
         shape, dtype = spec.sizes, spec.dtype
         is_image = self.is_image(operand) if is_image is None else is_image
-        if operand.name in self.places and not is_apart:
+        if operand.name in self.places and operand.name not in self._apart:
             place = self.places[operand.name]
             view = slice_of(self.joined(place.joined), place.axis, place.first, shape[place.axis])
             if view is not None and (view.is_channels_last or not is_image):
+                self._given.add(operand.name)
                 return view
         if not is_image and self.outputs.count(operand.name) == 1:
             return row_major(shape, dtype, Home.OUTPUT, self.outputs.index(operand.name))
@@ -102,10 +104,22 @@ class Placement:
             return channels_last(shape, self.border_for(operand), dtype)
         return spaced_rows(shape, dtype) if self._is_read_in_rows(operand) else row_major(shape, dtype)
 
+    def settle(self) -> None:
+        """What was given so far is as it shall be."""
+        self._given.clear()
+
+    def withdraw(self) -> bool:
+        """Keep apart what was given a place in a concatenation since all was settled; whether there is any."""
+        self._apart.update(self._given)
+        is_any = bool(self._given)
+        self._given.clear()
+        return is_any
+
     def joined(self, operand: RuntimeOperand) -> View:
         """Memory of a concatenation's result, in which its parts find their places."""
         if operand.name not in self._joined:
             self._joined[operand.name] = self.place(operand)
+            self._given.discard(operand.name)  # the parts lie in it, wherever that is
         return self._joined[operand.name]
 
     def is_image(self, operand: RuntimeOperand) -> bool:

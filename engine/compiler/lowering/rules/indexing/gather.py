@@ -8,7 +8,7 @@ from engine.compiler.kernels.indexing.gather import Gather
 from engine.compiler.lowering.context import Context, as_rows
 from engine.compiler.lowering.rules.registry import NotLoweredError, kernels_for
 from engine.compiler.lowering.steps import Made
-from engine.compiler.storage import View
+from engine.compiler.storage import View, row_major
 from engine.layers.linear.embedding import Embedding
 from engine.tensor import Array
 
@@ -19,8 +19,13 @@ _BITS = {np.dtype(np.int32): 32, np.dtype(np.int64): 64}
 def lower_embedding(context: Context) -> Made:
     """weight[input] with what follows; an index outside of the table is for the reference to name."""
     indices, table = context.argument(0), as_rows(context.tensor(1))
-    if not isinstance(indices, View) or indices.dtype not in _BITS or not indices.is_row_major:
-        raise NotLoweredError("its indices do not lie side by side, or are no int32 or int64")
+    indices = context.lowering.stored(indices) if isinstance(indices, np.ndarray) else indices
+    if not isinstance(indices, View) or indices.dtype not in _BITS or not indices.phantom.size:
+        raise NotLoweredError("its indices are no int32 or int64, or none")
+    copies = []
+    if not indices.is_row_major:
+        copies.append(context.copy(indices, aside := row_major(indices.shape, indices.dtype)))
+        indices = aside
     if table is None:
         raise NotLoweredError("its table does not lie in rows")
     rows, columns = table.shape
@@ -35,7 +40,7 @@ def lower_embedding(context: Context) -> Made:
         host=context.host,
         epilogue=result.epilogue,
     )
-    return result.made(result.step(kernel, [indices, table]))
+    return result.made(*copies, result.step(kernel, [indices, table]))
 
 
 def _as_image(array: Array) -> Array:
