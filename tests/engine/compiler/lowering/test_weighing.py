@@ -143,5 +143,13 @@ def test_encoder_layers_as_pytorch_fuses_them(norm_first: bool) -> None:
     check([x[:1, :1]], encoder("0", **given), tolerance=1e-5)
 
 
+def test_masks_of_encoder_layers_may_be_numbers() -> None:
+    x, later = values(2, 7, 12, dtype="float32"), np.triu(np.full((7, 7), -np.inf, np.float32), 1)
+    check([x, later], encoder("0 1", mask_type=0), tolerance=1e-5)
+    heads = np.where(values(2, 3, 7, 7, dtype="float32") > 1, np.float32(1), later)
+    check([x, heads], encoder("0 1", mask_type=2), tolerance=1e-5)
+    check([x], op("pnnx.Attribute", "stored", "", "m", data=later), encoder("0 m", mask_type=0), tolerance=1e-5)
+
+
 def test_an_encoder_layer_on_any_processor() -> None:
     everywhere([values(1, 19, 12, dtype="float32")], encoder("0"), tolerance=1e-5)

@@ -10,6 +10,7 @@ import numpy as np
 from engine.compiler.kernels.expr import Expr, Operand, apply
 from engine.compiler.kernels.rows.layer_norm import LayerNorm as Norm
 from engine.compiler.lowering.context import Context
+from engine.compiler.lowering.copying import convert
 from engine.compiler.lowering.fusion import Fused
 from engine.compiler.lowering.result import Result
 from engine.compiler.lowering.rules.products.attended import BOOL, Attended, MaskView
@@ -18,7 +19,7 @@ from engine.compiler.lowering.rules.products.linear import linear_step, rows_as_
 from engine.compiler.lowering.rules.registry import NotLoweredError, kernels_for
 from engine.compiler.lowering.stacks import derived
 from engine.compiler.lowering.steps import KernelStep, Made
-from engine.compiler.storage import View, constant, spaced_rows
+from engine.compiler.storage import FLOAT32, View, constant, row_major, spaced_rows
 from engine.layers.attention.encoder import TransformerEncoderLayer
 from engine.tensor import Array
 
@@ -117,9 +118,14 @@ class _Steps:
         mask = self.context.argument(_MASK) if len(self.context.bound.positional) > _MASK else None
         if mask is None:
             return []
-        mask = self.context.lowering.stored(mask) if isinstance(mask, np.ndarray) else mask
+        # Any number but 0 leaves a key out, that of PyTorch's -inf as well as a 1.
+        mask = self.context.lowering.stored(mask != 0) if isinstance(mask, np.ndarray) else mask
+        if isinstance(mask, View) and mask.dtype == FLOAT32 and mask.phantom.size:
+            answers = row_major(mask.shape, BOOL)
+            self.made.append(convert(mask, answers, [self.context.op.name], self.context.host))
+            mask = answers
         if not isinstance(mask, View) or mask.dtype != BOOL:
-            raise NotLoweredError("there is no kernel for masks of numbers")
+            raise NotLoweredError("there is no kernel for masks of such numbers")
         if self.layer.mask_type == 1:
             sizes = [batch, 1, 1, length]
         else:
