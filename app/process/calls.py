@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import socket
 from collections import Counter
 from collections.abc import Callable
@@ -11,6 +10,7 @@ from typing import Protocol
 
 from starlette.datastructures import State
 
+from app.process.early_health import why_not
 from app.settings import Settings, SettingsError
 
 # How often it is looked whether nobody wants to wait any longer.
@@ -63,9 +63,8 @@ def reserve_port(settings: Settings) -> socket.socket | None:
         held.bind(address)
         return held
     except OSError as exc:
-        reason = exc.strerror if isinstance(exc, socket.gaierror) else os.strerror(exc.errno or 0)
         raise SettingsError(
-            f"cannot listen on {settings.host} port {settings.grpc_port} (grpc_port): {reason}"
+            f"cannot listen on {settings.host} port {settings.grpc_port} (grpc_port): {why_not(exc)}"
         ) from None
 
 

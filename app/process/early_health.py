@@ -145,6 +145,12 @@ def early_health(settings: Settings) -> Iterator[EarlyHealth]:
             found.close()
 
 
+def why_not(exc: OSError) -> str:
+    """Why an address cannot be listened on, without the address, which socket.create_server adds."""
+    # Not os.strerror: where the name is none, the errno is of getaddrinfo's own kind.
+    return str(exc.strerror).partition(" (while attempting")[0]
+
+
 def listen(settings: Settings) -> socket.socket:
     """A socket that listens where the settings say.
 
@@ -155,8 +161,6 @@ def listen(settings: Settings) -> socket.socket:
     try:
         listener = socket.create_server((settings.host, settings.port), family=family, backlog=BACKLOG)
     except OSError as exc:
-        # socket.create_server adds the address to strerror, which is in the message already.
-        reason = exc.strerror if isinstance(exc, socket.gaierror) else os.strerror(exc.errno or 0)
-        raise SettingsError(f"cannot listen on {settings.host} port {settings.port}: {reason}") from None
+        raise SettingsError(f"cannot listen on {settings.host} port {settings.port}: {why_not(exc)}") from None
     listener.set_inheritable(True)
     return listener

@@ -114,6 +114,15 @@ def test_an_address_that_is_taken_is_told(entrance: EarlyHealth) -> None:
         pass
 
 
+def test_a_host_that_is_no_name_is_told_with_its_reason() -> None:
+    with (
+        pytest.raises(SettingsError, match="cannot listen on a..b port 1: ") as told,
+        early_health(Settings(host="a..b", port=1)),
+    ):
+        pass
+    assert not any(word in str(told.value) for word in ("Unknown error", "Success", "while attempting"))
+
+
 def test_it_needs_nothing_that_takes_long_to_import() -> None:
     code = "import sys, app.cli.serve; print(*{name.partition('.')[0] for name in sys.modules})"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=Path.cwd())
