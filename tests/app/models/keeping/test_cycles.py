@@ -31,6 +31,8 @@ LINES = [
     "pnnx.Output out 1 0 1",
 ]
 ONES = {"inputs": [[1] * WIDTH]}
+# Threads of the model that stays: its requests need none while it is quick, and all it may have on a busy machine.
+STAYS = "lane-other"
 # Not there, and on its way: what a client may be told while a model comes and goes.
 AWAY = (404, 503)
 
@@ -123,9 +125,9 @@ def test_models_loaded_and_unloaded_again_and_again_leave_nothing_behind(
 
     with serving(store, **options) as client:
         client.run(play(client, 4))
-        before, bytes_before = held(), resident_bytes()
+        before, bytes_before = held(STAYS), resident_bytes()
         client.run(play(client, 2 * CYCLES))
-        assert_no_more(before, turns=CYCLES)
+        assert_no_more(before, turns=CYCLES, but=STAYS)
         until(lambda: held() and not [each for each in models if each() is not None])
         # Each cycle loads twice; of one model a cycle that stays, all of this would be there.
         until(lambda: resident_bytes() - bytes_before < CYCLES * BYTES)
