@@ -1,16 +1,19 @@
 """uvicorn's server around the app, with a banner at the start and a drain at the end.
 
-SIGTERM or SIGINT: not ready any more, go on serving for drain_delay_s so that load balancers notice, every answer the
-last one of its connection, close the port, finish what is in flight within shutdown_timeout_s, exit with status 0. A
-second signal ends it at once.
+SIGTERM, SIGINT or SIGHUP: not ready any more, go on serving for drain_delay_s so that load balancers notice, every
+answer the last one of its connection, close the port, finish what is in flight within shutdown_timeout_s, exit with
+status 0. A second signal ends it at once.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import signal
 import socket
-from contextlib import suppress
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 from types import FrameType
 from typing import Final
@@ -24,6 +27,7 @@ from app.process.banner import banner
 from app.process.calls import Calls, stop_calls
 from app.process.early_health import EarlyHealth
 from app.process.peers import Peers
+from app.process.signals import ending
 from app.process.standby import Readiness, Standing
 from app.process.tls import tls_context
 from app.serving.dataplane import DataPlane
@@ -120,8 +124,22 @@ class Server(uvicorn.Server):
             await self.plane.loaded.wait()
         self.calls_port = await calls.start(self.calls_port, is_shared=self._standby is not None)
 
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """As uvicorn's, with SIGHUP where that is not ignored."""
+        with super().capture_signals():
+            is_ours = threading.current_thread() is threading.main_thread() and signal.SIGHUP in ending()
+            before = signal.signal(signal.SIGHUP, self.handle_exit) if is_ours else None
+            try:
+                yield
+            finally:
+                if is_ours:
+                    signal.signal(signal.SIGHUP, before)
+
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """The first signal drains, the second one ends it. Unlike uvicorn's, the signal is not raised again."""
+        if sig == signal.SIGHUP and self.plane.is_draining:
+            return  # of a terminal that is closed two may come, from it and from the shell
         if self.plane.is_draining or self._loop is None:
             self.should_exit = self.force_exit = True
             return

@@ -17,6 +17,8 @@ from multiprocessing.connection import wait
 from multiprocessing.context import SpawnProcess
 from typing import Final
 
+from app.process.signals import ending
+
 log = logging.getLogger(__name__)
 
 # A child that ends with this status cannot start at all: starting it again would not help.
@@ -24,7 +26,7 @@ CANNOT_START: Final = 3
 
 
 def supervise(count: int, start: Callable[[int], SpawnProcess], ended: Callable[[int], None]) -> int:
-    """Keep count children running until SIGTERM or SIGINT, then let them drain.
+    """Keep count children running until SIGTERM, SIGINT or SIGHUP, then let them drain.
 
     Args:
         count: how many.
@@ -35,7 +37,7 @@ def supervise(count: int, start: Callable[[int], SpawnProcess], ended: Callable[
         The exit status: 0 when all ended well.
     """
     stopping = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in ending():
         signal.signal(number, lambda *_: stopping.set())
     children = [start(index) for index in range(count)]
     while not stopping.is_set():

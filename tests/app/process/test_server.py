@@ -45,8 +45,8 @@ class Process:
             self.banner += line
         self.url = re.findall(r"console +(https?://\S+)/", self.banner)[0]
 
-    def signal(self) -> None:
-        self._process.send_signal(signal.SIGTERM)
+    def signal(self, number: int = signal.SIGTERM) -> None:
+        self._process.send_signal(number)
 
     def wait(self) -> tuple[int, str]:
         """The exit status and what was logged."""
@@ -373,10 +373,13 @@ def test_a_model_that_never_ends_loading_holds_up_neither_the_others_nor_the_end
     assert answer.status_code == 200 and status == 0, log
 
 
-def test_a_second_signal_ends_it_at_once(store: Path) -> None:
+def test_a_second_signal_ends_it_at_once_but_not_a_terminal_that_is_closed(store: Path) -> None:
     with process(store, drain_delay_s=3600) as server, httpx.Client(base_url=server.url, timeout=PATIENCE_S) as client:
-        server.signal()
+        server.signal(signal.SIGHUP)
         until(lambda: client.get("/health/ready").status_code == 503)  # two that come at once are one
+        server.signal(signal.SIGHUP)
+        for _ in range(10):
+            assert client.get("/health/ready").status_code == 503
         server.signal()
         status, _ = server.wait()
     assert status == 1
