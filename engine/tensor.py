@@ -10,6 +10,7 @@ import itertools
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
 import ml_dtypes
@@ -85,6 +86,7 @@ _OTHERS: Final[dict[str, DType]] = {
 }  # fmt: skip
 
 
+@lru_cache(maxsize=64)
 def named_dtype(name: str) -> DType:
     """The dtype that ``dtype_name`` spells like this, whatever graph it comes from.
 

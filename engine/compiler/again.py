@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+import numpy as np
+
 from engine.compiler.runtime.instance import NotFiniteError
 from engine.compiler.runtime.instances import Instances, key_of
 from engine.graph.building.inference import UnforeseenResultError
@@ -44,4 +46,5 @@ class Again:
             outputs = instance.run(inputs)
         except (NotFiniteError, UnforeseenResultError):
             return None
-        return outputs if instance.gives_new_arrays else as_outputs(outputs)
+        is_flat = instance.gives_new_arrays and all(type(each) is np.ndarray for each in outputs)
+        return outputs if is_flat else as_outputs(outputs)

@@ -46,7 +46,7 @@ class Instance:
         arenas: where it takes one for every run; None for one of its own.
 
     Attributes:
-        gives_new_arrays: whether each output is an array of its own, made for the run.
+        gives_new_arrays: whether each output that is an array is one of its own, made for the run.
     """
 
     def __init__(self, program: Program, threads: int = 1, arenas: Arenas | None = None) -> None:
@@ -62,9 +62,8 @@ class Instance:
         outputs = [each for each in program.blueprint.outputs if isinstance(each, Region) and each.is_whole_output]
         self._made = [(each.address.port, each.shape, np.dtype(each.dtype)) for each in outputs]
         # Of each output the caller gets an array that nobody else has: what does not lie in its own is copied.
-        are_apart = len({each.address.port for each in outputs}) == len(outputs)
-        self.gives_new_arrays = are_apart and all(isinstance(each, Region) for each in program.blueprint.outputs)
-        self._is_all_made = are_apart and len(outputs) == len(program.blueprint.outputs)
+        self.gives_new_arrays = len({each.address.port for each in outputs}) == len(outputs)
+        self._is_all_made = self.gives_new_arrays and len(outputs) == len(program.blueprint.outputs)
         self._run = _RUN(program.code.address("run"))
         # A list, because who sends them home must not hold the instance.
         self._hired: list[Workers] = []

@@ -22,6 +22,8 @@ from engine.stopping import check_wanted
 from engine.tensor import UNKNOWN, Array, TensorSpec, is_known, known_value
 
 _NO_LIMIT: Final = 2**63 - 1
+_TRUE: Final = np.array(True)
+_TRUE.flags.writeable = False
 
 
 class Bodied(Layer):
@@ -179,7 +181,7 @@ class Loop(Bodied):
         states, held, grown = list(states), Held(), [0] * self.states
         while goes_on and turn < most:
             _check_turn(turn)
-            still, *results = body.run([np.array(turn, INT64), np.array(True), *states, *captured])
+            still, *results = body.run([np.array(turn, INT64), _TRUE, *states, *captured])
             states, given = results[: self.states], results[self.states :]
             for stack, value in zip(stacks, given, strict=True):
                 stack.append(value)
