@@ -61,6 +61,7 @@ class CompiledBody:
         self._lock = threading.Lock()
         self._known: dict[Any, Runs] = {}
         self._tried: set[Any] = set()
+        self._foreseen: dict[tuple[TensorSpec, ...], list[object]] = {}
         self._is_new = True
 
     @property
@@ -74,7 +75,18 @@ class CompiledBody:
         Raises:
             EngineError: an operator does not accept what follows from these inputs.
         """
-        return self._body.infer(inputs)
+        # Who runs the operator asks each time, for the size of its results; what follows from shapes alone stays.
+        specs = tuple([each for each in inputs if isinstance(each, TensorSpec) and each.value is None])
+        if len(specs) != len(inputs):
+            return self._body.infer(inputs)
+        found = self._foreseen.get(specs)
+        if found is None:
+            found = self._body.infer(inputs)
+            with self._lock:
+                if len(self._foreseen) >= _MAX_KNOWN:
+                    self._foreseen.clear()
+                self._foreseen[specs] = found
+        return [*found]
 
     def run(self, inputs: Sequence[object]) -> list[object]:
         """Its results.

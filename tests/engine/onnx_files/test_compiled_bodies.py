@@ -10,6 +10,7 @@ import pytest
 
 import engine
 from engine.graph.building.bodies import Body
+from engine.limits import asking_for_room
 from tests.engine.onnx_files.models import INT64, expected, model, node, onnx, save, value
 from tests.engine.onnx_files.test_control_flow import BOOL, body, branches, summing_loop
 
@@ -170,3 +171,21 @@ def test_a_compiled_loop_without_an_end_is_ended(tmp_path: Path) -> None:
     asked = iter(range(200))
     with pytest.raises(engine.RunCancelledError), engine.cancelling(lambda: next(asked, None) is None):
         ours.run([np.ones(1, np.float32)])
+
+
+def test_what_follows_from_shapes_alone_is_found_out_once_and_its_size_asked_about_each_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours = session(tmp_path, branches())
+    feeds = {"c": np.array(True), "x": np.zeros((1000, 3), np.float32)}
+    wanted = ours.run(feeds)[0]
+    followed: list[Any] = []
+    before = Body.infer
+    monkeypatch.setattr(Body, "infer", lambda self, inputs: followed.append(inputs) or before(self, inputs))
+    asked: list[int] = []
+    with asking_for_room(asked.append):
+        np.testing.assert_array_equal(ours.run(feeds)[0], wanted)
+    assert followed == []
+    assert wanted.nbytes in asked
+    ours.run({"c": np.array(True), "x": np.zeros((7, 3), np.float32)})
+    assert followed
