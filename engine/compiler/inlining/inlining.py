@@ -8,6 +8,7 @@ its shapes.
 
 from __future__ import annotations
 
+import threading
 from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Final
@@ -21,18 +22,20 @@ from engine.tensor import TensorSpec
 
 # Ways through a graph that are kept, those among them that lead on, and operators of all of them.
 MOST_KEPT: Final = 32
-MOST_KEPT_OPERATORS: Final = 16_000
+MOST_KEPT_OPERATORS: Final = 8_000
 # What is put in place may hold choices and loops itself; what is left after so many rounds is run by itself.
 MOST_ROUNDS: Final = 16
 
 
 class Inlining:
-    """A graph, by what is decided in it."""
+    """A graph, by what is decided in it; many threads may ask."""
 
     def __init__(self, graph: RuntimeGraph) -> None:
         self._graph = graph
         self._is_plain = not any(map(may_be_rewritten, graph.operators))
         self._kept: OrderedDict[Choices, RuntimeGraph] = OrderedDict()
+        self._lock = threading.Lock()
+        self._last: tuple[list[TensorSpec], RuntimeGraph] | None = None
 
     def taken(self, specs: Sequence[TensorSpec]) -> RuntimeGraph:
         """The graph with what inputs of these shapes decide put in place; itself where that is nothing.
@@ -40,9 +43,16 @@ class Inlining:
         Raises:
             EngineError: an operator does not accept these shapes.
         """
-        graph = self._graph
         if self._is_plain:
-            return graph
+            return self._graph
+        with self._lock:
+            if self._last is None or self._last[0] != list(specs):  # who compiles asks several times
+                self._last = list(specs), self._followed(specs)
+            return self._last[1]
+
+    def _followed(self, specs: Sequence[TensorSpec]) -> RuntimeGraph:
+        """The same, round by round."""
+        graph = self._graph
         own, budget, choices = size_of(graph.operators), Budget(), Choices()
         for _ in range(MOST_ROUNDS):
             if not any(map(may_be_rewritten, graph.operators)):
