@@ -183,7 +183,7 @@ class _Tracer:
         """The operator with its constant operands brought to the batch.
 
         Those of size one in their first or second dimension are expanded, others repeated along the first: what was
-        folded for all items of the exported batch comes again for every further batch.
+        folded for all items of the exported batch comes again for every further batch, and for a part of one in part.
         """
         names = dict.fromkeys(operand.name for operand in op.inputs if not self._is_batched(operand.name))
         specs = {name: spec for name in names if isinstance(spec := self.base[name], TensorSpec) and spec.shape}
@@ -192,7 +192,7 @@ class _Tracer:
             if single:
                 yield self._with_batched(op, single, "expand", "size(@0,0)", "-1", axis)
         if specs:
-            times = f"floor_divide(size(@0,0),{self._exported})"
+            times = f"floor_divide(add(size(@0,0),{self._exported - 1}),{self._exported})"
             yield self._with_batched(op, specs, "repeat", times, "1", 0)
 
     def _with_batched(
@@ -204,12 +204,25 @@ class _Tracer:
             result = f"{name}_batched_for_{op.name}"
             text = "[" + ",".join(batch if k == axis else other for k in range(spec.rank)) + "]"
             made = f"{result}_sizes"
+            whole = f"{result}_whole" if method == "repeat" else result
             helpers += [
                 pnnx.Operator("pnnx.Expression", made, (self._batch_operand,), (made,), {"expr": text}),
-                pnnx.Operator(f"Tensor.{method}", result, (name, made), (result,), labels=("input", "sizes")),
+                pnnx.Operator(f"Tensor.{method}", whole, (name, made), (whole,), labels=("input", "sizes")),
             ]
+            if method == "repeat":
+                helpers += self._cut(whole, result, spec.shape[0] or 0)
         inputs = tuple(f"{name}_batched_for_{op.name}" if name in specs else name for name in op.source.inputs)
         return [*helpers, replace(op.source, inputs=inputs)]
+
+    def _cut(self, source: str, target: str, length: int) -> list[pnnx.Operator]:
+        """The first rows of a tensor that has so many for the exported batch, as many as are for this one."""
+        size = f"{target}_size"
+        given: dict[str, pnnx.Parameter] = {"dim": 0, "start": 0, "step": 1}
+        share = f"floor_divide(mul(size(@0,0),{length}),{self._exported})"
+        return [
+            pnnx.Operator("pnnx.Expression", size, (self._batch_operand,), (size,), {"expr": share}),
+            pnnx.Operator("Tensor.slice", target, (source, size), (target,), given, labels=("input", "end")),
+        ]
 
     def _is_batched(self, name: str) -> bool:
         return any(scaled_axis(*pair) is not None for pair in _pairs(self.base[name], self.values[name]))

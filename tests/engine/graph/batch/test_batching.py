@@ -172,6 +172,20 @@ def with_state(layers: int) -> RuntimeGraph:
 
 
 @pytest.mark.parametrize("backend", ["reference", "auto"])
+@pytest.mark.parametrize("type", ["add", "cat"])
+def test_constants_of_the_exported_batch_serve_any_batch(type: str, backend: str) -> None:
+    token = np.broadcast_to(RANDOM.standard_normal((1, 6)).astype(F32), (2, 6)).copy()
+    join = op("torch.cat", "join", "c 0", "1", dim=1) if type == "cat" else op("torch.add", "join", "c 0", "1")
+    stored = op("pnnx.Attribute", "stored", "", "c", data=token)
+    session = Session(built(INPUT, stored, join, op("pnnx.Output", "out", "1"), _0=(2, 6)), backend=backend, cache=None)  # type: ignore[arg-type]
+    for batch in (1, 2, 3, 4, 7):
+        x = RANDOM.standard_normal((batch, 6)).astype(F32)
+        tokens = token[:1].repeat(batch, 0)
+        wanted = np.concatenate([tokens, x], 1) if type == "cat" else tokens + x
+        np.testing.assert_allclose(session.run([x])[0], wanted, rtol=1e-6)
+
+
+@pytest.mark.parametrize("backend", ["reference", "auto"])
 def test_states_of_parts_are_joined_in_their_second_dimension(backend: str) -> None:
     gru = op("nn.GRU", "gru", "m", "1 2", input_size=4, hidden_size=4, num_layers=1, bias=False,
              batch_first=True, bidirectional=False, **recurrent(4, 1))  # fmt: skip
