@@ -94,16 +94,13 @@ def _merge(lowering: Lowering) -> None:
 
 def _lower_chain(lowering: Lowering, chain: Chain) -> None:
     """Attention that is spelled out, as one kernel; or its operators one by one, which have waited until now."""
-    op = chain.last
-    assert op.layer is not None
-    lowering.placement.settle()
+    op, bound = chain.last, chain.last.layer
+    assert bound is not None
     try:
-        _commit(lowering, lower_chain(Context(op, op.layer, lowering), chain))
+        _commit(lowering, _or_apart(lowering, lambda: lower_chain(Context(op, bound, lowering), chain)))
         return
     except (NotLoweredError, EngineError):
-        if lowering.placement.withdraw():
-            _lower_chain(lowering, chain)
-            return
+        pass
     except Exception as exc:  # a defect of the rule costs speed, not the answer
         _log.warning("%s: its lowering failed with %s: %s", op.place, type(exc).__name__, exc)
     for each in (*chain.inner, op):
@@ -158,22 +155,36 @@ def _commit(lowering: Lowering, made: Made) -> None:
 
 
 def _made(lowering: Lowering, op: RuntimeOperator, bound: BoundLayer) -> Made:
-    """What becomes of an operator: what its rule makes of it, or a step of its reference layer.
-
-    A rule that was given a place in a concatenation and declines is asked again with memory that lies in one piece.
-    """
-    lowering.placement.settle()
+    """What becomes of an operator: what its rule makes of it, or a step of its reference layer."""
     try:
-        return _by_rule(lowering, op, bound)
+        return _or_apart(lowering, lambda: _by_rule(lowering, op, bound))
     except NotLoweredError as declined:
-        if lowering.placement.withdraw():
-            return _made(lowering, op, bound)
         return _by_reference(lowering, op, str(declined))
     except EngineError:
         raise
     except Exception as exc:  # a defect of a rule costs speed, not the answer
         _log.warning("%s: its lowering failed with %s: %s", op.place, type(exc).__name__, exc)
         return _by_reference(lowering, op, f"its lowering failed with {type(exc).__name__}")
+
+
+def _or_apart(lowering: Lowering, make: Callable[[], Made]) -> Made:
+    """What a rule makes; one that declines a place in a concatenation is asked again with memory in one piece.
+
+    Raises:
+        NotLoweredError: it declines, and nothing has changed.
+    """
+    lowering.placement.settle()
+    try:
+        return make()
+    except NotLoweredError:
+        withdrawn = lowering.placement.withdraw()
+        if not withdrawn:
+            raise
+        try:
+            return make()
+        except NotLoweredError:
+            lowering.placement.give_back(withdrawn)
+            raise
 
 
 def _by_rule(lowering: Lowering, op: RuntimeOperator, bound: BoundLayer) -> Made:

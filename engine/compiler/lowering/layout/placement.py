@@ -108,12 +108,16 @@ class Placement:
         """What was given so far is as it shall be."""
         self._given.clear()
 
-    def withdraw(self) -> bool:
-        """Keep apart what was given a place in a concatenation since all was settled; whether there is any."""
-        self._apart.update(self._given)
-        is_any = bool(self._given)
+    def withdraw(self) -> set[str]:
+        """Keep apart what was given a place in a concatenation since all was settled; which operands those are."""
+        withdrawn = set(self._given)
+        self._apart.update(withdrawn)
         self._given.clear()
-        return is_any
+        return withdrawn
+
+    def give_back(self, withdrawn: set[str]) -> None:
+        """Let operands have their places in a concatenation again."""
+        self._apart.difference_update(withdrawn)
 
     def joined(self, operand: RuntimeOperand) -> View:
         """Memory of a concatenation's result, in which its parts find their places."""
