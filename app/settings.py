@@ -2,7 +2,7 @@
 
 A setting ``name`` is read from the environment variable ``PNNX_SERVE_NAME``, and else from the file that
 ``PNNX_SERVE_CONFIG`` names (app/sources.py). docs/settings.md is checked against this file.
-Nothing here imports numpy: the threads setting must be known before that happens (app/threads.py).
+Nothing here imports numpy: the threads setting must be known before that happens (app/thread_limits.py).
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from app.threads import BLAS_VARIABLES
+from app.thread_limits import BLAS_VARIABLES
 
 
 def parser() -> argparse.ArgumentParser:

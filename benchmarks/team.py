@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
-from app.threads import BLAS_VARIABLES
+from app.thread_limits import BLAS_VARIABLES
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 TIMEOUT_S: Final = 600.0

@@ -13,8 +13,8 @@ from typing import Final, TypeAlias
 
 from app.access.keyring import Keyring, KeyringError, Rights, merged, parse_lines, parse_table
 from app.errors import ConfigError
-from app.reading import read_text
 from app.settings import Settings, SettingsError
+from app.text_files import read_text
 
 log = logging.getLogger(__name__)
 

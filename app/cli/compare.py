@@ -12,7 +12,7 @@ from app.cli.wording import divergence
 from app.models.sessions import open_session
 from app.progress import progress
 from app.settings import Settings
-from app.threads import thread_budget
+from app.thread_limits import thread_budget
 
 
 def execute(args: argparse.Namespace, settings: Settings) -> int:

@@ -15,7 +15,7 @@ from app.models.sessions import open_session
 from app.progress import compiling, progress
 from app.render import render, with_times
 from app.settings import Settings
-from app.threads import thread_budget
+from app.thread_limits import thread_budget
 
 _PARAM: Final = "param"
 

@@ -15,7 +15,7 @@ from app.cli.arguments.shapes import example_specs
 from app.cli.wording import trials
 from app.progress import progress, telling
 from app.settings import Settings
-from app.threads import thread_budget
+from app.thread_limits import thread_budget
 from app.trials.candidates import Candidate, Grid
 from app.trials.inputs import random_inputs
 from app.trials.tuning import Surroundings, tune

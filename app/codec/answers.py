@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from app.codec.arrays.numpy_files import portable
 from app.codec.dtype_names import dtype_name
-from app.few import all_finite, few_values
 from app.memory.allowance import charge, check
-from app.texts import as_strings, is_text
+from app.small_arrays import all_finite, few_values
+from app.string_tensors import as_strings, is_text
 
 _DEPTH: Final = 32
 _LONGEST: Final = 10_000

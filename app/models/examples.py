@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 import engine
 from app.images.preprocess import Preprocessor
-from app.texts import blank
+from app.string_tensors import blank
 
 
 def example_inputs(ports: Sequence[engine.Port], preprocessor: Preprocessor | None) -> dict[str, NDArray[Any]] | None:

@@ -27,7 +27,7 @@ from app.errors import ConfigError
 from app.memory.allowance import keeper
 from app.memory.budget import Keeper
 from app.models.folder.config import ResponseCacheConfig
-from app.texts import as_bytes, is_text
+from app.string_tensors import as_bytes, is_text
 
 Arrays = Mapping[str, NDArray[Any]]
 

@@ -10,7 +10,7 @@ from typing import Final
 import engine
 from app.models.model import Model
 from app.models.request import InferRequest
-from app.texts import blank
+from app.string_tensors import blank
 from app.wording import quoted
 
 # Multiples of what networks divide by first, then what only some take.

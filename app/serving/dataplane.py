@@ -36,7 +36,7 @@ from app.serving.commands import Commands
 from app.serving.control import Control
 from app.serving.drawings import Drawings
 from app.settings import Settings
-from app.threads import ThreadBudget, thread_budget
+from app.thread_limits import ThreadBudget, thread_budget
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")

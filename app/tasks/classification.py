@@ -10,9 +10,9 @@ import numpy as np
 from pydantic import Field
 
 from app.errors import ConfigError
-from app.few import all_finite, few_values
 from app.images.placement import Placement
 from app.schema import Body, Positive, Section
+from app.small_arrays import all_finite, few_values
 from app.tasks.activation import activate, activate_few
 from app.tasks.task import Outputs, Prediction, Task, TaskContext, rounded
 

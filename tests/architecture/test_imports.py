@@ -15,9 +15,9 @@ ROOT = Path(__file__).parent.parent.parent
 VOCABULARY = {"engine.stopping", "engine.errors", "engine.limits", "engine.tensor"}
 BASICS = {
     "app.errors",
-    "app.few",
+    "app.small_arrays",
     "app.location",
-    "app.reading",
+    "app.text_files",
     "app.schema",
     "app.settings",
     "app.sources",
@@ -81,24 +81,24 @@ ALLOWED: dict[str, set[str]] = {
     "app.memory": {"app.errors", "engine"},
     "app.images": BASICS | {"app.memory"},
     "app.tasks": BASICS | {"app.images", "app.memory", "app.signature"},
-    "app.texts": BASICS | {"app.memory"},
-    "app.codec": BASICS | {"app.images", "app.memory", "app.signature", "app.texts"},
+    "app.string_tensors": BASICS | {"app.memory"},
+    "app.codec": BASICS | {"app.images", "app.memory", "app.signature", "app.string_tensors"},
     "app.render": BASICS,
     "app.scheduling": BASICS | {"app.memory"},
     "app.models": BASICS
-    | {"app.images", "app.importing", "app.memory", "app.progress", "app.scheduling", "app.signature", "app.tasks"}
-    | {"app.texts"},
+    | {"app.images", "app.python_files", "app.memory", "app.progress", "app.scheduling", "app.signature", "app.tasks"}
+    | {"app.string_tensors"},
     "app.trials": BASICS | {"app.codec", "app.measuring", "app.memory", "app.models"},
     "app.console": BASICS | {"app.images", "app.memory", "app.models", "app.render", "app.serving"},
     "app.remote": BASICS | {"app.models.folder.layout"},
-    "app.serving": BASICS | {"app.memory", "app.models", "app.remote", "app.scheduling", "app.threads"},
+    "app.serving": BASICS | {"app.memory", "app.models", "app.remote", "app.scheduling", "app.thread_limits"},
     "app.scale": BASICS
     | {"app.codec", "app.http.main", "app.log", "app.metrics", "app.models", "app.remote.opening", "app.serving"}
-    | {"app.threads"},
+    | {"app.thread_limits"},
     "app.metrics": BASICS | {"app.memory", "app.models", "app.serving"},
     "app.protocol": BASICS
     | {"app.version", "app.codec", "app.images", "app.memory", "app.models", "app.scheduling", "app.serving"}
-    | {"app.signature", "app.texts"},
+    | {"app.signature", "app.string_tensors"},
     "app.tracing": {"app.models.account", "app.models.statistics", "app.settings", "app.version"},
     "app.grpc": BASICS
     | {

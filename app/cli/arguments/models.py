@@ -14,7 +14,7 @@ from app.models.model import Model
 from app.models.sessions import read_graph
 from app.remote.opening import fetched
 from app.settings import Settings
-from app.threads import thread_budget
+from app.thread_limits import thread_budget
 from app.wording import did_you_mean, quoted
 
 _PARAM = ".param"

@@ -9,7 +9,7 @@ from typing import Final, Literal, get_args, get_origin
 from app.models.folder.plugins import load_plugins
 from app.settings import Settings, variable
 from app.sources import CONFIG
-from app.threads import limit_threads, thread_budget
+from app.thread_limits import limit_threads, thread_budget
 
 # What decides how a model computes: for verbs that run one.
 COMPUTING: Final = ("backend", "threads", "winograd", "passes_off", "cache", "cache_dir", "measure_host")

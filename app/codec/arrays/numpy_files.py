@@ -21,7 +21,7 @@ from app.codec.arrays.zip_members import DEFLATED, STORED, Member, ZipError, mem
 from app.errors import InvalidRequestError, RequestTooLargeError
 from app.memory.allowance import charge
 from app.settings import Settings
-from app.texts import as_fixed, is_text
+from app.string_tensors import as_fixed, is_text
 from app.wording import cut
 
 NPY_MAGIC: Final = b"\x93NUMPY"

@@ -16,10 +16,10 @@ import engine
 from app.codec.json.lists import Numbers
 from app.codec.json.pieces import even_size
 from app.errors import InputMismatchError, InvalidRequestError
-from app.few import all_finite, few_values
 from app.memory.allowance import check
 from app.signature import describe
-from app.texts import from_lists, is_text
+from app.small_arrays import all_finite, few_values
+from app.string_tensors import from_lists, is_text
 
 _WIDE: Final = np.dtype(np.float64)
 # Values that are converted at a time.

@@ -19,7 +19,7 @@ from app.images.decode import Picture
 from app.memory.allowance import charge
 from app.settings import Settings
 from app.signature import Input, Inputs, Signature
-from app.texts import is_text
+from app.string_tensors import is_text
 from app.wording import brief, cut, did_you_mean, quoted
 
 _TENSOR_KEYS: Final = frozenset({"shape", "dtype", "data", "b64"})

@@ -21,9 +21,9 @@ from app.http.body import first_headers, read_body
 from app.http.deadline import read_limit
 from app.http.event_stream import STREAMED
 from app.http.openapi.schemas import REFUSED, VersionNumber
+from app.http.progress_events import Tell, Telling
 from app.http.responses import json_response
 from app.http.routes.state import dataplane
-from app.http.telling import Tell, Telling
 from app.models.keeping.version import Version
 from app.models.model import Model
 from app.models.request import InferRequest

@@ -19,11 +19,11 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, cr
 from app.errors import ConfigError
 from app.images.config import PreprocessConfig
 from app.models.folder.layout import CONFIG, MAX_VERSION, TAG_RULE, is_tag
-from app.reading import read_text
 from app.scheduling.config import BatchingConfig
 from app.schema import Section
 from app.tasks.registry import TASKS
 from app.tasks.task import Task
+from app.text_files import read_text
 from app.wording import brief, did_you_mean, told
 
 # Names of a hundred thousand classes fit; reading it takes a second at most.

@@ -7,7 +7,7 @@ from typing import Final
 
 from app.errors import ConfigError
 from app.models.folder.layout import CONFIG
-from app.reading import read_text
+from app.text_files import read_text
 from app.wording import told
 
 MAX_BYTES: Final = 8 * 2**20

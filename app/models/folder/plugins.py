@@ -13,7 +13,7 @@ import zlib
 from collections.abc import Iterable
 from pathlib import Path
 
-from app.importing import import_file
+from app.python_files import import_file
 from app.settings import SettingsError
 
 

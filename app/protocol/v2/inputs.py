@@ -27,7 +27,7 @@ from app.protocol.v2.regions import DISABLED, Regions
 from app.protocol.v2.request import Sent, V2Request
 from app.settings import Settings
 from app.signature import Input, Inputs, Signature
-from app.texts import from_bytes, is_text
+from app.string_tensors import from_bytes, is_text
 from app.wording import cut, quoted
 
 

@@ -12,7 +12,7 @@ from app.scale.ray.options import ModelOptions, Options
 from app.scale.ray.wire import Wire
 from app.serving.commands import Command
 from app.settings import Settings
-from app.threads import limit_threads
+from app.thread_limits import limit_threads
 from app.version import version
 
 

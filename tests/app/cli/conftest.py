@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from app.settings import PREFIX
-from app.threads import BLAS_VARIABLES
+from app.thread_limits import BLAS_VARIABLES
 from tests.engine.pnnx.build import pair
 
 WEIGHT = np.array([[1, 2, 3], [4, 5, 6]], np.float32)

@@ -15,7 +15,7 @@ import pytest
 from app.cli import graph, main
 from app.cli.verbs import VERBS
 from app.progress import compiling, progress
-from app.threads import BLAS_VARIABLES
+from app.thread_limits import BLAS_VARIABLES
 from tests.patience import PATIENCE_S
 
 ROOT = Path(__file__).parents[3]

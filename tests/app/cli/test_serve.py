@@ -11,7 +11,7 @@ import pytest
 
 from app.cli import main
 from app.settings import SECRETS, Settings
-from app.threads import BLAS_VARIABLES, ThreadBudget
+from app.thread_limits import BLAS_VARIABLES, ThreadBudget
 
 
 @pytest.fixture

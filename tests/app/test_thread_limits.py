@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from app.threads import BLAS_VARIABLES, ThreadBudget, limit_threads, thread_budget
+from app.thread_limits import BLAS_VARIABLES, ThreadBudget, limit_threads, thread_budget
 from tests.patience import PATIENCE_S
 
 ROOT = Path(__file__).parents[2]
@@ -39,7 +39,7 @@ def test_this_process_may_use_the_cores_it_is_bound_to() -> None:
 
 def test_deciding_imports_neither_numpy_nor_the_engine() -> None:
     code = (
-        "import sys; from app.threads import thread_budget\n"
+        "import sys; from app.thread_limits import thread_budget\n"
         "thread_budget(); sys.exit('numpy' in sys.modules or 'engine' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, timeout=PATIENCE_S, check=False).returncode == 0
