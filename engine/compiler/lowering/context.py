@@ -12,10 +12,11 @@ from engine.compiler.codegen.host import Host
 from engine.compiler.kernels.kernel import Kernel
 from engine.compiler.lowering.choosing import K
 from engine.compiler.lowering.copying import copy
+from engine.compiler.lowering.declining import FLOAT32, FLOAT64, NotLoweredError, computable
 from engine.compiler.lowering.fusion import ImageOf, absorb, alone
+from engine.compiler.lowering.layout.wishes import NO_BORDER, Border
 from engine.compiler.lowering.lowering import Lowering
 from engine.compiler.lowering.result import Result, as_image
-from engine.compiler.lowering.rules.registry import FLOAT32, FLOAT64, NO_BORDER, Border, NotLoweredError, computable
 from engine.compiler.lowering.steps import KernelStep, Made, kernel_step
 from engine.compiler.lowering.terms.term import settled
 from engine.compiler.storage import View, channels_last, row_major

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from engine.compiler.kernels.expr import Apply, Expr, Number, Operand, apply, is_moderate, substitute
+from engine.compiler.lowering.declining import NotLoweredError
 from engine.compiler.lowering.lowering import Lowering
-from engine.compiler.lowering.rules.registry import NotLoweredError
 from engine.compiler.storage import View
 from engine.graph.operand import RuntimeOperand
 from engine.graph.operator import RuntimeOperator

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from engine.compiler.lowering.context import Context
-from engine.compiler.lowering.rules.registry import computable
+from engine.compiler.lowering.declining import computable
 from engine.compiler.storage import View, row_major
 from engine.graph.operand import RuntimeOperand
 from engine.graph.operator import RuntimeOperator

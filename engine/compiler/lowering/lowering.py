@@ -10,12 +10,11 @@ from typing import Protocol
 import numpy as np
 
 from engine.compiler.codegen.host import Host
-from engine.compiler.lowering.chains import Chain, find_chains
 from engine.compiler.lowering.choosing import Choose, take_first
+from engine.compiler.lowering.declining import FLOAT32, FLOAT64, NotLoweredError
 from engine.compiler.lowering.layout.placement import Placement, look_ahead
 from engine.compiler.lowering.meaning import meant
 from engine.compiler.lowering.narrow import Narrow
-from engine.compiler.lowering.rules.registry import FLOAT32, FLOAT64, NotLoweredError
 from engine.compiler.lowering.steps import Step
 from engine.compiler.lowering.terms.term import Term, term_of
 from engine.compiler.storage import Storage, View, alarm, constant
@@ -23,7 +22,7 @@ from engine.graph.operand import RuntimeOperand
 from engine.graph.operator import RuntimeOperator
 from engine.layers.quantised.quantised import speaks_of_quantised
 from engine.options import Options
-from engine.passes import ATTENTION, JOINS
+from engine.passes import JOINS
 from engine.tensor import UNKNOWN, Array, TensorSpec, is_known, known_value
 
 # Constants from this size on are kept once for all programs of a graph.
@@ -59,7 +58,6 @@ class Lowering:
 
     Attributes:
         placement: where results shall lie.
-        chains: attention that the graph spells out, by the name of its last operator.
         alarm: where kernels say that they met what is not finite.
         steps: what was lowered so far.
         views: where operands lie.
@@ -84,7 +82,6 @@ class Lowering:
     weights: Packs | None = None
     narrow: Narrow = field(default_factory=Narrow)
     placement: Placement = field(init=False)
-    chains: Mapping[str, Chain] = field(init=False)
     alarm: View = field(default_factory=alarm)
     steps: list[Step] = field(default_factory=list)
     views: dict[str, View] = field(default_factory=dict)
@@ -101,8 +98,6 @@ class Lowering:
         joins = JOINS not in self.options.passes_off
         written = [name if self.narrow.returned(port) is None else "" for port, name in enumerate(self.outputs)]
         self.placement = look_ahead(self.operators, written, self.spec, self.term, joins)
-        chains = () if ATTENTION in self.options.passes_off else find_chains(self)
-        self.chains = {chain.last.name: chain for chain in chains}
 
     def forget(self) -> None:
         """Let go of what was lowered: it holds packed weights, and this object is part of a ring of references."""

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from engine.compiler.kernels.kernel import Epilogue, Kernel
+from engine.compiler.lowering.declining import NotLoweredError
 from engine.compiler.lowering.fusion import Fused, ImageOf, image_of
-from engine.compiler.lowering.rules.registry import NotLoweredError
 from engine.compiler.lowering.steps import KernelStep, Made, Pointer, image_strides, pointer
 from engine.compiler.storage import View
 from engine.tensor import Array

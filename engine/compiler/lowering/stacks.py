@@ -8,7 +8,7 @@ import numpy as np
 
 from engine.compiler.kernels.map import merge_loops
 from engine.compiler.kernels.products.matrix import Matrix
-from engine.compiler.lowering.rules.registry import NotLoweredError
+from engine.compiler.lowering.declining import NotLoweredError
 from engine.compiler.storage import View
 
 

@@ -14,9 +14,10 @@ from dataclasses import replace
 import numpy as np
 
 from engine.compiler.blueprint import Home
-from engine.compiler.lowering.chains import Chain
+from engine.compiler.lowering.chains import Chain, find_chains
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.copying import WORDS, convert, copy
+from engine.compiler.lowering.declining import FLOAT32, FLOAT64, NotLoweredError
 from engine.compiler.lowering.lists import unread_lists
 from engine.compiler.lowering.lowering import Lowering
 from engine.compiler.lowering.meaning import meant
@@ -24,15 +25,7 @@ from engine.compiler.lowering.narrow import NotNarrowedError
 from engine.compiler.lowering.outputs import is_only_returned
 from engine.compiler.lowering.rules.elementwise.elements import lower_typed
 from engine.compiler.lowering.rules.products.attention import lower_chain
-from engine.compiler.lowering.rules.registry import (
-    DOUBLES,
-    FALLBACKS,
-    FLOAT32,
-    FLOAT64,
-    KERNEL_RULES,
-    KernelRule,
-    NotLoweredError,
-)
+from engine.compiler.lowering.rules.registry import DOUBLES, FALLBACKS, KERNEL_RULES, KernelRule
 from engine.compiler.lowering.steps import KernelStep, Made, ReferenceStep
 from engine.compiler.lowering.strips.strips import with_strips
 from engine.compiler.lowering.terms.registry import EXPRESSION_RULES
@@ -43,7 +36,7 @@ from engine.graph.operator import RuntimeOperator
 from engine.layers.creation.container import Constant
 from engine.layers.definition.bound import BoundLayer
 from engine.layers.definition.layer import Layer
-from engine.passes import STRIPS
+from engine.passes import ATTENTION, STRIPS
 from engine.tensor import UNKNOWN, DType, dtype_name, is_known, known_value
 
 QUANTISED = (np.dtype(np.int8), np.dtype(np.uint8), np.dtype(np.int32))
@@ -57,12 +50,13 @@ def lower(lowering: Lowering, before_each: Callable[[int], None] | None = None) 
     Args:
         before_each: called with the number of every operator; what it raises ends the walk.
     """
-    waiting = {op.name for chain in lowering.chains.values() for op in chain.inner}
+    chains = _chains(lowering)
+    waiting = {op.name for chain in chains.values() for op in chain.inner}
     for number, op in enumerate(lowering.operators):
         if before_each is not None:
             before_each(number)
-        if op.name in lowering.chains:
-            _lower_chain(lowering, lowering.chains[op.name])
+        if op.name in chains:
+            _lower_chain(lowering, chains[op.name])
         elif op.name not in lowering.absorbed and op.name not in waiting:
             _lower(lowering, op)
     _drop_lists(lowering)
@@ -79,6 +73,13 @@ def _drop_lists(lowering: Lowering) -> None:
     ]
     for name in unread:
         del lowering.reasons[name]
+
+
+def _chains(lowering: Lowering) -> dict[str, Chain]:
+    """Attention that the graph spells out, by the name of its last operator."""
+    if ATTENTION in lowering.options.passes_off:
+        return {}
+    return {chain.last.name: chain for chain in find_chains(lowering)}
 
 
 def _merge(lowering: Lowering) -> None:

@@ -10,12 +10,11 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from engine.compiler.blueprint import Home
+from engine.compiler.lowering.declining import FLOAT32, FLOAT64, computable
 from engine.compiler.lowering.layout.images import find_images
 from engine.compiler.lowering.layout.joins import MAX_NESTING, Place, SpecOf, find_places
-from engine.compiler.lowering.rules.registry import (
+from engine.compiler.lowering.layout.wishes import (
     BORDERS,
-    FLOAT32,
-    FLOAT64,
     IMAGE_LAYERS,
     NO_BORDER,
     ROW_LAYERS,
@@ -23,7 +22,6 @@ from engine.compiler.lowering.rules.registry import (
     WIDENING,
     Border,
     Widening,
-    computable,
 )
 from engine.compiler.storage import View, channels_last, row_major, spaced_rows
 from engine.graph.operand import RuntimeOperand

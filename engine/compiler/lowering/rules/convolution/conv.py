@@ -13,6 +13,8 @@ from engine.compiler.kernels.convolution.conv import Conv
 from engine.compiler.kernels.convolution.tiles import PANEL_SIZES
 from engine.compiler.kernels.kernel import Convolution, Strides
 from engine.compiler.lowering.context import Context
+from engine.compiler.lowering.declining import NotLoweredError
+from engine.compiler.lowering.layout.wishes import BORDERS, NO_BORDER, Border
 from engine.compiler.lowering.result import Result, as_image
 from engine.compiler.lowering.rules.convolution.conv_kernels import direct, flat_filters, kernels_of, raw_strides
 from engine.compiler.lowering.rules.convolution.conv_parameters import (
@@ -28,7 +30,7 @@ from engine.compiler.lowering.rules.convolution.taps import Span
 from engine.compiler.lowering.rules.convolution.unbatched import batched, fused
 from engine.compiler.lowering.rules.elementwise.composing import derived
 from engine.compiler.lowering.rules.movement.padding import surrounded
-from engine.compiler.lowering.rules.registry import BORDERS, NO_BORDER, Border, NotLoweredError, kernels_for
+from engine.compiler.lowering.rules.registry import kernels_for
 from engine.compiler.lowering.steps import KernelStep, Made
 from engine.compiler.storage import View
 from engine.graph.operator import RuntimeOperator

@@ -19,9 +19,9 @@ from engine.compiler.kernels.winograd.transforms import Filtering
 from engine.compiler.kernels.winograd.winograd import Winograd
 from engine.compiler.lowering.choosing import CANDIDATES
 from engine.compiler.lowering.context import Context
+from engine.compiler.lowering.declining import FLOAT32
 from engine.compiler.lowering.result import Result
 from engine.compiler.lowering.rules.convolution.conv_parameters import ConvParameters
-from engine.compiler.lowering.rules.registry import FLOAT32
 from engine.compiler.storage import View
 from engine.layers.elementwise.cast import To
 from engine.tensor import Array

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from engine.compiler.kernels.axis import WindowAxis
+from engine.compiler.lowering.declining import NotLoweredError
+from engine.compiler.lowering.layout.wishes import NO_BORDER, Border
 from engine.compiler.lowering.rules.convolution.taps import ConvAxis, Span, spans
-from engine.compiler.lowering.rules.registry import NO_BORDER, Border, NotLoweredError
 from engine.layers.convolution import conv
 
 # How many times as many pixels an image within its border may have, and so many more.

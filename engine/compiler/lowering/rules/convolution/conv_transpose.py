@@ -20,12 +20,14 @@ from engine.compiler.kernels.axis import WindowAxis
 from engine.compiler.kernels.kernel import Strides
 from engine.compiler.kernels.map import make_map
 from engine.compiler.lowering.context import Context
+from engine.compiler.lowering.declining import NotLoweredError
+from engine.compiler.lowering.layout.wishes import BORDERS, NO_BORDER, Border
 from engine.compiler.lowering.result import Result, as_image
 from engine.compiler.lowering.rules.convolution.conv_kernels import direct, flat_filters
 from engine.compiler.lowering.rules.convolution.conv_parameters import ConvParameters, bearable
 from engine.compiler.lowering.rules.convolution.run_time import packed_in_run, weights_of
 from engine.compiler.lowering.rules.elementwise.composing import derived
-from engine.compiler.lowering.rules.registry import BORDERS, NO_BORDER, Border, NotLoweredError, kernels_for
+from engine.compiler.lowering.rules.registry import kernels_for
 from engine.compiler.lowering.steps import KernelStep, Made
 from engine.compiler.storage import View
 from engine.graph.operator import RuntimeOperator

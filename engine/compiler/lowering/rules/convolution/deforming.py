@@ -9,9 +9,10 @@ import numpy as np
 
 from engine.compiler.kernels.images.deforming import Deforming, Segment
 from engine.compiler.lowering.context import Context
+from engine.compiler.lowering.declining import NotLoweredError
 from engine.compiler.lowering.rules.convolution.conv import convolved
 from engine.compiler.lowering.rules.indexing.sampling import by_pixels
-from engine.compiler.lowering.rules.registry import NotLoweredError, kernels_for
+from engine.compiler.lowering.rules.registry import kernels_for
 from engine.compiler.lowering.steps import Made
 from engine.compiler.storage import View, channels_last
 from engine.layers.convolution.deform import DeformConv2d, DeformConv2dFunction

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from engine.compiler.lowering.context import Context
+from engine.compiler.lowering.declining import NotLoweredError
 from engine.compiler.lowering.fusion import absorb, alone
 from engine.compiler.lowering.result import Result, as_image
 from engine.compiler.lowering.rules.elementwise.composing import derived
-from engine.compiler.lowering.rules.registry import NotLoweredError
 from engine.compiler.storage import View, channels_last
 from engine.tensor import Array
 

@@ -15,9 +15,9 @@ from engine.compiler.kernels.elements import FUNCTIONS, Domain, make_elements
 from engine.compiler.kernels.expr import Apply, Expr, Number, Operand, apply, is_moderate, operands_of, substitute
 from engine.compiler.kernels.functions.typed import DIVISIONS
 from engine.compiler.lowering.context import Context
+from engine.compiler.lowering.declining import FLOAT32, NotLoweredError
 from engine.compiler.lowering.rules.elementwise.composing import derived
 from engine.compiler.lowering.rules.elementwise.domains import domain_of, names_of, number_of, target_of
-from engine.compiler.lowering.rules.registry import FLOAT32, NotLoweredError
 from engine.compiler.lowering.steps import KernelStep, Made
 from engine.compiler.lowering.terms.functions import LARGEST_POWER, power
 from engine.compiler.lowering.terms.functions import function as real_function

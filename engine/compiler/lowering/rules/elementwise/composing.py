@@ -13,9 +13,9 @@ from engine.compiler.kernels.expr import Expr, Operand, substitute
 from engine.compiler.kernels.map import make_map
 from engine.compiler.kernels.rows.reduction import Mode, RowReduction
 from engine.compiler.lowering.context import Context
+from engine.compiler.lowering.declining import NotLoweredError
 from engine.compiler.lowering.fusion import Fused
 from engine.compiler.lowering.rules.elementwise.map import finished
-from engine.compiler.lowering.rules.registry import NotLoweredError
 from engine.compiler.lowering.steps import KernelStep, Made
 from engine.compiler.storage import View, row_major
 from engine.tensor import Array

@@ -5,7 +5,7 @@ from __future__ import annotations
 from engine.compiler.kernels.elements import COMPUTED, Domain
 from engine.compiler.kernels.expr import Apply, Expr
 from engine.compiler.lowering.context import Context
-from engine.compiler.lowering.rules.registry import FLOAT32, NotLoweredError
+from engine.compiler.lowering.declining import FLOAT32, NotLoweredError
 from engine.compiler.storage import View, like, row_major
 from engine.promotion import cast
 from engine.tensor import Array, DType, Number, TensorSpec, dtype_name

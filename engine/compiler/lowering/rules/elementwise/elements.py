@@ -14,10 +14,11 @@ from engine.compiler.kernels.expr import Apply, Expr, Number, Operand, apply, is
 from engine.compiler.kernels.functions.typed import RING
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.copying import convert
+from engine.compiler.lowering.declining import FLOAT32, NotLoweredError
 from engine.compiler.lowering.rules.elementwise.calls import check_cut
 from engine.compiler.lowering.rules.elementwise.domains import domain_of, names_of, number_of, target_of
 from engine.compiler.lowering.rules.elementwise.map import lower_map
-from engine.compiler.lowering.rules.registry import FLOAT32, NotLoweredError, kernels_for
+from engine.compiler.lowering.rules.registry import kernels_for
 from engine.compiler.lowering.steps import Made
 from engine.compiler.lowering.terms.registry import EXPRESSION_RULES, PREPARATIONS, SINGLE
 from engine.compiler.storage import View, row_major

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from engine.compiler.kernels.expr import Number, Operand, apply
 from engine.compiler.lowering.context import Context
+from engine.compiler.lowering.declining import NotLoweredError
 from engine.compiler.lowering.rules.elementwise.calls import Calls, Part, whole
 from engine.compiler.lowering.rules.elementwise.domains import domain_of, number_of
 from engine.compiler.lowering.rules.elementwise.elements import lower_cast, made_of, operands_of
 from engine.compiler.lowering.rules.elementwise.map import lower_map
-from engine.compiler.lowering.rules.registry import NotLoweredError, kernels_for
+from engine.compiler.lowering.rules.registry import kernels_for
 from engine.compiler.lowering.steps import Made
 from engine.compiler.storage import View
 from engine.layers.definition.layer import Layer

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 from engine.compiler.kernels.elements import FUNCTIONS as KERNELS_OF
 from engine.compiler.lowering.context import Context
+from engine.compiler.lowering.declining import NotLoweredError
 from engine.compiler.lowering.rules.elementwise.calls import Calls, Part, Term
 from engine.compiler.lowering.rules.elementwise.map import lower_map
-from engine.compiler.lowering.rules.registry import NotLoweredError, kernels_for
+from engine.compiler.lowering.rules.registry import kernels_for
 from engine.compiler.lowering.steps import Made
 from engine.compiler.lowering.terms.functions import COMPOSED, KERNELS
 from engine.expression import FUNCTIONS, Call, Input, Literal, Node, postorder

@@ -12,8 +12,9 @@ from engine.compiler.kernels.expr import Expr, Operand, apply
 from engine.compiler.kernels.recurrent.rounding import code_of, scale_of, zero_of
 from engine.compiler.kernels.rows.reduction import Mode
 from engine.compiler.lowering.context import Context
+from engine.compiler.lowering.declining import FLOAT32, NotLoweredError
 from engine.compiler.lowering.rules.elementwise.composing import Composition, derived
-from engine.compiler.lowering.rules.registry import FLOAT32, NotLoweredError, kernels_for
+from engine.compiler.lowering.rules.registry import kernels_for
 from engine.compiler.lowering.steps import KernelStep, Made
 from engine.compiler.storage import View, like, row_major
 from engine.layers.definition.layer import Layer

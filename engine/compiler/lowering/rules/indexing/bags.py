@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from engine.compiler.kernels.indexing.bags import Bags, Mode
 from engine.compiler.lowering.context import Context, as_rows
+from engine.compiler.lowering.declining import FLOAT32, NotLoweredError
 from engine.compiler.lowering.rules.indexing.picking import BITS, indices_of
-from engine.compiler.lowering.rules.registry import FLOAT32, NotLoweredError, kernels_for
+from engine.compiler.lowering.rules.registry import kernels_for
 from engine.compiler.lowering.steps import Made
 from engine.compiler.storage import row_major
 from engine.layers.linear.embedding import EmbeddingBag

@@ -6,7 +6,8 @@ import numpy as np
 
 from engine.compiler.kernels.indexing.gather import Gather
 from engine.compiler.lowering.context import Context, as_rows
-from engine.compiler.lowering.rules.registry import NotLoweredError, kernels_for
+from engine.compiler.lowering.declining import NotLoweredError
+from engine.compiler.lowering.rules.registry import kernels_for
 from engine.compiler.lowering.steps import Made
 from engine.compiler.storage import View, row_major
 from engine.layers.linear.embedding import Embedding

@@ -7,11 +7,12 @@ import numpy as np
 from engine.compiler.kernels.elements import TYPES, Domain, make_elements
 from engine.compiler.kernels.expr import Expr, Operand, apply
 from engine.compiler.lowering.context import Context
+from engine.compiler.lowering.declining import FLOAT32, NotLoweredError
 from engine.compiler.lowering.rules.elementwise.composing import derived
 from engine.compiler.lowering.rules.indexing.picking import Slot, indices_of, picked, table
 from engine.compiler.lowering.rules.indexing.sampling import lower_regions
 from engine.compiler.lowering.rules.indexing.scattering import copied, scattered, source_of, writable
-from engine.compiler.lowering.rules.registry import FLOAT32, NotLoweredError, kernels_for
+from engine.compiler.lowering.rules.registry import kernels_for
 from engine.compiler.lowering.steps import KernelStep, Made
 from engine.compiler.storage import View, constant, row_major
 from engine.layers.onnx.indexing.reverse_sequence import ReverseSequence

@@ -13,8 +13,9 @@ from engine.compiler.kernels.indexing.picking import Picking, Positions
 from engine.compiler.kernels.map import merge_loops
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.copying import WORDS
+from engine.compiler.lowering.declining import FLOAT32, NotLoweredError
 from engine.compiler.lowering.rules.elementwise.composing import Composition, derived
-from engine.compiler.lowering.rules.registry import FLOAT32, NotLoweredError, kernels_for
+from engine.compiler.lowering.rules.registry import kernels_for
 from engine.compiler.lowering.steps import KernelStep, Made
 from engine.compiler.storage import View, row_major
 from engine.layers.definition.layer import Layer

@@ -10,8 +10,9 @@ import numpy as np
 from engine.compiler.kernels.images.resize import Resize
 from engine.compiler.kernels.kernel import Epilogue
 from engine.compiler.lowering.context import Context
+from engine.compiler.lowering.declining import NotLoweredError
 from engine.compiler.lowering.result import as_image
-from engine.compiler.lowering.rules.registry import NotLoweredError, kernels_for
+from engine.compiler.lowering.rules.registry import kernels_for
 from engine.compiler.lowering.stacks import derived
 from engine.compiler.lowering.steps import KernelStep, Made, dense_strides
 from engine.compiler.storage import View, channels_last, constant, row_major

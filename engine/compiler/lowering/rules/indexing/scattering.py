@@ -14,11 +14,12 @@ from engine.compiler.kernels.indexing.picking import Positions
 from engine.compiler.kernels.indexing.scattering import Mode, Scattering
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.copying import WORDS
+from engine.compiler.lowering.declining import FLOAT32, NotLoweredError
 from engine.compiler.lowering.rules.elementwise.composing import Composition, derived
 from engine.compiler.lowering.rules.elementwise.domains import domain_of
 from engine.compiler.lowering.rules.indexing.picking import BITS, Slot, indexed, indices_of
 from engine.compiler.lowering.rules.movement.padding import fill
-from engine.compiler.lowering.rules.registry import FLOAT32, NotLoweredError, kernels_for
+from engine.compiler.lowering.rules.registry import kernels_for
 from engine.compiler.lowering.steps import KernelStep, Made
 from engine.compiler.storage import View, row_major
 from engine.layers.definition.layer import Layer

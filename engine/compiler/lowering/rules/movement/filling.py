@@ -7,9 +7,10 @@ import numpy as np
 from engine.compiler.kernels.indexing.picking import Positions
 from engine.compiler.kernels.indexing.scattering import Scattering
 from engine.compiler.lowering.context import Context
+from engine.compiler.lowering.declining import NotLoweredError
 from engine.compiler.lowering.rules.elementwise.composing import derived
 from engine.compiler.lowering.rules.indexing.picking import BITS, indices_of
-from engine.compiler.lowering.rules.registry import NotLoweredError, kernels_for
+from engine.compiler.lowering.rules.registry import kernels_for
 from engine.compiler.lowering.steps import Made
 from engine.compiler.storage import View, constant, row_major
 from engine.layers.creation import creation

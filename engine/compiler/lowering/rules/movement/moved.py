@@ -10,8 +10,9 @@ import numpy as np
 
 from engine.compiler.kernels.indexing.picking import ELEMENTS, Picking, Positions
 from engine.compiler.lowering.context import Context
+from engine.compiler.lowering.declining import FLOAT32, NotLoweredError
 from engine.compiler.lowering.rules.elementwise.composing import derived
-from engine.compiler.lowering.rules.registry import FALLBACKS, FLOAT32, KERNEL_RULES, NotLoweredError
+from engine.compiler.lowering.rules.registry import FALLBACKS, KERNEL_RULES
 from engine.compiler.lowering.steps import KernelStep, Made
 from engine.compiler.storage import View, constant, row_major
 from engine.errors import EngineError

@@ -6,10 +6,11 @@ import numpy as np
 
 from engine.compiler.kernels.expr import Operand, apply
 from engine.compiler.lowering.context import Context
+from engine.compiler.lowering.declining import FLOAT32, NotLoweredError
 from engine.compiler.lowering.rules.elementwise.composing import Composition, derived
 from engine.compiler.lowering.rules.elementwise.domains import domain_of
 from engine.compiler.lowering.rules.movement.padding import padded
-from engine.compiler.lowering.rules.registry import FLOAT32, NotLoweredError, kernels_for
+from engine.compiler.lowering.rules.registry import kernels_for
 from engine.compiler.lowering.steps import KernelStep, Made
 from engine.compiler.storage import View, constant, row_major
 from engine.layers.convolution.fold import Unfold

@@ -10,8 +10,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from engine.compiler.lowering.context import Context
+from engine.compiler.lowering.declining import FLOAT32, NotLoweredError
 from engine.compiler.lowering.layout.placement import slice_of
-from engine.compiler.lowering.rules.registry import FLOAT32, SEE_THROUGH, NotLoweredError, kernels_for
+from engine.compiler.lowering.layout.wishes import SEE_THROUGH
+from engine.compiler.lowering.rules.registry import kernels_for
 from engine.compiler.lowering.steps import Made
 from engine.compiler.storage import View, row_major
 from engine.graph.operand import RuntimeOperand

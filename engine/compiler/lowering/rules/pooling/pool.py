@@ -12,12 +12,13 @@ from engine.compiler.kernels.expr import Number, Operand, apply
 from engine.compiler.kernels.pooling.global_average import GlobalAverage
 from engine.compiler.kernels.pooling.pool import Pool as PoolKernel
 from engine.compiler.lowering.context import Context
+from engine.compiler.lowering.declining import NotLoweredError
 from engine.compiler.lowering.result import as_image
 from engine.compiler.lowering.rules.convolution.unbatched import batched, fused
 from engine.compiler.lowering.rules.elementwise.composing import Composition, derived
 from engine.compiler.lowering.rules.pooling.pool_axes import even_windows, three, windows_of
 from engine.compiler.lowering.rules.pooling.pool_places import with_places
-from engine.compiler.lowering.rules.registry import NotLoweredError, kernels_for
+from engine.compiler.lowering.rules.registry import kernels_for
 from engine.compiler.lowering.steps import KernelStep, Made, dense_strides
 from engine.compiler.lowering.terms.functions import power
 from engine.compiler.storage import View, channels_last

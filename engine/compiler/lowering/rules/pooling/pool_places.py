@@ -12,10 +12,10 @@ from engine.compiler.kernels.elements import make_elements
 from engine.compiler.kernels.expr import Operand, apply
 from engine.compiler.kernels.pooling.places import PoolPlaces
 from engine.compiler.lowering.context import Context
+from engine.compiler.lowering.declining import NotLoweredError
 from engine.compiler.lowering.result import as_image
 from engine.compiler.lowering.rules.elementwise.composing import derived
 from engine.compiler.lowering.rules.pooling.pool_axes import three
-from engine.compiler.lowering.rules.registry import NotLoweredError
 from engine.compiler.lowering.steps import KernelStep, Made, dense_strides
 from engine.compiler.storage import View, channels_last, constant, row_major
 from engine.layers.operands.precision import INT64

@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 
 from engine.compiler.lowering.context import Context
-from engine.compiler.lowering.rules.registry import NotLoweredError
+from engine.compiler.lowering.declining import NotLoweredError
 from engine.compiler.lowering.stacks import derived
 from engine.compiler.storage import View
 from engine.tensor import Array

@@ -12,10 +12,11 @@ from engine.compiler.kernels.attention.layout import choose_rows
 from engine.compiler.kernels.attention.rows import Mask
 from engine.compiler.lowering.chains import Chain
 from engine.compiler.lowering.context import Context
+from engine.compiler.lowering.declining import FLOAT32, NotLoweredError
 from engine.compiler.lowering.heads import place_in_order
 from engine.compiler.lowering.rules.products.attended import Attended, MaskView, in_groups, mask_of
 from engine.compiler.lowering.rules.products.weighing import weighed
-from engine.compiler.lowering.rules.registry import FLOAT32, NotLoweredError, kernels_for
+from engine.compiler.lowering.rules.registry import kernels_for
 from engine.compiler.lowering.stacks import derived, stacked
 from engine.compiler.lowering.steps import KernelStep, Made
 from engine.compiler.storage import View, row_major, spaced_rows

@@ -11,8 +11,9 @@ import numpy as np
 from engine.compiler.kernels.elements import Domain, make_elements
 from engine.compiler.kernels.expr import Expr, Operand, apply
 from engine.compiler.lowering.context import Context
+from engine.compiler.lowering.declining import FLOAT32
+from engine.compiler.lowering.layout.wishes import Border
 from engine.compiler.lowering.rules.elementwise.composing import derived
-from engine.compiler.lowering.rules.registry import FLOAT32, Border
 from engine.compiler.lowering.steps import KernelStep
 from engine.compiler.storage import View, channels_last, row_major
 from engine.tensor import Array, DType

@@ -10,10 +10,11 @@ import numpy as np
 
 from engine.compiler.kernels.expr import Operand, apply
 from engine.compiler.lowering.context import Context
+from engine.compiler.lowering.declining import NotLoweredError
 from engine.compiler.lowering.rules.elementwise.composing import Composition, derived
 from engine.compiler.lowering.rules.products.einsum import lower_einsum
 from engine.compiler.lowering.rules.products.linear import linear
-from engine.compiler.lowering.rules.registry import NotLoweredError, kernels_for
+from engine.compiler.lowering.rules.registry import kernels_for
 from engine.compiler.lowering.steps import Made
 from engine.layers.linear.einsum import Einsum
 from engine.layers.linear.linear import Bilinear

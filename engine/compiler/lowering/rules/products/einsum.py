@@ -11,11 +11,12 @@ from numpy.lib.stride_tricks import as_strided
 
 from engine.compiler.kernels.expr import Operand, apply
 from engine.compiler.lowering.context import Context
+from engine.compiler.lowering.declining import NotLoweredError
 from engine.compiler.lowering.fusion import alone
 from engine.compiler.lowering.rules.elementwise.composing import Composition, derived
 from engine.compiler.lowering.rules.products.linear import linear
 from engine.compiler.lowering.rules.products.products import multiplied, product
-from engine.compiler.lowering.rules.registry import NotLoweredError, kernels_for
+from engine.compiler.lowering.rules.registry import kernels_for
 from engine.compiler.lowering.steps import KernelStep, Made
 from engine.compiler.storage import View, row_major
 from engine.layers.linear.einsum import Einsum, Labels

@@ -15,11 +15,12 @@ import numpy as np
 
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.copying import as_words
+from engine.compiler.lowering.declining import FLOAT32, NotLoweredError
 from engine.compiler.lowering.fusion import alone
 from engine.compiler.lowering.result import Result
 from engine.compiler.lowering.rules.elementwise.composing import derived
 from engine.compiler.lowering.rules.products.linear import linear_step, rows_as_image
-from engine.compiler.lowering.rules.registry import FLOAT32, NotLoweredError, kernels_for
+from engine.compiler.lowering.rules.registry import kernels_for
 from engine.compiler.lowering.steps import KernelStep, Made
 from engine.compiler.storage import View, row_major
 from engine.layers.definition.layer import Layer

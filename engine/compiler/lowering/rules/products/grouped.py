@@ -13,13 +13,14 @@ import numpy as np
 
 from engine.compiler.kernels.expr import Expr, Operand, apply
 from engine.compiler.lowering.context import Context
+from engine.compiler.lowering.declining import FLOAT32, NotLoweredError
 from engine.compiler.lowering.rules.elementwise.composing import Composition, derived
 from engine.compiler.lowering.rules.indexing.picking import Slot, indices_of, picking
 from engine.compiler.lowering.rules.indexing.scattering import scattering
 from engine.compiler.lowering.rules.products.attended import Attended, MaskView, in_groups
 from engine.compiler.lowering.rules.products.attention import attention_steps
 from engine.compiler.lowering.rules.products.weighing import weighed
-from engine.compiler.lowering.rules.registry import FLOAT32, NotLoweredError, kernels_for
+from engine.compiler.lowering.rules.registry import kernels_for
 from engine.compiler.lowering.steps import Made
 from engine.compiler.storage import View, constant, row_major
 from engine.layers.onnx.attention.grouped_attention import CausalMask, GroupQueryAttention

@@ -10,6 +10,7 @@ from itertools import groupby
 import numpy as np
 
 from engine.compiler.lowering.context import Context
+from engine.compiler.lowering.declining import FLOAT32, NotLoweredError
 from engine.compiler.lowering.fusion import alone
 from engine.compiler.lowering.result import Result
 from engine.compiler.lowering.rules.elementwise.composing import Composition
@@ -17,7 +18,7 @@ from engine.compiler.lowering.rules.products.attended import Attended, MaskView,
 from engine.compiler.lowering.rules.products.attention import attention_steps
 from engine.compiler.lowering.rules.products.linear import linear, linear_step, rows_as_image
 from engine.compiler.lowering.rules.products.weighing import weighed
-from engine.compiler.lowering.rules.registry import FLOAT32, NotLoweredError, kernels_for
+from engine.compiler.lowering.rules.registry import kernels_for
 from engine.compiler.lowering.stacks import derived
 from engine.compiler.lowering.steps import KernelStep, Made
 from engine.compiler.storage import View, constant, row_major, spaced_rows

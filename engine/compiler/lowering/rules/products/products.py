@@ -14,6 +14,7 @@ from engine.compiler.kernels.products.matrix import Matrix
 from engine.compiler.kernels.products.product import Product, choose_product_tile, is_fitting, rank_product_tiles
 from engine.compiler.lowering.choosing import CANDIDATES
 from engine.compiler.lowering.context import Context
+from engine.compiler.lowering.declining import NotLoweredError
 from engine.compiler.lowering.fusion import Fused, ImageOf, absorb, alone
 from engine.compiler.lowering.heads import new_in_order, place_in_order
 from engine.compiler.lowering.result import Result
@@ -22,7 +23,7 @@ from engine.compiler.lowering.rules.convolution.conv_parameters import ConvParam
 from engine.compiler.lowering.rules.convolution.run_time import packed_in_run
 from engine.compiler.lowering.rules.elementwise.composing import Composition, derived
 from engine.compiler.lowering.rules.products.linear import linear, spaced
-from engine.compiler.lowering.rules.registry import NotLoweredError, kernels_for
+from engine.compiler.lowering.rules.registry import kernels_for
 from engine.compiler.lowering.steps import KernelStep, Made, dense_strides
 from engine.compiler.storage import View, row_major
 from engine.layers.linear.linear import Linear

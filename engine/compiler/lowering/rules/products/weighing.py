@@ -10,10 +10,10 @@ import numpy as np
 from engine.compiler.kernels.expr import Expr, Operand, apply
 from engine.compiler.kernels.rows.softmax import Softmax
 from engine.compiler.lowering.context import Context
+from engine.compiler.lowering.declining import NotLoweredError
 from engine.compiler.lowering.rules.elementwise.composing import Composition, derived
 from engine.compiler.lowering.rules.products.attended import Attended, MaskView
 from engine.compiler.lowering.rules.products.products import multiplied
-from engine.compiler.lowering.rules.registry import NotLoweredError
 from engine.compiler.lowering.steps import KernelStep
 from engine.compiler.storage import View, constant, row_major
 

@@ -21,7 +21,7 @@ from engine.compiler.kernels.recurrent.layout import CellWeights, States, Steps
 from engine.compiler.kernels.recurrent.packing import gate_rows, spread, widths
 from engine.compiler.kernels.recurrent.recurrence import Recurrence
 from engine.compiler.lowering.context import Context
-from engine.compiler.lowering.rules.registry import NotLoweredError
+from engine.compiler.lowering.declining import NotLoweredError
 from engine.compiler.lowering.steps import KernelStep
 from engine.compiler.storage import View, row_major, spaced_rows
 from engine.tensor import Array

@@ -9,6 +9,7 @@ import numpy as np
 
 from engine.compiler.kernels.recurrent.cells import CellKind
 from engine.compiler.lowering.context import Context
+from engine.compiler.lowering.declining import NotLoweredError
 from engine.compiler.lowering.rules.recurrent.kernels import (
     DirectionWeights,
     RecurrentLayer,
@@ -16,7 +17,7 @@ from engine.compiler.lowering.rules.recurrent.kernels import (
     part_of,
 )
 from engine.compiler.lowering.rules.recurrent.states import Results, initial_state
-from engine.compiler.lowering.rules.registry import NotLoweredError, kernels_for
+from engine.compiler.lowering.rules.registry import kernels_for
 from engine.compiler.lowering.steps import KernelStep, Made
 from engine.compiler.storage import View, spaced_rows
 from engine.layers.definition.layer import Layer

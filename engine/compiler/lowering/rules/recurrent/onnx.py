@@ -10,6 +10,7 @@ from engine.compiler.kernels.expr import Operand
 from engine.compiler.kernels.recurrent.cells import GATES, CellKind
 from engine.compiler.kernels.recurrent.rounding import rounded
 from engine.compiler.lowering.context import Context
+from engine.compiler.lowering.declining import NotLoweredError
 from engine.compiler.lowering.rules.elementwise.composing import Composition
 from engine.compiler.lowering.rules.elementwise.quantising import extremes_of
 from engine.compiler.lowering.rules.recurrent.kernels import (
@@ -19,7 +20,7 @@ from engine.compiler.lowering.rules.recurrent.kernels import (
     part_of,
 )
 from engine.compiler.lowering.rules.recurrent.states import Results, initial_state
-from engine.compiler.lowering.rules.registry import NotLoweredError, kernels_for
+from engine.compiler.lowering.rules.registry import kernels_for
 from engine.compiler.lowering.steps import KernelStep, Made
 from engine.compiler.storage import View
 from engine.layers.definition.layer import Layer

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from engine.compiler.lowering.context import Context
+from engine.compiler.lowering.declining import NotLoweredError, computable
 from engine.compiler.lowering.rules.recurrent.kernels import part_of
-from engine.compiler.lowering.rules.registry import NotLoweredError, computable
 from engine.compiler.lowering.steps import KernelStep, Made
 from engine.compiler.storage import View, constant, row_major
 from engine.graph.operand import RuntimeOperand

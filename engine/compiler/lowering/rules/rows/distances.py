@@ -10,10 +10,11 @@ import numpy as np
 
 from engine.compiler.kernels.expr import Expr, Operand, apply, substitute
 from engine.compiler.lowering.context import Context
+from engine.compiler.lowering.declining import NotLoweredError
 from engine.compiler.lowering.fusion import Fused
 from engine.compiler.lowering.rules.elementwise.composing import Composition, derived
 from engine.compiler.lowering.rules.products.products import product
-from engine.compiler.lowering.rules.registry import NotLoweredError, kernels_for
+from engine.compiler.lowering.rules.registry import kernels_for
 from engine.compiler.lowering.rules.rows.reducing import norm_of
 from engine.compiler.lowering.steps import Made
 from engine.compiler.storage import View

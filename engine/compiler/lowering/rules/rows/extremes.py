@@ -13,8 +13,9 @@ from engine.compiler.kernels.expr import Operand
 from engine.compiler.kernels.ordering.scan import RunningExtreme, Scan, TypedScan
 from engine.compiler.kernels.rows.extreme import Extreme
 from engine.compiler.lowering.context import Context
+from engine.compiler.lowering.declining import FLOAT32, NotLoweredError
 from engine.compiler.lowering.rules.elementwise.composing import Composition, derived
-from engine.compiler.lowering.rules.registry import FLOAT32, NotLoweredError, kernels_for
+from engine.compiler.lowering.rules.registry import kernels_for
 from engine.compiler.lowering.steps import Made
 from engine.compiler.storage import View, constant, row_major
 from engine.layers.definition.layer import Layer

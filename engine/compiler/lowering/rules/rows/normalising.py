@@ -11,8 +11,9 @@ import numpy as np
 from engine.compiler.kernels.expr import Expr, Operand, apply
 from engine.compiler.kernels.rows.layer_norm import LayerNorm as Kernel
 from engine.compiler.lowering.context import Context
+from engine.compiler.lowering.declining import NotLoweredError
 from engine.compiler.lowering.rules.elementwise.composing import Composition, derived
-from engine.compiler.lowering.rules.registry import NotLoweredError, kernels_for
+from engine.compiler.lowering.rules.registry import kernels_for
 from engine.compiler.lowering.steps import Made
 from engine.compiler.storage import View, constant, row_major
 from engine.layers.normalisation.layer_norm import LayerNorm, RMSNorm

@@ -9,8 +9,9 @@ import numpy as np
 from engine.compiler.kernels.elements import make_elements
 from engine.compiler.kernels.expr import Expr, Operand, apply
 from engine.compiler.lowering.context import Context
+from engine.compiler.lowering.declining import NotLoweredError
 from engine.compiler.lowering.rules.elementwise.composing import Composition, derived
-from engine.compiler.lowering.rules.registry import NotLoweredError, kernels_for
+from engine.compiler.lowering.rules.registry import kernels_for
 from engine.compiler.lowering.rules.rows.extremes import extremes_of
 from engine.compiler.lowering.rules.rows.standardising import lower_batch_norm, lower_group_norm, lower_instance_norm
 from engine.compiler.lowering.steps import Made

@@ -7,8 +7,9 @@ import math
 from engine.compiler.kernels.expr import Expr, Number, Operand, apply
 from engine.compiler.kernels.rows.reduction import Mode
 from engine.compiler.lowering.context import Context
+from engine.compiler.lowering.declining import NotLoweredError
 from engine.compiler.lowering.rules.elementwise.composing import Composition, derived
-from engine.compiler.lowering.rules.registry import NotLoweredError, kernels_for
+from engine.compiler.lowering.rules.registry import kernels_for
 from engine.compiler.lowering.steps import Made
 from engine.compiler.lowering.terms.functions import power
 from engine.compiler.storage import View

@@ -14,9 +14,10 @@ from engine.compiler.kernels.rows.reduction import Mode, RowReduction
 from engine.compiler.kernels.rows.softmax import Softmax
 from engine.compiler.kernels.rows.typed_reduction import TypedMode, TypedReduction
 from engine.compiler.lowering.context import Context
+from engine.compiler.lowering.declining import FLOAT32, NotLoweredError
 from engine.compiler.lowering.rules.elementwise.composing import derived
 from engine.compiler.lowering.rules.pooling.pool import mean_of_pixels
-from engine.compiler.lowering.rules.registry import FLOAT32, NotLoweredError, kernels_for
+from engine.compiler.lowering.rules.registry import kernels_for
 from engine.compiler.lowering.steps import KernelStep, Made, dense_strides
 from engine.compiler.storage import View, row_major
 from engine.layers.definition.layer import Layer

@@ -9,7 +9,8 @@ import numpy as np
 from engine.compiler.kernels.elements import TYPES
 from engine.compiler.kernels.ordering.searching import Searching
 from engine.compiler.lowering.context import Context
-from engine.compiler.lowering.rules.registry import NotLoweredError, kernels_for
+from engine.compiler.lowering.declining import NotLoweredError
+from engine.compiler.lowering.rules.registry import kernels_for
 from engine.compiler.lowering.steps import Made
 from engine.compiler.storage import View, row_major
 from engine.layers.order.searching import Bucketize, SearchSorted

@@ -10,8 +10,9 @@ import numpy as np
 from engine.compiler.kernels.ordering.sorting import SORTED, Sorting
 from engine.compiler.kernels.ordering.wide_sorting import WIDE, WideSorting
 from engine.compiler.lowering.context import Context
+from engine.compiler.lowering.declining import NotLoweredError
 from engine.compiler.lowering.rules.elementwise.composing import Composition, derived
-from engine.compiler.lowering.rules.registry import NotLoweredError, kernels_for
+from engine.compiler.lowering.rules.registry import kernels_for
 from engine.compiler.lowering.steps import KernelStep, Made
 from engine.compiler.storage import View, row_major
 from engine.layers.definition.layer import Layer

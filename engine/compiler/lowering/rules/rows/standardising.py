@@ -8,10 +8,11 @@ from collections.abc import Sequence
 from engine.compiler.kernels.expr import Expr, Number, Operand, apply
 from engine.compiler.kernels.rows.layer_norm import LayerNorm as Kernel
 from engine.compiler.lowering.context import Context
+from engine.compiler.lowering.declining import NotLoweredError
 from engine.compiler.lowering.rules.elementwise.composing import Composition, derived
 from engine.compiler.lowering.rules.elementwise.map import lower_map
 from engine.compiler.lowering.rules.movement.padding import padded
-from engine.compiler.lowering.rules.registry import NotLoweredError, kernels_for
+from engine.compiler.lowering.rules.registry import kernels_for
 from engine.compiler.lowering.steps import Made
 from engine.compiler.lowering.terms.functions import power
 from engine.compiler.storage import View, row_major
