@@ -59,7 +59,7 @@ class _TrailingNorm(Norm):
         _check_trailing(input, self.normalized_shape, *others)
 
 
-@register("nn.LayerNorm", "F.layer_norm", flags={"elementwise_affine": ("weight",)},
+@register("nn.LayerNorm", "F.layer_norm", flags={"elementwise_affine": ("weight", "bias")},
           shapes={"weight": ("*normalized_shape",), "bias": ("*normalized_shape",)})  # fmt: skip
 class LayerNorm(_TrailingNorm):
     """(x - mean) / sqrt(var + eps) * weight + bias, with the statistics of the last axes together.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from engine.errors import ParameterError
 from engine.onnx.translation.node import Node
 from engine.onnx.translation.registry import translates
@@ -122,7 +124,7 @@ def layer_norm(node: Node) -> Value | list[Value]:
     return node.make(
         "nn.LayerNorm",
         x,
-        weights={"weight": scale} if bias is None else {"weight": scale, "bias": bias},
+        weights={"weight": scale, "bias": np.zeros_like(scale) if bias is None else bias},
         elementwise_affine=True,
         eps=node.real("epsilon", 1e-5),
         normalized_shape=shape,

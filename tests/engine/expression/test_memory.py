@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-import tracemalloc
+import json
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,58 +15,32 @@ from hypothesis import given
 from engine.errors import EngineError, ShapeError
 from engine.expression import Call, Input, List, Node, evaluate, infer, parse, peak_bytes
 from engine.tensor import BFLOAT16, TensorSpec
+from tests.engine.expression.peaks import BYTES, SHAPES, SIZE
 from tests.engine.expression.strategies import steady, values
+from tests.patience import PATIENCE_S
 
-SIZE = 1 << 16
-BYTES = 4 * SIZE
-TURNS = 60
-
-
-def _balanced(depth: int) -> str:
-    return "sin(@0)" if depth == 0 else f"add({_balanced(depth - 1)},{_balanced(depth - 1)})"
+ROOT = Path(__file__).parents[3]
 
 
-SHAPES = {
-    "leaning left": "add(" * TURNS + "sin(@0)" + ",cos(@0))" * TURNS,
-    "leaning right": "add(sin(@0)," * TURNS + "cos(@0)" + ")" * TURNS,
-    "leaning by turns": "add(sin(@0),add(" * TURNS + "cos(@0)" + ",tanh(@0)))" * TURNS,
-    "one after the other": "sin(" * TURNS + "@0" + ")" * TURNS,
-    "of one operand": "mul(@0," * TURNS + "@0" + ")" * TURNS,
-    "balanced": _balanced(6),
-    "widths of sums": "[" + ",".join(["size(add(sin(@0),cos(@0)),0)"] * TURNS) + "]",
-}
-
-
-def peak_of(tree: Node, operands: list[object]) -> int:
-    """Bytes that were allocated at once while an expression was evaluated: the least of a few times.
-
-    What other threads of the process allocate meanwhile, which an earlier test may have left behind, is counted too.
-    """
-    evaluate(tree, operands)
-    return min(_traced(tree, operands) for _ in range(5))
-
-
-def _traced(tree: Node, operands: list[object]) -> int:
-    tracemalloc.start()
-    try:
-        evaluate(tree, operands)
-        return tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
+@pytest.fixture(scope="module")
+def peaks() -> dict[str, int]:
+    """Of every long expression."""
+    command = [sys.executable, "-m", "tests.engine.expression.peaks"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_S, check=True)
+    found: dict[str, int] = json.loads(done.stdout)
+    return found
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_a_long_expression_holds_a_few_values_at_once(shape: str) -> None:
-    tree, x = parse(SHAPES[shape]), np.linspace(0, 1, SIZE, dtype=np.float32)
+def test_a_long_expression_holds_a_few_values_at_once(shape: str, peaks: dict[str, int]) -> None:
     few = 9 if shape == "balanced" else 4
-    assert peak_of(tree, [x]) < few * BYTES
+    assert peaks[shape] < few * BYTES
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_what_it_will_hold_is_told_from_shapes(shape: str) -> None:
-    tree, x = parse(SHAPES[shape]), np.linspace(0, 1, SIZE, dtype=np.float32)
-    told = peak_bytes(tree, [TensorSpec(x.shape, x.dtype)])
-    assert abs(told - peak_of(tree, [x])) < 2 * BYTES
+def test_what_it_will_hold_is_told_from_shapes(shape: str, peaks: dict[str, int]) -> None:
+    told = peak_bytes(parse(SHAPES[shape]), [TensorSpec((SIZE,), np.dtype(np.float32))])
+    assert abs(told - peaks[shape]) < 2 * BYTES
 
 
 def test_lists_are_held_with_all_they_hold() -> None:
