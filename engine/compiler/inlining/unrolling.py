@@ -5,7 +5,7 @@ What turns give besides is stacked by the operator that says so; the number of a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -23,21 +23,11 @@ def unroll_loop(splice: Splice, op: RuntimeOperator, turns: int) -> None:
     assert isinstance(loop, Loop)
     body = loop.body("body")
     _, _, states, captured = loop.parts(splice.names(each.name for each in op.inputs))
-    stacks: list[list[str]] = [[] for _ in range(loop.count - loop.states)]
+    turned = _Turned(loop.count, loop.states, states)
     for turn in range(turns):
-        given = [splice.constant(np.array(turn, INT64)), splice.constant(_TRUE), *states, *captured]
-        _, *results = splice.turn(f"{op.name}/{turn}", body, given)
-        states = results[: loop.states]
-        for stack, name in zip(stacks, results[loop.states :], strict=True):
-            stack.append(name)
-    outputs = [each.name for each in op.outputs]
-    for outer, name in zip(outputs, states, strict=False):
-        splice.stand_for(outer, name)
-    for k, (outer, stack) in enumerate(zip(outputs[loop.states :], stacks, strict=True)):
-        if stack:
-            splice.make("torch.stack", op.name, stack, outer, params={"dim": 0})
-        else:
-            splice.stand_for(outer, splice.constant(loop.nothing(k)))
+        given = [splice.constant(np.array(turn, INT64)), splice.constant(_TRUE), *turned.states, *captured]
+        turned.take(splice.turn(f"{op.name}/{turn}", body, given)[1:])
+    turned.finish(splice, op, loop, lambda _: (0, False))
 
 
 def unroll_scan(splice: Splice, op: RuntimeOperator, axes: Sequence[int], length: int) -> None:
@@ -50,26 +40,54 @@ def unroll_scan(splice: Splice, op: RuntimeOperator, axes: Sequence[int], length
     assert isinstance(scan, Scan)
     body = scan.body("body")
     states, scanned, captured = scan.parts(splice.names(each.name for each in op.inputs))
-    stacks: list[list[str]] = [[] for _ in range(scan.count - scan.states)]
+    turned = _Turned(scan.count, scan.states, states)
     for turn in range(length):
         places = (scan.place(k, turn, length) for k in range(len(scanned)))
         slices = [
             cut(splice, f"{op.name}/{turn}", name, axis, place, None)
             for name, axis, place in zip(scanned, axes, places, strict=True)
         ]
-        results = splice.turn(f"{op.name}/{turn}", body, [*states, *slices, *captured])
-        states = results[: scan.states]
-        for stack, name in zip(stacks, results[scan.states :], strict=True):
+        turned.take(splice.turn(f"{op.name}/{turn}", body, [*turned.states, *slices, *captured]))
+    turned.finish(splice, op, scan, scan.stacking)
+
+
+class _Turned:
+    """What the turns of a loop or scan have given so far: its states, and the items of what is stacked.
+
+    Args:
+        count: of its results, the first ``states`` of which are states.
+        begin: names of the states before the first turn.
+    """
+
+    def __init__(self, count: int, states: int, begin: Sequence[str]) -> None:
+        self.states = begin
+        self._kept = states
+        self._stacks: list[list[str]] = [[] for _ in range(count - states)]
+
+    def take(self, results: Sequence[str]) -> None:
+        """The results of one more turn."""
+        self.states = results[: self._kept]
+        for stack, name in zip(self._stacks, results[self._kept :], strict=True):
             stack.append(name)
-    outputs = [each.name for each in op.outputs]
-    for outer, name in zip(outputs, states, strict=False):
-        splice.stand_for(outer, name)
-    for k, (outer, stack) in enumerate(zip(outputs[scan.states :], stacks, strict=True)):
-        axis, is_backwards = scan.stacking(k)
-        if stack:
-            splice.make("torch.stack", op.name, stack[::-1] if is_backwards else stack, outer, params={"dim": axis})
-        else:
-            splice.stand_for(outer, splice.constant(scan.nothing(k)))
+
+    def finish(
+        self, splice: Splice, op: RuntimeOperator, layer: Loop | Scan, stacking: Callable[[int], tuple[int, bool]]
+    ) -> None:
+        """Write what the operator would make.
+
+        Args:
+            stacking: along which axis items are stacked, and whether the last one comes first.
+        """
+        outputs = [each.name for each in op.outputs]
+        for outer, name in zip(outputs, self.states, strict=False):
+            splice.stand_for(outer, name)
+        for k, (outer, stack) in enumerate(zip(outputs[self._kept :], self._stacks, strict=True)):
+            axis, is_backwards = stacking(k)
+            if stack:
+                items = stack[::-1] if is_backwards else stack
+                splice.make("torch.stack", op.name, items, outer, params={"dim": axis})
+            else:
+                splice.stand_for(outer, splice.constant(layer.nothing(k)))
 
 
 def unroll_map(splice: Splice, op: RuntimeOperator, columns: Sequence[Sequence[str] | str]) -> list[list[str]]:

@@ -133,8 +133,8 @@ def _scanned(context: Context, dim: int, mode: Mode, *, is_reverse: bool = False
         copied = row_major(x.shape, x.dtype)
         composition.steps.append(context.copy(x, copied))
         x = copied
-    if not target.is_row_major:  # among what it is joined with it has gaps
-        target = row_major(spec.sizes, spec.dtype)
+    if not target.is_row_major:
+        raise NotLoweredError("its result does not lie in one piece")
     if not is_reverse and not is_exclusive:
         return context.made(target, *composition.steps, context.step(kernel, x, target))
     total = row_major(spec.sizes, spec.dtype)
