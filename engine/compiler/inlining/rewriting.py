@@ -6,19 +6,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-import numpy as np
-
 from engine.compiler.inlining.budget import Budget, size_of
 from engine.compiler.inlining.sequences import Sequences
 from engine.compiler.inlining.splice import Splice
-from engine.compiler.inlining.turns import turns_of_loop, turns_of_map, turns_of_scan
+from engine.compiler.inlining.turns import truth_of, turns_of_loop, turns_of_map, turns_of_scan
 from engine.compiler.inlining.unrolling import unroll_loop, unroll_map, unroll_scan
 from engine.errors import ShapeError
 from engine.graph import RuntimeGraph, RuntimeOperator
 from engine.layers.onnx.control.control import If, Loop, Scan, SequenceMap
 from engine.layers.onnx.control.sequence import ConcatFromSequence, SequenceAt, SequenceLength, SplitToSequence
 from engine.pnnx import Graph
-from engine.tensor import is_known, known_value
 
 Choices = tuple[tuple[str, object], ...]
 
@@ -72,14 +69,12 @@ class _Walk:
     def branch(self, op: RuntimeOperator) -> object:
         """The branch that is taken."""
         choice: Any = op.definition
-        known = known_value(self._values[op.inputs[0].name])
-        value = np.asarray(known) if is_known(known) else np.empty(0)
-        condition = bool(value.any())
-        try:
-            body = choice.branch(condition) if value.size == 1 else None
-        except ShapeError:  # there is none, as a run says
+        condition = truth_of(self._values[op.inputs[0].name])
+        if condition is None:
             return None
-        if body is None:
+        try:
+            body = choice.branch(condition)
+        except ShapeError:  # there is none, as a run says
             return None
         given = choice.captured(condition, self.splice.names(each.name for each in op.inputs[1:]))
         self.splice.branch(op.name, body, given, [each.name for each in op.outputs])

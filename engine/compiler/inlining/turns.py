@@ -30,7 +30,7 @@ def turns_of_loop(loop: Loop, operands: Sequence[Any], budget: Budget) -> int | 
     """
     count, condition, states, captured = loop.parts(operands)
     most = _number(count) if loop.has_count else None
-    goes_on = _truth(condition) if loop.has_condition else True
+    goes_on = truth_of(condition) if loop.has_condition else True
     if goes_on is None or (most is None and loop.has_count):
         return None
     body, turn, stacks = loop.body("body"), 0, _Stacks(loop.count - loop.states)
@@ -42,7 +42,7 @@ def turns_of_loop(loop: Loop, operands: Sequence[Any], budget: Budget) -> int | 
             return None
         states, turn = results[1 : 1 + loop.states], turn + 1
         if turn != most:
-            goes_on = _truth(results[0])
+            goes_on = truth_of(results[0])
         if goes_on is None:
             return None
     return turn
@@ -140,7 +140,8 @@ def _number(count: Any) -> int | None:
         return None
 
 
-def _truth(condition: Any) -> bool | None:
+def truth_of(condition: Any) -> bool | None:
+    """What a condition is; None where only a run can tell, or it is not one value."""
     known = known_value(condition)
     value = np.asarray(known) if is_known(known) else np.empty(0)
     return bool(value.reshape(())[()]) if value.size == 1 else None
