@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -29,7 +29,41 @@ if TYPE_CHECKING:
     from engine.compiler.lowering.choosing import Choose
 
 # How often a graph is lowered, each time without a fusion or a kernel that could not be made.
-ATTEMPTS = 6
+ATTEMPTS = 8
+
+
+class Setbacks:
+    """What was learnt from kernels that could not be made.
+
+    Args:
+        avoid: has the next best kernel taken for an operator; whether there is a choice for it.
+
+    Attributes:
+        alone: operators that are fused with no other.
+        refused: operators left to the reference, with the reason.
+    """
+
+    def __init__(self, avoid: Callable[[str], bool]) -> None:
+        self.alone: set[str] = set()
+        self.refused: dict[str, str] = {}
+        self._avoid = avoid
+        self._tried: set[str] = set()
+
+    def learn(self, reasons: Mapping[str, str]) -> bool:
+        """Do otherwise for these operators than before; whether that is possible for any.
+
+        Another kernel comes first, then one without what was fused, then the reference.
+
+        Args:
+            reasons: operator -> why its kernel cannot be made.
+        """
+        if reasons.keys() <= self.refused.keys():
+            return False
+        has_other = {name for name in reasons if self._avoid(name)}
+        self.refused.update({name: why for name, why in reasons.items() if name in self.alone - has_other})
+        self.alone.update(reasons.keys() - (has_other - self._tried))
+        self._tried.update(reasons)
+        return True
 
 
 class Generator:
@@ -63,7 +97,8 @@ class Generator:
     ) -> Blueprint:
         """The blueprint for inputs of these shapes.
 
-        What cannot be made is tried again without the operators that were fused, then left to the reference.
+        Where a kernel cannot be made the next best is taken, then one without the operators that were fused, then the
+        reference.
 
         Args:
             is_known: use code that was made before, and nothing else.
@@ -74,29 +109,26 @@ class Generator:
         """
         # Kernels and rules take longer to import than a start from the cache takes in all, and that needs none of them.
         from engine.compiler.assembly.objects import RefusedError
-        from engine.compiler.lowering.choosing import take_first
+        from engine.compiler.lowering.choosing import Avoiding, take_first
         from engine.compiler.tuning.stopwatch import Stopwatch
         from engine.compiler.tuning.tuner import Tuner
 
         stopwatch = Stopwatch(host, _weights_bytes(self._graph)) if tune else None
         tuner = Tuner(self._options.cache, host, stopwatch)
         # Where shapes share code, what is best for one of them says little of the others.
-        choose: Choose = take_first if self.is_open and not tune else tuner
+        choose = Avoiding(take_first if self.is_open and not tune else tuner)
         weights = None if tune else self._weights
-        alone: set[str] = set()
-        refused: dict[str, str] = {}
-        lower = partial(self._lower, specs, host, alone, refused, progress, choose, weights)
+        setbacks = Setbacks(choose.avoid)
+        lower = partial(self._lower, specs, host, setbacks, progress, choose, weights)
         for _ in range(ATTEMPTS):
             try:
                 lowering = self._lower_narrow(lower)
                 blueprint = self._assemble(lowering, progress, cores, weights, is_known=is_known)
                 return replace(blueprint, tuned=tuner.told)
             except RefusedError as error:
-                if error.reasons.keys() <= refused.keys():
+                if not setbacks.learn(error.reasons):
                     break
-                refused.update({name: why for name, why in error.reasons.items() if name in alone})
-                alone.update(error.reasons)
-        raise CompileError("its kernels cannot be made", found=_first(refused))
+        raise CompileError("its kernels cannot be made", found=_first(setbacks.refused))
 
     def optimised(self, specs: Sequence[TensorSpec], host: Host, progress: Progress) -> RuntimeGraph:
         """The graph as the passes leave it, with what these shapes decide put in place."""
@@ -150,18 +182,12 @@ class Generator:
         self,
         specs: Sequence[TensorSpec],
         host: Host,
-        alone: Collection[str],
-        refused: Mapping[str, str],
+        setbacks: Setbacks,
         progress: Progress,
         choose: Choose,
         weights: Weights | None,
     ) -> Lowering:
-        """Turn operators into steps.
-
-        Args:
-            alone: operators that are fused with no other.
-            refused: operators left to the reference, with the reason.
-        """
+        """Turn operators into steps."""
         from engine.compiler.lowering import Lowering, lower
         from engine.compiler.lowering.narrow import Narrow, narrow_of
         from engine.compiler.lowering.outputs import laid_flat
@@ -178,8 +204,8 @@ class Generator:
             outputs,
             host,
             self._options,
-            alone,
-            refused,
+            setbacks.alone,
+            setbacks.refused,
             choose,
             self.is_open,
             weights,

@@ -30,8 +30,9 @@ FloatArray: TypeAlias = NDArray[Any]
 SCRATCH_SHARE = 3 / 16
 CACHE_SHARE = 13 / 16
 LAST_SHARE = 1 / 2
-# No chunk needs more of its thread's stack.
+# No chunk needs more of its thread's stack; what an address takes there.
 STACK_BYTES = 1000 * 1024
+POINTER_BYTES = 8
 # So many tiles at once leave the time to fetch weights ahead.
 FETCH_TILES = 6
 # Cycles of a 6×6 transform of one vector of channels, in and out; of a call and of a chunk; of a sum that is set, and
@@ -117,6 +118,15 @@ class _Work:
         channels = np.minimum(b.depth, self.in_channels)
         channels = channels + np.minimum(self.count, b.vectors * b.panels) * self.host.lanes
         count: IntArray = 4 * self.filtering.positions * b.tiles * channels
+        return count
+
+    def stack(self, b: _Blockings) -> IntArray:
+        """Bytes a chunk reserves: its scratch memory with what lies between tiles, and the addresses of those."""
+        line, lanes = self.host.memory.line_floats, self.host.lanes
+        channels = -(-np.minimum(b.depth, self.in_channels) // lanes) * lanes
+        sums = np.minimum(self.count, b.vectors * b.panels) * lanes
+        floats = sum(line * (-(-each // line) | 1) for each in (channels, sums))
+        count: IntArray = b.tiles * (4 * self.filtering.positions * floats + 2 * POINTER_BYTES)
         return count
 
     def products(self, tiles: IntArray, vectors: IntArray) -> FloatArray:
@@ -249,7 +259,7 @@ def _best(work: _Work, packing: tuple[int, int, int] | None = None) -> tuple[flo
     smallest = (1, 1, *(packing or (1, 1, 32)))
     candidates = [each for each in _candidates(work) if packing is None or each[2:] == packing]
     tried = _Blockings(*np.array(candidates or [smallest]).T)
-    cost = np.where(work.scratch(tried) <= STACK_BYTES, work.cost(tried), np.inf)
+    cost = np.where(work.stack(tried) <= STACK_BYTES, work.cost(tried), np.inf)
     best = int(np.argmin(cost))
     if cost[best] == np.inf:
         tried, best = _Blockings(*np.array([smallest]).T), 0

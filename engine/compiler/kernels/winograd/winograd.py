@@ -27,12 +27,10 @@ from engine.compiler.codegen.ir import Function, Index, Module, Value, as_value,
 from engine.compiler.kernels.channels import terms_a_turn, width_of
 from engine.compiler.kernels.kernel import place, start
 from engine.compiler.kernels.target import Target
-from engine.compiler.kernels.winograd.blocking import FETCH_TILES
+from engine.compiler.kernels.winograd.blocking import FETCH_TILES, POINTER_BYTES
 from engine.compiler.kernels.winograd.layout import Layout
 from engine.compiler.kernels.winograd.stages import emit_input, emit_output, emit_product
 from engine.compiler.kernels.winograd.transforms import Run
-
-_POINTER_BYTES = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +63,7 @@ class Winograd(Layout):
         first_tile = f.minimum(f.mul(block, tiles), self.tiles - tiles)
         positions = self.filtering.positions
         memory = [f.reserve(positions * step) for step in (s.step, s.sum_step)]
-        tables = [f.reserve(self.blocking.room or tiles, _POINTER_BYTES) for _ in range(2)]
+        tables = [f.reserve(self.blocking.room or tiles, POINTER_BYTES) for _ in range(2)]
         chunk = _Chunk(f, group, first_tile, *memory, *tables)
         self._list_addresses(chunk, image, addresses[0])
         if self.rounds > 1:
@@ -217,7 +215,7 @@ class Winograd(Layout):
             upcoming = self._under(f, image, self._origin(f, f.add(following, tile.index)), 0)
             written = place(f, target, self.target, *self._origin(f, f.add(chunk.first_tile, tile.index)), channel)
             for table, address in ((chunk.upcoming, upcoming), (chunk.written, written)):
-                f.store(address, f.at(table, tile.index, _POINTER_BYTES), _POINTER_BYTES)
+                f.store(address, f.at(table, tile.index, POINTER_BYTES), POINTER_BYTES)
 
     def _fetch(self, chunk: _Chunk, number: Index, part: Index, channel: Index) -> None:
         """Fetch what one output pixel of every tile of the next block reads, and one that this chunk will write.
@@ -240,7 +238,7 @@ class Winograd(Layout):
             ):
                 offset = f.add(first, f.add(f.mul(i, step * strides.h), f.mul(j, step * strides.w)))
                 with f.loop(0, self.blocking.tiles) as tile:
-                    pixel = f.at(f.load("ptr", f.at(table, tile.index, _POINTER_BYTES), _POINTER_BYTES), offset)
+                    pixel = f.at(f.load("ptr", f.at(table, tile.index, POINTER_BYTES), POINTER_BYTES), offset)
                     for a, b in offsets:
                         for line in range(0, floats, self.host.memory.line_floats):
                             f.prefetch(f.at(pixel, strides.offset(0, a, b) + line), 2)

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
 import pytest
 
 from engine.compiler.codegen.host import describe
 from engine.compiler.kernels.expr import Operand, apply
 from engine.compiler.kernels.kernel import Epilogue, Strides
-from engine.compiler.kernels.winograd.blocking import Blocking, choose, choose_blocking
+from engine.compiler.kernels.winograd.blocking import POINTER_BYTES, STACK_BYTES, Blocking, choose, choose_blocking
 from engine.compiler.kernels.winograd.transforms import Filtering
 from engine.compiler.kernels.winograd.winograd import Winograd
 from engine.errors import CompileError
 from tests.engine.compiler.kernels.convolution.summed import convolved
 from tests.engine.compiler.kernels.guarded import guarded_array
 from tests.engine.compiler.kernels.running import LEVELS, dense, run
+from tests.engine.compiler.machines import MACHINES
 
 # What rounding may add, in parts of the largest output.
 TOLERANCES = {(1, 2): 3e-6, (1, 4): 5e-6, (1, 6): 5e-5, (2, 2): 3e-6, (2, 3): 3e-6, (2, 4): 5e-6}
@@ -250,3 +253,17 @@ def test_an_alarm_tells_of_numbers_that_tiles_would_spread(
     alarm = np.zeros(1, np.int32)
     run(code, level, [image, packed, np.empty((rows, columns, channels), np.float32), alarm])
     assert alarm
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_what_is_chosen_for_any_machine_fits_its_threads_stack(machine: str) -> None:
+    host, sizes = MACHINES[machine], [(7, 512), (14, 256), (14, 1024), (28, 128), (56, 40), (224, 3), (301, 70)]
+    for (rows, channels), batch, filtering in product(sizes, (1, 8), [*FILTERINGS, *ROWS]):
+        blocking = choose_blocking(host, filtering, rows, rows, channels, channels, batch)
+        kernel = Winograd(
+            host=host, batch=batch, rows=rows, columns=rows, in_channels=channels, out_channels=channels,
+            source=dense(rows + 2, rows + 2, channels), target=dense(rows, rows, channels),
+            filtering=filtering, blocking=blocking,
+        )  # fmt: skip
+        floats = filtering.positions * (kernel.scratch.step + kernel.scratch.sum_step)
+        assert 4 * floats + 2 * POINTER_BYTES * blocking.tiles <= STACK_BYTES, (rows, channels, batch, blocking)
