@@ -12,10 +12,13 @@ from engine.compiler.kernels.recurrent.ahead import Ahead
 MOST_VECTORS = 8
 MOST_ROWS = 8
 SPLITS = (1, 2, 4)
-# In products of two vectors: a vector of weights from the second-level cache, as on Zen 4 and Emerald Rapids; and what
-# a vector of units takes beside its sums.
-FAR = 2.0
+# What comes from the second-level cache in a cycle while products are summed, as measured on Zen 4 and Zen 5, and the
+# cycles that a sum waits for its product; and in products of two vectors what a vector of units takes beside its sums.
+FAR_BYTES = 32
+LATENCY = 4
 FINISH = 60
+# Share of the first-level cache that a panel's weights may take to be read from there again.
+NEAR_SHARE = 3 / 4
 # Where the input's product is done between: sums of the recurrence at least, steps of a job, and registers for what is
 # multiplied.
 SUMS = 8
@@ -92,17 +95,28 @@ def _registers(gates: int, blocking: Blocking) -> int:
 
 
 def _cost(host: Host, blocking: Blocking, *, gates: int, count: int, taps: int, batch: int) -> float:
-    """What a step takes, in products: those, the latency of adding to too few sums, loads, or weights from far."""
-    is_far = 4 * gates * count * host.lanes * taps > host.memory.first_bytes // 2
-    total = 0.0
+    """What a step takes, in products: those, the latency of adding to too few sums, loads, or weights from far.
+
+    A panel's weights come from far for the first rows it is multiplied by; for the others, too, unless it fits the
+    nearest cache.
+    """
+    vector_bytes, first_bytes = 4 * gates * host.lanes * taps, host.memory.first_bytes
+    far_weight = 4 * host.lanes / FAR_BYTES * host.products_in_flight / LATENCY
+    is_far = count * vector_bytes > first_bytes // 2
+    total, is_first = 0.0, True
     for rows, tiles in ((blocking.rows, batch // blocking.rows), (batch % blocking.rows, 1)):
+        if rows == 0 or tiles == 0:
+            continue
         for vectors, panels in ((blocking.vectors, count // blocking.vectors), (count % blocking.vectors, 1)):
-            if rows == 0 or vectors == 0:
+            if vectors == 0:
                 continue
             sums = rows * gates * vectors
             loads = 1.1 * (gates * vectors + rows) / host.repeats_a_product
-            far = FAR * gates * vectors if is_far else 0.0
-            tap = max(sums, host.products_in_flight / blocking.splits, loads, far)
+            near = max(sums, host.products_in_flight / blocking.splits, loads)
+            far = max(near, far_weight * gates * vectors if is_far else 0.0)
+            anew = int(is_first) if vectors * vector_bytes <= NEAR_SHARE * first_bytes else tiles
             parts = (blocking.splits - 1) * sums / 2
-            total += tiles * panels * (taps * tap + 40 + 2.5 * sums + parts + FINISH * rows * vectors)
+            total += panels * taps * (anew * far + (tiles - anew) * near)
+            total += panels * tiles * (40 + 2.5 * sums + parts + FINISH * rows * vectors)
+        is_first = False
     return total

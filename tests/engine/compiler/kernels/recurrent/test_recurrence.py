@@ -20,6 +20,7 @@ from engine.compiler.kernels.recurrent.recurrence import Recurrence
 from engine.tensor import Array
 from tests.engine.compiler.kernels.guarded import guarded_array
 from tests.engine.compiler.kernels.running import LEVELS, run
+from tests.engine.compiler.machines import MACHINES
 
 CELLS: tuple[CellKind, ...] = ("lstm", "gru", "tanh", "relu")
 
@@ -258,6 +259,16 @@ def test_it_is_where_registers_hold_both_and_weights_come_from_far() -> None:
     assert found(narrow) is None
     for changed in ({"batch": 2}, {"units": 130}, {"units": 32}, {"steps": 15}, {"width": 257}):
         assert found(wide, **changed) is None
+
+
+@pytest.mark.parametrize("machine", ["Zen 5", "Emerald Rapids"])
+@pytest.mark.parametrize(("gates", "vectors"), [(4, 1), (3, 2)])
+def test_rows_share_a_panel_that_stays_near_where_a_core_multiplies_faster_than_weights_come(
+    machine: str, gates: int, vectors: int
+) -> None:
+    host = MACHINES[machine]
+    found = choose_blocking(host, gates=gates, units=128, taps=128, batch=8)
+    assert found == Blocking(vectors, 4, 1)
 
 
 @pytest.mark.parametrize("cell", CELLS)
