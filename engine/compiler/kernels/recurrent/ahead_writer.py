@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from engine.compiler.codegen.ir import Index, Value, as_value
 from engine.compiler.kernels.recurrent.ahead import Ahead
+from engine.compiler.kernels.recurrent.beside import tell, wait_for
 from engine.compiler.kernels.recurrent.block import copy_row
 from engine.compiler.kernels.recurrent.writer import Writer
 
@@ -50,6 +51,8 @@ class AheadWriter:
                         yield
 
                 self.writer.step(step.index, source, meanwhile)
+            if self.writer.own is not None:
+                tell(f, self.writer.own, f.minimum(f.add(first, size), self.writer.kernel.steps))
             if self._jobs > self._calls * size:
                 with f.when(has_next):
                     self._jobs_alone(following, self._calls * size)
@@ -97,8 +100,10 @@ class AheadWriter:
         return self.writer.f.at(self.writer.weights, len(kernel.panels) * kernel.panel_floats)
 
     def _open(self, block: Index) -> None:
-        """Copy the input of a block together, and begin its gates with the bias."""
+        """Copy the input of a block together, once it is there, and begin its gates with the bias."""
         f, kernel, ahead = self.writer.f, self.writer.kernel, self.ahead
+        if self.writer.below is not None:
+            wait_for(f, self.writer.below, f.add(self._origin(block), ahead.steps))
         stride = self.writer.of_direction([as_value(each) for each in kernel.source.steps])
         with f.loop(0, ahead.steps) as step:
             number = f.add(self._origin(block), step.index)

@@ -70,6 +70,8 @@ class Layout(Kernel):
         initial, final: of h, and c of an LSTM; None for what nobody wants.
         ahead: how the input's product is done some steps ahead, where the kernel does it; ``source`` is the input then.
         rounds: whether h is rounded to bytes before it is multiplied; for a chunk of all rows, of whole vectors.
+        waits, tells: whether it runs beside the layer below, of which it waits for the steps it reads; and whether it
+            says how many of its own are there, for the layer above.
     """
 
     cell: CellKind
@@ -84,6 +86,8 @@ class Layout(Kernel):
     projected: int = 0
     ahead: Ahead | None = None
     rounds: bool = False
+    waits: bool = False
+    tells: bool = False
 
     def opened(self, sizes: Sizes) -> Self:
         opened = self.with_open(sizes, "steps", "source", "sequence")
@@ -93,6 +97,13 @@ class Layout(Kernel):
     def directions(self) -> int:
         """How many directions there are: one or two."""
         return len(self.source.steps)
+
+    @property
+    def addresses(self) -> int:
+        """How many the code is given."""
+        finals = sum(each is not None for each in self.final)
+        ends = self.directions * (1 + (self.sequence is not None)) + len(self.initial) + finals
+        return ends + 2 + (self.ahead is not None) + self.waits + self.tells
 
     @property
     def gates(self) -> int:

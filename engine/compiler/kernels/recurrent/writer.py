@@ -23,11 +23,8 @@ class Writer:
     def __init__(self, kernel: Layout, module: Module, functions: Functions, projections: Functions) -> None:
         self.kernel, self.functions, self.projections = kernel, functions, projections
         has_sequence = kernel.sequence is not None
-        finals = [each for each in kernel.final if each is not None]
-        count = kernel.directions * (1 + has_sequence) + 1 + len(kernel.initial) + 1 + len(finals)
-        count += kernel.ahead is not None
         self.direction: Index
-        self.f, pointers, chunk = start(module, kernel, count)
+        self.f, pointers, chunk = start(module, kernel, kernel.addresses)
         self.direction, block = self.f.divmod(chunk, kernel.blocks) if kernel.directions > 1 else (0, chunk)
         self.first_tile, self.end_tile = block_of(self.f, block, kernel.block, len(kernel.tiles))
         given = iter(pointers)
@@ -39,6 +36,7 @@ class Writer:
         self.scratch = next(given)
         self.ring = None if kernel.ahead is None else next(given)
         self.final = [None if each is None else next(given) for each in kernel.final]
+        self.below, self.own = (next(given) if is_given else None for is_given in (kernel.waits, kernel.tells))
 
     def emit(self, steps: Callable[[], None]) -> None:
         """States in, steps, states out."""

@@ -1,0 +1,50 @@
+"""Layers of a recurrent network, one above the other, side by side: each some steps behind the one below.
+
+A chunk is a layer: the lowest that nobody has begun yet, whichever chunk a thread took. So no thread ever waits for a
+layer that nobody computes, however many threads there are; one alone computes layer after layer.
+
+Arguments: words to tell each other by, all zero: numbers drawn, then the count of steps of every layer but the last, a
+cache line each; then the arguments of each layer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from engine.compiler.codegen.ir import Module, Value, as_value
+from engine.compiler.kernels.kernel import Kernel, start
+from engine.compiler.kernels.recurrent.beside import draw
+from engine.compiler.kernels.recurrent.recurrence import Recurrence
+
+_POINTER_BYTES = 8
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecurrentStack(Kernel):
+    """Several layers.
+
+    Args:
+        layers: the lowest first, each of one chunk.
+    """
+
+    kind = "recurrent"
+    layers: tuple[Recurrence, ...]
+
+    @property
+    def chunks(self) -> int:
+        return len(self.layers)
+
+    @property
+    def flops(self) -> int:
+        return sum(each.flops for each in self.layers)
+
+    def emit(self, module: Module) -> None:
+        for layer in {each.name: each for each in self.layers}.values():
+            layer.emit(module)
+        f, (words,), _chunk = start(module, self, 1)
+        number, first = draw(f, words), 1
+        for k, layer in enumerate(self.layers):
+            with f.when(f.compare("eq", number, Value(str(k), "i64"))):
+                f.call(layer.name, [f.at(f.parameters[0], first, _POINTER_BYTES), as_value(0)])
+            first += layer.addresses
+        f.finish()
