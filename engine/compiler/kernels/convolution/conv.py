@@ -34,7 +34,7 @@ from engine.compiler.kernels.target import Target
 from engine.tensor import Array
 
 # Shares of the second-level cache for what is read again while a chunk runs: pixels, and weights.
-IMAGE_SHARE = 3 / 16
+IMAGE_SHARE = 1 / 2
 WEIGHT_SHARE = 3 / 8
 # Tiles that can be shared out evenly enough; and how many times as large as the image weights may be for that.
 FEW_TILES = 7

@@ -81,6 +81,7 @@ def rank_tiles(
     if is_open:
         sizes = (choose_tile(host, 1, TYPICAL, out_channels, taps, sizes).vectors,)
     vectors_of_all = len(vectors_of(out_channels, host.lanes))
+    arrival = _arrival(host, vectors_of_all, taps)
     found: list[tuple[float, ConvTile]] = []
     for vectors in sizes:
         limit = host.most_rows(vectors)
@@ -91,7 +92,8 @@ def rank_tiles(
             for tile_columns in few(most, columns) if is_open else range(1, min(columns, most) + 1):
                 tile = ConvTile(tile_rows, tile_columns, vectors)
                 across, wide = -(-columns // tile_columns), wide_tiles(columns, tile_columns)
-                one = _cycles_of_all(host, tile, vectors_of_all, taps)
+                is_only = tile_rows >= rows and tile_columns >= columns
+                one = _cycles_of_all(host, tile, vectors_of_all, taps, arrival if is_only else 0.0)
                 row = across * one
                 if may_vary and 0 < wide < across:
                     less = replace(tile, columns=tile_columns - 1)
@@ -115,10 +117,22 @@ def _usual(host: Host, has_rows: bool, out_channels: int, taps: int, sizes: tupl
     return choose_tile(host, TYPICAL if has_rows else 1, TYPICAL, out_channels, taps, sizes, is_open=True)
 
 
-def _cycles_of_all(host: Host, tile: ConvTile, count: int, taps: int) -> float:
-    """What so many vectors of channels cost at the pixels of a tile."""
+def _cycles_of_all(host: Host, tile: ConvTile, count: int, taps: int, arrival: float = 0.0) -> float:
+    """What so many vectors of channels cost at the pixels of a tile; no less than their weights take to come."""
     whole, rest = divmod(count, tile.vectors)
-    return whole * _cycles(host, tile, tile.vectors, taps) + (_cycles(host, tile, rest, taps) if rest else 0)
+    cycles = whole * _cycles(host, tile, tile.vectors, taps) + (_cycles(host, tile, rest, taps) if rest else 0)
+    return max(cycles, count * taps * arrival)
+
+
+def _arrival(host: Host, count: int, taps: int) -> float:
+    """What a vector of weights takes to come where each is read once, and all of them are more than stay near.
+
+    A linear layer of a single row is such: panels wider than that asks for gain nothing, and read memory 4 % slower on
+    Zen 5.
+    """
+    vector_bytes = 4 * host.lanes
+    is_far = count * taps * vector_bytes > host.memory.second_bytes
+    return vector_bytes * host.memory.spilled_cost if is_far else 0.0
 
 
 def _cycles(host: Host, tile: ConvTile, vectors: int, taps: int) -> float:

@@ -16,7 +16,6 @@ from engine.compiler.lowering.rules.recurrent.kernels import (
     direction_weights,
     part_of,
 )
-from engine.compiler.lowering.rules.recurrent.stacking import stacked
 from engine.compiler.lowering.rules.recurrent.states import Results, initial_state
 from engine.compiler.lowering.rules.registry import kernels_for
 from engine.compiler.lowering.steps import KernelStep, Made
@@ -36,7 +35,6 @@ def lower_recurrent(context: Context) -> Made:
     weights, directions = context.weights(), len(network.suffixes)
     rows, copies = context.rows(x)
     steps: list[KernelStep] = [*copies]
-    layers: list[list[KernelStep]] = []
     steps_first = partial(_steps_first, lead=x.shape[:-1], is_batch_first=network.batch_first)
     count, batch, _ = steps_first(rows.phantom).shape
     initial = []
@@ -62,11 +60,11 @@ def lower_recurrent(context: Context) -> Made:
             sequence=None if sequence is None else _by_direction(sequence, directions),
             final=[_final(results.view(name), own) for name in network.state_names],
         )
-        layers.append(list(layer.steps(rows, steps_first)))
+        steps.extend(layer.steps(rows, steps_first))
         if between is not None:
             rows = part_of(between, between.phantom.reshape(count * batch, -1))
             steps_first = partial(_steps_first, lead=(count, batch), is_batch_first=False)
-    return results.made(context, [*steps, *stacked(context, layers)])
+    return results.made(context, steps)
 
 
 def _steps_first(rows: Array, lead: tuple[int, ...], is_batch_first: bool) -> Array:
