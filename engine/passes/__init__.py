@@ -9,7 +9,16 @@ graph, reports = optimise(graph, off=["expression_fusion"])
 from __future__ import annotations
 
 from engine.passes.optimiser import PASSES, Pass, optimise
-from engine.passes.report import ACTIVATIONS, ATTENTION, JOINS, LOWERING_PASSES, RESIDUALS, STRIPS, PassReport
+from engine.passes.report import (
+    ACTIVATIONS,
+    ATTENTION,
+    JOINS,
+    LOWERING_PASSES,
+    RESIDUALS,
+    STRIPS,
+    WAVEFRONT,
+    PassReport,
+)
 
 __all__ = [
     "ACTIVATIONS",
@@ -19,6 +28,7 @@ __all__ = [
     "PASSES",
     "RESIDUALS",
     "STRIPS",
+    "WAVEFRONT",
     "Pass",
     "PassReport",
     "optimise",

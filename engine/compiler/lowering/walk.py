@@ -29,6 +29,7 @@ from engine.compiler.lowering.rules.registry import DOUBLES, FALLBACKS, KERNEL_R
 from engine.compiler.lowering.steps import KernelStep, Made, ReferenceStep
 from engine.compiler.lowering.strips.strips import with_strips
 from engine.compiler.lowering.terms.registry import EXPRESSION_RULES
+from engine.compiler.lowering.wavefront import side_by_side
 from engine.compiler.storage import View, row_major
 from engine.errors import EngineError
 from engine.graph.operand import RuntimeOperand
@@ -36,7 +37,7 @@ from engine.graph.operator import RuntimeOperator
 from engine.layers.creation.container import Constant
 from engine.layers.definition.bound import BoundLayer
 from engine.layers.definition.layer import Layer
-from engine.passes import ATTENTION, STRIPS
+from engine.passes import ATTENTION, STRIPS, WAVEFRONT
 from engine.tensor import UNKNOWN, DType, dtype_name, is_known, known_value
 
 QUANTISED = (np.dtype(np.int8), np.dtype(np.uint8), np.dtype(np.int32))
@@ -63,6 +64,10 @@ def lower(lowering: Lowering, before_each: Callable[[int], None] | None = None) 
     lowering.results = [_result(lowering, port, name) for port, name in enumerate(lowering.outputs)]
     if STRIPS not in lowering.options.passes_off:
         _merge(lowering)
+    if WAVEFRONT not in lowering.options.passes_off:
+        lowering.steps[:], joined = side_by_side(lowering.steps, {*lowering.alone, *lowering.refused})
+        if joined:
+            lowering.fusions[WAVEFRONT] = joined
 
 
 def _drop_lists(lowering: Lowering) -> None:

@@ -10,8 +10,9 @@ cache line each; then the arguments of each layer.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Self
 
-from engine.compiler.codegen.ir import Module, Value, as_value
+from engine.compiler.codegen.ir import Module, Sizes, Value, as_value
 from engine.compiler.kernels.kernel import Kernel, start
 from engine.compiler.kernels.recurrent.beside import draw
 from engine.compiler.kernels.recurrent.recurrence import Recurrence
@@ -29,6 +30,9 @@ class RecurrentStack(Kernel):
 
     kind = "recurrent"
     layers: tuple[Recurrence, ...]
+
+    def opened(self, sizes: Sizes) -> Self:
+        return self.with_open(sizes, "layers")
 
     @property
     def chunks(self) -> int:

@@ -1,0 +1,138 @@
+"""Recurrent layers that follow each other, computed side by side: each some steps behind the one it reads.
+
+That is the layers of one network, or operators of which each reads another's sequence, whether its memory is seen in
+another shape or not. It is decided by the memory that their kernels are given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+
+import numpy as np
+
+from engine.compiler.kernels.recurrent.beside import LINE_WORDS
+from engine.compiler.kernels.recurrent.recurrence import Recurrence
+from engine.compiler.kernels.recurrent.stack import RecurrentStack
+from engine.compiler.lowering.copying import copy
+from engine.compiler.lowering.steps import KernelStep, Pointer, Step, pointer
+from engine.compiler.storage import View, constant, row_major
+from engine.tensor import Array
+
+# What layers computed together may take, for a run that may be cancelled looks up after them.
+MOST_FLOPS = 2_000_000_000
+_WORD = np.dtype(np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class _Layer:
+    """A step that computes a layer of one direction and one row as a single chunk, input's product and all."""
+
+    step: KernelStep
+    kernel: Recurrence
+
+    @classmethod
+    def of(cls, step: Step) -> _Layer | None:
+        """A step as such a layer; None where it is none."""
+        if not isinstance(step, KernelStep) or not isinstance(step.kernel, Recurrence):
+            return None
+        kernel = step.kernel
+        return cls(step, kernel) if kernel.ahead is not None and kernel.chunks == kernel.batch == 1 else None
+
+    @property
+    def sequence(self) -> tuple[Pointer, ...]:
+        """Where h of every step goes, if anybody wants it."""
+        return self.step.pointers[1:2] if self.kernel.sequence is not None else ()
+
+    @property
+    def states(self) -> tuple[tuple[Pointer, ...], tuple[Pointer, ...]]:
+        """Initial and final states."""
+        first, count = 2 + len(self.sequence), len(self.kernel.initial)
+        return self.step.pointers[first : first + count], self.step.pointers[first + count + 2 :]
+
+    def reads(self, other: _Layer) -> bool:
+        """Whether its input is the other's sequence, step by step."""
+        kernel, theirs, source = self.kernel, other.kernel, self.step.pointers[0]
+        if theirs.sequence is None or kernel.ahead is None:
+            return False
+        is_there = source in other.sequence and kernel.source.steps == theirs.sequence.steps
+        return is_there and kernel.steps == theirs.steps and kernel.ahead.width <= theirs.units
+
+    def disturbs(self, other: _Layer) -> bool:
+        """Whether one of them writes what the other has or reads, but for the sequence between them."""
+        mine, theirs = self.states, other.states
+        if {each.storage for each in self.sequence} & {each.storage for each in other.step.pointers}:
+            return True
+        if {each.storage for each in other.sequence} & {each.storage for each in self.step.pointers[1:]}:
+            return True
+        return self._meet(mine[1], [*theirs[0], *theirs[1]]) or self._meet(mine[0], theirs[1])
+
+    def _meet(self, some: Iterable[Pointer], others: Sequence[Pointer]) -> bool:
+        """Whether any of some states lies where another does."""
+        size = (4 if self.kernel.precision == "float" else 8) * self.kernel.units
+        return any(a.storage is b.storage and abs(a.offset - b.offset) < size for a in some for b in others)
+
+
+def side_by_side(steps: Sequence[Step], apart: Collection[str]) -> tuple[list[Step], list[str]]:
+    """The steps, layers that follow each other as one; and the names of the operators that were joined.
+
+    Args:
+        apart: operators that are to be computed alone.
+    """
+    result: list[Step] = []
+    waiting: list[_Layer] = []
+    joined: list[str] = []
+
+    def end() -> None:
+        if len(waiting) > 1:
+            joined.extend(name for layer in waiting for name in layer.step.operators)
+            result.extend(_together(waiting))
+        else:
+            result.extend(layer.step for layer in waiting)
+        waiting.clear()
+
+    for step in steps:
+        layer = _Layer.of(step)
+        if layer is None or set(layer.step.operators) & set(apart):
+            end()
+            result.append(step)
+            continue
+        flops = sum(each.kernel.flops for each in (*waiting, layer))
+        if waiting and (not layer.reads(waiting[-1]) or any(map(layer.disturbs, waiting)) or flops > MOST_FLOPS):
+            end()
+        waiting.append(layer)
+    end()
+    return result, list(dict.fromkeys(joined))
+
+
+def _together(layers: Sequence[_Layer]) -> Iterator[KernelStep]:
+    """Words to count steps in, all zero; and the layers."""
+    last, host = len(layers) - 1, layers[0].kernel.host
+    operators = list(dict.fromkeys(name for layer in layers for name in layer.step.operators))
+    words = row_major((len(layers), LINE_WORDS), _WORD)
+    yield copy(_zeros(words.shape), words, operators[:1], host)
+    kernels = [replace(layer.kernel, waits=number > 0, tells=number < last) for number, layer in enumerate(layers)]
+    given = [(*layer.step.pointers, *_counts(words, number, last)) for number, layer in enumerate(layers)]
+    yield KernelStep(
+        kernel=RecurrentStack(host=host, layers=tuple(kernels)),
+        pointers=(pointer(words), *chain.from_iterable(given)),
+        operators=tuple(operators),
+        bytes=sum(layer.step.bytes for layer in layers),
+    )
+
+
+def _counts(words: View, number: int, last: int) -> Iterator[Pointer]:
+    """Where a layer finds how far the one below is, and where it says how far it is itself."""
+    if number > 0:
+        yield Pointer(words.storage, number * LINE_WORDS * _WORD.itemsize)
+    if number < last:
+        yield Pointer(words.storage, (number + 1) * LINE_WORDS * _WORD.itemsize)
+
+
+def _zeros(shape: tuple[int, ...]) -> View:
+    zero = constant(np.zeros(1, _WORD))
+    phantom: Array = np.broadcast_to(zero.phantom, shape)
+    zeros = zero.derive(phantom)
+    assert zeros is not None
+    return zeros
