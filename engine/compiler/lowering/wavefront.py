@@ -75,7 +75,7 @@ class _Layer:
 
 
 def side_by_side(steps: Sequence[Step], apart: Collection[str]) -> tuple[list[Step], list[str]]:
-    """The steps, layers that follow each other as one; and the names of the operators that were joined.
+    """The steps, layers that follow each other as one; and the names of operators that others' kernels compute now.
 
     Args:
         apart: operators that are to be computed alone.
@@ -86,8 +86,8 @@ def side_by_side(steps: Sequence[Step], apart: Collection[str]) -> tuple[list[St
 
     def end() -> None:
         if len(waiting) > 1:
-            joined.extend(name for layer in waiting for name in layer.step.operators)
             result.extend(_together(waiting))
+            joined.extend(_operators(waiting)[1:])
         else:
             result.extend(layer.step for layer in waiting)
         waiting.clear()
@@ -103,13 +103,17 @@ def side_by_side(steps: Sequence[Step], apart: Collection[str]) -> tuple[list[St
             end()
         waiting.append(layer)
     end()
-    return result, list(dict.fromkeys(joined))
+    return result, joined
+
+
+def _operators(layers: Sequence[_Layer]) -> list[str]:
+    return list(dict.fromkeys(name for layer in layers for name in layer.step.operators))
 
 
 def _together(layers: Sequence[_Layer]) -> Iterator[KernelStep]:
     """Words to count steps in, all zero; and the layers."""
     last, host = len(layers) - 1, layers[0].kernel.host
-    operators = list(dict.fromkeys(name for layer in layers for name in layer.step.operators))
+    operators = _operators(layers)
     words = row_major((len(layers), LINE_WORDS), _WORD)
     yield copy(_zeros(words.shape), words, operators[:1], host)
     kernels = [replace(layer.kernel, waits=number > 0, tells=number < last) for number, layer in enumerate(layers)]

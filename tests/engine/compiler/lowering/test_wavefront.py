@@ -73,9 +73,14 @@ def test_any_number_of_threads_gives_the_same_bits_run_after_run(type: str) -> N
 
 
 @is_wide
-@pytest.mark.parametrize("name", ["first", "second"])
-def test_operators_that_read_each_other_agree_with_the_reference(name: str) -> None:
-    check(chained("1 h1 c1", "2 h2 c2", results="2 h1 c1 h2 c2"), (40, 1, 64), name=name)
+def test_operators_that_read_each_other_agree_with_the_reference_and_are_told_of() -> None:
+    session = check(chained("1 h1 c1", "2 h2 c2", results="2 h1 c1 h2 c2"), (40, 1, 64), name="first")
+    told = session.describe()
+    (second,) = [row for row in told["operators"] if row["name"] == "second"]
+    assert second["kernel"] == "fused"
+    assert {"name": WAVEFRONT, "removed": 1, "changed": ["second"]}.items() <= next(
+        {**each, "changed": list(each["changed"])} for each in told["compiler"]["passes"] if each["name"] == WAVEFRONT
+    ).items()
 
 
 def chained(first: str, second: str, *, given: str = "1", results: str, type: str = "nn.LSTM") -> RuntimeGraph:
