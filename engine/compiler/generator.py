@@ -36,14 +36,14 @@ class Setbacks:
     """What was learnt from kernels that could not be made.
 
     Args:
-        avoid: has the next best kernel taken for an operator; whether there is a choice for it.
+        avoid: has the next best kernel taken for an operator, given why not the one before; whether there is a choice.
 
     Attributes:
         alone: operators that are fused with no other.
         refused: operators left to the reference, with the reason.
     """
 
-    def __init__(self, avoid: Callable[[str], bool]) -> None:
+    def __init__(self, avoid: Callable[[str, str], bool]) -> None:
         self.alone: set[str] = set()
         self.refused: dict[str, str] = {}
         self._avoid = avoid
@@ -59,7 +59,7 @@ class Setbacks:
         """
         if reasons.keys() <= self.refused.keys():
             return False
-        has_other = {name for name in reasons if self._avoid(name)}
+        has_other = {name for name, why in reasons.items() if self._avoid(name, why)}
         self.refused.update({name: why for name, why in reasons.items() if name in self.alone - has_other})
         self.alone.update(reasons.keys() - (has_other - self._tried))
         self._tried.update(reasons)

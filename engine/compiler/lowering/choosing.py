@@ -40,23 +40,28 @@ class Avoiding:
 
     def __init__(self, choose: Choose) -> None:
         self._choose = choose
-        self._skipped: dict[str, int] = {}
+        self._reasons: dict[str, list[str]] = {}
 
-    def avoid(self, operator: str) -> bool:
-        """Take the next best kernel for an operator from now on; whether there was ever a choice for it."""
-        if operator not in self._skipped:
+    def avoid(self, operator: str, reason: str) -> bool:
+        """Take the next best kernel for an operator from now on; whether there was ever a choice for it.
+
+        Args:
+            reason: why the one before cannot be made.
+        """
+        if operator not in self._reasons:
             return False
-        self._skipped[operator] += 1
+        self._reasons[operator].append(reason)
         return True
 
     def __call__(self, operator: str, candidates: Iterator[K], step_of: Callable[[K], KernelStep]) -> K:
         """A kernel that may be possible to make.
 
         Raises:
-            NotLoweredError: none is left.
+            NotLoweredError: none is left; it says why the best one was not possible.
         """
-        left = islice(candidates, self._skipped.setdefault(operator, 0), None)
+        reasons = self._reasons.setdefault(operator, [])
+        left = islice(candidates, len(reasons), None)
         first = next(left, None)
         if first is None:
-            raise NotLoweredError("none of its kernels can be made")
+            raise NotLoweredError(reasons[0] if reasons else "there is no kernel for it")
         return self._choose(operator, chain((first,), left), step_of)

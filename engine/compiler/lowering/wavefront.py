@@ -18,7 +18,6 @@ from engine.compiler.kernels.recurrent.stack import RecurrentStack
 from engine.compiler.lowering.copying import copy
 from engine.compiler.lowering.steps import KernelStep, Pointer, Step, pointer
 from engine.compiler.storage import View, constant, row_major
-from engine.tensor import Array
 
 # What layers computed together may take, for a run that may be cancelled looks up after them.
 MOST_FLOPS = 2_000_000_000
@@ -115,7 +114,7 @@ def _together(layers: Sequence[_Layer]) -> Iterator[KernelStep]:
     last, host = len(layers) - 1, layers[0].kernel.host
     operators = _operators(layers)
     words = row_major((len(layers), LINE_WORDS), _WORD)
-    yield copy(_zeros(words.shape), words, operators[:1], host)
+    yield copy(constant(np.zeros(words.shape, _WORD)), words, operators[:1], host)
     kernels = [replace(layer.kernel, waits=number > 0, tells=number < last) for number, layer in enumerate(layers)]
     given = [(*layer.step.pointers, *_counts(words, number, last)) for number, layer in enumerate(layers)]
     yield KernelStep(
@@ -132,11 +131,3 @@ def _counts(words: View, number: int, last: int) -> Iterator[Pointer]:
         yield Pointer(words.storage, number * LINE_WORDS * _WORD.itemsize)
     if number < last:
         yield Pointer(words.storage, (number + 1) * LINE_WORDS * _WORD.itemsize)
-
-
-def _zeros(shape: tuple[int, ...]) -> View:
-    zero = constant(np.zeros(1, _WORD))
-    phantom: Array = np.broadcast_to(zero.phantom, shape)
-    zeros = zero.derive(phantom)
-    assert zeros is not None
-    return zeros

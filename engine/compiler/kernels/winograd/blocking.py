@@ -125,7 +125,7 @@ class _Work:
         line, lanes = self.host.memory.line_floats, self.host.lanes
         channels = -(-np.minimum(b.depth, self.in_channels) // lanes) * lanes
         sums = np.minimum(self.count, b.vectors * b.panels) * lanes
-        floats = sum(line * (-(-each // line) | 1) for each in (channels, sums))
+        floats = spread(channels, line) + spread(sums, line)
         count: IntArray = b.tiles * (4 * self.filtering.positions * floats + 2 * POINTER_BYTES)
         return count
 

@@ -9,12 +9,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from numpy.typing import NDArray
 
 from engine.compiler.codegen.ir import Index, Module, Value, constant, vector
 from engine.compiler.kernels.channels import vectors_of
 from engine.compiler.kernels.kernel import Epilogue, Strides
 from engine.compiler.kernels.target import Target
 from engine.compiler.kernels.winograd.transforms import Filtering
+
+Floats = TypeVar("Floats", int, NDArray[Any])
+"""A number of floats, or many of them side by side."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +40,7 @@ class Scratch:
     sum_step: int
 
 
-def spread(floats: int, line_floats: int) -> int:
+def spread(floats: Floats, line_floats: int) -> Floats:
     """The least odd multiple of a cache line that holds so many: neighbours fall into different sets of a cache."""
     return line_floats * (-(-floats // line_floats) | 1)
 

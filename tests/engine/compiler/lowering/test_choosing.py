@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -12,6 +12,8 @@ from engine.compiler.codegen.ir import Module, TooLargeError
 from engine.compiler.kernels.convolution.conv import Conv
 from engine.compiler.kernels.kernel import Kernel
 from engine.compiler.kernels.winograd.winograd import Winograd
+from engine.compiler.lowering.choosing import Avoiding, take_first
+from engine.compiler.lowering.declining import NotLoweredError
 from tests.engine.graph.build import F32, INPUT, built, conv, op
 
 SHAPE = (1, 64, 28, 28)
@@ -72,3 +74,19 @@ def test_the_reference_is_what_is_left(net: RuntimeGraph, monkeypatch: pytest.Mo
     found = kinds(net)
     assert found["conv"] == "reference"
     assert found["relu"] != "reference"
+
+
+def test_why_the_best_was_not_taken_is_told() -> None:
+    choose = Avoiding(take_first)
+
+    def taken() -> Any:
+        return choose("conv", iter(kernels), cast(Any, None))
+
+    kernels: list[Any] = ["first", "second"]
+    assert not choose.avoid("conv", "nobody has asked for it yet")
+    assert taken() == "first"
+    assert choose.avoid("conv", "its kernel would be too much code")
+    assert taken() == "second"
+    assert choose.avoid("conv", "its kernel is not valid code")
+    with pytest.raises(NotLoweredError, match="too much code"):
+        taken()
