@@ -26,6 +26,7 @@ def host_text(host: Mapping[str, Any]) -> str:
         f"products on registers  {measured['flops_per_s'] / 1e9:.0f} GFLOP/s of one core, "
         f"{costs['products_in_flight']:g} in flight",
         f"numbers repeated       {costs['repeats_a_product']:.2g} in the time of a product",
+        f"weights are fetched    {_size(costs['ahead_bytes'])} ahead",
         "",
         *aligned(rows),
         "",

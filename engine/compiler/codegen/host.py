@@ -16,6 +16,9 @@ from typing import Any, Literal
 
 from engine.errors import CompileError
 
+# A byte of the last-level cache that costs no more comes soon enough for whatever reads it.
+_SOON = 0.04
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
@@ -47,6 +50,11 @@ class Memory:
     fetched_cost: float = 0.015
     shared_cost: float = 0.12
     spilled_cost: float = 0.04
+
+    @property
+    def late_cost(self) -> float:
+        """What a byte of the last-level cache costs a kernel that cannot wait for it; 0 where that one is fast."""
+        return max(0.0, self.stream_cost - _SOON)
 
     @property
     def line_floats(self) -> int:

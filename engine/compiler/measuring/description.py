@@ -8,6 +8,7 @@ from typing import Any
 
 from engine.compiler.codegen.host import cpu_name, detect
 from engine.compiler.measuring.judging import judge
+from engine.compiler.measuring.rates import DISTANCES
 from engine.compiler.measuring.record import rates_of
 
 
@@ -41,11 +42,13 @@ def describe(place: Path | None, *, again: bool) -> dict[str, Any]:
             "last_level_bytes_per_s": rates.last,
             "memory_bytes_per_s": rates.memory,
             "memory_bytes_per_s_of_all_cores": rates.memory_shared,
+            "memory_bytes_per_s_fetched_ahead": dict(zip(map(str, DISTANCES), rates.fetched, strict=False)),
         },
         "costs": {
             "products_in_flight": host.products_in_flight,
             "repeats_a_product": host.repeats_a_product,
             "chunk_flops": host.chunk_flops,
+            "ahead_bytes": host.memory.ahead_bytes,
             **{name: value for name, value in asdict(host.memory).items() if name.endswith("_cost")},
         },
     }

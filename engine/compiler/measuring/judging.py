@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Final
 
 from engine.compiler.codegen.host import Host, Memory
-from engine.compiler.measuring.rates import Rates
+from engine.compiler.measuring.rates import DISTANCES, Rates
 
 # What a byte of the last level may cost without being felt: kernels fetch ahead, and compute meanwhile.
 _HIDDEN: Final = 0.04
@@ -22,6 +22,8 @@ _USUAL: Final = 0.12
 # What is felt of a byte from memory where it is read as it comes, and where it is fetched in time.
 _UNFORESEEN: Final = 5 / 12
 _FETCHED: Final = 1 / 8
+# What fetching further ahead may cost, at most: it leaves more time to whatever else a kernel waits for.
+_AS_FAST: Final = 0.95
 # A chunk computes for so long at least.
 _CHUNK_S: Final = 4.3e-6
 
@@ -47,7 +49,7 @@ def judge(host: Host, rates: Rates) -> Host:
             first_bytes=caches.first or known.first_bytes,
             second_bytes=caches.second or known.second_bytes,
             last_bytes=caches.last or caches.second or known.last_bytes,
-            ahead_bytes=known.ahead_bytes,
+            ahead_bytes=_ahead(rates) or known.ahead_bytes,
             repeat_cost=_felt(_cost(rates, rates.second, 0.03)),
             stream_cost=_felt(last),
             memory_cost=_UNFORESEEN * memory,
@@ -56,6 +58,14 @@ def judge(host: Host, rates: Rates) -> Host:
             spilled_cost=last,
         ),
     )
+
+
+def _ahead(rates: Rates) -> int | None:
+    """How far ahead of their use weights are fetched; None where that was not measured."""
+    if not rates.fetched:
+        return None
+    least = _AS_FAST * max(rates.fetched)
+    return max(ahead for ahead, rate in zip(DISTANCES, rates.fetched, strict=True) if rate >= least)
 
 
 def _cost(rates: Rates, bytes_a_second: float, near: float) -> float:

@@ -4,6 +4,8 @@ peak(values, turns)     products on registers that wait for nothing
 chain(values, turns)    products each of which waits for the one before
 repeats(values, turns)  numbers from the first-level cache, repeated in all lanes
 read, copy              walk(values, turns) through so many bytes
+fetched                 what a row times a matrix reads, and fetches ahead
+flush                   drops so many bytes from all caches
 """
 
 from __future__ import annotations
@@ -17,6 +19,9 @@ CHAIN: Final = 16
 """Products of the chain, one after another in each turn."""
 REPEATS: Final = 1024
 """Numbers repeated in each turn."""
+# Numbers of the row that a matrix is multiplied by, and what a turn takes of them, two vectors of the matrix for each.
+_ROW: Final = 4096
+_TERMS: Final = 4
 # Vectors walked side by side: sums that do not wait for one another.
 _AT_ONCE: Final = 8
 
@@ -108,5 +113,43 @@ def walk(name: str, size: int, host: Host) -> str:
             turn.carry(turn.carried)
     for k, each in enumerate(turn.results):
         f.store(each, f.at(memory, k * host.lanes))
+    f.finish()
+    return str(module)
+
+
+def fetched(size: int, ahead: int, host: Host) -> str:
+    """``fetched(memory, turns)``: a row times a matrix of so many bytes, each line of which is fetched so far ahead.
+
+    The row is the beginning of the matrix. It is what a linear layer does for a single item: two vectors of weights
+    for each number.
+    """
+    module = Module()
+    f = module.function("fetched", [("ptr", "memory"), ("i64", "turns")])
+    (memory, turns), kind, width = f.parameters, vector(host.lanes), 2 * host.lanes
+    with f.loop(0, turns, carry=[constant(0.0, kind)] * 2) as turn:
+        with f.loop(0, size // 4, _TERMS * width, carry=turn.carried) as loop:
+            line, sums = f.at(memory, loop.index), loop.carried
+            row = f.at(memory, f.divmod(f.divmod(loop.index, width)[0], _ROW)[1])
+            for term in range(_TERMS):
+                number = f.splat(f.load("float", f.at(row, term)), host.lanes)
+                places = [f.at(line, term * width + k * host.lanes) for k in range(2)]
+                for place in places:
+                    f.prefetch(f.at(place, ahead // 4))
+                sums = [f.fma(number, f.load(kind, at), each) for at, each in zip(places, sums, strict=True)]
+            loop.carry(sums)
+        turn.carry(loop.results)
+    for k, each in enumerate(turn.results):
+        f.store(each, f.at(memory, k * host.lanes))
+    f.finish()
+    return str(module)
+
+
+def flush(size: int, host: Host) -> str:
+    """``flush(memory, turns)``: so many bytes are in no cache then; only processors of x86 let everybody do that."""
+    module = Module()
+    f = module.function("flush", [("ptr", "memory"), ("i64", "turns")])
+    (memory, turns), line = f.parameters, host.memory.line_floats
+    with f.loop(0, turns), f.loop(0, size // 4, line) as loop:
+        f.call("llvm.x86.sse2.clflush", [f.at(memory, loop.index)])
     f.finish()
     return str(module)

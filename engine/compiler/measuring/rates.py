@@ -24,6 +24,10 @@ _ROUNDS: Final = 3
 _LAST_BYTES: Final = 8 << 20
 _PARTS: Final = 16
 _MEMORY_BYTES: Final = (32 << 20, 128 << 20)
+# How far ahead of its use memory is fetched, in bytes; what is read so, and how often in a round.
+DISTANCES: Final = (1024, 2048, 4096)
+_FETCHED_BYTES: Final = 4 << 20
+_TIMES: Final = 2
 # The share of free memory that measuring may take, and the most threads that measure shared memory.
 _FREE_SHARE: Final = 1 / 8
 _MOST_THREADS: Final = 8
@@ -46,6 +50,7 @@ class Rates:
         repeats: numbers of the first-level cache that are put in all lanes of a vector.
         second, last, memory: bytes read from the second-level and the last-level cache, and from memory.
         memory_shared: bytes from memory where all cores read at once.
+        fetched: bytes from memory by a row times a matrix that fetches DISTANCES ahead; none where it cannot be told.
         is_quiet: whether hardly anything else ran meanwhile.
         times: how often it was measured.
     """
@@ -59,6 +64,7 @@ class Rates:
     last: float
     memory: float
     memory_shared: float
+    fetched: tuple[float, ...] = ()
     is_quiet: bool = True
     times: int = 1
 
@@ -69,7 +75,10 @@ class Rates:
         """
         found = {name: (getattr(self, name), getattr(other, name)) for name in _NAMES}
         best = {name: mine if mine > _CLEARLY * theirs else theirs for name, (mine, theirs) in found.items()}
-        return replace(self, **best, is_quiet=self.is_quiet or other.is_quiet, times=self.times + other.times)
+        fetched = tuple(map(max, self.fetched, other.fetched))
+        return replace(
+            self, **best, fetched=fetched, is_quiet=self.is_quiet or other.is_quiet, times=self.times + other.times
+        )
 
 
 def measure(host: Host, caches: Caches | None = None, seconds: float = _SECONDS) -> Rates:
@@ -86,15 +95,16 @@ def measure(host: Host, caches: Caches | None = None, seconds: float = _SECONDS)
     threads = min(available_cores(), _MOST_THREADS)
     bench = _Bench(host, caches, threads)
     others = OtherWork()
-    best = dict.fromkeys(_NAMES, 0.0)
+    best, fetched = dict.fromkeys(_NAMES, 0.0), [0.0] * len(bench.fetched)
     for _ in range(_ROUNDS):
         for name in best:
             best[name] = max(best[name], bench.rates[name](seconds))
+        fetched = [max(rate, measured()) for rate, measured in zip(fetched, bench.fetched, strict=True)]
     is_quiet = others.share(bench.spent_s) < _QUIET
     best["memory"] = max(best["memory"], best["memory_shared"])  # a core alone has no less
     # All together have no less than one alone; who finds less was held up, whether that was noticed or not.
     best["memory_shared"] = max(best["memory_shared"], best["memory"] / threads)
-    return Rates(caches=caches, threads=threads, is_quiet=is_quiet, times=1, **best)
+    return Rates(caches=caches, threads=threads, is_quiet=is_quiet, times=1, fetched=tuple(fetched), **best)
 
 
 class _Bench:
@@ -102,6 +112,7 @@ class _Bench:
 
     Attributes:
         rates: by name, measured for so many seconds.
+        fetched: by distance; none where memory cannot be dropped from the caches.
     """
 
     def __init__(self, host: Host, caches: Caches, threads: int) -> None:
@@ -119,6 +130,7 @@ class _Bench:
             "memory": memory,
             "memory_shared": self._walked(_whole(whole // threads), slowest_of),
         }
+        self.fetched = [self._fetched(ahead) for ahead in DISTANCES] if host.triple.startswith("x86_64") else []
 
     @property
     def spent_s(self) -> float:
@@ -140,6 +152,18 @@ class _Bench:
         size = min(size, self._memory.nbytes)
         probe, memory = self._probe("read", probes.walk("read", size, self._host)), self._memory[: size // 4]
         return lambda seconds: size * probe.turns_a_second(memory, seconds)
+
+    def _fetched(self, ahead: int) -> Callable[[], float]:
+        """Memory that is in no cache, fetched so far ahead."""
+        size = min(_FETCHED_BYTES, self._memory.nbytes)
+        flush = self._probe("flush", probes.flush(size, self._host))
+        probe, memory = self._probe("fetched", probes.fetched(size, ahead, self._host)), self._memory[: size // 4]
+
+        def rate() -> float:
+            flush.call(memory)
+            return size / probe.call(memory)
+
+        return lambda: max(rate() for _ in range(_TIMES))
 
     def _walked(self, size: int, rate: Callable[[Probe, Sequence[Array], float], float]) -> Callable[[float], float]:
         """All of the memory, so many bytes at a time."""

@@ -57,6 +57,10 @@ class Probe:
         """
         return 1 / statistics.median(self._times(parts, 1, seconds, least=len(parts) // 2))
 
+    def call(self, memory: Array) -> float:
+        """Seconds of a single turn."""
+        return self._times([memory], 1, 0)[0]
+
     def _fastest(self, memory: Array, turns: int, seconds: float) -> float:
         return min(self._times([memory], turns, seconds))
 

@@ -23,7 +23,8 @@ def _rates(clock: float, *, a_cycle: float, latency: float, repeats: float, size
     )
 
 
-# Measured: Zen 4, Zen 5 and Emerald Rapids (117, 270 and 178 GFLOP/s of a core). The others by what their makers say.
+# Measured: Zen 4, Zen 5, Emerald Rapids and what is most likely Granite Rapids (117, 270, 178 and 243 GFLOP/s of a
+# core). The others by what their makers say.
 ZEN_4: Final = judge(
     describe("avx512"),
     _rates(
@@ -45,6 +46,13 @@ EMERALD_RAPIDS: Final = judge(
         second=137, last=28, memory=16, memory_shared=14,
     ),
 )  # fmt: skip
+GRANITE_RAPIDS: Final = judge(
+    describe("avx512"),
+    _rates(
+        3.8e9, a_cycle=2, latency=4, repeats=1.78, sizes=Caches(64, 48 * KIB, 2 * MIB, 480 * MIB),
+        second=188, last=30, memory=20, memory_shared=20,
+    ),
+)  # fmt: skip
 SKYLAKE: Final = judge(
     describe("avx512"),
     _rates(
@@ -60,5 +68,6 @@ NEOVERSE: Final = judge(
     ),
 )  # fmt: skip
 MACHINES: Final[dict[str, Host]] = {
-    "Zen 4": ZEN_4, "Zen 5": ZEN_5, "Emerald Rapids": EMERALD_RAPIDS, "Skylake": SKYLAKE, "Neoverse": NEOVERSE
+    "Zen 4": ZEN_4, "Zen 5": ZEN_5, "Emerald Rapids": EMERALD_RAPIDS, "Granite Rapids": GRANITE_RAPIDS,
+    "Skylake": SKYLAKE, "Neoverse": NEOVERSE,
 }  # fmt: skip

@@ -21,7 +21,7 @@ from typing import Self
 
 import numpy as np
 
-from engine.compiler.codegen.ir import Function, Index, Loop, Module, Sizes, is_open
+from engine.compiler.codegen.ir import Function, Index, Loop, Module, Sizes, Value, is_open
 from engine.compiler.kernels.axis import WindowAxis
 from engine.compiler.kernels.channels import Panel, cases, panels_of, width_of
 from engine.compiler.kernels.convolution.conv_tile import TileCode, emit_tile
@@ -39,6 +39,8 @@ WEIGHT_SHARE = 3 / 8
 # Tiles that can be shared out evenly enough; and how many times as large as the image weights may be for that.
 FEW_TILES = 7
 WEIGHTS_TO_IMAGE = 4
+# Tiles that share the fetching of a panel, at most.
+MOST_PARTS = 16
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,7 +180,8 @@ class Conv(Convolution):
                 strides = Strides(self.source.n, self.source.h * self.stride[0], self.source.w * self.stride[1])
                 plane, met = first_plane(f, self.depth, n)
                 at = place(f, source, strides, plane, h, w, 0)
-                arguments = [at, weight, *met, *target.at(n, h, w, channel).addresses]
+                ahead = self._ahead(f, weight, f.sub(each_tile.index, tiles[0]))
+                arguments = [at, weight, *ahead, *met, *target.at(n, h, w, channel).addresses]
                 for columns in self._widths(f, across):
                     for each in cases(f, panel, self.panels):
                         f.call(functions[each, columns], arguments)
@@ -208,6 +211,7 @@ class Conv(Convolution):
             planes=planes if is_clipped(self.depth) else None,
             target=self.target,
             epilogue=self.epilogue,
+            fetching=self.fetching,
             integers=self.integers,
             ways=ways(self.host),
             has_shift=self.has_shift,
@@ -217,6 +221,27 @@ class Conv(Convolution):
             # A group reads a few of the channels, but all would be fetched.
             is_source_far=self.groups == 1 and 4 * pixels * inputs >= self.host.memory.second_bytes,
         )
+
+    @cached_property
+    def fetching(self) -> int | None:
+        """Each of 2**n tiles fetches its part of the panel after theirs, while it multiplies; None where none does.
+
+        Weights come from far. When a panel's turn comes, a single tile would have to wait for all of it.
+        """
+        tiles, weight_bytes = self.grid.block[0], 4 * self.panel_floats * self.groups * len(self.panels)
+        if is_clipped(self.depth) or weight_bytes <= self.host.memory.first_bytes:
+            return None
+        parts = min(width_of(panel) for panel in self.panels)
+        if not is_open(tiles):
+            parts = min(parts, tiles)
+        return min(MOST_PARTS, parts).bit_length() - 1 or None
+
+    def _ahead(self, f: Function, weight: Value, tile: Index) -> list[Value]:
+        """What a tile is to fetch of the panel after its own: an argument, or none."""
+        if self.fetching is None:
+            return []
+        part = f.minimum(tile, 2**self.fetching - 1)
+        return [f.at(f.at(weight, self.panel_floats), f.mul(part, self.panel_floats >> self.fetching))]
 
     def _number(self, f: Function, tile: Loop) -> tuple[Index, Index, Index]:
         """A tile's image, its first row, and its number across; the last of a column is shifted back."""

@@ -41,6 +41,7 @@ class TileCode:
         run: input values that do.
         skipped: input values whose weights come before the first.
         planes: of clipped windows: (distance, input values whose weights lie between).
+        fetching: 2**n tiles fetch a panel of weights, each its part; None where none does.
         integers: that a value is; 0 for a float.
         ways: how these are multiplied (integers.py).
         has_shift: whether the epilogue's first operand is integers to be added to sums of these.
@@ -60,6 +61,7 @@ class TileCode:
     planes: tuple[int, int] | None
     target: Strides
     epilogue: Epilogue
+    fetching: int | None
     integers: int
     ways: str
     has_shift: bool
@@ -81,7 +83,8 @@ class TileCode:
 def emit_tile(module: Module, tile: TileCode) -> str:
     """Write the function; its name."""
     planes = [("i64", "first"), ("i64", "count")] if tile.planes else []
-    f = module.inner(tile.name, [("ptr", "image"), ("ptr", "weights"), *planes, *tile.epilogue.parameters])
+    ahead = [] if tile.fetching is None else [("ptr", "ahead")]
+    f = module.inner(tile.name, [("ptr", "image"), ("ptr", "weights"), *ahead, *planes, *tile.epilogue.parameters])
     _TileWriter(tile, f).emit()
     f.finish()
     return tile.name
@@ -98,6 +101,7 @@ class _TileWriter:
         """Bias, products, epilogue."""
         f, code = self.f, self.code
         image, weights, *rest = f.parameters
+        ahead = None if code.fetching is None else rest.pop(0)
         target = Target.of(f, code.epilogue, code.target, rest[2:] if code.planes else rest)
         is_dear = cost(code.epilogue.tree) >= DEAR and code.rows * code.columns > 1
         sums = f.reserve(code.rows * code.columns * code.width) if is_dear else None
@@ -108,7 +112,7 @@ class _TileWriter:
             self._fetch(target)
         weights = f.at(weights, code.width * (1 + code.skipped))
         if code.planes is None:
-            totals = self._nest(list(code.loops), image, weights, totals)
+            totals = self._nest(list(code.loops), image, weights, ahead, totals)
         else:
             totals = self._walk_planes(code.planes, rest[0], rest[1], image, weights, totals)
         if code.integers:
@@ -160,24 +164,35 @@ class _TileWriter:
         with f.loop(0, count, carry=totals) as plane:
             at = f.at(image, f.mul(plane.index, planes[0]))
             row = f.at(weights, f.mul(f.add(plane.index, first), planes[1] * code.width))
-            plane.carry(self._nest(list(code.loops), at, row, plane.carried))
+            plane.carry(self._nest(list(code.loops), at, row, None, plane.carried))
         return plane.results
 
     def _nest(
-        self, loops: list[tuple[int, int, int]], image: Value, weights: Value, totals: list[Value]
+        self,
+        loops: list[tuple[int, int, int]],
+        image: Value,
+        weights: Value,
+        ahead: Value | None,
+        totals: list[Value],
     ) -> list[Value]:
-        """Loops over taps, innermost the run; weights are read in order throughout."""
+        """Loops over taps, innermost the run; weights are read in order throughout, and fetched for later."""
         f, code = self.f, self.code
         if not loops:
-            return self._run(image, weights, totals)
+            return self._run(image, weights, ahead, totals)
         (count, distance, values), *inner = loops
-        floats = values * code.width
         with f.loop(0, count, carry=totals) as loop:
             at = f.at(image, f.mul(loop.index, distance))
-            loop.carry(self._nest(inner, at, f.at(weights, f.mul(loop.index, floats)), loop.carried))
+            row = f.at(weights, f.mul(loop.index, values * code.width))
+            loop.carry(self._nest(inner, at, row, self._part(ahead, loop.index, values), loop.carried))
         return loop.results
 
-    def _run(self, image: Value, weights: Value, totals: list[Value]) -> list[Value]:
+    def _part(self, ahead: Value | None, index: Index, values: int) -> Value | None:
+        """Where to fetch when the weights of ``index`` times so many input values have been read."""
+        if ahead is None:
+            return None
+        return self.f.at(ahead, self.f.mul(index, values * self.code.width >> (self.code.fetching or 0)))
+
+    def _run(self, image: Value, weights: Value, ahead: Value | None, totals: list[Value]) -> list[Value]:
         f, run, width = self.f, self.code.run, self.code.width
         # What a turn fetches of the next pixels is whole lines, so it should be some.
         sums = self.code.rows * self.code.columns * len(self.code.panel)
@@ -189,6 +204,7 @@ class _TileWriter:
         def turn(index: Index, totals: list[Value]) -> list[Value]:
             at, row = f.at(image, index), f.at(weights, f.mul(index, width))
             self._fetch_next(image, index, unroll)
+            self._fetch_weights(self._part(ahead, index, 1), unroll)
             for k in range(unroll):
                 totals = self._multiply(f.at(at, k), f.at(row, k * width), k * width, totals)
             return totals
@@ -212,6 +228,13 @@ class _TileWriter:
         for row, line in product(range(code.rows), range(0, share, line_floats)):
             begin = row * code.steps[0] + span + line
             f.prefetch(f.at(f.at(image, f.mul(index, share // unroll)), begin))
+
+    def _fetch_weights(self, ahead: Value | None, unroll: int) -> None:
+        """Fetch what a turn is to fetch of the next panel, into the second-level cache."""
+        if ahead is not None:
+            floats = unroll * self.code.width >> (self.code.fetching or 0)
+            for first in range(0, max(1, floats), self.code.memory.line_floats):
+                self.f.prefetch(self.f.at(ahead, first), locality=2)
 
     def _multiply(self, at: Value, weights: Value, offset: int, totals: list[Value]) -> list[Value]:
         """Add one input value of every pixel times the panel's weights for it, ``offset`` floats into the turn's.

@@ -40,6 +40,10 @@ FETCH_TILES = 6
 INPUT_CYCLES = 190.0
 OUTPUT_CYCLES = 170.0
 CALL_CYCLES = 5.0
+# Pixels under a tile, and those it is stored to, lie in many places: where the last-level cache is slow, transforms
+# wait for them, so many times their cycles for what a byte of it costs. Found on an Intel Xeon, whose transforms take
+# up to six times as long as on Zen 4.
+FAR_PIXELS = 40.0
 CHUNK_CYCLES = 1500.0
 SET_CYCLES = 0.75
 ADD_CYCLES = 1.4
@@ -113,6 +117,19 @@ class _Work:
         """Bytes of the transformed weights."""
         return 4 * self.filtering.rounds * self.filtering.weights * self.in_channels * self.count * self.host.lanes
 
+    @property
+    def far(self) -> float:
+        """How much of images and weights lies beyond the second-level cache, as a share of what it holds: 0 to 1.
+
+        None where a tile's pixels lie side by side, in a row: those come in time.
+        """
+        if self.filtering.is_row:
+            return 0.0
+        down, across = self.filtering.tile
+        channels = self.filtering.stride**2 * self.in_channels + self.count * self.host.lanes
+        image_bytes = 4 * self.tiles * down * across * channels
+        return min(max((image_bytes + self.weights) / self.host.memory.second_bytes - 1, 0.0), 1.0)
+
     def scratch(self, b: _Blockings) -> IntArray:
         """Bytes of a chunk's own memory."""
         channels = np.minimum(b.depth, self.in_channels)
@@ -149,6 +166,7 @@ class _Work:
         total += sums * b.at_once * self.count * np.where(depths > 1, ADD_CYCLES, SET_CYCLES)
         in_vectors = -(-self.in_channels // self.host.lanes) * self.filtering.rounds
         share = self.filtering.positions / 36 * (LINE_SHARE if self.filtering.is_row else 1)
+        share *= 1 + FAR_PIXELS * self.far * self.host.memory.late_cost
         total += share * blocks * b.tiles * (groups * in_vectors * INPUT_CYCLES + self.count * OUTPUT_CYCLES)
         total += self._streamed(b, blocks)
         memory, scratch = self.host.memory, self.scratch(b)

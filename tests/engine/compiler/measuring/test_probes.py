@@ -59,6 +59,25 @@ def test_every_number_is_repeated_and_joined(host: Host) -> None:
 
 
 @pytest.mark.parametrize("host", RUNNABLE, ids=lambda host: host.name)
+@pytest.mark.parametrize("ahead", [1024, 4096])
+def test_a_row_is_multiplied_by_every_line_of_a_matrix(host: Host, ahead: int) -> None:
+    """The row is the beginning of the matrix; after 4096 numbers it begins again."""
+    lines, width = 5000, 2 * host.lanes
+    values = np.random.default_rng(1).integers(-4, 5, lines * width).astype(np.float32)
+    row, expected = values[np.arange(lines) % 4096], values.reshape(lines, width)
+    expected = row @ expected
+    called("fetched", probes.fetched(4 * values.size, ahead, host), host, values, 1)
+    np.testing.assert_array_equal(values[:width], expected)
+
+
+@pytest.mark.skipif(not detect().triple.startswith("x86_64"), reason="only processors of x86 let everybody do that")
+def test_what_is_dropped_from_the_caches_is_still_what_it_was() -> None:
+    values = np.arange(1 << 14, dtype=np.float32)
+    called("flush", probes.flush(values.nbytes, detect()), detect(), values, 2)
+    np.testing.assert_array_equal(values, np.arange(1 << 14))
+
+
+@pytest.mark.parametrize("host", RUNNABLE, ids=lambda host: host.name)
 def test_a_walk_reads_or_copies_every_number(host: Host) -> None:
     size = 1 << 16
     values = np.arange(size // 4, dtype=np.float32) % 7

@@ -143,6 +143,38 @@ def test_an_image_larger_than_the_caches(level: str) -> None:
     check(level, (1, 90, 131), (64, 32), (1, 1), tail="silu")
 
 
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("size", [(1, 1, 33), (1, 6, 7), (3, 4, 5)])
+@pytest.mark.parametrize("kernel", [(1, 1), (3, 3)])
+def test_tiles_fetch_the_weights_of_the_next_panel(level: str, size: tuple[int, int, int], kernel: Pair) -> None:
+    check(level, size, (67, 150), kernel, tail="silu", tile=ConvTile(1, 2, 2))
+
+
+@pytest.mark.parametrize("tiles", [1, 2, 3, 9, 500])
+def test_the_tiles_of_a_chunk_fetch_a_whole_panel_between_them(tiles: int) -> None:
+    kernel = Conv(
+        batch=1,
+        rows=1,
+        columns=2 * tiles,
+        in_channels=256,
+        out_channels=512,
+        groups=1,
+        kernel=(1, 1),
+        stride=(1, 1),
+        dilation=(1, 1),
+        source=dense(1, 2 * tiles, 256),
+        target=dense(1, 2 * tiles, 512),
+        tile=ConvTile(1, 2, 2),
+        host=describe("avx512"),
+        epilogue=Epilogue(),
+    )
+    several = min(tiles, kernel.grid.block[0])
+    assert (kernel.fetching is None) == (several == 1)
+    if kernel.fetching is not None:
+        parts = 2**kernel.fetching
+        assert parts <= several and kernel.panel_floats - parts < parts * (kernel.panel_floats >> kernel.fetching)
+
+
 @pytest.mark.parametrize("rows", [1, 7, 30])
 @pytest.mark.parametrize("columns", [1, 7, 14, 57])
 @pytest.mark.parametrize("channels", [1, 16, 17, 255])

@@ -32,7 +32,7 @@ Chain = tuple[list[Operator], str, int]
 """Operators, the operand that the last one makes, and its channels."""
 
 
-def eager(level: str, second_bytes: int = 48 << 10) -> Host:
+def eager(level: str, second_bytes: int = 96 << 10) -> Host:
     """A machine whose second-level cache holds nothing, and whose last one is slow."""
     host = describe(level)
     return replace(host, memory=replace(host.memory, second_bytes=second_bytes, stream_cost=50.0))
@@ -82,7 +82,7 @@ def check(
     level: str,
     kinds: Sequence[Sequence[str]] | None,
     x: Array | None = None,
-    second_bytes: int = 48 << 10,
+    second_bytes: int = 96 << 10,
 ) -> int:
     """The same bits with strips and without; how many strips there were."""
     shape = graph.inputs[0].spec.sizes
