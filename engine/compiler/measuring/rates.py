@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from functools import partial
+from typing import Any, Final
 
 import numpy as np
 
@@ -35,7 +36,8 @@ _MOST_THREADS: Final = 8
 _QUIET: Final = 0.1
 # A rate that is found to be so much higher is another one: what is chosen does not change for less.
 _CLEARLY: Final = 1.1
-_NAMES: Final = ("products", "chained", "repeats", "second", "last", "memory", "memory_shared")
+NAMES: Final = ("products", "chained", "repeats", "second", "last", "memory", "memory_shared")
+"""The rates of Rates that every machine has."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,12 +75,15 @@ class Rates:
 
         A machine looks slower than it is, never faster.
         """
-        found = {name: (getattr(self, name), getattr(other, name)) for name in _NAMES}
-        best = {name: mine if mine > _CLEARLY * theirs else theirs for name, (mine, theirs) in found.items()}
-        fetched = tuple(map(max, self.fetched, other.fetched))
+        best: dict[str, Any] = {name: _better(getattr(self, name), getattr(other, name)) for name in NAMES}
+        fetched = tuple(map(_better, self.fetched, other.fetched))
         return replace(
             self, **best, fetched=fetched, is_quiet=self.is_quiet or other.is_quiet, times=self.times + other.times
         )
+
+
+def _better(mine: float, theirs: float) -> float:
+    return mine if mine > _CLEARLY * theirs else theirs
 
 
 def measure(host: Host, caches: Caches | None = None, seconds: float = _SECONDS) -> Rates:
@@ -95,7 +100,7 @@ def measure(host: Host, caches: Caches | None = None, seconds: float = _SECONDS)
     threads = min(available_cores(), _MOST_THREADS)
     bench = _Bench(host, caches, threads)
     others = OtherWork()
-    best, fetched = dict.fromkeys(_NAMES, 0.0), [0.0] * len(bench.fetched)
+    best, fetched = dict.fromkeys(NAMES, 0.0), [0.0] * len(bench.fetched)
     for _ in range(_ROUNDS):
         for name in best:
             best[name] = max(best[name], bench.rates[name](seconds))
@@ -130,7 +135,7 @@ class _Bench:
             "memory": memory,
             "memory_shared": self._walked(_whole(whole // threads), slowest_of),
         }
-        self.fetched = [self._fetched(ahead) for ahead in DISTANCES] if host.triple.startswith("x86_64") else []
+        self.fetched = self._fetched() if host.triple.startswith("x86_64") else []
 
     @property
     def spent_s(self) -> float:
@@ -153,17 +158,20 @@ class _Bench:
         probe, memory = self._probe("read", probes.walk("read", size, self._host)), self._memory[: size // 4]
         return lambda seconds: size * probe.turns_a_second(memory, seconds)
 
-    def _fetched(self, ahead: int) -> Callable[[], float]:
-        """Memory that is in no cache, fetched so far ahead."""
+    def _fetched(self) -> list[Callable[[], float]]:
+        """Memory that is in no cache, fetched so far ahead, for every distance."""
         size = min(_FETCHED_BYTES, self._memory.nbytes)
-        flush = self._probe("flush", probes.flush(size, self._host))
-        probe, memory = self._probe("fetched", probes.fetched(size, ahead, self._host)), self._memory[: size // 4]
+        memory, flush = self._memory[: size // 4], self._probe("flush", probes.flush(size, self._host))
 
-        def rate() -> float:
+        def rate(probe: Probe) -> float:
             flush.call(memory)
             return size / probe.call(memory)
 
-        return lambda: max(rate() for _ in range(_TIMES))
+        def best(probe: Probe) -> float:
+            return max(rate(probe) for _ in range(_TIMES))
+
+        texts = [probes.fetched(size, ahead, self._host) for ahead in DISTANCES]
+        return [partial(best, self._probe("fetched", text)) for text in texts]
 
     def _walked(self, size: int, rate: Callable[[Probe, Sequence[Array], float], float]) -> Callable[[float], float]:
         """All of the memory, so many bytes at a time."""

@@ -21,7 +21,7 @@ from engine.compiler.codegen.host import Host, cpu_name, detect
 from engine.compiler.measuring.caches import Caches, find_caches
 from engine.compiler.measuring.judging import judge
 from engine.compiler.measuring.later import when_quiet
-from engine.compiler.measuring.rates import DISTANCES, Rates, measure
+from engine.compiler.measuring.rates import DISTANCES, NAMES, Rates, measure
 from engine.errors import CompileError
 from engine.memory.resources import available_cores
 from engine.options import Options
@@ -170,14 +170,12 @@ def _rates(found: Mapping[str, Any], caches: Caches) -> Rates:
     Raises:
         ValueError, TypeError, KeyError: it is none of this program.
     """
-    names = ("products", "chained", "repeats", "second", "last", "memory", "memory_shared")
-    numbers = {name: float(found[name]) for name in names}
+    numbers = {name: float(found[name]) for name in NAMES}
     fetched = tuple(map(float, found["fetched"]))
     least, most = _BELIEVABLE
-    if not all(least <= each <= most for each in (*numbers.values(), *fetched)) or len(fetched) not in (
-        0,
-        len(DISTANCES),
-    ):
+    if len(fetched) not in (0, len(DISTANCES)):
+        raise ValueError("a rate for every distance, or none")
+    if not all(least <= each <= most for each in (*numbers.values(), *fetched)):
         raise ValueError("no machine is so slow or so fast")
     return Rates(
         caches=caches,

@@ -180,7 +180,7 @@ class Conv(Convolution):
                 strides = Strides(self.source.n, self.source.h * self.stride[0], self.source.w * self.stride[1])
                 plane, met = first_plane(f, self.depth, n)
                 at = place(f, source, strides, plane, h, w, 0)
-                ahead = self._ahead(f, weight, f.sub(each_tile.index, tiles[0]))
+                ahead = self._ahead(f, weight, each_tile.index, tiles[0])
                 arguments = [at, weight, *ahead, *met, *target.at(n, h, w, channel).addresses]
                 for columns in self._widths(f, across):
                     for each in cases(f, panel, self.panels):
@@ -223,24 +223,24 @@ class Conv(Convolution):
         )
 
     @cached_property
-    def fetching(self) -> int | None:
-        """Each of 2**n tiles fetches its part of the panel after theirs, while it multiplies; None where none does.
+    def fetching(self) -> int:
+        """Each of 2**n tiles fetches its part of the panel after theirs, while it multiplies; 0 where none does.
 
         Weights come from far. When a panel's turn comes, a single tile would have to wait for all of it.
         """
         tiles, weight_bytes = self.grid.block[0], 4 * self.panel_floats * self.groups * len(self.panels)
         if is_clipped(self.depth) or weight_bytes <= self.host.memory.first_bytes:
-            return None
+            return 0
         parts = min(width_of(panel) for panel in self.panels)
         if not is_open(tiles):
             parts = min(parts, tiles)
-        return min(MOST_PARTS, parts).bit_length() - 1 or None
+        return min(MOST_PARTS, parts).bit_length() - 1
 
-    def _ahead(self, f: Function, weight: Value, tile: Index) -> list[Value]:
-        """What a tile is to fetch of the panel after its own: an argument, or none."""
-        if self.fetching is None:
+    def _ahead(self, f: Function, weight: Value, tile: Index, first: Index) -> list[Value]:
+        """What a tile, of those from the first on, is to fetch of the panel after its own: an argument, or none."""
+        if not self.fetching:
             return []
-        part = f.minimum(tile, 2**self.fetching - 1)
+        part = f.minimum(f.sub(tile, first), 2**self.fetching - 1)
         return [f.at(f.at(weight, self.panel_floats), f.mul(part, self.panel_floats >> self.fetching))]
 
     def _number(self, f: Function, tile: Loop) -> tuple[Index, Index, Index]:

@@ -41,7 +41,7 @@ class TileCode:
         run: input values that do.
         skipped: input values whose weights come before the first.
         planes: of clipped windows: (distance, input values whose weights lie between).
-        fetching: 2**n tiles fetch a panel of weights, each its part; None where none does.
+        fetching: 2**n tiles fetch a panel of weights, each its part; 0 where none does.
         integers: that a value is; 0 for a float.
         ways: how these are multiplied (integers.py).
         has_shift: whether the epilogue's first operand is integers to be added to sums of these.
@@ -61,7 +61,7 @@ class TileCode:
     planes: tuple[int, int] | None
     target: Strides
     epilogue: Epilogue
-    fetching: int | None
+    fetching: int
     integers: int
     ways: str
     has_shift: bool
@@ -83,7 +83,7 @@ class TileCode:
 def emit_tile(module: Module, tile: TileCode) -> str:
     """Write the function; its name."""
     planes = [("i64", "first"), ("i64", "count")] if tile.planes else []
-    ahead = [] if tile.fetching is None else [("ptr", "ahead")]
+    ahead = [("ptr", "ahead")] if tile.fetching else []
     f = module.inner(tile.name, [("ptr", "image"), ("ptr", "weights"), *ahead, *planes, *tile.epilogue.parameters])
     _TileWriter(tile, f).emit()
     f.finish()
@@ -101,7 +101,7 @@ class _TileWriter:
         """Bias, products, epilogue."""
         f, code = self.f, self.code
         image, weights, *rest = f.parameters
-        ahead = None if code.fetching is None else rest.pop(0)
+        ahead = rest.pop(0) if code.fetching else None
         target = Target.of(f, code.epilogue, code.target, rest[2:] if code.planes else rest)
         is_dear = cost(code.epilogue.tree) >= DEAR and code.rows * code.columns > 1
         sums = f.reserve(code.rows * code.columns * code.width) if is_dear else None
@@ -190,7 +190,7 @@ class _TileWriter:
         """Where to fetch when the weights of ``index`` times so many input values have been read."""
         if ahead is None:
             return None
-        return self.f.at(ahead, self.f.mul(index, values * self.code.width >> (self.code.fetching or 0)))
+        return self.f.at(ahead, self.f.mul(index, values * self.code.width >> self.code.fetching))
 
     def _run(self, image: Value, weights: Value, ahead: Value | None, totals: list[Value]) -> list[Value]:
         f, run, width = self.f, self.code.run, self.code.width
@@ -232,7 +232,7 @@ class _TileWriter:
     def _fetch_weights(self, ahead: Value | None, unroll: int) -> None:
         """Fetch what a turn is to fetch of the next panel, into the second-level cache."""
         if ahead is not None:
-            floats = unroll * self.code.width >> (self.code.fetching or 0)
+            floats = unroll * self.code.width >> self.code.fetching
             for first in range(0, max(1, floats), self.code.memory.line_floats):
                 self.f.prefetch(self.f.at(ahead, first), locality=2)
 

@@ -41,8 +41,8 @@ INPUT_CYCLES = 190.0
 OUTPUT_CYCLES = 170.0
 CALL_CYCLES = 5.0
 # Pixels under a tile, and those it is stored to, lie in many places: where the last-level cache is slow, transforms
-# wait for them, so many times their cycles for what a byte of it costs. Found on an Intel Xeon, whose transforms take
-# up to six times as long as on Zen 4.
+# wait for them, so many times their cycles for what a byte of it costs. Found on an Intel Xeon, where layers take
+# beside their products up to six times what these cycles say.
 FAR_PIXELS = 40.0
 CHUNK_CYCLES = 1500.0
 SET_CYCLES = 0.75

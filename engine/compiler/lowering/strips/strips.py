@@ -23,12 +23,12 @@ from engine.compiler.storage import Storage
 
 # The share of the second-level cache that a band may take.
 BAND_SHARE: Final = 1 / 2
+# The share of it that holds what a step writes for the next one, until that has read it and written its own.
+HELD_SHARE: Final = 1 / 2
 # There is at least one band for so many of the chunks that a kernel should fall into.
 FEWEST_SHARE: Final = 2
 # The overhead of a band, in multiply-adds: tables, zeros at its sides, tiles cut short.
 BAND_CYCLES: Final = 2000.0
-# The share of it that holds what a step writes for the next one, until that has read it and written its own.
-HELD_SHARE: Final = 1 / 2
 # Steps of one strip.
 MOST_LINKS: Final = 6
 # What a strip must save to be worth it.
@@ -101,9 +101,8 @@ def _first(chain: Sequence[Link], length: int) -> list[Link]:
 
 def _is_far(link: Link, host: Host) -> bool:
     """Whether the second-level cache does not hold what a link writes for the next."""
-    return (
-        link.between is not None and 4 * link.rows.batch * link.between.floats > HELD_SHARE * host.memory.second_bytes
-    )
+    held_bytes = HELD_SHARE * host.memory.second_bytes
+    return link.between is not None and 4 * link.rows.batch * link.between.floats > held_bytes
 
 
 def _plain_cycles(link: Link, host: Host) -> float:

@@ -92,10 +92,11 @@ def test_a_machine_that_is_never_quiet_is_measured_a_few_times(measured: Measure
 
 
 def test_what_is_found_to_be_a_little_higher_changes_nothing(measured: Measured, tmp_path: Path) -> None:
-    measured.result = dataclasses.replace(rates(), is_quiet=False)
+    measured.result = dataclasses.replace(measured.result, is_quiet=False)
     first = record.rates_of(detect(), tmp_path)
-    found = rates(memory=31e9, second=100e9).best_with(first)
+    found = rates(memory=31e9, second=100e9, fetched=(20e9, 10e9, 30e9)).best_with(first)
     assert (found.memory, found.second, found.is_quiet, found.times) == (30e9, 117e9, True, 2)
+    assert found.fetched == (19e9, 20e9, 30e9)
 
 
 def test_when_a_note_is_gone_nothing_is_measured_again(measured: Measured, tmp_path: Path) -> None:

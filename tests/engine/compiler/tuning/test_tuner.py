@@ -15,12 +15,12 @@ from engine.compiler.cache import notes
 from engine.compiler.codegen.host import describe
 from engine.compiler.kernels.convolution.conv import Conv
 from engine.compiler.kernels.convolution.tiles import ConvTile, rank_tiles
-from engine.compiler.kernels.kernel import Strides
 from engine.compiler.lowering.steps import KernelStep
 from engine.compiler.tuning import tuner
 from engine.compiler.tuning.stopwatch import Stopwatch
 from engine.graph import RuntimeGraph
 from tests.engine.compiler.cache.keeping import X, convolution
+from tests.engine.compiler.kernels.convolution.pointwise import pointwise
 from tests.engine.graph.build import INPUT, built, conv, op
 
 RANDOM = np.random.default_rng(3)
@@ -172,21 +172,7 @@ def test_what_saves_little_or_leaves_threads_idle_is_not_taken() -> None:
 
 def kernel(rows: int, columns: int) -> Conv:
     """A direct convolution of 28 x 28 pixels."""
-    return Conv(
-        batch=1,
-        rows=28,
-        columns=28,
-        in_channels=16,
-        out_channels=16,
-        groups=1,
-        kernel=(1, 1),
-        stride=(1, 1),
-        dilation=(1, 1),
-        source=Strides(0, 28 * 16, 16),
-        target=Strides(0, 28 * 16, 16),
-        tile=ConvTile(rows, columns, 1),
-        host=describe("avx2"),
-    )
+    return pointwise(describe("avx2"), (28, 28), (16, 16), ConvTile(rows, columns, 1))
 
 
 def test_kernels_of_one_geometry_have_one_note_whatever_was_chosen_for_them() -> None:

@@ -10,6 +10,7 @@ from engine.compiler.kernels.convolution.conv import Conv
 from engine.compiler.kernels.convolution.tiles import ConvTile, choose_tile
 from engine.compiler.kernels.expr import Operand, apply
 from engine.compiler.kernels.kernel import Epilogue
+from tests.engine.compiler.kernels.convolution.pointwise import pointwise
 from tests.engine.compiler.kernels.convolution.summed import convolved
 from tests.engine.compiler.kernels.guarded import guarded_array
 from tests.engine.compiler.kernels.running import LEVELS, dense, run
@@ -152,25 +153,10 @@ def test_tiles_fetch_the_weights_of_the_next_panel(level: str, size: tuple[int, 
 
 @pytest.mark.parametrize("tiles", [1, 2, 3, 9, 500])
 def test_the_tiles_of_a_chunk_fetch_a_whole_panel_between_them(tiles: int) -> None:
-    kernel = Conv(
-        batch=1,
-        rows=1,
-        columns=2 * tiles,
-        in_channels=256,
-        out_channels=512,
-        groups=1,
-        kernel=(1, 1),
-        stride=(1, 1),
-        dilation=(1, 1),
-        source=dense(1, 2 * tiles, 256),
-        target=dense(1, 2 * tiles, 512),
-        tile=ConvTile(1, 2, 2),
-        host=describe("avx512"),
-        epilogue=Epilogue(),
-    )
+    kernel = pointwise(describe("avx512"), (1, 2 * tiles), (256, 512), ConvTile(1, 2, 2))
     several = min(tiles, kernel.grid.block[0])
-    assert (kernel.fetching is None) == (several == 1)
-    if kernel.fetching is not None:
+    assert (kernel.fetching == 0) == (several == 1)
+    if kernel.fetching:
         parts = 2**kernel.fetching
         assert parts <= several and kernel.panel_floats - parts < parts * (kernel.panel_floats >> kernel.fetching)
 
