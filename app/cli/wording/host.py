@@ -27,6 +27,9 @@ def host_text(host: Mapping[str, Any]) -> str:
         f"{costs['products_in_flight']:g} in flight",
         f"numbers repeated       {costs['repeats_a_product']:.2g} in the time of a product",
         f"weights are fetched    {_size(costs['ahead_bytes'])} ahead",
+        f"those used once        {_size(costs['strand_ahead_bytes'])} ahead, in {costs['strands']} places in turns"
+        if costs["strands"] > 1
+        else "those used once        one after the other",
         "",
         *aligned(rows),
         "",
@@ -38,4 +41,6 @@ def host_text(host: Mapping[str, Any]) -> str:
 
 
 def _size(count: int) -> str:
+    if 0 < count < 1024:
+        return f"{count} bytes"
     return f"{count >> 10:,} KiB" if count else "unknown"

@@ -31,6 +31,8 @@ class Memory:
         line_bytes: of a cache line.
         first_bytes, second_bytes, last_bytes: of the first-, second- and last-level cache.
         ahead_bytes: how far ahead of their use weights are fetched.
+        strands: places from which weights that are used once are best read in turns.
+        strand_ahead_bytes: how far ahead they are fetched in each of those.
         repeat_cost: of a byte that is read again from the second-level cache.
         stream_cost: of one that is read again from the last-level cache.
         memory_cost: of one that comes from memory.
@@ -44,6 +46,8 @@ class Memory:
     second_bytes: int = 1024 * 1024
     last_bytes: int = 32 * 1024 * 1024
     ahead_bytes: int = 4 * 1024
+    strands: int = 1
+    strand_ahead_bytes: int = 4 * 1024
     repeat_cost: float = 0.001
     stream_cost: float = 0.001
     memory_cost: float = 0.05
@@ -64,7 +68,7 @@ class Memory:
     @property
     def halved(self) -> Memory:
         """The same where elements of twice the size are counted as float32."""
-        sizes = ("line_bytes", "first_bytes", "second_bytes", "last_bytes", "ahead_bytes")
+        sizes = ("line_bytes", "first_bytes", "second_bytes", "last_bytes", "ahead_bytes", "strand_ahead_bytes")
         costs = ("repeat_cost", "stream_cost", "memory_cost", "fetched_cost", "shared_cost", "spilled_cost")
         return replace(
             self,

@@ -43,12 +43,15 @@ def describe(place: Path | None, *, again: bool) -> dict[str, Any]:
             "memory_bytes_per_s": rates.memory,
             "memory_bytes_per_s_of_all_cores": rates.memory_shared,
             "memory_bytes_per_s_fetched_ahead": dict(zip(map(str, DISTANCES), rates.fetched, strict=False)),
+            "memory_bytes_per_s_of_strands": dict(zip(map(str, DISTANCES), rates.stranded, strict=False)),
         },
         "costs": {
             "products_in_flight": host.products_in_flight,
             "repeats_a_product": host.repeats_a_product,
             "chunk_flops": host.chunk_flops,
             "ahead_bytes": host.memory.ahead_bytes,
+            "strands": host.memory.strands,
+            "strand_ahead_bytes": host.memory.strand_ahead_bytes,
             **{name: value for name, value in asdict(host.memory).items() if name.endswith("_cost")},
         },
     }

@@ -7,11 +7,12 @@ a few steps, each of which is twice the one below.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
 from engine.compiler.codegen.host import Host, Memory
-from engine.compiler.measuring.rates import DISTANCES, Rates
+from engine.compiler.measuring.rates import DISTANCES, STRANDS, Rates
 
 # What a byte of the last level may cost without being felt: kernels fetch ahead, and compute meanwhile.
 _HIDDEN: Final = 0.04
@@ -22,8 +23,13 @@ _USUAL: Final = 0.12
 # What is felt of a byte from memory where it is read as it comes, and where it is fetched in time.
 _UNFORESEEN: Final = 5 / 12
 _FETCHED: Final = 1 / 8
+# Reading in several places is begun only for what is so much faster.
+_CLEARLY: Final = 1.05
 # What fetching further ahead may cost, at most: it leaves more time to whatever else a kernel waits for.
 _AS_FAST: Final = 0.95
+# Numbers are repeated by what loads them, which whoever shares the core uses too: they are held up by so much more than
+# products are. Zen 3 (0.92 to 1.0 for each product) was seen at 0.70; no core is seen to do twice what it can.
+_HELD_UP: Final = 1.2
 # A chunk computes for so long at least.
 _CHUNK_S: Final = 4.3e-6
 
@@ -42,14 +48,16 @@ def judge(host: Host, rates: Rates) -> Host:
     return replace(
         host,
         products_in_flight=_bounded(round(rates.products / rates.chained), 2, 16),
-        repeats_a_product=_bounded(_step(rates.repeats / rates.products, 1.0), 0.5, 4),
+        repeats_a_product=_bounded(_step(_HELD_UP * rates.repeats / rates.products, 1.0), 0.5, 4),
         chunk_flops=int(_bounded(_step(_CHUNK_S * rates.products * 2 * host.lanes, host.chunk_flops), 1e4, 1e8)),
         memory=Memory(
             line_bytes=caches.line if caches.line in (32, 64, 128, 256) else known.line_bytes,
             first_bytes=caches.first or known.first_bytes,
             second_bytes=caches.second or known.second_bytes,
             last_bytes=caches.last or caches.second or known.last_bytes,
-            ahead_bytes=_ahead(rates) or known.ahead_bytes,
+            ahead_bytes=_ahead(rates.fetched) or known.ahead_bytes,
+            strands=_strands(rates),
+            strand_ahead_bytes=_ahead(rates.stranded) or known.strand_ahead_bytes,
             repeat_cost=_felt(_cost(rates, rates.second, 0.03)),
             stream_cost=_felt(last),
             memory_cost=_UNFORESEEN * memory,
@@ -60,12 +68,17 @@ def judge(host: Host, rates: Rates) -> Host:
     )
 
 
-def _ahead(rates: Rates) -> int | None:
-    """How far ahead of their use weights are fetched; None where that was not measured."""
-    if not rates.fetched:
+def _ahead(fetched: Sequence[float]) -> int | None:
+    """How far ahead of their use weights are fetched, by the rate of every distance; None where that is not known."""
+    if not fetched:
         return None
-    least = _AS_FAST * max(rates.fetched)
-    return max(ahead for ahead, rate in zip(DISTANCES, rates.fetched, strict=True) if rate >= least)
+    least = _AS_FAST * max(fetched)
+    return max(ahead for ahead, rate in zip(DISTANCES, fetched, strict=True) if rate >= least)
+
+
+def _strands(rates: Rates) -> int:
+    """In how many places weights that are used once are read in turns."""
+    return STRANDS if max(rates.stranded, default=0.0) > _CLEARLY * max(rates.fetched, default=0.0) else 1
 
 
 def _cost(rates: Rates, bytes_a_second: float, near: float) -> float:

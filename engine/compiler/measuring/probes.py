@@ -4,12 +4,13 @@ peak(values, turns)     products on registers that wait for nothing
 chain(values, turns)    products each of which waits for the one before
 repeats(values, turns)  numbers from the first-level cache, repeated in all lanes
 read, copy              walk(values, turns) through so many bytes
-fetched                 what a row times a matrix reads, and fetches ahead
+fetched                 what a row times a matrix reads, in one or several places, and fetches ahead
 flush                   drops so many bytes from all caches
 """
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Final
 
 from engine.compiler.codegen.host import Host
@@ -117,27 +118,39 @@ def walk(name: str, size: int, host: Host) -> str:
     return str(module)
 
 
-def fetched(size: int, ahead: int, host: Host) -> str:
+def panel_floats(host: Host) -> int:
+    """Floats of a panel of the matrix that ``fetched`` reads."""
+    return _ROW * 2 * host.lanes
+
+
+def fetched(size: int, ahead: int, strands: int, host: Host) -> str:
     """``fetched(memory, turns)``: a row times a matrix of so many bytes, each line of which is fetched so far ahead.
 
     The row is the beginning of the matrix. It is what a linear layer does for a single item: two vectors of weights
-    for each number.
+    for each number. Every panel of the matrix is read in so many places in turns; the last one must be whole.
     """
     module = Module()
     f = module.function("fetched", [("ptr", "memory"), ("i64", "turns")])
     (memory, turns), kind, width = f.parameters, vector(host.lanes), 2 * host.lanes
-    with f.loop(0, turns, carry=[constant(0.0, kind)] * 2) as turn:
-        with f.loop(0, size // 4, _TERMS * width, carry=turn.carried) as loop:
-            line, sums = f.at(memory, loop.index), loop.carried
-            row = f.at(memory, f.divmod(f.divmod(loop.index, width)[0], _ROW)[1])
-            for term in range(_TERMS):
-                number = f.splat(f.load("float", f.at(row, term)), host.lanes)
-                places = [f.at(line, term * width + k * host.lanes) for k in range(2)]
-                for place in places:
-                    f.prefetch(f.at(place, ahead // 4))
-                sums = [f.fma(number, f.load(kind, at), each) for at, each in zip(places, sums, strict=True)]
-            loop.carry(sums)
-        turn.carry(loop.results)
+    part = _ROW // strands
+    with f.loop(0, turns, carry=[constant(0.0, kind)] * 2 * strands) as turn:
+        with f.loop(0, size // 4, panel_floats(host), carry=turn.carried) as panel:
+            with f.loop(0, part, _TERMS, carry=panel.carried) as loop:
+                row, sums = f.at(memory, loop.index), list(loop.carried)
+                line = f.at(f.at(memory, panel.index), f.mul(loop.index, width))
+                for term, strand in product(range(_TERMS), range(strands)):
+                    number = f.splat(f.load("float", f.at(row, strand * part + term)), host.lanes)
+                    places = [f.at(line, (strand * part + term) * width + k * host.lanes) for k in range(2)]
+                    f.prefetch(f.at(places[0], ahead // 4))
+                    if host.lanes >= host.memory.line_floats:
+                        f.prefetch(f.at(places[1], ahead // 4))
+                    own = sums[2 * strand : 2 * strand + 2]
+                    sums[2 * strand : 2 * strand + 2] = [
+                        f.fma(number, f.load(kind, at), each) for at, each in zip(places, own, strict=True)
+                    ]
+                loop.carry(sums)
+            panel.carry(loop.results)
+        turn.carry(panel.results)
     for k, each in enumerate(turn.results):
         f.store(each, f.at(memory, k * host.lanes))
     f.finish()

@@ -25,8 +25,10 @@ _ROUNDS: Final = 3
 _LAST_BYTES: Final = 8 << 20
 _PARTS: Final = 16
 _MEMORY_BYTES: Final = (32 << 20, 128 << 20)
-# How far ahead of its use memory is fetched, in bytes; what is read so, and how often in a round.
-DISTANCES: Final = (1024, 2048, 4096)
+# How far ahead of its use memory is fetched, in bytes, and in how many places it is read in turns; what is read so, and
+# how often in a round.
+DISTANCES: Final = (512, 1024, 2048, 4096)
+STRANDS: Final = 4
 _FETCHED_BYTES: Final = 4 << 20
 _TIMES: Final = 2
 # The share of free memory that measuring may take, and the most threads that measure shared memory.
@@ -53,6 +55,7 @@ class Rates:
         second, last, memory: bytes read from the second-level and the last-level cache, and from memory.
         memory_shared: bytes from memory where all cores read at once.
         fetched: bytes from memory by a row times a matrix that fetches DISTANCES ahead; none where it cannot be told.
+        stranded: the same where every panel of the matrix is read in STRANDS places in turns.
         is_quiet: whether hardly anything else ran meanwhile.
         times: how often it was measured.
     """
@@ -67,6 +70,7 @@ class Rates:
     memory: float
     memory_shared: float
     fetched: tuple[float, ...] = ()
+    stranded: tuple[float, ...] = ()
     is_quiet: bool = True
     times: int = 1
 
@@ -76,10 +80,9 @@ class Rates:
         A machine looks slower than it is, never faster.
         """
         best: dict[str, Any] = {name: _better(getattr(self, name), getattr(other, name)) for name in NAMES}
-        fetched = tuple(map(_better, self.fetched, other.fetched))
-        return replace(
-            self, **best, fetched=fetched, is_quiet=self.is_quiet or other.is_quiet, times=self.times + other.times
-        )
+        for name in ("fetched", "stranded"):
+            best[name] = tuple(map(_better, getattr(self, name), getattr(other, name)))
+        return replace(self, **best, is_quiet=self.is_quiet or other.is_quiet, times=self.times + other.times)
 
 
 def _better(mine: float, theirs: float) -> float:
@@ -100,16 +103,29 @@ def measure(host: Host, caches: Caches | None = None, seconds: float = _SECONDS)
     threads = min(available_cores(), _MOST_THREADS)
     bench = _Bench(host, caches, threads)
     others = OtherWork()
-    best, fetched = dict.fromkeys(NAMES, 0.0), [0.0] * len(bench.fetched)
+    best = dict.fromkeys(NAMES, 0.0)
+    fetched, stranded = ([0.0] * len(each) for each in (bench.fetched, bench.stranded))
     for _ in range(_ROUNDS):
         for name in best:
             best[name] = max(best[name], bench.rates[name](seconds))
-        fetched = [max(rate, measured()) for rate, measured in zip(fetched, bench.fetched, strict=True)]
+        fetched, stranded = _higher(fetched, bench.fetched), _higher(stranded, bench.stranded)
     is_quiet = others.share(bench.spent_s) < _QUIET
     best["memory"] = max(best["memory"], best["memory_shared"])  # a core alone has no less
     # All together have no less than one alone; who finds less was held up, whether that was noticed or not.
     best["memory_shared"] = max(best["memory_shared"], best["memory"] / threads)
-    return Rates(caches=caches, threads=threads, is_quiet=is_quiet, times=1, fetched=tuple(fetched), **best)
+    return Rates(
+        caches=caches,
+        threads=threads,
+        is_quiet=is_quiet,
+        times=1,
+        fetched=tuple(fetched),
+        stranded=tuple(stranded),
+        **best,
+    )
+
+
+def _higher(rates: Sequence[float], measured: Sequence[Callable[[], float]]) -> list[float]:
+    return [max(rate, again()) for rate, again in zip(rates, measured, strict=True)]
 
 
 class _Bench:
@@ -117,7 +133,7 @@ class _Bench:
 
     Attributes:
         rates: by name, measured for so many seconds.
-        fetched: by distance; none where memory cannot be dropped from the caches.
+        fetched, stranded: by distance; none where memory cannot be dropped from the caches.
     """
 
     def __init__(self, host: Host, caches: Caches, threads: int) -> None:
@@ -135,7 +151,8 @@ class _Bench:
             "memory": memory,
             "memory_shared": self._walked(_whole(whole // threads), slowest_of),
         }
-        self.fetched = self._fetched() if host.triple.startswith("x86_64") else []
+        can_flush = host.triple.startswith("x86_64")
+        self.fetched, self.stranded = (self._fetched(strands) if can_flush else [] for strands in (1, STRANDS))
 
     @property
     def spent_s(self) -> float:
@@ -158,9 +175,12 @@ class _Bench:
         probe, memory = self._probe("read", probes.walk("read", size, self._host)), self._memory[: size // 4]
         return lambda seconds: size * probe.turns_a_second(memory, seconds)
 
-    def _fetched(self) -> list[Callable[[], float]]:
-        """Memory that is in no cache, fetched so far ahead, for every distance."""
-        size = min(_FETCHED_BYTES, self._memory.nbytes)
+    def _fetched(self, strands: int) -> list[Callable[[], float]]:
+        """Memory that is in no cache, read in so many places in turns and fetched so far ahead, for every distance."""
+        panel_bytes = 4 * probes.panel_floats(self._host)
+        size = min(_FETCHED_BYTES, self._memory.nbytes) // panel_bytes * panel_bytes
+        if size == 0:
+            return []
         memory, flush = self._memory[: size // 4], self._probe("flush", probes.flush(size, self._host))
 
         def rate(probe: Probe) -> float:
@@ -170,7 +190,7 @@ class _Bench:
         def best(probe: Probe) -> float:
             return max(rate(probe) for _ in range(_TIMES))
 
-        texts = [probes.fetched(size, ahead, self._host) for ahead in DISTANCES]
+        texts = [probes.fetched(size, ahead, strands, self._host) for ahead in DISTANCES]
         return [partial(best, self._probe("fetched", text)) for text in texts]
 
     def _walked(self, size: int, rate: Callable[[Probe, Sequence[Array], float], float]) -> Callable[[float], float]:

@@ -171,11 +171,11 @@ def _rates(found: Mapping[str, Any], caches: Caches) -> Rates:
         ValueError, TypeError, KeyError: it is none of this program.
     """
     numbers = {name: float(found[name]) for name in NAMES}
-    fetched = tuple(map(float, found["fetched"]))
+    fetched, stranded = (tuple(map(float, found[name])) for name in ("fetched", "stranded"))
     least, most = _BELIEVABLE
-    if len(fetched) not in (0, len(DISTANCES)):
+    if not len(fetched) == len(stranded) or len(fetched) not in (0, len(DISTANCES)):
         raise ValueError("a rate for every distance, or none")
-    if not all(least <= each <= most for each in (*numbers.values(), *fetched)):
+    if not all(least <= each <= most for each in (*numbers.values(), *fetched, *stranded)):
         raise ValueError("no machine is so slow or so fast")
     return Rates(
         caches=caches,
@@ -183,5 +183,6 @@ def _rates(found: Mapping[str, Any], caches: Caches) -> Rates:
         is_quiet=found["is_quiet"] is True,
         times=int(found["times"]),
         fetched=fetched,
+        stranded=stranded,
         **numbers,
     )

@@ -12,19 +12,39 @@ from engine.compiler.measuring.rates import Rates
 KIB, MIB = 1 << 10, 1 << 20
 
 
-def _rates(clock: float, *, a_cycle: float, latency: float, repeats: float, sizes: Caches, **speeds: float) -> Rates:
+def _rates(
+    clock: float,
+    *,
+    a_cycle: float,
+    latency: float,
+    repeats: float,
+    sizes: Caches,
+    fetched: tuple[float, ...] = (),
+    stranded: tuple[float, ...] = (),
+    **speeds: float,
+) -> Rates:
     return Rates(
         caches=sizes,
         threads=2,
         products=clock * a_cycle,
         chained=clock / latency,
         repeats=clock * repeats,
+        fetched=tuple(speed * 1e9 for speed in fetched),
+        stranded=tuple(speed * 1e9 for speed in stranded),
         **{name: speed * 1e9 for name, speed in speeds.items()},
     )
 
 
-# Measured: Zen 4, Zen 5, Emerald Rapids and what is most likely Granite Rapids (117, 270, 178 and 243 GFLOP/s of a
-# core). The others by what their makers say.
+# Measured: Zen 3, Zen 4, Zen 5, Emerald Rapids and what is most likely Granite Rapids (98, 117, 270, 178 and 243
+# GFLOP/s of a core). The others by what their makers say.
+ZEN_3: Final = judge(
+    describe("avx2"),
+    _rates(
+        3.06e9, a_cycle=2, latency=4, repeats=1.93, sizes=Caches(64, 32 * KIB, MIB // 2, 32 * MIB),
+        second=95, last=69, memory=15.1, memory_shared=10.5,
+        fetched=(14.7, 13.6, 14.3, 15.6), stranded=(20.5, 18.2, 18.2, 17.1),
+    ),
+)  # fmt: skip
 ZEN_4: Final = judge(
     describe("avx512"),
     _rates(
@@ -68,6 +88,6 @@ NEOVERSE: Final = judge(
     ),
 )  # fmt: skip
 MACHINES: Final[dict[str, Host]] = {
-    "Zen 4": ZEN_4, "Zen 5": ZEN_5, "Emerald Rapids": EMERALD_RAPIDS, "Granite Rapids": GRANITE_RAPIDS,
+    "Zen 3": ZEN_3, "Zen 4": ZEN_4, "Zen 5": ZEN_5, "Emerald Rapids": EMERALD_RAPIDS, "Granite Rapids": GRANITE_RAPIDS,
     "Skylake": SKYLAKE, "Neoverse": NEOVERSE,
 }  # fmt: skip

@@ -15,7 +15,7 @@ Arguments: image (first tap of the first pixel), packed weights, target, operand
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Self
 
@@ -39,6 +39,8 @@ WEIGHT_SHARE = 3 / 8
 # Tiles that can be shared out evenly enough; and how many times as large as the image weights may be for that.
 FEW_TILES = 7
 WEIGHTS_TO_IMAGE = 4
+# Terms of a part of a panel that is read beside others, at least.
+LEAST_STRAND = 64
 # Tiles that share the fetching of a panel, at most.
 MOST_PARTS = 16
 
@@ -199,6 +201,8 @@ class Conv(Convolution):
         ]
         if not is_run:
             loops.append((kw, self.source.w * self.dilation[1], self.in_channels))
+        run, memory = self.in_channels * (kw if is_run else 1), self.host.memory
+        strands = self.strands if run == self.taps else 1
         return TileCode(
             name=f"{self.name}_{columns}_{'_'.join(str(real) for _, real in panel)}",
             rows=self.tile.rows,
@@ -206,21 +210,32 @@ class Conv(Convolution):
             panel=panel,
             steps=(self.stride[0] * self.source.h, self.stride[1] * self.source.w),
             loops=tuple(each for each in loops if each[0] > 1),
-            run=self.in_channels * (kw if is_run else 1),
+            run=run,
             skipped=self.first_tap[0] * of_row + self.first_tap[1] * self.in_channels,
             planes=planes if is_clipped(self.depth) else None,
             target=self.target,
             epilogue=self.epilogue,
+            strands=strands,
             fetching=self.fetching,
             integers=self.integers,
             ways=ways(self.host),
             has_shift=self.has_shift,
-            memory=self.host.memory,
+            memory=memory if strands == 1 else replace(memory, ahead_bytes=memory.strand_ahead_bytes),
             # A tensor so large lies beyond the second-level cache when a kernel comes back to it.
-            is_far=4 * pixels * self.target.w >= 2 * self.host.memory.second_bytes,
+            is_far=4 * pixels * self.target.w >= 2 * memory.second_bytes,
             # A group reads a few of the channels, but all would be fetched.
-            is_source_far=self.groups == 1 and 4 * pixels * inputs >= self.host.memory.second_bytes,
+            is_source_far=self.groups == 1 and 4 * pixels * inputs >= memory.second_bytes,
         )
+
+    @property
+    def strands(self) -> int:
+        """Parts of a panel's weights that may be read in turns: where they come from afar, for a single tile."""
+        memory, weight_bytes = self.host.memory, 4 * self.panel_floats * self.groups * len(self.panels)
+        room = self.host.most_rows(self.tile.vectors) // (self.tile.rows * self.tile.columns)
+        strands = min(memory.strands, room)
+        if strands <= 1 or self.integers or weight_bytes <= memory.second_bytes or self.taps < LEAST_STRAND * strands:
+            return 1
+        return strands if self.grid.sizes[0] == 1 else 1
 
     @cached_property
     def fetching(self) -> int:

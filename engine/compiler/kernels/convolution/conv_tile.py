@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from itertools import product
 
 from engine.compiler.codegen.host import Memory
-from engine.compiler.codegen.ir import Function, Index, Module, Value, vector
+from engine.compiler.codegen.ir import Function, Index, Module, Value, constant, vector
 from engine.compiler.kernels.channels import MOST_TERMS, Panel, load_panel, starts_of, terms_a_turn, width_of
 from engine.compiler.kernels.convolution.integers import add_bytes, add_pairs, as_floats, as_integers
 from engine.compiler.kernels.expr import cost
+from engine.compiler.kernels.folding import total
 from engine.compiler.kernels.kernel import Epilogue, Strides
 from engine.compiler.kernels.target import Target
 
@@ -41,6 +42,7 @@ class TileCode:
         run: input values that do.
         skipped: input values whose weights come before the first.
         planes: of clipped windows: (distance, input values whose weights lie between).
+        strands: parts of the run whose weights are read in turns, each with sums of its own.
         fetching: 2**n tiles fetch a panel of weights, each its part; 0 where none does.
         integers: that a value is; 0 for a float.
         ways: how these are multiplied (integers.py).
@@ -61,6 +63,7 @@ class TileCode:
     planes: tuple[int, int] | None
     target: Strides
     epilogue: Epilogue
+    strands: int
     fetching: int
     integers: int
     ways: str
@@ -177,6 +180,8 @@ class _TileWriter:
     ) -> list[Value]:
         """Loops over taps, innermost the run; weights are read in order throughout, and fetched for later."""
         f, code = self.f, self.code
+        if not loops and code.strands > 1:
+            return self._run_in_strands(image, weights, totals)
         if not loops:
             return self._run(image, weights, ahead, totals)
         (count, distance, values), *inner = loops
@@ -215,6 +220,23 @@ class _TileWriter:
             loop.carry(turn(loop.index, loop.carried))
         return loop.results
 
+    def _run_in_strands(self, image: Value, weights: Value, totals: list[Value]) -> list[Value]:
+        """Parts of the run side by side: memory that is read in several places comes sooner."""
+        f, run, width, strands = self.f, self.code.run, self.code.width, self.code.strands
+        unroll, count = terms_a_turn(strands * len(totals)), len(totals)
+        part = run // (strands * unroll) * unroll
+        others = [constant(0.0, each.type) for each in totals] * (strands - 1)
+        with f.loop(0, part, unroll, carry=[*totals, *others]) as loop:
+            at, row, sums = f.at(image, loop.index), f.at(weights, f.mul(loop.index, width)), list(loop.carried)
+            for k, strand in product(range(unroll), range(strands)):
+                term, own = strand * part + k, slice(strand * count, (strand + 1) * count)
+                sums[own] = self._multiply(f.at(at, term), f.at(row, term * width), term * width, sums[own])
+            loop.carry(sums)
+        totals = [total(f, loop.results[k::count]) for k in range(count)]
+        for term in range(strands * part, run):
+            totals = self._multiply(f.at(image, term), f.at(weights, term * width), term * width, totals)
+        return totals
+
     def _fetch_next(self, image: Value, index: Index, unroll: int) -> None:
         """Fetch a share of the pixels under the next tile of the row: all of them are fetched when the run is over.
 
@@ -250,9 +272,9 @@ class _TileWriter:
         result = []
         for (row, column), pixel in zip(self._places, self._pixels(totals), strict=True):
             value = f.load("float", f.at(f.at(at, row * code.steps[0]), column * code.steps[1]))
-            for (lanes, _), each, total in zip(code.panel, vectors, pixel, strict=True):
+            for (lanes, _), each, before in zip(code.panel, vectors, pixel, strict=True):
                 repeated = f.splat(value, lanes)
-                result.append(self._added(repeated, each, total))
+                result.append(self._added(repeated, each, before))
         return result
 
     def _added(self, value: Value, weight: Value, total: Value) -> Value:

@@ -82,11 +82,41 @@ def test_weights_that_memory_brings_too_slowly_are_not_made_more_of() -> None:
 
 @pytest.mark.parametrize(
     ("fetched", "ahead"),
-    [((20.0, 20.2, 17.4), 2048), ((30.0, 30.5, 30.1), 4096), ((20.0, 12.0, 9.0), 1024), ((), 4096)],
+    [
+        ((14.0, 20.0, 20.2, 17.4), 2048),
+        ((30.0, 30.1, 30.5, 30.1), 4096),
+        ((19.0, 20.0, 12.0, 9.0), 1024),
+        ((14.8, 14.0, 12.5, 11.9), 512),
+        ((), 4096),
+    ],
 )
 def test_weights_are_fetched_as_far_ahead_as_memory_is_fast(fetched: tuple[float, ...], ahead: int) -> None:
     host = judge(describe("avx512"), rates(fetched=tuple(1e9 * each for each in fetched)))
     assert host.memory.ahead_bytes == ahead
+
+
+@pytest.mark.parametrize(
+    ("fetched", "stranded", "strands", "ahead"),
+    [
+        ((14.7, 13.6, 14.3, 15.6), (20.5, 18.2, 18.2, 17.1), 4, 512),
+        ((30.0, 30.0, 30.0, 30.0), (31.0, 30.0, 31.0, 31.0), 1, 4096),
+        ((20.0, 20.0, 20.0, 17.0), (19.0, 22.0, 21.5, 19.0), 4, 2048),
+        ((), (), 1, 4096),
+    ],
+)
+def test_memory_is_read_in_several_places_where_that_is_clearly_faster(
+    fetched: tuple[float, ...], stranded: tuple[float, ...], strands: int, ahead: int
+) -> None:
+    speeds = {"fetched": fetched, "stranded": stranded}
+    found = rates(**{name: tuple(1e9 * each for each in speed) for name, speed in speeds.items()})
+    memory = judge(describe("avx512"), found).memory
+    assert (memory.strands, memory.strand_ahead_bytes) == (strands, ahead)
+
+
+@pytest.mark.parametrize(("share", "repeats"), [(0.70, 1), (1.0, 1), (0.5, 0.5), (0.55, 0.5), (1.8, 2), (2.0, 2)])
+def test_numbers_are_seen_repeated_more_slowly_than_they_can_be(share: float, repeats: float) -> None:
+    """Zen 3 repeats a number for each product, and was seen to do so for seven of ten."""
+    assert judge(describe("avx2"), rates(repeats=share * rates().products)).repeats_a_product == repeats
 
 
 def test_where_the_last_level_is_slow_images_that_it_holds_are_not_gathered_by_tiles() -> None:

@@ -59,15 +59,17 @@ def test_every_number_is_repeated_and_joined(host: Host) -> None:
 
 
 @pytest.mark.parametrize("host", RUNNABLE, ids=lambda host: host.name)
-@pytest.mark.parametrize("ahead", [1024, 4096])
-def test_a_row_is_multiplied_by_every_line_of_a_matrix(host: Host, ahead: int) -> None:
-    """The row is the beginning of the matrix; after 4096 numbers it begins again."""
-    lines, width = 5000, 2 * host.lanes
+@pytest.mark.parametrize("ahead", [512, 4096])
+@pytest.mark.parametrize("strands", [1, 4])
+def test_a_row_is_multiplied_by_every_line_of_a_matrix(host: Host, ahead: int, strands: int) -> None:
+    """The row is the beginning of the matrix; with every panel, of 4096 lines, it begins again."""
+    lines, width = 2 * 4096, 2 * host.lanes
     values = np.random.default_rng(1).integers(-4, 5, lines * width).astype(np.float32)
     row, expected = values[np.arange(lines) % 4096], values.reshape(lines, width)
     expected = row @ expected
-    called("fetched", probes.fetched(4 * values.size, ahead, host), host, values, 1)
-    np.testing.assert_array_equal(values[:width], expected)
+    called("fetched", probes.fetched(4 * values.size, ahead, strands, host), host, values, 1)
+    sums = values[: strands * width].reshape(strands, width).sum(0)
+    np.testing.assert_array_equal(sums, expected)
 
 
 @pytest.mark.skipif(not detect().triple.startswith("x86_64"), reason="only processors of x86 let everybody do that")
