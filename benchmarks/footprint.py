@@ -23,6 +23,7 @@ from typing import Any, Final
 from benchmarks.files import Files, default_folder
 from benchmarks.memory import rollup
 from benchmarks.record import OURS
+from benchmarks.team import installed
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 NETWORKS: Final = ("resnet18", "mobilenet_v2", "resnet50", "vgg11", "bert_mini_128", "minilm_l6_128", "gpt_small_128")
@@ -105,7 +106,7 @@ def _in_processes(engine: str, folder: Path, threads: int, cache: str, workers: 
         subprocess.Popen(
             [*command, "--threads", str(threads), *([f"--parent={end.fileno()}"] if end else [])],
             cwd=ROOT,
-            env={**os.environ, **settings, "XDG_CACHE_HOME": cache},
+            env={**installed(os.environ), **settings, "XDG_CACHE_HOME": cache},
             pass_fds=[end.fileno()] if end else [],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

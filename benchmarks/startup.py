@@ -25,6 +25,7 @@ from pathlib import Path
 
 from benchmarks.machine import ROOT, describe, heading
 from benchmarks.report import write
+from benchmarks.team import installed
 
 _PATIENCE_S = 600.0
 _LOOK_S = 0.005
@@ -49,10 +50,7 @@ class Start:
 def start(store: Path, cache: Path, model: str, body: bytes, content_type: str) -> Start:
     """Start a server, wait, ask, end it."""
     command = [sys.executable, "-m", "app", "serve", "--store", str(store), "--port", str(_PORT)]
-    environ = {**os.environ, "PNNX_SERVE_CACHE_DIR": str(cache)}
-    # Installed programs have their bytecode; a checkout of which none may be written would be compiled each time.
-    environ.pop("PYTHONDONTWRITEBYTECODE", None)
-    environ.setdefault("PYTHONPYCACHEPREFIX", str(cache.parent / "bytecode"))
+    environ = {**installed(os.environ), "PNNX_SERVE_CACHE_DIR": str(cache)}
     began = time.perf_counter()
     with subprocess.Popen(
         command, cwd=ROOT, env=environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL

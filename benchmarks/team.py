@@ -8,6 +8,7 @@ import select
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -90,4 +91,13 @@ class BusyCore:
 
 def environment(before: Mapping[str, str], threads: int, cache: Path) -> dict[str, str]:
     """The environment of a worker."""
-    return {**before, **dict.fromkeys(BLAS_VARIABLES, str(threads)), "XDG_CACHE_HOME": str(cache)}
+    return {**installed(before), **dict.fromkeys(BLAS_VARIABLES, str(threads)), "XDG_CACHE_HOME": str(cache)}
+
+
+def installed(before: Mapping[str, str]) -> dict[str, str]:
+    """An environment in which programs have their bytecode, as installed ones do.
+
+    Where none may be written beside the code of a checkout, every process would compile what it imports.
+    """
+    rest = {name: value for name, value in before.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    return {"PYTHONPYCACHEPREFIX": str(Path(tempfile.gettempdir()) / "pnnx-serve-bytecode"), **rest}

@@ -21,6 +21,7 @@ from typing import Final, TypeVar
 
 import numpy as np
 
+from engine.memory.pieces import PIECE_BYTES, side_by_side
 from engine.memory.resources import free_memory_bytes
 from engine.stopping import check_wanted
 from engine.tensor import Array
@@ -31,7 +32,6 @@ _FICLONE: Final = 0x40049409
 # File systems on disks of this machine where room that was set aside is there when it is written to: ext4, XFS, and
 # what lies over them in containers.
 _DISKS: Final = frozenset({0xEF53, 0x58465342, 0x794C7630})
-_PIECE_BYTES: Final = 8 << 20
 _LARGE_BYTES: Final = 4 << 20
 # More than this is asked for only where there is so much: the system promises memory it does not have.
 _CHECKED_BYTES: Final = 64 << 20
@@ -65,7 +65,12 @@ def read_block(descriptor: int, size: int) -> Array:
     if size >= _LARGE_BYTES and hasattr(mmap, "MADV_HUGEPAGE"):
         block.madvise(mmap.MADV_HUGEPAGE)
     with memoryview(block) as view:
-        _take_all(descriptor, size, lambda at, count: os.preadv(descriptor, [view[at : at + count]], at))
+
+        def read(piece: tuple[int, int]) -> None:
+            _take(*piece, lambda at, count: os.preadv(descriptor, [view[at : at + count]], at))
+
+        for _ in side_by_side(read, list(_pieces(descriptor, size))):
+            pass
     return np.frombuffer(memoryview(block).toreadonly(), np.uint8)
 
 
@@ -129,7 +134,9 @@ def spill_block(descriptor: int, folder: str, size: int, keep: Callable[[int], o
             os.lseek(nameless, at, os.SEEK_SET)
             return os.sendfile(nameless, descriptor, at, count)
 
-        _take_all(descriptor, size, send)
+        for piece in _pieces(descriptor, size):
+            check_wanted()
+            _take(*piece, send)
         return _mapped(nameless, size, keep)
 
     return _in_nameless_file(copy, folder)
@@ -181,7 +188,7 @@ def move_to_disk(block: Array, folder: str) -> bool:
         at = 0
         while at < size:
             check_wanted()
-            at += os.pwrite(nameless, content[at : at + _PIECE_BYTES], at)
+            at += os.pwrite(nameless, content[at : at + PIECE_BYTES], at)
         rights, flags = mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_PRIVATE | _MAP_FIXED
         begin = block.ctypes.data + skip
         return bool(_libc.mmap(begin, size, rights, flags, nameless, 0) == begin)
@@ -259,15 +266,20 @@ def _owner(data: Array) -> ctypes.Array[ctypes.c_ubyte] | None:
     return owner
 
 
-def _take_all(descriptor: int, size: int, take: Callable[[int, int], int]) -> None:
-    """Take all bytes of a file, piece by piece; ``take`` is told where, and how many at most, and says how many."""
-    for at, end in _filled(descriptor, size):
-        while at < end:
-            check_wanted()
-            count = take(at, min(end - at, _PIECE_BYTES))
-            if count == 0:
-                raise TornError
-            at += count
+def _take(at: int, end: int, take: Callable[[int, int], int]) -> None:
+    """Take some bytes of a file; ``take`` is told where, and how many at most, and says how many."""
+    while at < end:
+        count = take(at, end - at)
+        if count == 0:
+            raise TornError
+        at += count
+
+
+def _pieces(descriptor: int, size: int) -> Iterator[tuple[int, int]]:
+    """Where a file has bytes, in pieces: from where, and to where."""
+    for first, end in _filled(descriptor, size):
+        for at in range(first, end, PIECE_BYTES):
+            yield at, min(at + PIECE_BYTES, end)
 
 
 def _filled(descriptor: int, size: int) -> Iterator[tuple[int, int]]:

@@ -7,7 +7,6 @@ were measured are not compared: to measure takes the compiler, and a busy machin
 from __future__ import annotations
 
 from dataclasses import replace
-from importlib.metadata import PackageNotFoundError, version
 from typing import Final
 
 from engine.bundle import MANIFEST, HostClass, Manifest
@@ -22,7 +21,9 @@ _LEVELS: Final = ("avx512", "avx2", "sse", "neon")
 
 
 def engine_version() -> str:
-    """The version of the installed package."""
+    """The version of the installed package; few want to know, and what tells takes twenty milliseconds to import."""
+    from importlib.metadata import PackageNotFoundError, version
+
     try:
         return version("pnnx-serve")
     except PackageNotFoundError:

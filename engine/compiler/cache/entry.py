@@ -6,13 +6,13 @@
     12      4      CRC-32 of the header, these four bytes taken for zero
     16      32     the key: SHA-256 of all that the entry depends on
     48      8      where the constants begin; a multiple of PAGE
-    56      8+4    length of the facts, CRC-32 of them
-    68      8+4    length of the code, CRC-32 of it and of the zeros up to the constants
-    80      8+4    length of the constants, CRC-32 of them
+    56      8+4    length of the facts, checksum of them
+    68      8+4    length of the code, checksum of it and of the zeros up to the constants
+    80      8+4    length of the constants, checksum of them
     92             the facts, the code, zeros, the constants; nothing after them
 
-Numbers are little-endian. A checksum covers every byte, so a file that was cut off, half written or damaged is known
-for what it is before anything of it is used.
+Numbers are little-endian. A checksum is the CRC-32 of the CRC-32s of pieces of 8 MiB. They cover every byte, so a file
+that was cut off, half written or damaged is known for what it is before anything of it is used.
 """
 
 from __future__ import annotations
@@ -28,10 +28,11 @@ from typing import Any, Final
 from engine.compiler.blueprint import Blueprint
 from engine.compiler.cache.facts import from_facts, to_facts
 from engine.memory.blocks import TornError, read_block
+from engine.memory.pieces import PIECE_BYTES, side_by_side
 from engine.tensor import Array
 
 MAGIC: Final = b"pnnxcode"
-VERSION: Final = 1
+VERSION: Final = 2
 PAGE: Final = 4096
 _HEADER: Final = struct.Struct("<8sII32sQQIQIQI")
 
@@ -68,7 +69,7 @@ def write(file: Any, key: str, blueprint: Blueprint) -> None:
     constants_at = -(-end // PAGE) * PAGE
     code += bytes(constants_at - end)
     constants = blueprint.constants.data
-    header = _Header(constants_at, *((len(part), zlib.crc32(part)) for part in (facts, code, constants)))
+    header = _Header(constants_at, *((len(part), checksum(part)) for part in (facts, code, constants)))
     crc = zlib.crc32(header.pack(bytes.fromhex(key)))
     for part in (header.pack(bytes.fromhex(key), crc), facts, code, constants):
         file.write(part)
@@ -107,12 +108,19 @@ def parse(content: Array, key: str, *, is_known: bool = False) -> Blueprint:
     parts = []
     for name, (length, crc) in (("facts", header.facts), ("code", header.code), ("constants", header.constants)):
         part = content[start : start + length]
-        if not is_known and zlib.crc32(part.data) != crc:
+        if not is_known and checksum(part.data) != crc:
             raise EntryError(f"its {name} are damaged")
         parts.append(part)
         start += length
     facts, code, constants = parts
     return _blueprint(facts, code, constants)
+
+
+def checksum(part: bytes | memoryview) -> int:
+    """The CRC-32 of the CRC-32s of a part's pieces, which several threads find."""
+    view = memoryview(part)
+    pieces = [view[at : at + PIECE_BYTES] for at in range(0, len(view), PIECE_BYTES)]
+    return zlib.crc32(b"".join(crc.to_bytes(4, "little") for crc in side_by_side(zlib.crc32, pieces)))
 
 
 def _take(descriptor: int) -> Array:

@@ -9,18 +9,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import Final
 
 from engine.compiler.cache.version import GENERATOR
 from engine.graph import RuntimeGraph, RuntimeOperator
 from engine.layers.definition.signature import Signature
-from engine.memory.resources import available_cores
+from engine.memory.pieces import PIECE_BYTES, side_by_side
 from engine.pnnx.graph import Graph, as_bytes
 from engine.tensor import Array, TensorSpec
-
-# Hashed at once by a thread: SHA-256 takes some 4 ms for it where the processor has instructions for that.
-PIECE_BYTES: Final = 8 << 20
 
 
 def graph_digest(graph: RuntimeGraph) -> bytes:
@@ -131,10 +126,8 @@ def _hash_arrays(arrays: Iterable[Array]) -> Iterator[bytes]:
     contents = [as_bytes(each) for each in arrays]
     pieces = [each[at : at + PIECE_BYTES] for each in contents for at in range(0, each.size, PIECE_BYTES)]
     if sum(each.size for each in pieces) < 2 * PIECE_BYTES:
-        yield from map(_hash, pieces)
-        return
-    with ThreadPoolExecutor(min(4, available_cores())) as pool:
-        yield from pool.map(_hash, pieces)
+        return map(_hash, pieces)
+    return side_by_side(_hash, pieces)
 
 
 def _hash(piece: Array) -> bytes:

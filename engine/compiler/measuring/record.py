@@ -21,7 +21,7 @@ from engine.compiler.codegen.host import Host, cpu_name, detect
 from engine.compiler.measuring.caches import Caches, find_caches
 from engine.compiler.measuring.judging import judge
 from engine.compiler.measuring.later import when_quiet
-from engine.compiler.measuring.rates import DISTANCES, NAMES, Rates, measure
+from engine.compiler.measuring.rates import DISTANCES, NAMES, Rates
 from engine.errors import CompileError
 from engine.memory.resources import available_cores
 from engine.options import Options
@@ -144,6 +144,13 @@ def _locks(descriptor: int) -> bool:
     except BlockingIOError:
         return False
     return True
+
+
+def measure(host: Host, caches: Caches) -> Rates:
+    """What measures is imported where a machine has to be measured: a start from what is known does without."""
+    from engine.compiler.measuring import bench
+
+    return bench.measure(host, caches)
 
 
 def _measured(host: Host, caches: Caches, *, again: bool) -> Rates:

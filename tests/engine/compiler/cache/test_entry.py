@@ -81,6 +81,24 @@ def test_a_flipped_bit_anywhere_is_noticed(whole: bytes, tmp_path: Path) -> None
             read(bytes(damaged), tmp_path)
 
 
+def test_pieces_are_checked_by_themselves_and_in_their_order(
+    blueprint: Blueprint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Large parts have several, which threads check side by side."""
+    monkeypatch.setattr(entry, "PIECE_BYTES", 64)
+    file = io.BytesIO()
+    constants = np.arange(1000, dtype=np.uint8)
+    entry.write(file, KEY, replace(blueprint, constants=constants))
+    content = file.getvalue()
+    np.testing.assert_array_equal(read(content, tmp_path).constants, constants)
+    at = len(content) - constants.size
+    for place in (at, at + 63, at + 64, at + 999):
+        with pytest.raises(EntryError, match="constants are damaged"):
+            read(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :], tmp_path)
+    with pytest.raises(EntryError, match="constants are damaged"):
+        read(content[:at] + content[at + 64 : at + 128] + content[at : at + 64] + content[at + 128 :], tmp_path)
+
+
 def test_a_file_that_is_cut_off_is_noticed(whole: bytes, tmp_path: Path) -> None:
     for length in {*range(0, 200, 3), *range(200, len(whole), 997), len(whole) - 1}:
         with pytest.raises(EntryError):

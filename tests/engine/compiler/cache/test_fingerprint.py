@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.metadata
+import importlib.util
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -157,3 +159,23 @@ def test_how_the_user_registers_a_layer_of_the_engine_counts() -> None:
             registry.register("test.Soft", presets={"dim": dim})(softmax)
             keys.add(key(built(INPUT, op("test.Soft", "s", "0", "1"), op("pnnx.Output", "out", "1"), _0=SHAPE)))
     assert len(keys) == 2
+
+
+def test_the_version_of_llvmlite_is_the_installed_one() -> None:
+    """It is read off a folder's name; what is installed is asked where that tells nothing."""
+    assert version._llvmlite() == version._told_version() == importlib.metadata.version("llvmlite")
+
+
+@pytest.mark.parametrize("folders", [(), ("llvmlite-1.0.dist-info", "llvmlite-2.0.dist-info")])
+def test_where_no_single_folder_names_its_version_whoever_reads_them_is_asked(
+    folders: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "llvmlite").mkdir()
+    (tmp_path / "llvmlite" / "__init__.py").write_text("")
+    for each in folders:
+        (tmp_path / each).mkdir()
+    spec = importlib.util.spec_from_file_location("llvmlite", tmp_path / "llvmlite" / "__init__.py")
+    monkeypatch.setattr(version, "find_spec", lambda name: spec)
+    assert version._llvmlite() == importlib.metadata.version("llvmlite")
+    monkeypatch.setattr(version, "find_spec", lambda name: None)
+    assert version._llvmlite() == "none"

@@ -14,11 +14,12 @@ import pytest
 import engine
 from engine.compiler.codegen.host import detect
 from engine.compiler.measuring import record
+from engine.compiler.measuring.bench import measure
 from engine.compiler.measuring.caches import Caches
 from engine.compiler.measuring.judging import judge
 from engine.compiler.measuring.later import when_quiet
 from engine.compiler.measuring.others import OtherWork
-from engine.compiler.measuring.rates import Rates, measure
+from engine.compiler.measuring.rates import Rates
 from engine.options import Options
 from tests.engine.compiler.measuring.test_judging import rates
 
