@@ -373,7 +373,15 @@ def test_a_model_that_never_ends_loading_holds_up_neither_the_others_nor_the_end
     assert answer.status_code == 200 and status == 0, log
 
 
-def test_a_second_signal_ends_it_at_once_but_not_a_terminal_that_is_closed(store: Path) -> None:
+@pytest.fixture
+def a_terminal() -> Iterator[None]:
+    """Whose closing is told: what ``nohup`` starts ignores it, and so does all that this starts in turn."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
+def test_a_second_signal_ends_it_at_once_but_not_a_terminal_that_is_closed(a_terminal: None, store: Path) -> None:
     with process(store, drain_delay_s=3600) as server, httpx.Client(base_url=server.url, timeout=PATIENCE_S) as client:
         server.signal(signal.SIGHUP)
         until(lambda: client.get("/health/ready").status_code == 503)  # two that come at once are one
