@@ -27,7 +27,7 @@ _PARTS: Final = 16
 _MEMORY_BYTES: Final = (32 << 20, 128 << 20)
 # What is read of memory that is fetched ahead, and how often in a round.
 _FETCHED_BYTES: Final = 4 << 20
-_TIMES: Final = 2
+_TIMES: Final = 6
 # The share of free memory that measuring may take, and the most threads that measure shared memory.
 _FREE_SHARE: Final = 1 / 8
 _MOST_THREADS: Final = 8
