@@ -55,9 +55,10 @@ def judge(host: Host, rates: Rates) -> Host:
             first_bytes=caches.first or known.first_bytes,
             second_bytes=caches.second or known.second_bytes,
             last_bytes=caches.last or caches.second or known.last_bytes,
-            ahead_bytes=_ahead(rates.fetched) or known.ahead_bytes,
+            ahead_bytes=_ahead(rates.fetched, _AS_FAST) or known.ahead_bytes,
             strands=_strands(rates),
-            strand_ahead_bytes=_ahead(rates.stranded) or known.strand_ahead_bytes,
+            # Whoever reads in several places does nothing else that would want more time.
+            strand_ahead_bytes=_ahead(rates.stranded, 1.0) or known.strand_ahead_bytes,
             repeat_cost=_felt(_cost(rates, rates.second, 0.03)),
             stream_cost=_felt(last),
             memory_cost=_UNFORESEEN * memory,
@@ -68,11 +69,11 @@ def judge(host: Host, rates: Rates) -> Host:
     )
 
 
-def _ahead(fetched: Sequence[float]) -> int | None:
-    """How far ahead of their use weights are fetched, by the rate of every distance; None where that is not known."""
+def _ahead(fetched: Sequence[float], share: float) -> int | None:
+    """How far ahead weights are fetched: the furthest with such a share of the best rate; None if that is not known."""
     if not fetched:
         return None
-    least = _AS_FAST * max(fetched)
+    least = share * max(fetched)
     return max(ahead for ahead, rate in zip(DISTANCES, fetched, strict=True) if rate >= least)
 
 

@@ -9,7 +9,7 @@ from engine.compiler.measuring.caches import Caches
 
 NAMES: Final = ("products", "chained", "repeats", "second", "last", "memory", "memory_shared")
 """The rates of Rates that every machine has."""
-DISTANCES: Final = (512, 1024, 2048, 4096)
+DISTANCES: Final = (256, 512, 1024, 2048, 4096)
 """How far ahead of its use memory is fetched, in bytes."""
 STRANDS: Final = 4
 """In how many places memory is read in turns."""
