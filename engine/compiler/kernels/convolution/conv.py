@@ -101,6 +101,11 @@ class Conv(Convolution):
         return width_of(self.panels[0]) * (1 + self.packed_taps)
 
     @property
+    def weight_bytes(self) -> int:
+        """Bytes of all packed panels, as if each were full."""
+        return 4 * self.panel_floats * self.groups * len(self.panels)
+
+    @property
     def packed_taps(self) -> int:
         """Weights of one output channel."""
         height, width = self.packed_kernel or self.kernel
@@ -230,10 +235,12 @@ class Conv(Convolution):
     @property
     def strands(self) -> int:
         """Parts of a panel's weights that may be read in turns: where they come from afar, for a single tile."""
-        memory, weight_bytes = self.host.memory, 4 * self.panel_floats * self.groups * len(self.panels)
+        memory = self.host.memory
         room = self.host.most_rows(self.tile.vectors) // (self.tile.rows * self.tile.columns)
         strands = min(memory.strands, room)
-        if strands <= 1 or self.integers or weight_bytes <= memory.second_bytes or self.taps < LEAST_STRAND * strands:
+        if strands <= 1 or self.integers or self.taps < LEAST_STRAND * strands:
+            return 1
+        if self.weight_bytes <= memory.second_bytes:
             return 1
         return strands if self.grid.sizes[0] == 1 else 1
 
@@ -243,8 +250,8 @@ class Conv(Convolution):
 
         Weights come from far. When a panel's turn comes, a single tile would have to wait for all of it.
         """
-        tiles, weight_bytes = self.grid.block[0], 4 * self.panel_floats * self.groups * len(self.panels)
-        if is_clipped(self.depth) or weight_bytes <= self.host.memory.first_bytes:
+        tiles = self.grid.block[0]
+        if is_clipped(self.depth) or self.weight_bytes <= self.host.memory.first_bytes:
             return 0
         parts = min(width_of(panel) for panel in self.panels)
         if not is_open(tiles):
