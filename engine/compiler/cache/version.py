@@ -42,12 +42,12 @@ SOURCES: Final = hash_sources(_ROOT)
 def _llvmlite() -> str:
     """Its version, which says whose LLVM it has; it is not imported to be asked, for that takes a tenth of a second.
 
-    The folder beside it that says what is installed is named after it. Where there is none, or several, whoever reads
-    them is asked; to import that takes twenty milliseconds of every start.
+    The folder beside it that says what is installed is named after it. Where there is none, or several, or it cannot be
+    imported, whoever reads them is asked; to import that takes twenty milliseconds of every start.
     """
     spec = find_spec("llvmlite")
     if spec is None or spec.origin is None:
-        return "none"
+        return _told_version()
     found = [each.name for each in Path(spec.origin).parents[1].glob("llvmlite-*.dist-info")]
     return found[0].removeprefix("llvmlite-").removesuffix(".dist-info") if len(found) == 1 else _told_version()
 

@@ -177,5 +177,18 @@ def test_where_no_single_folder_names_its_version_whoever_reads_them_is_asked(
     spec = importlib.util.spec_from_file_location("llvmlite", tmp_path / "llvmlite" / "__init__.py")
     monkeypatch.setattr(version, "find_spec", lambda name: spec)
     assert version._llvmlite() == importlib.metadata.version("llvmlite")
+
+
+def test_the_version_is_the_installed_one_where_it_cannot_be_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a machine with a compiler left in the cache is found by a process that may not import it."""
     monkeypatch.setattr(version, "find_spec", lambda name: None)
+    assert version._llvmlite() == importlib.metadata.version("llvmlite")
+
+
+def test_where_it_is_not_installed_there_is_no_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> str:
+        raise importlib.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(version, "find_spec", lambda name: None)
+    monkeypatch.setattr(importlib.metadata, "version", missing)
     assert version._llvmlite() == "none"
