@@ -119,6 +119,13 @@ _ALL: Final = (
         shape=(1, 3, 12, 384, 64),
         group="transformers",
     ),
+    Network(
+        name="window_attention_384",
+        module="attention",
+        make="window_attention",
+        shape=(1, 3, 12, 384, 64),
+        group="transformers",
+    ),
     Network(name="lstm_tagger_100", module="sequences", make="lstm_tagger", shape=(1, 100, 64), group="recurrent"),
     Network(
         name="gru_classifier_100", module="sequences", make="gru_classifier", shape=(1, 100, 64), group="recurrent"

@@ -55,6 +55,12 @@ def padded_attention() -> nn.Module:
     return MaskedAttention(torch.where(torch.arange(384) < 256, 0.0, -torch.inf).view(1, 1, 1, 384))
 
 
+def window_attention() -> nn.Module:
+    """The same length, of which every position sees itself and the 63 before it."""
+    behind = torch.arange(384).view(-1, 1) - torch.arange(384)
+    return MaskedAttention(torch.where((behind >= 0) & (behind < 64), 0.0, -torch.inf).view(1, 1, 384, 384))
+
+
 def feed_forward(width: int, approximate: str = "none") -> nn.Sequential:
     """Four times as wide, GELU, and back."""
     return nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(approximate), nn.Linear(4 * width, width))

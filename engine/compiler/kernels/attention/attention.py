@@ -6,7 +6,7 @@ Gimelshein 2018, Dao et al. 2022). A row-major key is packed into columns by eve
 column-major. A last tile that would go beyond the last query is shifted back, and has sums of its own.
 
 A query whose keys are all masked gives zeros, or NaN if asked for. Keys that no query of a tile attends to are skipped:
-those behind it in causal attention, and those at the end that a mask gives no weight.
+those behind it in causal attention, and those at either end that a mask gives no weight.
 
 Arguments: query, key, value, target, masks.
 """
@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from engine.compiler.codegen.ir import Function, Module
 from engine.compiler.kernels.attention.layout import Layout
 from engine.compiler.kernels.attention.rows import RowCode
+from engine.compiler.kernels.attention.sight import Sight
 from engine.compiler.kernels.attention.tiles import TileFunctions
 from engine.compiler.kernels.attention.writer import Operands, Scratch, Writer
 from engine.compiler.kernels.kernel import start
@@ -57,7 +58,7 @@ class Attention(Layout):
             scores=f.reserve(self.rows * self.row_code.pitch),
             sums=f.reserve(room * self.value_width) if self.has_blocks else states,
             states=states,
-            seen=states if self.sight is None else f.reserve(most, 8),
+            seen=states if self.sight is None else f.reserve(most * Sight.SPAN, 8),
         )
 
     def _functions(self, module: Module) -> TileFunctions:

@@ -161,7 +161,7 @@ class Layout(Kernel):
 
     @property
     def sight(self) -> Sight | None:
-        """The function that tells from the mask how many keys a tile attends to; None where none can."""
+        """The function that tells from the mask which keys a tile attends to; None where none can."""
         if self.is_causal or len(self.masks) != 1 or self.keys <= self.host.lanes:
             return None
         (mask,) = self.masks

@@ -1,14 +1,20 @@
-"""How many keys a tile of queries has to look at, told from its mask: those at the end without weight are left out.
+"""Which keys a tile of queries has to look at, told from its mask: those without weight at either end are left out.
 
-Sequences that are padded, and causal masks that a graph spells out, end like this. Whether a key has weight depends on
-its score too, so scores are bounded by the largest elements of queries and keys; and as no weight times infinity is
-NaN, values that are left out must be finite. Where that cannot be told, all keys are looked at.
+Sequences that are padded in front or behind, windows, and causal masks that a graph spells out are like this. Whether
+a key has weight depends on its score too, so scores are bounded by the largest elements of queries and keys; and as no
+weight times infinity is NaN, values that are left out must be finite. Where that cannot be told, all are looked at.
+
+Keys are held against the one that all queries of the tile may look at, as far as masks say: its least number is the
+largest there is.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from typing import ClassVar
 
 from engine.compiler.codegen.ir import Function, Index, Module, Value, as_value, constant, lanes_below, mangled, vector
 from engine.compiler.kernels.attention.rows import Mask
@@ -24,7 +30,7 @@ LARGEST = 1e30
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sight:
-    """The function that tells.
+    """The function that tells; of every tile ``SPAN`` numbers: the first key that is seen, and the end.
 
     Args:
         rows: queries of a tile.
@@ -34,6 +40,7 @@ class Sight:
         scale: of the scores.
     """
 
+    SPAN: ClassVar[int] = 2
     rows: int
     keys: int
     width: int
@@ -46,51 +53,84 @@ class Sight:
     lanes: int
 
     def emit(self, module: Module, name: str) -> str:
-        """Write (queries, keys, values, mask) -> how many keys, from the first one on; its name."""
-        parameters = [("ptr", each) for each in ("queries", "keys", "values", "mask")]
-        f = module.inner(name, parameters, result="i64")
-        mask = f.parameters[3]
-        first = self._of_first_key(f, mask)
-        limit = f.fadd(first, constant(NO_WEIGHT, "float"))
-        seen, _ = self._looked(f, mask, *self._last, limit)
-        (result,) = f.chosen(
-            [as_value(self.keys)], f.binary("xor", seen, constant(1, "i1")), lambda: [self._told(f, first, limit)]
-        )
-        f.finish(result)
+        """Write (queries, keys, values, mask, span), which stores them; its name."""
+        parameters = [("ptr", each) for each in ("queries", "keys", "values", "mask", "span")]
+        f = module.inner(name, parameters)
+        mask, span = f.parameters[3:]
+        self._keep(f, span, as_value(0), as_value(self.keys))
+        with f.unless(self._is_open_at_both_ends(f, mask)):
+            best, column = self._best_key(f, mask)
+            self._keep(f, span, *self._told(f, best, column))
+        f.finish()
         return name
 
-    def _told(self, f: Function, first: Value, limit: Value) -> Value:
-        """The number, where the last keys may have no weight."""
-        queries, keys, values, mask = f.parameters
-        type_, whole = vector(self.lanes), self.keys // self.lanes * self.lanes
-        nothing = constant(-math.inf, type_)
+    def _keep(self, f: Function, span: Value, begin: Value, end: Value) -> None:
+        for place, each in enumerate((begin, end)):
+            f.store(each, f.at(span, place, 8), 8)
 
-        def step(column: Index, count: int, carried: list[Value]) -> list[Value]:
-            """Keys up to the last that are seen, and the masks of those behind it."""
-            behind, highest = carried
+    def _is_open_at_both_ends(self, f: Function, mask: Value) -> Value:
+        """Whether the first keys may have weight and the last as well, as is usual: then all are looked at."""
+        limit = constant(NO_WEIGHT, "float")
+        (begins, _), (ends, _) = (self._looked(f, mask, *each, limit) for each in ((0, self.lanes), self._last))
+        return f.binary("and", begins, ends)
+
+    def _best_key(self, f: Function, mask: Value) -> tuple[Value, Value]:
+        """The largest of the least numbers that keys are given, of all lines, and the key."""
+        floats, places = vector(self.lanes), vector(self.lanes, "i32")
+
+        def step(column: Index, count: int, carried: Sequence[Value]) -> list[Value]:
+            least = self._least(f, mask, column, count)
+            is_better = f.compare("ogt", least, carried[0])
+            place = f.splat(f.convert("trunc", as_value(column), "i32"), self.lanes)
+            return [f.select(is_better, each, old) for each, old in zip((least, place), carried, strict=True)]
+
+        numbers, firsts = self._walked(f, [constant(-math.inf, floats), constant(0, places)], step)
+        best = fold_lanes(f, numbers, largest_number)
+        lanes = Value("<" + ", ".join(f"i32 {lane}" for lane in range(self.lanes)) + ">", places)
+        is_best = f.compare("oeq", numbers, f.splat(best, self.lanes))
+        keys = f.select(is_best, f.binary("add", firsts, lanes), constant(2**31 - 1, places))
+        key = f.call(f"llvm.vector.reduce.umin.{mangled(places)}", [keys], "i32")
+        return best, f.convert("zext", key, "i64")
+
+    def _told(self, f: Function, best: Value, key: Value) -> tuple[Value, Value]:
+        """The first key that is seen and the end, where others have no weight for sure beside a key; else all."""
+        queries, keys, values, mask = f.parameters[:4]
+        nothing, limit = constant(-math.inf, vector(self.lanes)), f.fadd(best, constant(NO_WEIGHT, "float"))
+
+        def step(column: Index, count: int, carried: Sequence[Value]) -> list[Value]:
+            """The first key that is seen and the end, and the masks of those before and behind."""
+            begin, end, before, behind = carried
             is_seen, found = self._looked(f, mask, column, count, limit)
-            end = as_value(f.add(column, count))
-            return [f.select(is_seen, end, behind), f.select(is_seen, nothing, largest_number(f, [highest, found]))]
+            here = f.binary("and", is_seen, f.compare("eq", begin, as_value(self.keys)))
+            begin = f.select(here, as_value(column), begin)
+            is_before = f.compare("eq", begin, as_value(self.keys))
+            end = f.select(is_seen, as_value(f.add(column, count)), end)
+            before = f.select(is_before, largest_number(f, [before, found]), before)
+            behind = f.select(is_seen, nothing, largest_number(f, [behind, found]))
+            return [begin, end, before, behind]
 
-        with f.loop(0, whole, self.lanes, carry=[as_value(0), nothing]) as loop:
-            loop.carry(step(loop.index, self.lanes, loop.carried))
-        behind, highest = step(*self._last, loop.results) if self._has_rest else loop.results
+        begin, end, before, behind = self._walked(f, [as_value(self.keys), as_value(0), nothing, nothing], step)
+        highest = fold_lanes(f, largest_number(f, [before, behind]), largest_number)
         of_queries = self._largest_of(f, queries, self.query.row, self.rows, self.width)
-        of_values = self._largest_of(f, f.at(values, f.mul(behind, self.value.row)), self.value.row,
-                                     f.sub(self.keys, behind), self.values)  # fmt: skip
-        reach = f.fmul(f.fmul(of_queries, self._largest_key(f, keys, behind)), self._size)
+        reach = f.fmul(f.fmul(of_queries, self._largest_key(f, keys, key, (begin, end))), self._size)
         # Twice the reach is the difference of two scores; the third is for rounding.
         bound = f.fsub(limit, f.fmul(reach, constant(3.0, "float")))
         conditions = [
-            f.compare("ole", fold_lanes(f, highest, largest_number), bound),
-            f.compare("olt", of_values, constant(math.inf, "float")),
+            f.compare("ole", highest, bound),
+            *(f.compare("olt", each, constant(math.inf, "float")) for each in self._left_values(f, values, begin, end)),
             f.compare("olt", reach, constant(LARGEST, "float")),
-            f.compare("olt", absolute(f, first), constant(LARGEST, "float")),
+            f.compare("olt", absolute(f, best), constant(LARGEST, "float")),
         ]
-        is_sure = conditions[0]
-        for each in conditions[1:]:
-            is_sure = f.binary("and", is_sure, each)
-        return f.select(is_sure, behind, as_value(self.keys))
+        is_sure = reduce(lambda a, b: f.binary("and", a, b), conditions)
+        return f.select(is_sure, begin, as_value(0)), f.select(is_sure, end, as_value(self.keys))
+
+    def _walked(
+        self, f: Function, carry: Sequence[Value], step: Callable[[Index, int, Sequence[Value]], list[Value]]
+    ) -> Sequence[Value]:
+        """``step(column, count, carried)`` for all keys, a vector at a time."""
+        with f.loop(0, self.keys // self.lanes * self.lanes, self.lanes, carry=carry) as loop:
+            loop.carry(step(loop.index, self.lanes, loop.carried))
+        return step(*self._last, loop.results) if self._has_rest else loop.results
 
     @property
     def _last(self) -> tuple[int, int]:
@@ -115,11 +155,11 @@ class Sight:
         """Rows of the mask that a tile reads."""
         return self.rows if self.mask.matrix.row else 1
 
-    def _of_first_key(self, f: Function, mask: Value) -> Value:
-        """The least that is done to the score of the first key."""
-        with f.loop(0, self._lines, carry=[constant(math.inf, "float")]) as row:
-            at = f.at(mask, f.mul(row.index, self.mask.matrix.row), self.mask.size)
-            row.carry([minimum(f, row.carried[0], self._numbers(f, at, 1, 1))])
+    def _least(self, f: Function, mask: Value, column: Index, count: int) -> Value:
+        """The least that is done to the scores of some keys, of all lines."""
+        with f.loop(0, self._lines, carry=[constant(math.inf, vector(self.lanes))]) as row:
+            at = f.at(mask, f.add(f.mul(row.index, self.mask.matrix.row), column), self.mask.size)
+            row.carry([minimum(f, row.carried[0], self._numbers(f, at, count, self.lanes))])
         return row.results[0]
 
     def _looked(self, f: Function, mask: Value, column: Index, count: int, limit: Value) -> tuple[Value, Value]:
@@ -153,24 +193,31 @@ class Sight:
             row.carry([carried])
         return self._folded(f, row.results[0])
 
-    def _largest_key(self, f: Function, keys: Value, behind: Value) -> Value:
-        """The largest magnitude in the first key and in those that would be left out."""
-        pitch, none = self.key.row, constant(0, vector(self.lanes, "i32"))
+    def _left_values(self, f: Function, values: Value, begin: Value, end: Value) -> list[Value]:
+        """The largest magnitudes in the values before and behind those that are seen."""
+        pitch, behind = self.value.row, f.at(values, f.mul(end, self.value.row))
+        spans = (values, begin), (behind, f.sub(self.keys, end))
+        return [self._largest_of(f, at, pitch, count, self.values) for at, count in spans]
+
+    def _largest_key(self, f: Function, keys: Value, key: Value, seen: tuple[Value, Value]) -> Value:
+        """The largest magnitude in a key and in those that would be left out."""
+        pitch, none, (begin, end) = self.key.row, constant(0, vector(self.lanes, "i32")), seen
         if pitch != 1:
-            left_out = f.sub(self.keys, behind)
-            first = self._largest_of(f, keys, pitch, 1, self.width)
-            others = self._largest_of(f, f.at(keys, f.mul(behind, pitch)), pitch, left_out, self.width)
-            return maximum(f, first, others)
+            spans = (0, begin), (end, f.sub(self.keys, end)), (key, 1)
+            found = [self._largest_of(f, f.at(keys, f.mul(at, pitch)), pitch, n, self.width) for at, n in spans]
+            return maximum(f, maximum(f, found[0], found[1]), found[2])
         whole = self.keys // self.lanes * self.lanes
         with f.loop(0, self.width, carry=[none]) as column:
             line = f.at(keys, f.mul(column.index, self.key.column))
-            carried = self._larger(f, column.carried[0], line, 1)
+            carried = self._larger(f, column.carried[0], f.at(line, key), 1)
             if self._has_rest:
                 last, count = self._last
                 carried = self._larger(f, carried, f.at(line, last), count)
-            with f.loop(behind, whole, self.lanes, carry=[carried]) as key:
-                key.carry([self._larger(f, key.carried[0], f.at(line, key.index), self.lanes)])
-            column.carry(key.results)
+            for first, stop in ((0, f.minimum(begin, whole)), (end, whole)):
+                with f.loop(first, stop, self.lanes, carry=[carried]) as part:
+                    part.carry([self._larger(f, part.carried[0], f.at(line, part.index), self.lanes)])
+                (carried,) = part.results
+            column.carry([carried])
         return self._folded(f, column.results[0])
 
     def _larger(self, f: Function, carried: Value, at: Value, count: int) -> Value:

@@ -22,7 +22,7 @@ class Scratch:
         scores: of one tile.
         sums: weighted sums of values, of all tiles; only where there are several blocks of keys.
         states: the largest score and the sum of exponentials, of every query.
-        seen: how many keys each tile attends to; only where a mask tells.
+        seen: the first key that each tile attends to, and the end; only where a mask tells.
     """
 
     keys: Value
@@ -87,20 +87,32 @@ class Writer:
             return 0
         return self.f.minimum(self.f.mul(tile, kernel.rows), kernel.queries - kernel.rows)
 
-    def _seen(self, tile: Index, first_key: Index, count: Index) -> Index:
-        """How many keys of a block the last query of a tile attends to."""
+    def _seen(self, tile: Index, first_key: Index, count: Index) -> tuple[Index, Index]:
+        """The keys of a block that a tile attends to: the first, a panel's first one, and the end."""
         f, kernel = self.f, self.kernel
-        seen: Index
         if kernel.is_causal:
-            seen = f.add(self._first_query(tile), kernel.rows)
-        elif kernel.sight is not None:
-            seen = f.load("i64", f.at(self.scratch.seen, f.sub(tile, self.tiles[0]), 8), 8)
-        else:
-            return count
-        return f.maximum(f.minimum(f.sub(seen, first_key), count), 0)
+            return 0, self._within(f.add(self._first_query(tile), kernel.rows), first_key, count)
+        if kernel.sight is None:
+            return 0, count
+        span = self._span(tile)
+        begin, end = (
+            self._within(f.load("i64", f.at(span, place, 8), 8), first_key, count) for place in range(Sight.SPAN)
+        )
+        panel, _ = f.divmod(begin, kernel.key_width)
+        return f.mul(panel, kernel.key_width), end
+
+    def _within(self, key: Index, first_key: Index, count: Index) -> Index:
+        """A key as one of a block: 0 where it is before it, the block's end where it is behind."""
+        f = self.f
+        return f.maximum(f.minimum(f.sub(key, first_key), count), 0)
+
+    def _span(self, tile: Index) -> Value:
+        """Where the keys that a tile attends to are kept."""
+        f = self.f
+        return f.at(self.scratch.seen, f.mul(f.sub(tile, self.tiles[0]), Sight.SPAN), 8)
 
     def _look(self, sight: Sight) -> None:
-        """Store for every tile how many keys it attends to, as its mask tells."""
+        """Store for every tile which keys it attends to, as its mask tells."""
         f, kernel = self.f, self.kernel
         name = f"{kernel.name}_sight"
         if name not in f.module.functions:
@@ -108,15 +120,14 @@ class Writer:
         with f.loop(*self.tiles) as tile:
             row = self._first_query(tile.index)
             query = f.at(self.at.query, f.mul(row, kernel.query.row))
-            seen = f.call(name, [query, self.at.key, self.at.value, self._mask(0, row, 0)], "i64")
-            f.store(seen, f.at(self.scratch.seen, f.sub(tile.index, self.tiles[0]), 8), 8)
+            f.call(name, [query, self.at.key, self.at.value, self._mask(0, row, 0), self._span(tile.index)])
 
     def _seen_block(self, first_key: Index, count: Index) -> None:
         """A block of keys, skipped where no query attends to it."""
         if not self.kernel.is_causal:
             self._block(first_key, count)
             return
-        seen = self._seen(self.f.sub(self.tiles[1], 1), first_key, count)
+        _, seen = self._seen(self.f.sub(self.tiles[1], 1), first_key, count)
         if isinstance(seen, int):
             if seen:
                 self._block(first_key, count)
@@ -130,65 +141,75 @@ class Writer:
         packing = kernel.packed_keys(count if isinstance(count, int) else kernel.key_width)
         keys = f.at(self.at.key, f.mul(first_key, kernel.key.row))
         if kernel.packs_keys:
-            seen = self._seen(f.sub(self.tiles[1], 1), first_key, count) if kernel.is_causal else count
-            packing.emit(f, keys, scratch.keys, seen)
+            _, needed = self._seen(f.sub(self.tiles[1], 1), first_key, count) if kernel.is_causal else (0, count)
+            packing.emit(f, keys, scratch.keys, needed)
             keys = scratch.keys
         values = f.at(self.at.value, f.mul(first_key, kernel.value.row))
         with f.loop(*self.tiles) as tile:
             seen = self._seen(tile.index, first_key, count)
             if kernel.sight is not None and isinstance(count, int):
                 # Mostly a tile attends to all keys: for this case there is code with the number built in.
-                is_all = f.compare("eq", as_value(seen), as_value(count))
+                is_all = f.compare("eq", as_value(f.sub(seen[1], seen[0])), as_value(count))
                 with f.when(is_all):
-                    self._tile(tile.index, first_key, count, packing, (keys, values))
+                    self._tile(tile.index, first_key, (0, count), packing, (keys, values))
                 with f.unless(is_all):
                     self._part(tile.index, first_key, seen, packing, (keys, values))
             else:
                 self._part(tile.index, first_key, seen, packing, (keys, values))
 
-    def _part(self, tile: Index, first_key: Index, seen: Index, packing: Packing, block: tuple[Value, Value]) -> None:
+    def _part(
+        self, tile: Index, first_key: Index, seen: tuple[Index, Index], packing: Packing, block: tuple[Value, Value]
+    ) -> None:
         """A tile of queries with those keys of a block that it attends to, skipped where there are none."""
-        if isinstance(seen, int) or not self.kernel.has_blocks:
+        begin, end = seen
+        if isinstance(end, int) or not self.kernel.has_blocks:
             self._tile(tile, first_key, seen, packing, block)
             return
-        with self.f.when(self.f.less(0, seen)):
+        with self.f.when(self.f.less(begin, end)):
             self._tile(tile, first_key, seen, packing, block)
 
-    def _tile(self, tile: Index, first_key: Index, seen: Index, packing: Packing, block: tuple[Value, Value]) -> None:
-        """A tile of queries with those keys of a block that its last query attends to.
+    def _tile(
+        self, tile: Index, first_key: Index, seen: tuple[Index, Index], packing: Packing, block: tuple[Value, Value]
+    ) -> None:
+        """A tile of queries with some keys of a block.
 
-        block: addresses of the block's keys and values.
+        Args:
+            seen: the keys from a panel's first one to that behind the last that a query of it attends to.
+            block: addresses of the block's keys and values.
         """
         f, kernel, scratch = self.f, self.kernel, self.scratch
-        row = self._first_query(tile)
+        row, (begin, end) = self._first_query(tile), seen
         query = f.at(self.at.query, f.mul(row, kernel.query.row))
-        wanted, _ = f.divmod(f.add(seen, kernel.key_width - 1), kernel.key_width)
+        skipped, _ = f.divmod(begin, kernel.key_width)
+        wanted, _ = f.divmod(f.add(end, kernel.key_width - 1), kernel.key_width)
         step = packing.panel_floats if kernel.packs_keys else kernel.key_width
 
         def score(panel: Panel, number: Index) -> None:
-            target = f.at(scratch.scores, f.mul(number, kernel.key_width))
+            target = f.at(scratch.scores, f.mul(f.sub(number, skipped), kernel.key_width))
             f.call(self.functions.scores(panel), [query, f.at(block[0], f.mul(number, step)), target])
 
         if kernel.is_padded:
-            with f.loop(0, wanted) as each:
+            with f.loop(skipped, wanted) as each:
                 score(packing.panels[0], each.index)
         else:
-            each_of(f, wanted, packing.panels, score)
+            each_of(f, (skipped, wanted), packing.panels, score)
         local = f.mul(f.sub(tile, self.tiles[0]), kernel.rows) if kernel.has_blocks else 0
         states = f.at(scratch.states, f.mul(local, RowCode.STATE))
+        first_key, count = f.add(first_key, begin), f.sub(end, begin)
         masks = [self._mask(k, row, first_key) for k in range(len(kernel.masks))]
-        arguments = [scratch.scores, states, *masks, as_value(seen), as_value(f.sub(row, first_key))]
-        f.call(self.functions.weights(seen), arguments)
+        arguments = [scratch.scores, states, *masks, as_value(count), as_value(f.sub(row, first_key))]
+        f.call(self.functions.weights(count), arguments)
         target = f.at(self.at.target, f.mul(row, kernel.target.row))
         sums = f.at(scratch.sums, f.mul(local, kernel.value_width))
+        values = f.at(block[1], f.mul(begin, kernel.value.row))
 
         def add(panel: Panel, number: Index) -> None:
             first = f.mul(number, width_of(kernel.value_panels[0]))
             at = f.at(sums, first) if kernel.has_blocks else f.at(target, f.mul(first, kernel.target.column))
-            arguments = [scratch.scores, f.at(block[1], first), states, at, as_value(seen)]
-            f.call(self.functions.values(panel, seen), arguments)
+            arguments = [scratch.scores, f.at(values, first), states, at, as_value(count)]
+            f.call(self.functions.values(panel, count), arguments)
 
-        each_of(f, len(kernel.value_panels), kernel.value_panels, add)
+        each_of(f, (0, len(kernel.value_panels)), kernel.value_panels, add)
 
     def _mask(self, index: int, row: Index, first_key: Index) -> Value:
         """The address of a mask's element for a query and a key."""
@@ -220,4 +241,4 @@ class Writer:
                 sums = load_panel(f, f.at(line, first), panel, is_padded=True)
                 self.functions.store(f, panel, sums, share, f.at(target, f.mul(first, kernel.target.column)))
 
-            each_of(f, len(kernel.value_panels), kernel.value_panels, store)
+            each_of(f, (0, len(kernel.value_panels)), kernel.value_panels, store)

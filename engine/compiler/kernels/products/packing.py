@@ -54,7 +54,7 @@ class Packing:
             begin = f.at(source, f.mul(number, width * self.source.column))
             pack(f, panel, begin, f.at(target, f.mul(number, self.panel_floats)), rows)
 
-        each_of(f, wanted, self.panels, one)
+        each_of(f, (0, wanted), self.panels, one)
 
     def _copy(self, f: Function, panel: Panel, source: Value, target: Value, rows: Index) -> None:
         """Row by row; a single column may lie anyhow."""
@@ -99,18 +99,25 @@ class Packing:
             block(whole, self.rows - whole)
 
 
-def each_of(f: Function, wanted: Index, panels: tuple[Panel, ...], emit: Callable[[Panel, Index], None]) -> None:
-    """``emit(panel, number)`` for the first ``wanted`` panels: a loop over those that are alike, then the last."""
+def each_of(
+    f: Function, wanted: tuple[Index, Index], panels: tuple[Panel, ...], emit: Callable[[Panel, Index], None]
+) -> None:
+    """``emit(panel, number)`` for panels from one to another: a loop over those that are alike, then the last.
+
+    Args:
+        wanted: the first, and the end; code that does not know the first relies on the last being wanted with it.
+    """
+    begin, end = wanted
     alike = len(panels) if panels[-1] == panels[0] else len(panels) - 1
-    stop = f.minimum(wanted, alike)
+    stop = f.minimum(end, alike)
     if not isinstance(stop, int) or stop > 0:
-        with f.loop(0, stop) as each:
+        with f.loop(begin, stop) as each:
             emit(panels[0], each.index)
     if alike == len(panels):
         return
-    if isinstance(wanted, int):
-        if wanted == len(panels):
+    if isinstance(end, int):
+        if end == len(panels):
             emit(panels[-1], alike)
         return
-    with f.when(f.compare("eq", as_value(wanted), as_value(len(panels)))):
+    with f.when(f.compare("eq", as_value(end), as_value(len(panels)))):
         emit(panels[-1], alike)

@@ -162,6 +162,19 @@ def test_masks_with_the_same_code(level: str, keys: int) -> None:
         check(level, 2, (9, keys, 5, 20), masks=masks, is_padded=True)
 
 
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("is_padded", [False, True])
+@pytest.mark.parametrize(("queries", "keys", "width"), [(70, 70, 9), (9, 130, 40), (130, 900, 300), (3, 1300, 1)])
+def test_windows_that_move_along_the_keys(level: str, is_padded: bool, queries: int, keys: int, width: int) -> None:
+    first = np.linspace(0, keys - width, queries).astype(int)[:, None]
+    place = np.arange(keys)
+    kept = np.broadcast_to((place >= first) & (place < first + width), (2, queries, keys)).copy()
+    kept[1] = place >= keys // 2  # as long as its neighbour in a batch, and padded in front
+    added = np.where(kept, RANDOM.standard_normal(kept.shape), -np.inf).astype(np.float32)
+    for mask in (("keep", kept), ("add", added)):
+        check(level, 2, (queries, keys, 5, 20), masks=(mask,), is_padded=is_padded)
+
+
 @pytest.mark.parametrize("keys", [5, 700])
 @pytest.mark.parametrize("is_zero", [True, False])
 def test_a_row_that_sees_no_key_gives_zeros_or_nan(keys: int, is_zero: bool) -> None:

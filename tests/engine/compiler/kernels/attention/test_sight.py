@@ -1,4 +1,4 @@
-"""How many keys are looked at: all that may have weight, and all if one left out could be heard of."""
+"""Which keys are looked at: all that may have weight, and all if one left out could be heard of."""
 
 from __future__ import annotations
 
@@ -20,10 +20,15 @@ from tests.engine.compiler.kernels.running import LEVELS
 
 ROWS, KEYS, WIDTH = 3, 70, 5
 Kind = Literal["add", "keep", "drop"]
+Span = tuple[int, int]
+ALL = 0, KEYS
 
 
-def told(level: str, mask: Array, kind: Kind = "add", *, turned: bool = False, **changed: tuple[int, float]) -> int:
-    """What is told of operands that are all 1, save one element of those that are changed: (row, value)."""
+def told(level: str, mask: Array, kind: Kind = "add", *, turned: bool = False, **changed: tuple[int, float]) -> Span:
+    """What is told of operands that are all 1, save one element of those that are changed: (row, value).
+
+    Rounded to whole vectors, of which keys are told.
+    """
     lanes = describe(level).lanes
     operands = {
         name: np.ones((rows, WIDTH), np.float32) for name, rows in (("query", ROWS), ("key", KEYS), ("value", KEYS))
@@ -38,14 +43,16 @@ def told(level: str, mask: Array, kind: Kind = "add", *, turned: bool = False, *
     )  # fmt: skip
     module = Module()
     sight.emit(module, "inner")
-    f = module.function("told", [("ptr", each) for each in "qkvm"], result="i64")
-    f.finish(f.call("inner", f.parameters, "i64"))
+    f = module.function("told", [("ptr", each) for each in "qkvms"])
+    f.call("inner", f.parameters)
+    f.finish()
     host = describe(level)
     code = Code([assemble(str(module), host)], host)
-    call = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_void_p] * 4)(code.address("told"))
+    call = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 5)(code.address("told"))
     memory.append(guarded(mask))
-    number = call(*(each.ctypes.data for each in memory))
-    return KEYS if number == KEYS else -(-number // lanes) * lanes
+    span = np.full(Sight.SPAN, -1)
+    call(*(each.ctypes.data for each in memory), span.ctypes.data)
+    return spanned(*map(int, span), level)
 
 
 def guarded(mask: Array) -> Array:
@@ -57,9 +64,14 @@ def guarded(mask: Array) -> Array:
     return whole.view(bool)[spare:]
 
 
-def up_to(count: int, level: str) -> int:
+def spanned(begin: int, end: int, level: str) -> Span:
+    """Keys, and those of the vectors they are in."""
     lanes = describe(level).lanes
-    return min(KEYS, -(-count // lanes) * lanes)
+    return begin // lanes * lanes, min(KEYS, -(-end // lanes) * lanes)
+
+
+def up_to(count: int, level: str) -> Span:
+    return spanned(0, count, level)
 
 
 def padded(count: int, number: float = -np.inf) -> Array:
@@ -78,6 +90,34 @@ def test_keys_at_the_end_without_weight_are_left_out(level: str, turned: bool, n
 
 
 @pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("number", [-np.inf, np.finfo(np.float32).min, -1e9, -10000.0, -1000.0])
+def test_keys_in_front_without_weight_are_left_out(level: str, turned: bool, number: float) -> None:
+    for count in (1, 20, 33, 64, 69):
+        mask = padded(KEYS - count, number)[:, ::-1].copy()
+        assert told(level, mask, turned=turned) == spanned(count, KEYS, level)
+        assert told(level, mask[0], turned=turned) == spanned(count, KEYS, level)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("number", [-np.inf, -10000.0])
+def test_of_a_window_only_its_keys_are_looked_at(level: str, turned: bool, number: float) -> None:
+    for begin, end in ((0, 3), (20, 35), (33, 64), (65, 68), (69, 70)):
+        mask = np.full((ROWS, KEYS), number, np.float32)
+        for row in range(ROWS):
+            mask[row, max(0, begin - row) : end] = 0
+        assert told(level, mask, turned=turned) == spanned(max(0, begin - ROWS + 1), end, level)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_queries_that_have_no_key_in_common_look_at_all(level: str) -> None:
+    mask = np.full((ROWS, KEYS), -np.inf, np.float32)
+    mask[range(ROWS), [20, 30, 40]] = 0
+    assert told(level, mask) == ALL
+
+
+@pytest.mark.parametrize("level", LEVELS)
 def test_the_query_that_sees_most_counts(level: str) -> None:
     mask = padded(3)
     mask[1, :40] = 0
@@ -89,20 +129,19 @@ def test_the_query_that_sees_most_counts(level: str) -> None:
 def test_bytes_are_masks_too(level: str, kind: Kind) -> None:
     mask = padded(20) == 0
     assert told(level, mask if kind == "keep" else ~mask, kind) == up_to(20, level)
-    assert told(level, np.full((ROWS, KEYS), kind == "keep"), kind) == KEYS
+    assert told(level, np.full((ROWS, KEYS), kind == "keep"), kind) == ALL
 
 
 @pytest.mark.parametrize("level", LEVELS)
 def test_all_are_looked_at_where_the_last_may_have_weight(level: str) -> None:
     behind = padded(20)
     behind[:, -1] = 0
-    first = padded(20)
-    first[2, 0] = -np.inf
-    for mask in (padded(KEYS), padded(20, -50.0), behind, first, padded(20, np.nan), np.full_like(first, -np.inf)):
-        assert told(level, mask) == KEYS
-    assert told(level, padded(20, -1000.0), query=(1, 1000.0)) == KEYS
-    assert told(level, padded(20, -1000.0), key=(40, -1000.0)) == KEYS
-    assert told(level, padded(20, -1000.0), key=(0, 1000.0)) == KEYS
+    for mask in (padded(KEYS), padded(20, -50.0), behind, padded(20, np.nan), np.full_like(behind, -np.inf)):
+        assert told(level, mask) == ALL
+    assert told(level, padded(20, -1000.0), query=(1, 1000.0)) == ALL
+    assert told(level, padded(20, -1000.0), key=(40, -1000.0)) == ALL
+    assert told(level, padded(20, -1000.0), key=(0, 1000.0)) == ALL
+    assert told(level, padded(20, -1000.0)[:, ::-1].copy(), key=(40, -1000.0)) == ALL
 
 
 @pytest.mark.parametrize("level", LEVELS)
@@ -110,4 +149,7 @@ def test_all_are_looked_at_where_the_last_may_have_weight(level: str) -> None:
 @pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf])
 def test_nothing_is_left_out_that_is_not_finite(level: str, turned: bool, number: float) -> None:
     for name, row in (("query", 1), ("key", 69), ("key", 0), ("value", 50), ("value", 69)):
-        assert told(level, padded(20), turned=turned, **{name: (row, number)}) == KEYS
+        assert told(level, padded(20), turned=turned, **{name: (row, number)}) == ALL
+    in_front = padded(20)[:, ::-1].copy()
+    for name, row in (("query", 1), ("key", 0), ("value", 0), ("value", 20)):
+        assert told(level, in_front, turned=turned, **{name: (row, number)}) == ALL
