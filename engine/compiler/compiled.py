@@ -115,7 +115,7 @@ class CompiledGraph:
         Raises:
             RunCancelledError: nobody wants it any more.
         """
-        if not self.builder.is_open or self.builder.known_s > patience_s:
+        if not self.builder.is_open or not self.builder.makes_soon(patience_s):
             return None
         try:
             return self.instances.get_soon(specs, self.builder.known_program)

@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from engine.bundle import Bundle
 from engine.errors import CompileError, EngineError, RunCancelledError
@@ -29,6 +29,9 @@ from engine.toolchain import has_llvm, no_compiler
 if TYPE_CHECKING:
     from engine.compiler import CompiledGraph
     from engine.compiler.again import Again
+
+# Making a program may take so many times as long as the reference took for its last answer.
+_PATIENCE: Final = 2.0
 
 _log = logging.getLogger("pnnx_serve.engine")
 
@@ -120,8 +123,8 @@ class Executor:
         return outputs
 
     def _patience_s(self, graph: RuntimeGraph) -> float:
-        """What an answer may wait for a program: no longer than the reference took last."""
-        return self._meanwhile_s.get(id(graph), math.inf)
+        """What an answer may wait for a program, which later ones have as well: a little longer than the reference."""
+        return _PATIENCE * self._meanwhile_s.get(id(graph), math.inf)
 
     def _may_wait(self, graph: RuntimeGraph, specs: Sequence[TensorSpec], compiled: CompiledGraph) -> bool:
         """Whether the reference should answer where there is no machine code for these shapes.

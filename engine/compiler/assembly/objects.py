@@ -18,6 +18,7 @@ from engine.compiler.codegen.host import Host
 from engine.compiler.codegen.ir import Module, TooLargeError
 from engine.compiler.kernels.kernel import Kernel
 from engine.compiler.lowering.steps import KernelStep, Step
+from engine.compiler.runtime.lending import lent
 from engine.compiler.runtime.priority import give_way
 from engine.compiler.runtime.team import team_code
 from engine.errors import CompileError
@@ -201,7 +202,8 @@ def _team(host: Host) -> bytes:
 
 def _awaited(pool: ThreadPoolExecutor, work: Callable[[], bytes]) -> Future[bytes]:
     done = pool.submit(work)
-    wait([done])
+    with lent():
+        wait([done])
     return done
 
 

@@ -7,6 +7,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any, Final
+from weakref import WeakValueDictionary
 
 from engine.compiler.codegen.host import Host, import_llvm
 from engine.compiler.codegen.leftovers import give_back
@@ -16,6 +17,7 @@ from engine.errors import CompileError
 # The most bytes of object code kept by the text of its module: graphs share kernels, and all programs the team's code.
 KEPT_BYTES: Final = 64 << 20
 
+_loaded: Final[WeakValueDictionary[tuple[str, tuple[bytes, ...]], Code]] = WeakValueDictionary()
 _ready = threading.Lock()
 _is_ready = False
 _has_worked = False
@@ -145,3 +147,16 @@ class Code:
         if not found:
             raise CompileError("no such function in the object code", found=name)
         return found
+
+
+def loaded(objects: Sequence[bytes], host: Host) -> Code:
+    """Object code made callable; what somebody has in memory is shared, as programs for many shapes mostly can.
+
+    Raises:
+        CompileError: as ``Code`` says.
+    """
+    key = host.triple, tuple(objects)
+    code = _loaded.get(key)
+    if code is None:
+        code = _loaded[key] = Code(objects, host)
+    return code

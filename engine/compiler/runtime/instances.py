@@ -17,6 +17,7 @@ import numpy as np
 from engine.compiler.runtime.arenas import Arenas
 from engine.compiler.runtime.background import BACKGROUND, Key, Wish
 from engine.compiler.runtime.instance import Instance
+from engine.compiler.runtime.lending import lending
 from engine.compiler.runtime.program import Program
 from engine.compiler.runtime.shelf import SHELF, Kept, default_bytes, weight
 from engine.errors import CompileError, EngineError, RunCancelledError
@@ -67,7 +68,7 @@ class Instances:
         self._own = None if own is None else _key(own)
         self._ready: OrderedDict[Key, Kept] = OrderedDict()
         self._lock = threading.Lock()
-        self._making = threading.Lock()
+        self._making, self._generating = threading.Lock(), threading.Lock()
         self._largest = 0
         self._must = must
         self._arenas = Arenas(self.limit) if lend else None
@@ -98,13 +99,13 @@ class Instances:
     def get_soon(
         self, specs: Sequence[TensorSpec], make: Callable[[Sequence[TensorSpec]], Program | None]
     ) -> Instance | None:
-        """The instance for inputs of these shapes, if it can be made in no time; else None.
+        """The instance for inputs of these shapes, if it can be made in no time, also while LLVM works; else None.
 
         Args:
             make: a program, where that takes milliseconds.
         """
         key = _key(specs)
-        if key in self._refused or not self._making.acquire(blocking=False):
+        if key in self._refused or not self._generating.acquire(blocking=False):
             return None  # who compiles may take long
         try:
             program = make(specs)
@@ -113,7 +114,7 @@ class Instances:
             wish = BACKGROUND.wish(self, key, specs, now=False)
             return self._keep(wish, program) or self._instance(program)
         finally:
-            self._making.release()
+            self._generating.release()
 
     def prepare(
         self, specs: Sequence[TensorSpec], make: Callable[[Sequence[TensorSpec]], Program], *, refresh: bool = False
@@ -145,7 +146,7 @@ class Instances:
         found = None if refresh else self._find(key)
         if found is not None:
             return found.program, found
-        with self._making:
+        with self._making, lending(self._generating):
             found = None if refresh else self._find(key)
             if found is not None:
                 return found.program, found
@@ -171,7 +172,7 @@ class Instances:
             RunCancelledError: nobody wants it any more.
         """
         try:
-            with self._making:
+            with self._making, lending(self._generating):
                 if self._find(wish.key) is None:
                     self._keep(wish, self._make(wish.specs, progress=progress))
         except RunCancelledError:

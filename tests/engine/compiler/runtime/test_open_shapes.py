@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import threading
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from engine.compiler.runtime.background import WORTH
 from engine.options import Options
 from engine.tensor import Array, TensorSpec
 from tests.engine.graph.build import INPUT, built, conv, op
+from tests.patience import PATIENCE_S, until
 
 F32 = np.dtype(np.float32)
 ATTENTION = ("query", "key", "value", "attn_mask")
@@ -209,6 +212,46 @@ def test_nobody_waits_for_who_compiles(openings: Openings, monkeypatch: pytest.M
     assert compiled.instance_soon(specs(width), 0.0) is None  # the reference is sooner
     found = compiled.instance_soon(specs(width), 60.0)
     assert found is not None and compiled.instances.find(specs(width)) is found
+
+
+def test_while_llvm_works_for_one_shape_another_that_needs_none_is_made(
+    openings: Openings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiled = CompiledGraph(reader(), Options(threads=1))
+    width, is_at_work, may_end = known_width(compiled), threading.Event(), threading.Event()
+    assemble = objects.object_code.assemble
+
+    def slow(*given: Any) -> bytes:
+        is_at_work.set()
+        assert may_end.wait(PATIENCE_S)
+        return assemble(*given)
+
+    monkeypatch.setattr(objects.object_code, "assemble", slow)
+    compiled.instances.begin(specs(3), WORTH)
+    assert is_at_work.wait(PATIENCE_S)
+    found = compiled.instance_soon(specs(width), 60.0)
+    assert found is not None and compiled.instances.find(specs(width)) is found
+    assert compiled.instances.program(specs(3)) is None
+    may_end.set()
+    until(lambda: compiled.instances.program(specs(3)) is not None)
+
+
+def test_shapes_share_code_in_memory_as_long_as_one_of_them_runs(openings: Openings) -> None:
+    compiled = CompiledGraph(reader(), Options(threads=1))
+    programs = [compiled.builder.program(specs(width)) for width in range(100, 300, 8)]
+    code = {id(each.code) for each in programs}
+    assert len(code) < len(programs) / 2
+    held = {each: weakref.ref(program.code) for each, program in enumerate(programs)}
+    del programs
+    gc.collect()
+    assert not any(each() for each in held.values())
+
+
+def test_what_took_long_once_is_tried_again_after_a_while(openings: Openings) -> None:
+    builder = CompiledGraph(reader(), Options(threads=1)).builder
+    builder.known_s = 1.0
+    tries = [builder.makes_soon(0.5) for _ in range(30)]
+    assert not any(tries[:10]) and all(tries[20:])
 
 
 def test_what_is_kept_of_a_shape_has_its_weights(tmp_path: Path, openings: Openings) -> None:
