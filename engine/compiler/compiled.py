@@ -118,7 +118,7 @@ class CompiledGraph:
         if not self.builder.is_open or not self.builder.makes_soon(patience_s):
             return None
         try:
-            return self.instances.get_soon(specs, self.builder.known_program)
+            return self.instances.get_soon(specs, self.builder.known_program, self.builder.known_s)
         except RunCancelledError:
             raise
         except EngineError:

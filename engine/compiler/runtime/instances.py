@@ -97,15 +97,16 @@ class Instances:
         return instance or self._instance(program)
 
     def get_soon(
-        self, specs: Sequence[TensorSpec], make: Callable[[Sequence[TensorSpec]], Program | None]
+        self, specs: Sequence[TensorSpec], make: Callable[[Sequence[TensorSpec]], Program | None], wait_s: float = 0.0
     ) -> Instance | None:
         """The instance for inputs of these shapes, if it can be made in no time, also while LLVM works; else None.
 
         Args:
             make: a program, where that takes milliseconds.
+            wait_s: for whoever makes another.
         """
         key = _key(specs)
-        if key in self._refused or not self._generating.acquire(blocking=False):
+        if key in self._refused or not self._generating.acquire(timeout=wait_s):
             return None  # who compiles may take long
         try:
             program = make(specs)
