@@ -13,7 +13,7 @@ Layers know nothing of graphs. A layer is immutable: any number of threads may r
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields
+from dataclasses import MISSING, Field, FrozenInstanceError, dataclass, field, fields
 from typing import Any, ClassVar, dataclass_transform
 
 from engine.tensor import UNKNOWN, TensorSpec
@@ -42,12 +42,37 @@ def _infer_nothing(self: Layer, *operands: object, **attributes: object) -> obje
     return UNKNOWN
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class _Parameters:
-    """Comparing and showing of all layers, which dataclass would write anew for each of their hundreds of classes.
+    """What dataclass would write anew for each of their hundreds of classes: making, comparing and showing of layers.
 
     All of it is made when the engine is imported, so it is time that everything waits for.
     """
+
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+
+    def __init__(self, **given: object) -> None:
+        for each in fields(self):
+            if each.name in given:
+                value = given.pop(each.name)
+            elif each.default is not MISSING:
+                value = each.default
+            elif each.default_factory is not MISSING:
+                value = each.default_factory()
+            else:
+                raise TypeError(f"{_name(self)}() missing a required keyword-only argument: {each.name!r}")
+            object.__setattr__(self, each.name, value)
+        for name in given:
+            raise TypeError(f"{_name(self)}() got an unexpected keyword argument {name!r}")
+        self.__post_init__()
+
+    def __post_init__(self) -> None:
+        """What else is worked out from parameters when a layer is made."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise FrozenInstanceError(f"cannot assign to field {name!r}")
+
+    def __delattr__(self, name: str) -> None:
+        raise FrozenInstanceError(f"cannot delete field {name!r}")
 
     def __eq__(self, other: object) -> bool:
         return _values(self) == _values(other) if other.__class__ is self.__class__ else NotImplemented
@@ -58,6 +83,14 @@ class _Parameters:
     def __repr__(self) -> str:
         shown = ", ".join(f"{each.name}={getattr(self, each.name)!r}" for each in fields(self) if each.repr)
         return f"{self.__class__.__qualname__}({shown})"
+
+
+# Said to be frozen, it would be given more to write for every class: see __setattr__.
+dataclass(init=False, eq=False, repr=False)(_Parameters)
+
+
+def _name(layer: _Parameters) -> str:
+    return f"{type(layer).__qualname__}.__init__"
 
 
 def _values(layer: Any) -> tuple[object, ...]:
@@ -96,7 +129,7 @@ class Layer(_Parameters):
         super().__init_subclass__()
         # One that declares no parameters has those of its base, and all that was made for them.
         if len(cls.__bases__) > 1 or "__annotations__" in cls.__dict__ or "__post_init__" in cls.__dict__:
-            dataclass(frozen=True, kw_only=True, eq=False, repr=False)(cls)
+            dataclass(kw_only=True, init=False, eq=False, repr=False)(cls)
 
     def settled(self) -> Layer:
         """The layer that does the work: another one where this says the same in other words."""

@@ -86,5 +86,27 @@ def test_layers_are_compared_shown_and_kept_as_frozen_dataclasses_are() -> None:
     for layer in (Scaled(), Same()):
         with pytest.raises(dataclasses.FrozenInstanceError):
             layer.by = 1.0  # type: ignore[misc]
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            del layer.by
     with pytest.raises(TypeError, match="unexpected keyword argument 'off'"):
         Same(off=1)  # type: ignore[call-arg]
+
+
+def test_layers_are_made_as_dataclasses_are() -> None:
+    class Grown(Layer):
+        by: float
+        names: list[str] = dataclasses.field(default_factory=list)
+        twice: float = 0.0
+
+        def __post_init__(self) -> None:
+            object.__setattr__(self, "twice", 2 * self.by)
+
+        def forward(self, input: object) -> object:
+            return input
+
+    first, second = Grown(by=1.0), Grown(by=1.0)
+    assert first.twice == 2.0 and first.names == [] and first.names is not second.names
+    assert dataclasses.replace(first, by=3.0).twice == 6.0
+    with pytest.raises(TypeError, match="missing a required keyword-only argument: 'by'"):
+        Grown()  # type: ignore[call-arg]
+    assert [each.name for each in dataclasses.fields(Grown)] == ["by", "names", "twice"]
