@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -41,9 +41,8 @@ class Home(IntEnum):
     WEIGHT = 5
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Address:
-    """A place in memory.
+class Address(NamedTuple):
+    """A place in memory; a program has hundreds, so they are tuples.
 
     Args:
         port: number of the graph's input or output, where that is the home.

@@ -149,7 +149,7 @@ def _region(view: View, starts: Mapping[Storage, int]) -> Region:
 
 def _native(step: KernelStep, starts: Mapping[Storage, int], call: Call) -> NativeStep:
     pointers = (_address(each.storage, each.offset, starts) for each in step.pointers)
-    numbers = (Address(home=Home.NUMBER, port=0, offset=each) for each in call.numbers)
+    numbers = (Address(Home.NUMBER, 0, each) for each in call.numbers)
     return NativeStep(
         function=call.function,
         kind=step.kernel.reported_kind,

@@ -94,4 +94,4 @@ def _region(values: Sequence[Any]) -> Region:
 
 def _address(values: Sequence[int]) -> Address:
     home, port, offset = values
-    return Address(home=Home(home), port=port, offset=offset)
+    return Address(Home(home), port, offset)

@@ -51,8 +51,9 @@ def test_every_field_is_kept(blueprint: Blueprint, whole: bytes, tmp_path: Path)
     (call,) = [each.call for each in blueprint.segments if each.call is not None]
     (region, *_) = [each for each in call.inputs if each is not None]
     (step, *_) = blueprint.steps
-    for each in (step, call, region, region.address, blueprint.segments[0]):
+    for each in (step, call, region, blueprint.segments[0]):
         assert len(facts._listed(each)) == len(fields(each))
+    assert facts._listed(region.address) == list(region.address)
     changed = dict.fromkeys(facts._PLAIN, 7)
     file = io.BytesIO()
     entry.write(file, KEY, replace(blueprint, **changed))
