@@ -161,12 +161,12 @@ class Layout(Kernel):
 
     @property
     def sight(self) -> Sight | None:
-        """The function that tells from the mask which keys a tile attends to; None where none can."""
-        if self.is_causal or len(self.masks) != 1 or self.keys <= self.host.lanes:
+        """The function that tells from the masks which keys a tile attends to; None where none can."""
+        if self.is_causal or not self.masks or self.keys <= self.host.lanes:
             return None
-        (mask,) = self.masks
         lies_in_rows = self.query.column == 1 and (self.value.column == 1 or self.values == 1)
-        if mask.matrix.column != 1 or not lies_in_rows or 1 not in (self.key.row, self.key.column):
+        is_each_whole = all(mask.matrix.column == 1 for mask in self.masks)
+        if not is_each_whole or not lies_in_rows or 1 not in (self.key.row, self.key.column):
             return None
         return Sight(
             rows=self.rows,
@@ -176,7 +176,7 @@ class Layout(Kernel):
             query=self.query,
             key=self.key,
             value=self.value,
-            mask=mask,
+            masks=self.masks,
             scale=self.scale,
             lanes=self.host.lanes,
         )

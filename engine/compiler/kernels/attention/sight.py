@@ -1,4 +1,4 @@
-"""Which keys a tile of queries has to look at, told from its mask: those without weight at either end are left out.
+"""Which keys a tile of queries has to look at, told from its masks: those without weight at either end are left out.
 
 Sequences that are padded in front or behind, windows, and causal masks that a graph spells out are like this. Whether
 a key has weight depends on its score too, so scores are bounded by the largest elements of queries and keys; and as no
@@ -18,7 +18,7 @@ from typing import ClassVar
 
 from engine.compiler.codegen.ir import Function, Index, Module, Value, as_value, constant, lanes_below, mangled, vector
 from engine.compiler.kernels.attention.rows import Mask
-from engine.compiler.kernels.folding import fold_lanes, largest_number, load_or
+from engine.compiler.kernels.folding import fold_lanes, largest_number
 from engine.compiler.kernels.functions.arithmetic import absolute, bits, from_bits, integer, maximum, minimum
 from engine.compiler.kernels.products.matrix import Matrix
 
@@ -36,7 +36,7 @@ class Sight:
         rows: queries of a tile.
         keys, width, values: of the attention; there are more keys than lanes.
         query, key, value: where they lie: queries and values in rows, keys in rows or in columns.
-        mask: the only one, with a number for every key.
+        masks: one at least, each with something for every key.
         scale: of the scores.
     """
 
@@ -48,19 +48,18 @@ class Sight:
     query: Matrix
     key: Matrix
     value: Matrix
-    mask: Mask
+    masks: tuple[Mask, ...]
     scale: float
     lanes: int
 
     def emit(self, module: Module, name: str) -> str:
-        """Write (queries, keys, values, mask, span), which stores them; its name."""
-        parameters = [("ptr", each) for each in ("queries", "keys", "values", "mask", "span")]
-        f = module.inner(name, parameters)
-        mask, span = f.parameters[3:]
+        """Write (queries, keys, values, span, masks), which stores them; its name."""
+        masks = (f"mask{k}" for k in range(len(self.masks)))
+        f = module.inner(name, [("ptr", each) for each in ("queries", "keys", "values", "span", *masks)])
+        span = f.parameters[3]
         self._keep(f, span, as_value(0), as_value(self.keys))
-        with f.unless(self._is_open_at_both_ends(f, mask)):
-            best, column = self._best_key(f, mask)
-            self._keep(f, span, *self._told(f, best, column))
+        with f.unless(self._is_open_at_both_ends(f)):
+            self._keep(f, span, *self._told(f, *self._best_key(f)))
         f.finish()
         return name
 
@@ -68,18 +67,18 @@ class Sight:
         for place, each in enumerate((begin, end)):
             f.store(each, f.at(span, place, 8), 8)
 
-    def _is_open_at_both_ends(self, f: Function, mask: Value) -> Value:
+    def _is_open_at_both_ends(self, f: Function) -> Value:
         """Whether the first keys may have weight and the last as well, as is usual: then all are looked at."""
         limit = constant(NO_WEIGHT, "float")
-        (begins, _), (ends, _) = (self._looked(f, mask, *each, limit) for each in ((0, self.lanes), self._last))
+        (begins, _), (ends, _) = (self._looked(f, *each, limit) for each in ((0, self.lanes), self._last))
         return f.binary("and", begins, ends)
 
-    def _best_key(self, f: Function, mask: Value) -> tuple[Value, Value]:
+    def _best_key(self, f: Function) -> tuple[Value, Value]:
         """The largest of the least numbers that keys are given, of all lines, and the key."""
         floats, places = vector(self.lanes), vector(self.lanes, "i32")
 
         def step(column: Index, count: int, carried: Sequence[Value]) -> list[Value]:
-            least = self._least(f, mask, column, count)
+            least = self._least(f, column, count)
             is_better = f.compare("ogt", least, carried[0])
             place = f.splat(f.convert("trunc", as_value(column), "i32"), self.lanes)
             return [f.select(is_better, each, old) for each, old in zip((least, place), carried, strict=True)]
@@ -94,13 +93,13 @@ class Sight:
 
     def _told(self, f: Function, best: Value, key: Value) -> tuple[Value, Value]:
         """The first key that is seen and the end, where others have no weight for sure beside a key; else all."""
-        queries, keys, values, mask = f.parameters[:4]
+        queries, keys, values = f.parameters[:3]
         nothing, limit = constant(-math.inf, vector(self.lanes)), f.fadd(best, constant(NO_WEIGHT, "float"))
 
         def step(column: Index, count: int, carried: Sequence[Value]) -> list[Value]:
             """The first key that is seen and the end, and the masks of those before and behind."""
             begin, end, before, behind = carried
-            is_seen, found = self._looked(f, mask, column, count, limit)
+            is_seen, found = self._looked(f, column, count, limit)
             here = f.binary("and", is_seen, f.compare("eq", begin, as_value(self.keys)))
             begin = f.select(here, as_value(column), begin)
             is_before = f.compare("eq", begin, as_value(self.keys))
@@ -152,37 +151,40 @@ class Sight:
 
     @property
     def _lines(self) -> int:
-        """Rows of the mask that a tile reads."""
-        return self.rows if self.mask.matrix.row else 1
+        """Rows of the masks that a tile reads."""
+        return self.rows if any(each.matrix.row for each in self.masks) else 1
 
-    def _least(self, f: Function, mask: Value, column: Index, count: int) -> Value:
+    def _least(self, f: Function, column: Index, count: int) -> Value:
         """The least that is done to the scores of some keys, of all lines."""
         with f.loop(0, self._lines, carry=[constant(math.inf, vector(self.lanes))]) as row:
-            at = f.at(mask, f.add(f.mul(row.index, self.mask.matrix.row), column), self.mask.size)
-            row.carry([minimum(f, row.carried[0], self._numbers(f, at, count, self.lanes))])
+            row.carry([minimum(f, row.carried[0], self._numbers(f, row.index, column, count))])
         return row.results[0]
 
-    def _looked(self, f: Function, mask: Value, column: Index, count: int, limit: Value) -> tuple[Value, Value]:
+    def _looked(self, f: Function, column: Index, count: int, limit: Value) -> tuple[Value, Value]:
         """Whether any line sees one of some keys, and else the most that is done to their scores."""
         none = constant(0, vector(self.lanes, "i1"))
         with f.loop(0, self._lines, carry=[none, constant(-math.inf, vector(self.lanes))]) as row:
-            at = f.at(mask, f.add(f.mul(row.index, self.mask.matrix.row), column), self.mask.size)
-            numbers = self._numbers(f, at, count, self.lanes)
+            numbers = self._numbers(f, row.index, column, count)
             above = f.compare("ugt", numbers, f.splat(limit, self.lanes))
             highest = largest_number(f, [numbers, row.carried[1]])
             row.carry([f.binary("or", row.carried[0], above), highest])
         return f.any(row.results[0]), row.results[1]
 
-    def _numbers(self, f: Function, at: Value, count: int, lanes: int) -> Value:
-        """What a mask adds to scores, or stands in their place; -inf in lanes behind the last key."""
-        if self.mask.kind == "add":
-            return load_or(f, at, lanes, count, -math.inf)
-        byte = f.load_bytes(at, lanes, count)
-        is_on = f.compare("ne", byte, constant(0, byte.type))
-        type_ = vector(lanes)
-        kept, dropped = constant(0.0, type_), constant(self.mask.fill, type_)
-        numbers = f.select(is_on, *((kept, dropped) if self.mask.kind == "keep" else (dropped, kept)))
-        return numbers if count == lanes else f.select(lanes_below(count, lanes), numbers, constant(-math.inf, type_))
+    def _numbers(self, f: Function, row: Index, column: Index, count: int) -> Value:
+        """What masks add to scores, or put in their place; -inf in lanes behind the last key."""
+        numbers = constant(0.0, vector(self.lanes))
+        for mask, base in zip(self.masks, f.parameters[4:], strict=True):
+            at = f.at(base, f.add(f.mul(row, mask.matrix.row), column), mask.size)
+            numbers = self._masked(f, numbers, mask, at, count)
+        nothing = constant(-math.inf, numbers.type)
+        return numbers if count == self.lanes else f.select(lanes_below(count, self.lanes), numbers, nothing)
+
+    def _masked(self, f: Function, numbers: Value, mask: Mask, at: Value, count: int) -> Value:
+        if mask.kind == "add":
+            return f.fadd(numbers, f.load_lanes(numbers.type, at, count))
+        byte = f.load_bytes(at, self.lanes, count)
+        is_on, dropped = f.compare("ne", byte, constant(0, byte.type)), constant(mask.fill, numbers.type)
+        return f.select(is_on, *((numbers, dropped) if mask.kind == "keep" else (dropped, numbers)))
 
     def _largest_of(self, f: Function, base: Value, pitch: int, rows: Index, columns: int) -> Value:
         """The largest magnitude in some rows; NaN if one is."""

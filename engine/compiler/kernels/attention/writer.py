@@ -22,7 +22,7 @@ class Scratch:
         scores: of one tile.
         sums: weighted sums of values, of all tiles; only where there are several blocks of keys.
         states: the largest score and the sum of exponentials, of every query.
-        seen: the first key that each tile attends to, and the end; only where a mask tells.
+        seen: the first key that each tile attends to, and the end; only where masks tell.
     """
 
     keys: Value
@@ -112,7 +112,7 @@ class Writer:
         return f.at(self.scratch.seen, f.mul(f.sub(tile, self.tiles[0]), Sight.SPAN), 8)
 
     def _look(self, sight: Sight) -> None:
-        """Store for every tile which keys it attends to, as its mask tells."""
+        """Store for every tile which keys it attends to, as its masks tell."""
         f, kernel = self.f, self.kernel
         name = f"{kernel.name}_sight"
         if name not in f.module.functions:
@@ -120,7 +120,8 @@ class Writer:
         with f.loop(*self.tiles) as tile:
             row = self._first_query(tile.index)
             query = f.at(self.at.query, f.mul(row, kernel.query.row))
-            f.call(name, [query, self.at.key, self.at.value, self._mask(0, row, 0), self._span(tile.index)])
+            masks = [self._mask(k, row, 0) for k in range(len(kernel.masks))]
+            f.call(name, [query, self.at.key, self.at.value, self._span(tile.index), *masks])
 
     def _seen_block(self, first_key: Index, count: Index) -> None:
         """A block of keys, skipped where no query attends to it."""

@@ -170,9 +170,10 @@ def test_windows_that_move_along_the_keys(level: str, is_padded: bool, queries: 
     place = np.arange(keys)
     kept = np.broadcast_to((place >= first) & (place < first + width), (2, queries, keys)).copy()
     kept[1] = place >= keys // 2  # as long as its neighbour in a batch, and padded in front
-    added = np.where(kept, RANDOM.standard_normal(kept.shape), -np.inf).astype(np.float32)
-    for mask in (("keep", kept), ("add", added)):
-        check(level, 2, (queries, keys, 5, 20), masks=(mask,), is_padded=is_padded)
+    some = RANDOM.standard_normal(kept.shape).astype(np.float32)
+    added = np.where(kept, some, np.float32(-np.inf))
+    for masks in ((("keep", kept),), (("add", added),), (("add", some), ("drop", ~kept))):
+        check(level, 2, (queries, keys, 5, 20), masks=masks, is_padded=is_padded)
 
 
 @pytest.mark.parametrize("keys", [5, 700])

@@ -25,6 +25,10 @@ ALL = 0, KEYS
 
 
 def told(level: str, mask: Array, kind: Kind = "add", *, turned: bool = False, **changed: tuple[int, float]) -> Span:
+    return told_of(level, [(mask, kind)], turned=turned, **changed)
+
+
+def told_of(level: str, masks: list[tuple[Array, Kind]], *, turned: bool = False, **changed: tuple[int, float]) -> Span:
     """What is told of operands that are all 1, save one element of those that are changed: (row, value).
 
     Rounded to whole vectors, of which keys are told.
@@ -39,19 +43,20 @@ def told(level: str, mask: Array, kind: Kind = "add", *, turned: bool = False, *
     sight = Sight(
         rows=ROWS, keys=KEYS, width=WIDTH, values=WIDTH, query=Matrix((), WIDTH, 1),
         key=Matrix((), 1, KEYS) if turned else Matrix((), WIDTH, 1), value=Matrix((), WIDTH, 1),
-        mask=Mask(Matrix((), KEYS if mask.ndim > 1 else 0, 1), kind), scale=1.0, lanes=lanes,
+        masks=tuple(Mask(Matrix((), KEYS if mask.ndim > 1 else 0, 1), kind) for mask, kind in masks), scale=1.0,
+        lanes=lanes,
     )  # fmt: skip
     module = Module()
     sight.emit(module, "inner")
-    f = module.function("told", [("ptr", each) for each in "qkvms"])
+    f = module.function("told", [("ptr", each) for each in "qkvsmn"[: 4 + len(masks)]])
     f.call("inner", f.parameters)
     f.finish()
     host = describe(level)
     code = Code([assemble(str(module), host)], host)
-    call = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 5)(code.address("told"))
-    memory.append(guarded(mask))
+    call = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * (4 + len(masks)))(code.address("told"))
     span = np.full(Sight.SPAN, -1)
-    call(*(each.ctypes.data for each in memory), span.ctypes.data)
+    memory += [span, *(guarded(mask) for mask, _ in masks)]
+    call(*(each.ctypes.data for each in memory))
     return spanned(*map(int, span), level)
 
 
@@ -130,6 +135,17 @@ def test_bytes_are_masks_too(level: str, kind: Kind) -> None:
     mask = padded(20) == 0
     assert told(level, mask if kind == "keep" else ~mask, kind) == up_to(20, level)
     assert told(level, np.full((ROWS, KEYS), kind == "keep"), kind) == ALL
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_key_is_seen_if_all_masks_let_it(level: str) -> None:
+    padding, seen = padded(50, -10000.0)[0], padded(KEYS - 20)[:, ::-1].copy() == 0
+    assert told_of(level, [(seen, "keep"), (padding, "add")]) == spanned(20, 50, level)
+    assert told_of(level, [(padding, "add"), (~seen, "drop")]) == spanned(20, 50, level)
+    assert told_of(level, [(padding, "add"), (padded(KEYS), "add")]) == up_to(50, level)
+    assert told_of(level, [(seen, "keep"), (seen[:, ::-1].copy(), "keep")]) == spanned(20, 50, level)
+    nowhere = [(seen, "keep"), (~seen, "keep")]
+    assert told_of(level, nowhere) == ALL
 
 
 @pytest.mark.parametrize("level", LEVELS)
