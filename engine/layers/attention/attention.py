@@ -50,7 +50,7 @@ class ScaledDotProductAttention(Layer):
         with np.errstate(all="ignore"):
             scores = _masked(matmul(q * self._scale(q.shape[-1]), k.swapaxes(-1, -2)), attn_mask)
             if self.is_causal:
-                scores = _masked(scores, np.tri(*scores.shape[-2:], dtype=np.bool_))
+                scores = np.where(np.tri(*scores.shape[-2:], dtype=np.bool_), scores, scores.dtype.type(-np.inf))
             weights, totals = exponentials(scores)
             return cast(matmul(weights, v) / totals, dtype)
 
@@ -106,11 +106,11 @@ def exponentials(scores: Array) -> tuple[Array, Array]:
 
 
 def _masked(scores: Array, mask: Array | None) -> Array:
-    """The scores with a mask applied."""
+    """The scores with a mask added: of booleans 0 where True and -inf where False, so that NaN stays what it is."""
     if mask is None:
         return scores
     if mask.dtype == np.bool_:
-        return np.where(mask, scores, scores.dtype.type(-np.inf))
+        mask = np.where(mask, 0.0, -np.inf)
     return scores + cast(mask, scores.dtype)
 
 

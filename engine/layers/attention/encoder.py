@@ -113,6 +113,7 @@ class TransformerEncoderLayer(Layer):
             arrangement=Arrangement(rank=3, batch_first=True, heads=self.num_heads, widths=(self.embed_dim,) * 3),
             inputs=list(zip(np.split(cast(qkv_weight, working), 3), np.split(cast(qkv_bias, working), 3), strict=True)),
             output=(cast(proj_weight, working), cast(proj_bias, working)),
+            replaces=True,
         )
         masks = self._masks(mask, x.shape[1])
         norm = LayerNorm(normalized_shape=(self.embed_dim,), eps=self.eps)

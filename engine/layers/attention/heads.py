@@ -26,12 +26,14 @@ class Heads:
         inputs: weight (E, width) and bias (E,) or None of the projections of query, key and value.
         output: weight (E, E) and bias (E,) or None of the projection after attention.
         added: key and value (E,) of the positions that are added to every sequence.
+        replaces: whether -inf takes the place of a score that a boolean leaves out; else it is added, and NaN stays.
     """
 
     arrangement: Arrangement
     inputs: Sequence[tuple[Array, Array | None]]
     output: tuple[Array, Array | None]
     added: Sequence[tuple[Array, Array]] = ()
+    replaces: bool = False
 
     def attend(
         self,
@@ -48,7 +50,7 @@ class Heads:
             k, v = self._with_position(k, key), self._with_position(v, value)
         scores = matmul(q * (1 / math.sqrt(q.shape[-1])), k.swapaxes(-1, -2))
         for mask in self._aligned(attention_mask, padding_mask, scores.shape):
-            _leave_out(scores[..., :keys], mask)
+            self._leave_out(scores[..., :keys], mask)
         if wants_weights:
             weights = softmax(scores, -1)
             return self._join(matmul(weights, v)), weights
@@ -80,10 +82,9 @@ class Heads:
             masks.append(padding.reshape(math.prod(padding.shape[:-1]), 1, 1, padding.shape[-1]))
         return masks
 
-
-def _leave_out(scores: Array, mask: Array) -> None:
-    """Apply a mask in place: True is left out, a number is added."""
-    if mask.dtype == np.bool_:
-        np.copyto(scores, -np.inf, where=mask)
-    else:
-        scores += cast(mask, scores.dtype)
+    def _leave_out(self, scores: Array, mask: Array) -> None:
+        """Apply a mask in place: True is left out, a number is added."""
+        if mask.dtype == np.bool_ and self.replaces:
+            np.copyto(scores, -np.inf, where=mask)
+        else:
+            scores += cast(np.where(mask, -np.inf, 0.0) if mask.dtype == np.bool_ else mask, scores.dtype)

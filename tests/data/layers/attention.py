@@ -36,6 +36,13 @@ class Attention(nn.Module):
         return self.call(self.attention, *inputs)
 
 
+def with_number(x: Tensor, number: float, row: int) -> Tensor:
+    """A copy in which an element of a row is this number."""
+    x = x.clone()
+    x[..., row, 1] = number
+    return x
+
+
 def self_attention(module: nn.MultiheadAttention, x: Tensor) -> Any:
     return module(x, x, x)
 
@@ -115,6 +122,22 @@ SAMPLES = [
         "sdpa_masks_of_infinities",
         lambda q, k, v, f: attend(q, k, v, f),
         (Q, K, V, torch.where(LEFT_OUT, 0.5, -INFINITY)),
+    ),
+    Sample(
+        "sdpa_not_finite",
+        attend,
+        (Q, with_number(K, float("nan"), 2), V, LEFT_OUT),
+        [
+            (Q, with_number(K, INFINITY, 2), V, LEFT_OUT),
+            (Q, K, with_number(V, float("nan"), 2), LEFT_OUT),
+            (with_number(Q, float("nan"), 1), K, V, LEFT_OUT),
+        ],
+    ),
+    Sample(
+        "sdpa_causal_not_finite",
+        lambda q, k, v: attend(q, k, v, is_causal=True),
+        (Q, with_number(K, float("nan"), 1), K),
+        [(Q, with_number(K, -INFINITY, 2), K), (Q, K, with_number(K, float("nan"), 4))],
     ),
     Sample(
         "sdpa_grouped",
@@ -221,6 +244,11 @@ SAMPLES = [
     ),
     module("mha_padding_of_floats", lambda m, x, p: m(x, x, x, key_padding_mask=p)[0], (X, torch.randn(B, L))),
     module("mha_padding_unbatched", lambda m, x, p: m(x, x, x, key_padding_mask=p), (X[0], PADDING[1])),
+    module(
+        "mha_padding_not_finite",
+        lambda m, x, y, p: m(x, y, y, key_padding_mask=p),
+        (X, with_number(Y, float("nan"), 5), torch.arange(S).expand(B, S) > 3),
+    ),
     module("mha_causal", lambda m, x, a: m(x, x, x, attn_mask=a), (X, CAUSAL)),
     module("mha_mask_of_floats", lambda m, x, a: m(x, x, x, attn_mask=a)[0], (X, torch.randn(L, L))),
     module("mha_mask_constant", lambda m, x: m(x, x, x, attn_mask=torch.ones(L, L).triu())[0], (X,)),

@@ -25,12 +25,14 @@ class Mask:
     Args:
         matrix: where they lie, from query to query and from key to key; 1 or 0 from key to key.
         kind: what they do: numbers are added, bytes that are not 0 keep a score, or drop it.
-        fill: what stands in place of a score that is dropped.
+        fill: what stands in place of a score that is dropped, or is added to it.
+        is_added: whether it is added, so that a score that is NaN stays so.
     """
 
     matrix: Matrix
     kind: Literal["add", "keep", "drop"]
     fill: float = -math.inf
+    is_added: bool = False
 
     def opened(self, sizes: Sizes) -> Mask:
         """The same of any number of queries and keys."""
@@ -41,6 +43,13 @@ class Mask:
     def size(self) -> int:
         """Bytes of an element."""
         return 4 if self.kind == "add" else 1
+
+    def applied(self, f: Function, value: Value, byte: Value) -> Value:
+        """Scores as bytes keep or drop them."""
+        is_on, dropped = f.compare("ne", byte, constant(0, byte.type)), constant(self.fill, value.type)
+        if self.is_added:
+            dropped = f.fadd(value, dropped)
+        return f.select(is_on, *((value, dropped) if self.kind == "keep" else (dropped, value)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,10 +207,8 @@ class RowCode:
                 scale = None
                 continue
             byte = self._loaded(f, at, "i8", step, within)
-            is_on = f.compare("ne", byte, constant(0, byte.type))
-            nothing = constant(mask.fill, value.type)
             value, scale = value if scale is None else f.fmul(value, scale), None
-            value = f.select(is_on, value, nothing) if mask.kind == "keep" else f.select(is_on, nothing, value)
+            value = mask.applied(f, value, byte)
         return value if scale is None else f.fmul(value, scale)
 
     def _loaded(self, f: Function, at: Value, element: str, step: int, within: Value | None) -> Value:

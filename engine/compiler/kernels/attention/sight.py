@@ -17,9 +17,10 @@ from functools import reduce
 from typing import ClassVar
 
 from engine.compiler.codegen.ir import Function, Index, Module, Value, as_value, constant, lanes_below, mangled, vector
+from engine.compiler.kernels.attention.magnitude import is_finite, larger, largest, largest_of, nothing
 from engine.compiler.kernels.attention.rows import Mask
 from engine.compiler.kernels.folding import fold_lanes, largest_number
-from engine.compiler.kernels.functions.arithmetic import absolute, bits, from_bits, integer, maximum, minimum
+from engine.compiler.kernels.functions.arithmetic import absolute, maximum, minimum
 from engine.compiler.kernels.products.matrix import Matrix
 
 # e to the power of less is no weight beside that of the largest score.
@@ -94,7 +95,7 @@ class Sight:
     def _told(self, f: Function, best: Value, key: Value) -> tuple[Value, Value]:
         """The first key that is seen and the end, where others have no weight for sure beside a key; else all."""
         queries, keys, values = f.parameters[:3]
-        nothing, limit = constant(-math.inf, vector(self.lanes)), f.fadd(best, constant(NO_WEIGHT, "float"))
+        none, limit = constant(-math.inf, vector(self.lanes)), f.fadd(best, constant(NO_WEIGHT, "float"))
 
         def step(column: Index, count: int, carried: Sequence[Value]) -> list[Value]:
             """The first key that is seen and the end, and the masks of those before and behind."""
@@ -105,18 +106,18 @@ class Sight:
             is_before = f.compare("eq", begin, as_value(self.keys))
             end = f.select(is_seen, as_value(f.add(column, count)), end)
             before = f.select(is_before, largest_number(f, [before, found]), before)
-            behind = f.select(is_seen, nothing, largest_number(f, [behind, found]))
+            behind = f.select(is_seen, none, largest_number(f, [behind, found]))
             return [begin, end, before, behind]
 
-        begin, end, before, behind = self._walked(f, [as_value(self.keys), as_value(0), nothing, nothing], step)
+        begin, end, before, behind = self._walked(f, [as_value(self.keys), as_value(0), none, none], step)
         highest = fold_lanes(f, largest_number(f, [before, behind]), largest_number)
-        of_queries = self._largest_of(f, queries, self.query.row, self.rows, self.width)
+        of_queries = largest_of(f, queries, self.query.row, self.rows, self.width, lanes=self.lanes)
         reach = f.fmul(f.fmul(of_queries, self._largest_key(f, keys, key, (begin, end))), self._size)
         # Twice the reach is the difference of two scores; the third is for rounding.
         bound = f.fsub(limit, f.fmul(reach, constant(3.0, "float")))
         conditions = [
             f.compare("ole", highest, bound),
-            *(f.compare("olt", each, constant(math.inf, "float")) for each in self._left_values(f, values, begin, end)),
+            *(is_finite(f, each) for each in self._left_values(f, values, begin, end)),
             f.compare("olt", reach, constant(LARGEST, "float")),
             f.compare("olt", absolute(f, best), constant(LARGEST, "float")),
         ]
@@ -182,51 +183,34 @@ class Sight:
     def _masked(self, f: Function, numbers: Value, mask: Mask, at: Value, count: int) -> Value:
         if mask.kind == "add":
             return f.fadd(numbers, f.load_lanes(numbers.type, at, count))
-        byte = f.load_bytes(at, self.lanes, count)
-        is_on, dropped = f.compare("ne", byte, constant(0, byte.type)), constant(mask.fill, numbers.type)
-        return f.select(is_on, *((numbers, dropped) if mask.kind == "keep" else (dropped, numbers)))
-
-    def _largest_of(self, f: Function, base: Value, pitch: int, rows: Index, columns: int) -> Value:
-        """The largest magnitude in some rows; NaN if one is."""
-        with f.loop(0, rows, carry=[constant(0, vector(self.lanes, "i32"))]) as row:
-            line, carried = f.at(base, f.mul(row.index, pitch)), row.carried[0]
-            for column in range(0, columns, self.lanes):
-                carried = self._larger(f, carried, f.at(line, column), min(self.lanes, columns - column))
-            row.carry([carried])
-        return self._folded(f, row.results[0])
+        return mask.applied(f, numbers, f.load_bytes(at, self.lanes, count))
 
     def _left_values(self, f: Function, values: Value, begin: Value, end: Value) -> list[Value]:
         """The largest magnitudes in the values before and behind those that are seen."""
         pitch, behind = self.value.row, f.at(values, f.mul(end, self.value.row))
         spans = (values, begin), (behind, f.sub(self.keys, end))
-        return [self._largest_of(f, at, pitch, count, self.values) for at, count in spans]
+        return [largest_of(f, at, pitch, count, self.values, lanes=self.lanes) for at, count in spans]
 
     def _largest_key(self, f: Function, keys: Value, key: Value, seen: tuple[Value, Value]) -> Value:
         """The largest magnitude in a key and in those that would be left out."""
-        pitch, none, (begin, end) = self.key.row, constant(0, vector(self.lanes, "i32")), seen
+        pitch, lanes, (begin, end) = self.key.row, self.lanes, seen
         if pitch != 1:
             spans = (0, begin), (end, f.sub(self.keys, end)), (key, 1)
-            found = [self._largest_of(f, f.at(keys, f.mul(at, pitch)), pitch, n, self.width) for at, n in spans]
+            found = [
+                largest_of(f, f.at(keys, f.mul(at, pitch)), pitch, count, self.width, lanes=lanes)
+                for at, count in spans
+            ]
             return maximum(f, maximum(f, found[0], found[1]), found[2])
-        whole = self.keys // self.lanes * self.lanes
-        with f.loop(0, self.width, carry=[none]) as column:
+        whole = self.keys // lanes * lanes
+        with f.loop(0, self.width, carry=[nothing(lanes)]) as column:
             line = f.at(keys, f.mul(column.index, self.key.column))
-            carried = self._larger(f, column.carried[0], f.at(line, key), 1)
+            carried = larger(f, column.carried[0], f.at(line, key), 1, lanes)
             if self._has_rest:
                 last, count = self._last
-                carried = self._larger(f, carried, f.at(line, last), count)
+                carried = larger(f, carried, f.at(line, last), count, lanes)
             for first, stop in ((0, f.minimum(begin, whole)), (end, whole)):
-                with f.loop(first, stop, self.lanes, carry=[carried]) as part:
-                    part.carry([self._larger(f, part.carried[0], f.at(line, part.index), self.lanes)])
+                with f.loop(first, stop, lanes, carry=[carried]) as part:
+                    part.carry([larger(f, part.carried[0], f.at(line, part.index), lanes, lanes)])
                 (carried,) = part.results
             column.carry([carried])
-        return self._folded(f, column.results[0])
-
-    def _larger(self, f: Function, carried: Value, at: Value, count: int) -> Value:
-        """The bits of the larger magnitudes: as integers, those of NaN are above those of infinity."""
-        magnitude = integer(f, "and", bits(f, f.load_lanes(vector(self.lanes), at, count)), 0x7FFFFFFF)
-        return f.intrinsic("umax", carried, magnitude)
-
-    def _folded(self, f: Function, found: Value) -> Value:
-        name = f"llvm.vector.reduce.umax.{mangled(found.type)}"
-        return from_bits(f, f.call(name, [found], "i32"))
+        return largest(f, column.results[0])

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from engine.compiler.codegen.ir import Function, Index, Value, as_value, constant
 from engine.compiler.kernels.attention.layout import Layout
+from engine.compiler.kernels.attention.magnitude import is_finite, largest_of
 from engine.compiler.kernels.attention.rows import RowCode
 from engine.compiler.kernels.attention.sight import Sight
 from engine.compiler.kernels.attention.tiles import TileFunctions
@@ -50,6 +51,7 @@ class Writer:
     Args:
         at: addresses of its operands.
         tiles: the first of the range, and the end.
+        heard: how many of the keys are looked at though they come after a query.
     """
 
     kernel: Layout
@@ -58,12 +60,19 @@ class Writer:
     scratch: Scratch
     at: Operands
     tiles: tuple[Index, Index]
+    heard: Index = 0
 
     def emit(self) -> None:
         """Block after block of keys."""
+        if self.kernel.sight is not None:
+            self._look(self.kernel.sight)
+        if self.kernel.is_causal:
+            replace(self, heard=self._heard())._emit_blocks()
+        else:
+            self._emit_blocks()
+
+    def _emit_blocks(self) -> None:
         f, kernel = self.f, self.kernel
-        if kernel.sight is not None:
-            self._look(kernel.sight)
         if not kernel.has_blocks:
             self._block(0, kernel.keys)
             return
@@ -87,11 +96,23 @@ class Writer:
             return 0
         return self.f.minimum(self.f.mul(tile, kernel.rows), kernel.queries - kernel.rows)
 
+    def _heard(self) -> Index:
+        """All keys where a value that comes after the first tile is not finite: no weight times that is NaN."""
+        f, kernel = self.f, self.kernel
+        first = f.add(self._first_query(self.tiles[0]), kernel.rows)
+        unseen = f.maximum(f.sub(kernel.keys, first), 0)
+        if isinstance(unseen, int) and not unseen:
+            return 0
+        values = f.at(self.at.value, f.mul(first, kernel.value.row))
+        highest = largest_of(f, values, kernel.value.row, unseen, kernel.values, lanes=kernel.host.lanes)
+        return f.select(is_finite(f, highest), as_value(0), as_value(kernel.keys))
+
     def _seen(self, tile: Index, first_key: Index, count: Index) -> tuple[Index, Index]:
         """The keys of a block that a tile attends to: the first, a panel's first one, and the end."""
         f, kernel = self.f, self.kernel
         if kernel.is_causal:
-            return 0, self._within(f.add(self._first_query(tile), kernel.rows), first_key, count)
+            end = f.maximum(f.add(self._first_query(tile), kernel.rows), self.heard)
+            return 0, self._within(end, first_key, count)
         if kernel.sight is None:
             return 0, count
         span = self._span(tile)

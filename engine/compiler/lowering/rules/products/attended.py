@@ -20,11 +20,12 @@ BOOL = np.dtype(np.bool_)
 
 @dataclass(frozen=True, slots=True)
 class MaskView:
-    """A mask that broadcasts to the scores, and what it does to them; ``fill`` stands for what is not kept."""
+    """A mask that broadcasts to the scores, and what it does to them; see ``Mask``."""
 
     view: View
     kind: Literal["add", "keep", "drop"]
     fill: float = -math.inf
+    is_added: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +51,7 @@ class Attended:
 
 
 def mask_of(context: Context, value: View | object, kind: Literal["keep", "drop"]) -> MaskView | None:
-    """An argument that is a mask, or None; ``kind`` is what booleans do.
+    """An argument that is a mask, or None; ``kind`` is what booleans do: they are 0 and -inf, to be added.
 
     Raises:
         NotLoweredError: it is of another dtype, or empty.
@@ -63,7 +64,7 @@ def mask_of(context: Context, value: View | object, kind: Literal["keep", "drop"
         raise NotLoweredError("its mask is no tensor in memory")
     if value.dtype not in (context.dtype, BOOL):
         raise NotLoweredError(f"there are no kernels for masks of {value.dtype.name}")
-    return MaskView(value, kind if value.dtype == BOOL else "add")
+    return MaskView(value, kind, is_added=True) if value.dtype == BOOL else MaskView(value, "add")
 
 
 def in_groups(attended: Attended) -> Attended:

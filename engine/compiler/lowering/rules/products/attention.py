@@ -55,7 +55,7 @@ def lower_chain(context: Context, chain: Chain) -> Made:
         found = mask_of(context, value, "keep" if mask.kind == "keep" else "drop")
         if found is None or (found.kind == "add") != (mask.kind == "add"):
             raise NotLoweredError("its mask is of another dtype")
-        masks.append(replace(found, fill=mask.fill))
+        masks.append(replace(found, fill=mask.fill, is_added=False))
     columns = context.stored(lowering.value(chain.columns))
     target = place_in_order(context, context.op.outputs[0])
     attended = Attended(
@@ -104,7 +104,8 @@ def attention_steps(context: Context, attended: Attended) -> list[KernelStep]:
         value=matrices[2],
         target=matrices[3],
         masks=tuple(
-            Mask(matrix, mask.kind, mask.fill) for matrix, mask in zip(matrices[4:], attended.masks, strict=True)
+            Mask(matrix, mask.kind, mask.fill, mask.is_added)
+            for matrix, mask in zip(matrices[4:], attended.masks, strict=True)
         ),
         scale=attended.scale,
         is_causal=attended.is_causal,

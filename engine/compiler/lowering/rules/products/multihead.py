@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 import numpy as np
@@ -164,7 +164,7 @@ def _masks(context: Context, masks: Masks, heads: _Heads) -> list[MaskView]:
 
 
 def _shaped(mask: MaskView, sizes: tuple[int, ...]) -> MaskView:
-    return MaskView(derived(mask.view, mask.view.phantom.reshape(sizes)), mask.kind)
+    return replace(mask, view=derived(mask.view, mask.view.phantom.reshape(sizes)))
 
 
 def _attribute(context: Context, name: str) -> Array | None:

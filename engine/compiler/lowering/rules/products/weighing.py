@@ -55,7 +55,8 @@ def _causal(sizes: Sequence[int]) -> MaskView:
 def _masked(mask: MaskView) -> Expr:
     if mask.kind == "add":
         return apply("add", X, Y)
-    return apply("where", Y, X, mask.fill) if mask.kind == "keep" else apply("where", Y, mask.fill, X)
+    dropped = apply("add", X, mask.fill) if mask.is_added else mask.fill
+    return apply("where", Y, X, dropped) if mask.kind == "keep" else apply("where", Y, dropped, X)
 
 
 def _softmax(composition: Composition, scores: View, *, is_zero: bool) -> View:

@@ -134,6 +134,37 @@ def test_what_is_not_finite_goes_where_the_reference_has_it(number: float, place
     check(attention(*shapes), *inputs)
 
 
+@pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("place", [0, 1, 2])
+@pytest.mark.parametrize(("queries", "keys"), [(6, 6), (70, 70), (5, 70), (70, 5), (65, 1200), (1200, 1200)])
+@pytest.mark.parametrize("is_open", [False, True])
+def test_what_is_not_finite_is_heard_of_by_queries_that_come_before_it(
+    number: float, place: int, queries: int, keys: int, is_open: bool
+) -> None:
+    shapes = (2, queries, 8), (2, keys, 8), (2, keys, 8)
+    net = attention(*([(2, None, 8)] * 3 if is_open else shapes), is_causal=True)
+    inputs = [random(*shape) for shape in shapes]
+    for row in (inputs[place].shape[1] - 1, inputs[place].shape[1] // 2):
+        inputs[place][1, row, 5] = number
+        check(net, *inputs)
+
+
+@pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("place", [0, 1, 2])
+@pytest.mark.parametrize("keys", [12, 1100])
+@pytest.mark.parametrize("is_whole", [False, True])
+def test_scores_that_are_not_finite_stay_so_where_booleans_leave_them_out(
+    number: float, place: int, keys: int, is_whole: bool
+) -> None:
+    shapes = (2, 20, 8), (2, keys, 8), (2, keys, 8)
+    inputs = [*(random(*shape) for shape in shapes), np.ones((20, keys), bool)]
+    inputs[place][1, 3, 5] = number
+    inputs[3][:, 3] = inputs[3][5] = False
+    if is_whole:
+        inputs[3][:, keys // 2 :] = False
+    check(attention(*shapes, mask=TensorSpec((20, keys), BOOL)), *inputs)
+
+
 def test_heads_of_one_linear_layer_are_not_moved() -> None:
     """Chunks, views and transpositions around attention cost nothing: two linear layers, and it (keys in columns)."""
     weight, back = random(96, 32) / 6, random(32, 32) / 6
