@@ -104,18 +104,24 @@ class _Blockings:
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """A convolution as the model sees it: tiles, channels, vectors of output channels."""
+    """A convolution as the model sees it: tiles, channels, vectors of output channels, planes of taps."""
 
     host: Host
     tiles: int
     filtering: Filtering
     in_channels: int
     count: int
+    planes: int = 1
+
+    @property
+    def parts(self) -> int:
+        """Parts of the filters that are added up."""
+        return self.planes * self.filtering.rounds
 
     @property
     def weights(self) -> int:
         """Bytes of the transformed weights."""
-        return 4 * self.filtering.rounds * self.filtering.weights * self.in_channels * self.count * self.host.lanes
+        return 4 * self.parts * self.filtering.weights * self.in_channels * self.count * self.host.lanes
 
     @property
     def far(self) -> float:
@@ -157,14 +163,14 @@ class _Work:
         """Cycles of one core, averaged over numbers of threads that share the chunks."""
         blocks, groups = -(-self.tiles // b.tiles), -(-self.count // (b.vectors * b.panels))
         depth = np.minimum(b.depth, self.in_channels)
-        depths, runs = -(-self.in_channels // depth) * self.filtering.rounds, self.filtering.runs
+        depths, runs = -(-self.in_channels // depth) * self.parts, self.filtering.runs
         repeats = np.add.reduce([run.count * -(-b.tiles * run.repeats // b.at_once) for run in runs])
         whole, rest = self.count // b.vectors, self.count % b.vectors
         panels, sums = whole + (rest > 0), blocks * repeats * depths
         products = whole * self.products(b.at_once, b.vectors) + self.products(b.at_once, rest)
-        total = sums * (self.filtering.rounds * self.in_channels / depths * products + CALL_CYCLES * panels)
+        total = sums * (self.parts * self.in_channels / depths * products + CALL_CYCLES * panels)
         total += sums * b.at_once * self.count * np.where(depths > 1, ADD_CYCLES, SET_CYCLES)
-        in_vectors = -(-self.in_channels // self.host.lanes) * self.filtering.rounds
+        in_vectors = -(-self.in_channels // self.host.lanes) * self.parts
         share = self.filtering.positions / 36 * (LINE_SHARE if self.filtering.is_row else 1)
         share *= 1 + FAR_PIXELS * self.far * self.host.memory.late_cost
         total += share * blocks * b.tiles * (groups * in_vectors * INPUT_CYCLES + self.count * OUTPUT_CYCLES)
@@ -200,7 +206,7 @@ def _candidates(work: _Work) -> Iterator[tuple[int, int, int, int, int]]:
                 if depths > 1 and depth < 32:
                     break
                 for tiles in sorted({min(at_once * k, work.tiles) for k in range(1, MOST_TILES // at_once + 1)}):
-                    if depths * work.filtering.rounds > 1 and tiles % at_once:
+                    if depths * work.parts > 1 and tiles % at_once:
                         continue
                     for size in sizes:
                         yield tiles, at_once, vectors, size, depth
@@ -215,14 +221,16 @@ def choose_blocking(
     out_channels: int,
     batch: int,
     *,
+    planes: int = 1,
     is_open: bool = False,
 ) -> Blocking:
     """The blocking that costs least for images of rows × columns.
 
     Args:
+        planes: of taps, where images are planes of volumes.
         is_open: whether images come in many sizes: then it is one of a few.
     """
-    work = _work(host, filtering, rows, columns, in_channels, out_channels, batch)
+    work = _work(host, filtering, rows, columns, in_channels, out_channels, batch, planes)
     return (_open if is_open else _best)(work)[1]
 
 
@@ -257,7 +265,7 @@ def _room(work: _Work, usual: Blocking) -> int:
 def _best_tiles(work: _Work, usual: Blocking, most: int) -> tuple[float, int]:
     """What the best number of tiles a chunk costs, all else as usual; and the number."""
     counts = np.arange(usual.at_once, min(most, work.tiles) + 1, usual.at_once)
-    if usual.depth >= work.in_channels and work.filtering.rounds == 1 and work.tiles <= most:
+    if usual.depth >= work.in_channels and work.parts == 1 and work.tiles <= most:
         counts = np.append(counts, work.tiles)
     rest = (np.full_like(counts, each) for each in (usual.at_once, usual.vectors, usual.panels, usual.depth))
     cost = work.cost(_Blockings(counts, *rest))
@@ -287,12 +295,19 @@ def _best(work: _Work, packing: tuple[int, int, int] | None = None) -> tuple[flo
 
 
 def _work(
-    host: Host, filtering: Filtering, rows: int, columns: int, in_channels: int, out_channels: int, batch: int
+    host: Host,
+    filtering: Filtering,
+    rows: int,
+    columns: int,
+    in_channels: int,
+    out_channels: int,
+    batch: int,
+    planes: int,
 ) -> _Work:
     down, across = filtering.tile
     tiles = batch * -(-rows // down) * -(-columns // across)
     count = len(vectors_of(out_channels, host.lanes))
-    return _Work(host, tiles, filtering, in_channels, count)
+    return _Work(host, tiles, filtering, in_channels, count, planes)
 
 
 def choose(
@@ -315,6 +330,7 @@ def rank(
     out_channels: int,
     batch: int,
     *,
+    planes: int = 1,
     is_open: bool = False,
 ) -> list[Filtering | None]:
     """Winograd convolutions to images of rows × columns, and None for the direct one, the fastest first.
@@ -323,14 +339,15 @@ def rank(
 
     Args:
         offered: those that are looked at, of one kernel.
+        planes: of taps, where images are planes of volumes.
         is_open: whether images come in many sizes: they are blocked in one of a few ways then.
     """
-    count, taps = len(vectors_of(out_channels, host.lanes)), math.prod(offered[0].kernel)
+    count, taps = len(vectors_of(out_channels, host.lanes)), planes * math.prod(offered[0].kernel)
     products = batch * rows * columns * taps * in_channels * count * DIRECT
     direct = _bounded(host, products, 4 * taps * in_channels * count * host.lanes)
     found: list[tuple[float, Filtering | None]] = [(direct * WORTH, None)]
     for filtering in offered:
-        work = _work(host, filtering, rows, columns, in_channels, out_channels, batch)
+        work = _work(host, filtering, rows, columns, in_channels, out_channels, batch, planes)
         cycles = _bounded(host, (_open if is_open else _best)(work)[0], work.weights)
         found.append((cycles, filtering))
     return [filtering for _, filtering in sorted(found, key=lambda pair: pair[0])]

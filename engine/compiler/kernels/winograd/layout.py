@@ -11,6 +11,7 @@ from typing import Self
 import numpy as np
 
 from engine.compiler.codegen.ir import Sizes
+from engine.compiler.kernels.axis import WindowAxis
 from engine.compiler.kernels.channels import Panel, panels_of, vectors_of, width_of
 from engine.compiler.kernels.kernel import Convolution, Strides
 from engine.compiler.kernels.winograd.blocking import Blocking
@@ -31,6 +32,8 @@ class Layout(Convolution):
         source: of the padded image.
         filtering: the filter, the stride and the output tile; see choose().
         blocking: how the work falls into chunks and registers; see choose_blocking().
+        depth: the windows along the planes of volumes, of two planes of taps at least or inside the volume; ``batch``
+            counts the planes of the output then, and the strides along it are those of planes.
     """
 
     in_channels: int
@@ -38,6 +41,7 @@ class Layout(Convolution):
     filtering: Filtering
     blocking: Blocking
     dilation: int = 1
+    depth: WindowAxis | None = None
 
     def __post_init__(self) -> None:
         """Check sizes and blocking.
@@ -135,7 +139,7 @@ class Layout(Convolution):
     @property
     def packed_floats(self) -> int:
         """Floats of bias and weights."""
-        return self.bias_floats + self.filtering.rounds * self.part_floats(self.width)
+        return self.bias_floats + self.parts * self.part_floats(self.width)
 
     def part_floats(self, width: int) -> int:
         """Floats of a part of the filters, for output channels that take ``width`` floats."""
@@ -147,9 +151,19 @@ class Layout(Convolution):
         return -(-self.in_channels // self.blocking.depth)
 
     @property
+    def planes(self) -> int:
+        """Planes of taps."""
+        return 1 if self.depth is None else self.depth.kernel
+
+    @property
+    def parts(self) -> int:
+        """Parts of the filters, of all planes of taps one after the other."""
+        return self.planes * self.filtering.rounds
+
+    @property
     def rounds(self) -> int:
         """How often products are added up: of every part of the filters and every block of input channels."""
-        return self.filtering.rounds * self.depths
+        return self.parts * self.depths
 
     @cached_property
     def scratch(self) -> Scratch:
@@ -179,15 +193,19 @@ class Layout(Convolution):
             * self.columns
             * self.out_channels
             * self.in_channels
+            * self.planes
             * math.prod(self.filtering.kernel)
         )
 
     @property
     def packing(self) -> object:
-        return "winograd", self.filtering, self.groups, self.in_channels, self.blocking.depth, self.bias_floats
+        of_channels = self.groups, self.in_channels, self.blocking.depth, self.bias_floats
+        return "winograd", self.filtering, self.planes, *of_channels
 
     def pack(self, weight: Array, bias: Array | None) -> Array:
         """Weights (O, I, KH, KW), transformed in float64, and bias (O,), as the kernel streams them: (floats,) float32.
+
+        Of a volume, the rows of all planes of taps are one after the other: (O, I, KD * KH, KW).
 
         Order: bias; by group, part, block of input channels, filter value, panel: (input channel, output channel).
         """
@@ -197,15 +215,14 @@ class Layout(Convolution):
         at, channel, weights = self.bias_floats, 0, self.filtering.weights
         for group in self.groups:
             width = sum(map(width_of, group))
-            size = self.filtering.rounds * self.part_floats(width)
+            size = self.parts * self.part_floats(width)
             begin = 0
             for panel in group:
                 count, lanes = sum(real for _, real in panel), width_of(panel)
                 # A panel at a time: what lies between is small enough to be in memory that was used before.
-                filters = self.filtering.transform_filters(weight[channel : channel + count])
-                for part, first in product(
-                    range(self.filtering.rounds), range(0, self.in_channels, self.blocking.depth)
-                ):
+                planes = np.split(weight[channel : channel + count], self.planes, axis=2)
+                filters = np.concatenate([self.filtering.transform_filters(plane) for plane in planes])
+                for part, first in product(range(self.parts), range(0, self.in_channels, self.blocking.depth)):
                     depth = min(self.blocking.depth, self.in_channels - first)
                     block = at + part * self.part_floats(width) + weights * first * width
                     lines = packed[block : block + weights * depth * width].reshape(weights, depth * width)

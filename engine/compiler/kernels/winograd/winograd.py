@@ -3,9 +3,9 @@
 A chunk takes a block of output tiles and a group of output channels. It transforms the pixels under each tile,
 multiplies the transformed pixels of every position by that position's transformed weights in a register-blocked
 product, and transforms the sums back to the pixels of a tile, adding bias and epilogue. Filters that are transformed by
-rows are added up part by part, as blocks of input channels are: from part to part the pixels lie further on. What lies
-between is on the stack of the thread, a megabyte at most. Meanwhile it fetches the pixels of the block after it, and
-the lines it will write.
+rows are added up part by part, as blocks of input channels and the planes of volumes are: from part to part the pixels
+lie further on. What lies between is on the stack of the thread, a megabyte at most. Meanwhile it fetches the pixels of
+the block after it, and the lines it will write.
 
 Where an image is no multiple of the tile the last tile is shifted back and stores only what is new; where it is
 smaller than a tile the pixels outside are zeros that are never read. Nothing outside the padded image is touched. One
@@ -21,10 +21,12 @@ must not share memory with the image, nor with operands.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 
 from engine.compiler.codegen.ir import Function, Index, Module, Value, as_value, constant, is_open, vector
 from engine.compiler.kernels.channels import terms_a_turn, width_of
+from engine.compiler.kernels.convolution.planes import is_clipped
 from engine.compiler.kernels.kernel import place, start
 from engine.compiler.kernels.target import Target
 from engine.compiler.kernels.winograd.blocking import FETCH_TILES, POINTER_BYTES
@@ -72,24 +74,24 @@ class Winograd(Layout):
                 with f.loop(0, tiles * s.sum_pitch, self.host.lanes) as each:
                     f.store(constant(0.0, vector(self.host.lanes)), f.at(sums, each.index))
         width = self._of_group(chunk, *self.widths)
-        before = f.mul(group, self.filtering.rounds * self.part_floats(self.widths[0]))
+        before = f.mul(group, self.parts * self.part_floats(self.widths[0]))
         stream = f.at(weights, f.add(self.bias_floats, before))
         with f.loop(0, self.rounds) as each_round:
             part, depth = f.divmod(each_round.index, self.depths)
-            if self.filtering.rounds == 1:
+            if self.parts == 1:
                 part, depth = 0, each_round.index
+            plane, of_plane = (0, part) if self.planes == 1 else f.divmod(part, self.filtering.rounds)
             channel = f.mul(depth, self.blocking.depth) if self.depths > 1 else 0
             count = f.minimum(f.sub(self.in_channels, channel), self.blocking.depth)
-            begin = f.at(image, self._shift(f, part))
+            begin = f.at(image, self._shift(f, of_plane))
             stream_of = f.at(stream, f.mul(part, f.mul(width, self.part_floats(1))))
-            with f.loop(0, tiles) as tile:
-                places = [self._origin(f, f.add(first_tile, f.add(tile.index, k))) for k in (0, 1)]
-                pixels = [self._under(f, begin, each, channel) for each in places]
-                f.call(loader, [*pixels, f.at(chunk.transformed, f.mul(tile.index, s.pitch)), as_value(count)])
-            for run in self.filtering.runs:
-                with f.loop(run.first, run.first + run.count) as each:
-                    self._fetch(chunk, each.index, part, channel)
-                    self._multiply(chunk, products, run, each.index, stream_of, channel, count, width)
+            with self._where_met(chunk, plane):
+                with f.loop(0, tiles) as tile:
+                    self._transform(chunk, loader, begin, tile.index, plane, channel, count)
+                for run in self.filtering.runs:
+                    with f.loop(run.first, run.first + run.count) as each:
+                        self._fetch(chunk, each.index, part, channel)
+                        self._multiply(chunk, products, run, each.index, stream_of, channel, count, width)
         self._store(chunk, storers, weights, target, alarm)
         f.finish()
 
@@ -163,11 +165,52 @@ class Winograd(Layout):
         column = f.minimum(f.mul(along, self.filtering.taps), self.filtering.kernel[1] - self.filtering.taps)
         return f.add(f.mul(down, source.h * self.dilation), f.mul(column, source.w))
 
-    def _under(self, f: Function, image: Value, origin: tuple[Index, Index, Index], channel: Index) -> Value:
-        """Where the pixels under a tile begin, in the padded image."""
+    def _under(
+        self, f: Function, image: Value, origin: tuple[Index, Index, Index], plane: Index, channel: Index
+    ) -> Value:
+        """Where the pixels under a tile begin, in the padded image, or in a plane of the volume."""
         n, h, w = origin
-        stride = self.filtering.stride
+        stride, (n, _) = self.filtering.stride, self._plane(f, n, plane)
         return place(f, image, self.source, n, f.mul(h, stride), f.mul(w, stride), channel)
+
+    def _plane(self, f: Function, n: Index, plane: Index) -> tuple[Index, Value]:
+        """The plane that a plane of taps meets, counted through all volumes, or the nearest; and whether it is there."""
+        if self.depth is None:
+            return n, constant(1, "i1")
+        volume, window = f.divmod(n, self.depth.count)
+        wanted = f.add(self.depth.first(f, window), f.mul(plane, self.depth.dilation))
+        found = f.maximum(f.minimum(wanted, self.depth.size - 1), 0)
+        is_there = f.compare("eq", as_value(found), as_value(wanted))
+        return f.add(f.mul(volume, self.depth.size), found), is_there
+
+    def _where_met(self, chunk: _Chunk, plane: Index) -> AbstractContextManager[object]:
+        """Leave out a plane of taps that no tile of a chunk meets, for the volume begins or ends there."""
+        f = chunk.f
+        if not is_clipped(self.depth):
+            return nullcontext()
+        ends = chunk.first_tile, f.add(chunk.first_tile, self.blocking.tiles - 1)
+        first, last = (self._number(f, tile)[0] for tile in ends)
+        differ = f.compare("ne", as_value(first), as_value(last))
+        return f.when(f.binary("or", differ, self._plane(f, first, plane)[1]))
+
+    def _transform(
+        self, chunk: _Chunk, loader: str, image: Value, tile: Index, plane: Index, channel: Index, count: Index
+    ) -> None:
+        """Transform the pixels under a tile; they are zeros where the volume has no such plane."""
+        f, s = chunk.f, self.scratch
+        origins = [self._origin(f, f.add(chunk.first_tile, f.add(tile, k))) for k in (0, 1)]
+        pixels = [self._under(f, image, each, plane, channel) for each in origins]
+        memory = f.at(chunk.transformed, f.mul(tile, s.pitch))
+        if not is_clipped(self.depth):
+            f.call(loader, [*pixels, memory, as_value(count)])
+            return
+        _, is_there = self._plane(f, origins[0][0], plane)
+        with f.when(is_there):
+            f.call(loader, [*pixels, memory, as_value(count)])
+        with f.unless(is_there):
+            nothing = constant(0.0, vector(self.host.lanes))
+            with f.loop(0, self.filtering.positions) as position, f.loop(0, count, self.host.lanes) as each:
+                f.store(nothing, f.at(memory, f.add(f.mul(position.index, s.step), each.index)))
 
     def _covered(self, f: Function, tile: Index) -> tuple[Index, Index]:
         """Rows and columns of a tile that tiles before it store; rounded in another way, they must not come twice."""
@@ -212,7 +255,7 @@ class Winograd(Layout):
         following = f.minimum(f.add(chunk.first_tile, tiles), self.tiles - tiles)
         channel = f.mul(chunk.group, self.widths[0])
         with f.loop(0, tiles) as tile:
-            upcoming = self._under(f, image, self._origin(f, f.add(following, tile.index)), 0)
+            upcoming = self._under(f, image, self._origin(f, f.add(following, tile.index)), 0, 0)
             written = place(f, target, self.target, *self._origin(f, f.add(chunk.first_tile, tile.index)), channel)
             for table, address in ((chunk.upcoming, upcoming), (chunk.written, written)):
                 f.store(address, f.at(table, tile.index, POINTER_BYTES), POINTER_BYTES)

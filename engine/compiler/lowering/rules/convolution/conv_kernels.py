@@ -62,9 +62,17 @@ def kernels_of(
             target=target,
             filtering=filtering,
             blocking=choose_blocking(
-                context.host, filtering, *phase[1:], weight.shape[1], channels, phase[0], is_open=is_open
+                context.host,
+                filtering,
+                *phase[1:],
+                weight.shape[1],
+                channels,
+                phase[0],
+                planes=parameters.planes,
+                is_open=is_open,
             ),
             dilation=parameters.dilation[1],
+            depth=parameters.depth,
             host=context.host,
             epilogue=epilogue,
         )
@@ -106,7 +114,9 @@ def _filterings(
     context: Context, parameters: ConvParameters, weight: Array, shape: tuple[int, ...]
 ) -> list[Filtering | None]:
     """The forms of Winograd's algorithm that apply, and None for direct sums, the fastest first."""
-    is_plain = parameters.groups == 1 and parameters.depth is None and not parameters.integers
+    depth = parameters.depth
+    is_added_up = depth is None or depth.kernel > 1 or depth.is_inside
+    is_plain = parameters.groups == 1 and is_added_up and not parameters.integers
     if not is_plain or context.lowering.options.winograd == "off" or _is_counted(context):
         return [None]
     if context.dtype != FLOAT32:  # who computes in float64 wants its digits
@@ -119,7 +129,9 @@ def _filterings(
     offered = offered_for(parameters.kernel, stride, shape[3] // dilation, is_even=is_even, is_open=is_open)
     if not offered:
         return [None]
-    return rank_winograd(context.host, offered, rows, columns, weight.shape[1], channels, n, is_open=is_open)
+    return rank_winograd(
+        context.host, offered, rows, columns, weight.shape[1], channels, n, planes=parameters.planes, is_open=is_open
+    )
 
 
 def _is_counted(context: Context) -> bool:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from engine.compiler.codegen.host import describe
+from engine.compiler.kernels.axis import WindowAxis
 from engine.compiler.kernels.expr import Operand, apply
 from engine.compiler.kernels.kernel import Epilogue, Strides
 from engine.compiler.kernels.winograd.blocking import POINTER_BYTES, STACK_BYTES, Blocking, choose, choose_blocking
@@ -94,6 +95,62 @@ def check(
         sums = np.maximum(sums + other, 0)
     np.testing.assert_allclose(pixels[..., :wanted], sums, rtol=0, atol=tolerance)
     assert np.isnan(pixels[..., wanted:]).all()
+
+
+def check_volume(
+    level: str, axis: WindowAxis, size: tuple[int, int], channels: tuple[int, int], filtering: Filtering
+) -> None:
+    """Run a kernel on two volumes between guard pages, whose planes have borders already."""
+    random, (rows, columns), (count, wanted) = np.random.default_rng(12), size, channels
+    height, width = (filtering.stride * (each - 1) + taps for each, taps in zip(size, filtering.kernel, strict=True))
+    image = random.standard_normal((2, axis.size, height, width, count), np.float32)
+    weight = random.standard_normal((wanted, count, axis.kernel, *filtering.kernel), np.float32)
+    bias, host = random.standard_normal(wanted, np.float32), describe(level)
+    batch = 2 * axis.count
+    code = Winograd(
+        batch=batch,
+        rows=rows,
+        columns=columns,
+        in_channels=count,
+        out_channels=wanted,
+        source=dense(height, width, count),
+        target=dense(rows, columns, wanted),
+        filtering=filtering,
+        blocking=choose_blocking(host, filtering, rows, columns, count, wanted, batch, planes=axis.kernel),
+        depth=axis,
+        host=host,
+    )
+    sums = np.zeros((2, axis.count, rows, columns, wanted)) + bias
+    for window, plane in product(range(axis.count), range(axis.kernel)):
+        at = window * axis.stride - axis.padding + plane * axis.dilation
+        if 0 <= at < axis.size:
+            strides = (filtering.stride,) * 2
+            sums[:, window] += convolved(image[:, at], weight[:, :, plane], np.zeros(wanted), strides)
+    packed = code.pack(weight.reshape(wanted, count, -1, filtering.kernel[1]), bias)
+    result, alarm = guarded_array(np.full(sums.shape, np.nan, np.float32)), np.zeros(1, np.int32)
+    run(code, level, [guarded_array(image), guarded_array(packed), result, alarm])
+    assert not alarm
+    np.testing.assert_allclose(result.reshape(sums.shape), sums, rtol=0, atol=8e-6 * np.abs(sums).max())
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("filtering", [Filtering(4), Filtering(3, 2), Filtering(5, kernel=(1, 7), taps=4)], ids=str)
+@pytest.mark.parametrize(
+    "axis",
+    [
+        WindowAxis(size=4, count=4, kernel=3, padding=1),
+        WindowAxis(size=1, count=1, kernel=3, padding=1),
+        WindowAxis(size=5, count=3, kernel=3),
+        WindowAxis(size=7, count=4, kernel=3, stride=2, padding=1),
+        WindowAxis(size=6, count=6, kernel=3, dilation=2, padding=2),
+        WindowAxis(size=2, count=5, kernel=2, padding=2),
+        WindowAxis(size=5, count=3, kernel=1, stride=2),
+    ],
+    ids=str,
+)
+def test_volumes(level: str, axis: WindowAxis, filtering: Filtering) -> None:
+    for size, channels in (((2, 3), (5, 20)), ((13, 9), (33, 16)), ((4, 30), (16, 40))):
+        check_volume(level, axis, size, channels, filtering)
 
 
 @pytest.mark.parametrize("level", LEVELS)
