@@ -18,23 +18,34 @@ def draw(f: Function, word: Value) -> Value:
     return f.op("i64", f"atomicrmw add ptr {word.text}, i64 1 acq_rel, align 8")
 
 
-def tell(f: Function, word: Value, count: Index) -> None:
+def count(f: Function, word: Value) -> Value:
+    """What a word counts just now."""
+    return f.op("i64", f"load atomic i64, ptr {word.text} acquire, align 8")
+
+
+def claim(f: Function, word: Value, number: Index) -> Value:
+    """Make a word's number one more if it is this one, and say whether it was: of all who try, one is told so."""
+    was, next_ = as_value(number).text, as_value(f.add(number, 1)).text
+    pair = f.op("{ i64, i1 }", f"cmpxchg ptr {word.text}, i64 {was}, i64 {next_} acq_rel acquire, align 8")
+    return f.op("i1", f"extractvalue {{ i64, i1 }} {pair.text}, 1")
+
+
+def tell(f: Function, word: Value, number: Index) -> None:
     """Say that so many steps are there."""
-    f.do(f"store atomic i64 {as_value(count).text}, ptr {word.text} release, align 8")
+    f.do(f"store atomic i64 {as_value(number).text}, ptr {word.text} release, align 8")
 
 
-def wait_for(f: Function, word: Value, count: Index) -> None:
+def wait_for(f: Function, word: Value, number: Index) -> None:
     """Go on when so many steps are there; between looks the core is offered to whoever else wants it.
 
     Whoever waits for a layer came after the thread that computes it, so there is such a thread; it may have lost its
     core, though, to this one.
     """
     look, offer, there = map(f.block, ("look", "offer", "there"))
-    wanted = as_value(count)
+    wanted = as_value(number)
     f.jump(look)
     f.start(look)
-    found = f.op("i64", f"load atomic i64, ptr {word.text} acquire, align 8")
-    f.branch(f.compare("uge", found, wanted), there, offer)
+    f.branch(f.compare("uge", count(f, word), wanted), there, offer)
     f.start(offer)
     f.call("sched_yield", [], "i32")
     f.jump(look)

@@ -17,6 +17,11 @@ SPLITS = (1, 2, 4)
 FAR_BYTES = 32
 LATENCY = 4
 FINISH = 60
+# Threads share a step of which the weights are so many times what the second-level cache holds. It falls into this many
+# groups at most; the weights of one take a part of that cache, for those from far are late again at every beginning.
+SHARED_SIZE = 3 / 2
+MOST_GROUPS = 16
+GROUP_SHARE = 1 / 2
 # Share of the first-level cache that a panel's weights may take to be read from there again.
 NEAR_SHARE = 3 / 4
 # Where the input's product is done between: sums of the recurrence at least, steps of a job, and registers for what is
@@ -87,6 +92,19 @@ def choose_ahead(
     if block < FEWEST_STEPS or steps < 2 * block:
         return None
     return Blocking(fitting[0], 1, 1), Ahead(width, block, vectors, width // parts)
+
+
+def is_shared(host: Host, *, weight_bytes: int, batch: int) -> bool:
+    """Whether threads share every step: few rows read weights from far, which all cores together have nearer.
+
+    The input's product is made before, for all steps at once, then.
+    """
+    return batch <= MOST_ROWS and weight_bytes > SHARED_SIZE * host.memory.second_bytes
+
+
+def choose_groups(host: Host, *, weight_bytes: int, panels: int) -> int:
+    """Parts that a shared step falls into."""
+    return max(1, min(panels, MOST_GROUPS, int(weight_bytes / (GROUP_SHARE * host.memory.second_bytes))))
 
 
 def _registers(gates: int, blocking: Blocking) -> int:

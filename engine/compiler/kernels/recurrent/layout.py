@@ -72,6 +72,7 @@ class Layout(Kernel):
         rounds: whether h is rounded to bytes before it is multiplied; for a chunk of all rows, of whole vectors.
         waits, tells: whether it runs beside the layer below, of which it waits for the steps it reads; and whether it
             says how many of its own are there, for the layer above.
+        groups: parts of a step, of one direction, that threads share; 0 where a chunk does all of a step.
     """
 
     cell: CellKind
@@ -88,6 +89,7 @@ class Layout(Kernel):
     rounds: bool = False
     waits: bool = False
     tells: bool = False
+    groups: int = 0
 
     def opened(self, sizes: Sizes) -> Self:
         opened = self.with_open(sizes, "steps", "source", "sequence")
@@ -103,7 +105,7 @@ class Layout(Kernel):
         """How many the code is given."""
         finals = sum(each is not None for each in self.final)
         ends = self.directions * (1 + (self.sequence is not None)) + len(self.initial) + finals
-        return ends + 2 + (self.ahead is not None) + self.waits + self.tells
+        return ends + 2 + (self.ahead is not None) + self.waits + self.tells + bool(self.groups)
 
     @property
     def gates(self) -> int:
@@ -173,6 +175,8 @@ class Layout(Kernel):
     @cached_property
     def block(self) -> int:
         """Tiles of a chunk: many enough for the weights to be read, and no more chunks than serve many threads."""
+        if self.groups:
+            return len(self.tiles)
         tile_flops = self.flops / (self.directions * len(self.tiles))
         least = max(1, min(len(self.tiles), round(self.host.chunk_flops / max(1.0, tile_flops))))
         return max(least, -(-self.directions * len(self.tiles) // self.host.wanted_chunks))
@@ -184,7 +188,7 @@ class Layout(Kernel):
 
     @property
     def chunks(self) -> int:
-        return self.directions * self.blocks
+        return self.groups or self.directions * self.blocks
 
     @property
     def flops(self) -> int:

@@ -4,9 +4,12 @@ What the input gives is there before, a product for all steps at once, or is mad
 is some rows of the batch in one direction. Its states lie in scratch memory, h twice, for what is read while the next
 one is written; the recurrent weights are packed so that a step reads them once, one after the other.
 
+Where weights are larger than what a core can have near, and all rows one chunk, threads share every step instead
+(``groups``): as many chunks may be at it as there are groups.
+
 Arguments: for each direction the input's part of the gates, or the input itself, and the sequence if it is wanted, both
 from the first step of that direction on; weights; initial h, and c of an LSTM; scratch, and that for steps ahead; where
-wanted, final h and c.
+wanted, final h and c; where threads share steps the words they tell each other by, all zero.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ from engine.compiler.kernels.recurrent.ahead_writer import AheadWriter
 from engine.compiler.kernels.recurrent.block import BlockCode, emit_block
 from engine.compiler.kernels.recurrent.cells import CellKind
 from engine.compiler.kernels.recurrent.layout import Layout
+from engine.compiler.kernels.recurrent.shared_writer import SharedWriter
 from engine.compiler.kernels.recurrent.writer import Writer
 
 
@@ -41,6 +45,9 @@ class Recurrence(Layout):
             for panel in dict.fromkeys(self.projection_panels)
         }
         writer = Writer(self, module, functions, projections)
+        if writer.counts is not None:
+            SharedWriter(writer, self.groups, writer.counts, writer.chunk).emit()
+            return
         if self.ahead is None:
             writer.emit(writer.steps)
             return

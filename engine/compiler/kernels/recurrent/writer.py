@@ -24,8 +24,12 @@ class Writer:
         self.kernel, self.functions, self.projections = kernel, functions, projections
         has_sequence = kernel.sequence is not None
         self.direction: Index
-        self.f, pointers, chunk = start(module, kernel, kernel.addresses)
-        self.direction, block = self.f.divmod(chunk, kernel.blocks) if kernel.directions > 1 else (0, chunk)
+        self.f, pointers, self.chunk = start(module, kernel, kernel.addresses)
+        block: Index
+        if kernel.directions > 1:
+            self.direction, block = self.f.divmod(self.chunk, kernel.blocks)
+        else:
+            self.direction, block = 0, 0 if kernel.groups else self.chunk
         self.first_tile, self.end_tile = block_of(self.f, block, kernel.block, len(kernel.tiles))
         given = iter(pointers)
         ways = [[next(given) for _ in range(1 + has_sequence)] for _ in range(kernel.directions)]
@@ -37,24 +41,37 @@ class Writer:
         self.ring = None if kernel.ahead is None else next(given)
         self.final = [None if each is None else next(given) for each in kernel.final]
         self.below, self.own = (next(given) if is_given else None for is_given in (kernel.waits, kernel.tells))
+        self.counts = next(given) if kernel.groups else None
 
     def emit(self, steps: Callable[[], None]) -> None:
         """States in, steps, states out."""
-        kernel = self.kernel
-        for pointer, states, part in zip(self.initial, kernel.initial, (0, 2), strict=False):
-            self._copy(pointer, states, part, into=True)
+        self.begin()
         steps()
+        self.end()
+        self.f.finish()
+
+    def begin(self) -> None:
+        """States in."""
+        for pointer, states, part in zip(self.initial, self.kernel.initial, (0, 2), strict=False):
+            self._copy(pointer, states, part, into=True)
+
+    def end(self) -> None:
+        """States out."""
+        kernel = self.kernel
         # h goes to and fro between its two places.
         for place, final, part in zip(self.final, kernel.final, (kernel.steps % 2, 2), strict=False):
             if place is not None and final is not None:
                 self._copy(place, final, part, into=False)
-        self.f.finish()
 
     def steps(self) -> None:
         """All steps, the input's part of the gates being there."""
-        stride = self.of_direction([as_value(each) for each in self.kernel.source.steps])
         with self.f.loop(0, self.kernel.steps) as step:
-            self.step(step.index, self.f.at(self.source, self.f.mul(step.index, stride)))
+            self.step(step.index, self.gates_of(step.index))
+
+    def gates_of(self, step: Index) -> Value:
+        """The input's part of the gates of a step."""
+        stride = self.of_direction([as_value(each) for each in self.kernel.source.steps])
+        return self.f.at(self.source, self.f.mul(step, stride))
 
     def _part(self, number: Index) -> Value:
         """A part of the scratch memory, from this direction's first row on."""
@@ -72,14 +89,22 @@ class Writer:
             source, target = ends if into else ends[::-1]
             copy_row(f, source, target, kernel.units if part == 2 else kernel.taps, kernel.host.lanes, pads=into)
 
-    def step(self, number: Index, source: Value, meanwhile: Meanwhile | None = None) -> None:
-        """All panels, each for all tiles of the chunk; then the projection, if there is one.
+    def step(
+        self,
+        number: Index,
+        source: Value,
+        meanwhile: Meanwhile | None = None,
+        *,
+        panels: tuple[Index, Index] | None = None,
+    ) -> None:
+        """All panels, or some of them, each for all tiles of the chunk; then the projection, if there is one.
 
         Every second step reads the weights backward: what the one before has read last is still in the nearest cache.
 
         Args:
             source: the input's part of the gates.
             meanwhile: what is called instead of the panel's function where there is something to do beside it.
+            panels: the first of some, and the end.
         """
         kernel, f = self.kernel, self.f
         backward = f.divmod(number, 2)[1]
@@ -88,8 +113,9 @@ class Writer:
         made = self._part(kernel.scratch_shape[0] - 1) if kernel.projected else following
         if kernel.rounds:
             emit_rounding(f, now, kernel.batch, kernel.pitch, kernel.taps, kernel.host.lanes)
-        with f.loop(0, len(kernel.panels)) as each, f.loop(self.first_tile, self.end_tile) as tile:
-            panel = self._mirrored(each.index, len(kernel.panels), backward)
+        some = panels or (0, len(kernel.panels))
+        with f.loop(*some) as each, f.loop(self.first_tile, self.end_tile) as tile:
+            panel = self._mirrored(each.index, some, backward)
             row = f.mul(tile.index, kernel.blocking.rows)
             unit, state = f.mul(panel, width_of(kernel.panels[0])), f.mul(row, kernel.pitch)
             own = f.at(f.at(self._part(2) if kernel.cell == "lstm" else now, state), unit)
@@ -107,7 +133,7 @@ class Writer:
             return
         projection = f.at(self.weights, len(kernel.panels) * kernel.panel_floats)
         with f.loop(0, len(kernel.projection_panels)) as each, f.loop(self.first_tile, self.end_tile) as tile:
-            panel = self._mirrored(each.index, len(kernel.projection_panels), backward)
+            panel = self._mirrored(each.index, (0, len(kernel.projection_panels)), backward)
             row = f.mul(tile.index, kernel.blocking.rows)
             unit, state = f.mul(panel, width_of(kernel.projection_panels[0])), f.mul(row, kernel.pitch)
             weights = f.at(projection, f.mul(panel, kernel.projection_floats))
@@ -124,12 +150,12 @@ class Writer:
         stride = self.of_direction([*map(as_value, self.kernel.sequence.steps)])
         return self.f.at(self.sequence, self.f.mul(number, stride))
 
-    def _mirrored(self, index: Index, count: int, backward: Index) -> Index:
-        """The index, or backward that from the end."""
-        if count == 1:
+    def _mirrored(self, index: Index, some: tuple[Index, Index], backward: Index) -> Index:
+        """The index, or backward that from the end of some."""
+        if some == (0, 1):
             return 0
-        f = self.f
-        return f.add(index, f.mul(backward, f.sub(count - 1, f.mul(index, 2))))
+        f, (begin, end) = self.f, some
+        return f.add(index, f.mul(backward, f.sub(f.add(begin, f.sub(end, 1)), f.mul(index, 2))))
 
     def _target(self, sequence: Value | None, row: Index, unit: Index) -> Value:
         """Where the sequence is written; any address where it is not."""

@@ -15,15 +15,24 @@ from engine.compiler.kernels.convolution.conv import Conv
 from engine.compiler.kernels.convolution.tiles import choose_tile
 from engine.compiler.kernels.kernel import Strides
 from engine.compiler.kernels.recurrent.ahead import Ahead
-from engine.compiler.kernels.recurrent.blocking import Blocking, choose_ahead, choose_blocking
+from engine.compiler.kernels.recurrent.beside import LINE_WORDS
+from engine.compiler.kernels.recurrent.blocking import (
+    Blocking,
+    choose_ahead,
+    choose_blocking,
+    choose_groups,
+    is_shared,
+)
 from engine.compiler.kernels.recurrent.cells import GATES, CellKind
 from engine.compiler.kernels.recurrent.layout import CellWeights, States, Steps
 from engine.compiler.kernels.recurrent.packing import gate_rows, spread, widths
 from engine.compiler.kernels.recurrent.recurrence import Recurrence
+from engine.compiler.kernels.recurrent.shared_writer import words_of
 from engine.compiler.lowering.context import Context
+from engine.compiler.lowering.copying import copy
 from engine.compiler.lowering.declining import NotLoweredError
 from engine.compiler.lowering.steps import KernelStep
-from engine.compiler.storage import View, row_major, spaced_rows
+from engine.compiler.storage import View, constant, row_major, spaced_rows
 from engine.tensor import Array
 
 # What one kernel should at most take, for a run that may be cancelled looks up after each; and how many there may be.
@@ -94,7 +103,8 @@ class RecurrentLayer:
         """How the recurrence is blocked, and whether it makes the input's product itself."""
         host, gates = self.context.host, GATES[self.cell]
         width = self.weights[0].input.shape[1]
-        if self.taps == self.units and self.weights[0].cell.projection is None and self._piece == self.count:
+        is_plain = self.taps == self.units and self.weights[0].cell.projection is None
+        if is_plain and self._piece == self.count and not self._is_shared:
             found = choose_ahead(host, gates=gates, units=self.units, steps=self.count, batch=self.batch, width=width)
             if found is not None:
                 return found
@@ -182,9 +192,28 @@ class RecurrentLayer:
                 kept = [packed, row_major(kernel.scratch_shape, self.context.dtype)]
                 if kernel.ahead is not None:
                     kept.append(row_major((kernel.directions, kernel.ring_floats), self.context.dtype))
+            counts = row_major((words_of(kernel.groups), LINE_WORDS), np.dtype(np.int64)) if kernel.groups else None
+            if counts is not None:
+                zeros = constant(np.zeros(counts.shape, counts.dtype))
+                yield copy(zeros, counts, [self.context.op.name], self.context.host)
             by_direction = zip(*filter(None, (ways, into)), strict=True)
-            wanted = [each for each in final if each is not None]
+            wanted = [each for each in (*final, counts) if each is not None]
             yield self.context.step(kernel, *chain.from_iterable(by_direction), kept[0], *initial, *kept[1:], *wanted)
+
+    @cached_property
+    def _is_shared(self) -> bool:
+        """Whether threads share every step."""
+        cell = self.weights[0].cell
+        is_simple = len(self.weights) == 1 and cell.projection is None and not self.rounds
+        return is_simple and is_shared(self.context.host, weight_bytes=cell.hidden.nbytes, batch=self.batch)
+
+    @property
+    def _groups(self) -> int:
+        """Parts of a step that threads share."""
+        if not self._is_shared:
+            return 0
+        weight_bytes = self.weights[0].cell.hidden.nbytes
+        return choose_groups(self.context.host, weight_bytes=weight_bytes, panels=len(self.panels))
 
     def _packed(self, kernel: Recurrence) -> View:
         """The weights of every direction."""
@@ -217,6 +246,7 @@ class RecurrentLayer:
             blocking=self._way[0],
             ahead=self._way[1],
             rounds=self._checked_rounds(),
+            groups=self._groups,
         )
 
     def _checked_rounds(self) -> bool:

@@ -12,11 +12,20 @@ from engine.compiler.codegen.host import Host, describe
 from engine.compiler.codegen.ir import Module
 from engine.compiler.kernels.channels import panels_of
 from engine.compiler.kernels.recurrent.ahead import Ahead
-from engine.compiler.kernels.recurrent.blocking import Blocking, choose_ahead, choose_blocking
+from engine.compiler.kernels.recurrent.beside import LINE_WORDS
+from engine.compiler.kernels.recurrent.blocking import (
+    SHARED_SIZE,
+    Blocking,
+    choose_ahead,
+    choose_blocking,
+    choose_groups,
+    is_shared,
+)
 from engine.compiler.kernels.recurrent.cells import GATES, CellKind
 from engine.compiler.kernels.recurrent.layout import CellWeights, States, Steps
 from engine.compiler.kernels.recurrent.packing import gate_rows, spread
 from engine.compiler.kernels.recurrent.recurrence import Recurrence
+from engine.compiler.kernels.recurrent.shared_writer import words_of
 from engine.tensor import Array
 from tests.engine.compiler.kernels.guarded import guarded_array
 from tests.engine.compiler.kernels.running import LEVELS, run
@@ -31,6 +40,7 @@ class Case:
 
     Args:
         gap: floats between rows that belong to nobody.
+        groups: of a step that threads share; 0 where they do not.
     """
 
     cell: CellKind
@@ -40,6 +50,7 @@ class Case:
     backward: tuple[bool, ...] = (False,)
     projected: int = 0
     gap: int = 0
+    groups: int = 0
 
     @property
     def width(self) -> int:
@@ -110,12 +121,13 @@ def computed(
         sequence=Steps(tuple(way * case.batch * out for way in ways), out),
         initial=tuple(States(case.batch * width, width) for width in case.states),
         final=tuple(States(case.batch * width, width) for width in case.states),
-        blocking=blocking,
+        blocking=blocking, groups=case.groups,
     )  # fmt: skip
 
     def guarded(array: Array) -> Array:
         return guarded_array(array, at_end=at_end)
 
+    words = [guarded(np.zeros(2 * LINE_WORDS * words_of(case.groups), np.float32))] if case.groups else []
     whole = guarded(source.reshape(-1)[: source.size - case.gap])
     sequence = guarded(np.full(case.steps * case.batch * out - case.gap, 7, np.float32))
     finals = [guarded(np.full((count, case.batch, width), 7, np.float32)) for width in case.states]
@@ -126,7 +138,7 @@ def computed(
         skipped += [starts[d] * pitch + 4 * d * len(rows), starts[d] * out + 4 * d * case.width]
     scratch = guarded(np.full(kernel.scratch_shape, np.nan, np.float32))
     packed = guarded(kernel.pack([weights_of(case)] * count))
-    run(kernel, level, [*arguments, packed, *map(guarded, initial), scratch, *finals], skipped)
+    run(kernel, level, [*arguments, packed, *map(guarded, initial), scratch, *finals, *words], skipped)
     result = np.append(sequence, np.full(case.gap, 7, np.float32)).reshape(case.steps, case.batch, out)
     assert (result[..., count * case.width :] == 7).all()
     parts = result[..., : count * case.width].reshape(case.steps, case.batch, count, case.width)
@@ -230,6 +242,32 @@ def test_projected_states(level: str, units: int, projected: int, batch: int) ->
 )
 def test_any_blocking_gives_the_same(level: str, cell: CellKind, blocking: Blocking) -> None:
     check(level, Case(cell=cell, units=75, batch=4, steps=4, backward=(False, True)), blocking)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("cell", CELLS)
+@pytest.mark.parametrize(("groups", "units", "batch"), [(1, 3, 1), (2, 70, 2), (3, 130, 1), (5, 100, 8)])
+@pytest.mark.parametrize("backward", [False, True])
+def test_groups_of_a_step_may_be_shared(
+    level: str, cell: CellKind, groups: int, units: int, batch: int, backward: bool
+) -> None:
+    for steps in (1, 2, 9):
+        case = Case(cell=cell, units=units, batch=batch, steps=steps, backward=(backward,), gap=2, groups=groups)
+        check(level, case, Blocking(1, min(batch, 3), 1), at_end=not backward)
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_steps_are_shared_where_few_rows_read_more_than_a_core_has_near(machine: str) -> None:
+    host = MACHINES[machine]
+    near = int(SHARED_SIZE * host.memory.second_bytes)
+    assert not is_shared(host, weight_bytes=near, batch=1)
+    assert is_shared(host, weight_bytes=near + 1, batch=1) and not is_shared(host, weight_bytes=near + 1, batch=64)
+    assert (
+        1
+        < choose_groups(host, weight_bytes=near + 1, panels=32)
+        <= choose_groups(host, weight_bytes=20 * near, panels=32)
+    )
+    assert choose_groups(host, weight_bytes=20 * near, panels=3) == 3
 
 
 @pytest.mark.parametrize("level", LEVELS)

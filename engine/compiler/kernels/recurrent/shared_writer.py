@@ -1,0 +1,79 @@
+"""The code of a recurrence of which threads share every step: its weights are more than one core can have near.
+
+A step falls into groups of panels. Whoever is at it claims one after the other, first those it had in the step before,
+whose weights it may still have near; before a step, all groups of the one before must be there. Each of them is held
+by who has claimed it and computes it. So nobody ever waits for who has not come; one thread alone computes them all.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from engine.compiler.codegen.ir import Index, Value, as_value
+from engine.compiler.kernels.recurrent.beside import LINE_WORDS, claim, count, draw, wait_for
+from engine.compiler.kernels.recurrent.writer import Writer
+
+_WORD_BYTES = 8
+
+
+def words_of(groups: int) -> int:
+    """Words that are shared, a cache line each: what is there, whether states are claimed, the next step of groups."""
+    return 3 + groups
+
+
+@dataclass(frozen=True, slots=True)
+class SharedWriter:
+    """Groups being claimed.
+
+    Args:
+        words: see words_of(); all zero at first.
+        home: a group, another one for each who is at it: the first it claims.
+    """
+
+    writer: Writer
+    groups: int
+    words: Value
+    home: Index
+
+    def emit(self) -> None:
+        """The states before the first step, all steps, the last states."""
+        f, steps = self.writer.f, self.writer.kernel.steps
+        done, first, last, *_ = (self._word(k) for k in range(words_of(0)))
+        with f.when(claim(f, first, 0)):
+            self.writer.begin()
+            draw(f, done)
+        near = f.reserve(1, _WORD_BYTES)
+        f.store(as_value(self.home), near, _WORD_BYTES)
+        # Who comes late goes on where the others are.
+        current, _ = f.divmod(f.maximum(f.sub(count(f, done), 1), 0), self.groups)
+        with f.loop(current, steps) as step:
+            wait_for(f, done, f.add(f.mul(step.index, self.groups), 1))
+            self._step(step.index, near, done)
+        with f.when(claim(f, last, 0)):
+            wait_for(f, done, f.add(f.mul(steps, self.groups), 1))
+            self.writer.end()
+        f.finish()
+
+    def _step(self, step: Index, near: Value, done: Value) -> None:
+        """All groups that nobody else claims: upward from home, or back from the last one of the step before."""
+        f = self.writer.f
+        _, odd = f.divmod(step, 2)
+        begin = f.select(f.less(0, odd), f.load("i64", near, _WORD_BYTES), as_value(self.home))
+        forward = f.sub(1, f.mul(odd, 2))
+        with f.loop(0, self.groups) as each:
+            place = f.add(f.add(begin, self.groups), f.mul(each.index, forward))
+            _, group = f.divmod(place, self.groups)
+            word = self._word(f.add(group, words_of(0)))
+            with f.when(f.compare("eq", count(f, word), as_value(step))), f.when(claim(f, word, step)):
+                self._compute(step, group)
+                f.store(as_value(group), near, _WORD_BYTES)
+                draw(f, done)
+
+    def _compute(self, step: Index, group: Index) -> None:
+        writer, f = self.writer, self.writer.f
+        panels = len(writer.kernel.panels)
+        begin, end = (f.divmod(f.mul(f.add(group, k), panels), self.groups)[0] for k in (0, 1))
+        writer.step(step, writer.gates_of(step), panels=(begin, end))
+
+    def _word(self, number: Index) -> Value:
+        return self.writer.f.at(self.words, self.writer.f.mul(number, LINE_WORDS), _WORD_BYTES)
