@@ -1,10 +1,11 @@
-"""The mean over all pixels of a channels-last image, or their sum.
+"""The mean over all pixels of a channels-last image, or their sum, or the mean of what they differ by, squared.
 
 Some vectors of channels are summed together; the pixels of a row go round several accumulators, and rows are added up
 from their own sums, so that the rounding error grows with the height and the width, not with their product; a long row
 falls into runs with sums of their own.
 
-Arguments: image, target (its h and w strides are not used), operands of the epilogue.
+Arguments: image, numbers it differs from if they are wanted, target (its h and w strides are not used), operands of the
+epilogue.
 """
 
 from __future__ import annotations
@@ -26,6 +27,26 @@ ACCUMULATORS = 4
 RUN = 4096
 
 
+class _Pixels:
+    """What is summed of every pixel, for a panel of channels.
+
+    Args:
+        centre: where the numbers of its channels are that it differs from; None where pixels are summed themselves.
+    """
+
+    def __init__(self, f: Function, panel: Panel, centre: Value | None) -> None:
+        self.f, self.panel = f, panel
+        self._centres = None if centre is None else load_panel(f, centre, panel)
+
+    def load(self, at: Value) -> list[Value]:
+        """Of the pixel there."""
+        values = load_panel(self.f, at, self.panel)
+        if self._centres is None:
+            return values
+        apart = [self.f.fsub(value, centre) for value, centre in zip(values, self._centres, strict=True)]
+        return [self.f.fmul(each, each) for each in apart]
+
+
 @dataclass(frozen=True, kw_only=True)
 class GlobalAverage(Kernel):
     """The mean over rows and columns: (n, h, w, c) -> (n, c).
@@ -33,6 +54,7 @@ class GlobalAverage(Kernel):
     Args:
         source, target: strides of the image and of the means, 1 along channels.
         is_sum: whether sums are wanted instead.
+        is_spread: whether the means are wanted of squared differences from numbers (n, c) that are given.
     """
 
     kind = "global_average"
@@ -43,6 +65,7 @@ class GlobalAverage(Kernel):
     source: Strides
     target: Strides
     is_sum: bool = False
+    is_spread: bool = False
     epilogue: Epilogue = field(default_factory=Epilogue)
 
     @cached_property
@@ -71,52 +94,55 @@ class GlobalAverage(Kernel):
         return derived(opened, block=sizes.count(self.block))
 
     def emit(self, module: Module) -> None:
-        f, (image, *addresses), chunk = start(module, self, 2 + len(self.epilogue.operands))
+        f, (image, *addresses), chunk = start(module, self, 2 + self.is_spread + len(self.epilogue.operands))
+        centres = addresses.pop(0) if self.is_spread else None
         panels = len(self.panels)
         with f.loop(*block_of(f, chunk, self.block, self.batch * panels)) as each:
             n, panel = f.divmod(each.index, panels)
             channel = f.mul(panel, sum(real for _, real in self.panels[0]))
             source = place(f, image, self.source, n, 0, 0, channel)
             target = Target.of(f, self.epilogue, self.target, addresses).at(n, 0, 0, channel)
+            centre = None if centres is None else f.at(centres, f.add(f.mul(n, self.channels), channel))
             for vectors in cases(f, panel, self.panels):
-                self._emit_panel(f, vectors, source, target)
+                self._emit_panel(f, _Pixels(f, vectors, centre), source, target)
         f.finish()
 
-    def _emit_panel(self, f: Function, panel: Panel, source: Value, target: Target) -> None:
+    def _emit_panel(self, f: Function, pixels: _Pixels, source: Value, target: Target) -> None:
         """The means of a panel, from the pixels and to the target at its first channel."""
+        panel = pixels.panel
         zeros = [constant(0.0, vector(lanes)) for lanes, _ in panel]
         with f.loop(0, self.rows, carry=zeros) as row:
             line = f.at(source, f.mul(row.index, self.source.h))
-            sums = self._sum_row(f, panel, line, zeros)
+            sums = self._sum_row(f, pixels, line, zeros)
             row.carry([f.fadd(a, b) for a, b in zip(row.carried, sums, strict=True)])
         for value, first, (lanes, real) in zip(row.results, starts_of(panel), panel, strict=True):
             if not self.is_sum:
                 value = f.fmul(value, constant(1 / (self.rows * self.columns), vector(lanes)))
             target.store(value, real, c=first)
 
-    def _sum_row(self, f: Function, panel: Panel, line: Value, zeros: list[Value]) -> list[Value]:
+    def _sum_row(self, f: Function, pixels: _Pixels, line: Value, zeros: list[Value]) -> list[Value]:
         """The sums of a row's pixels, run by run."""
         runs, left = divmod(self.columns, RUN)
-        rest = [self._sum_run(f, panel, f.at(line, runs * RUN * self.source.w), left)] if left else []
+        rest = [self._sum_run(f, pixels, f.at(line, runs * RUN * self.source.w), left)] if left else []
         if not runs:
             return rest[0]
         with f.loop(0, runs, carry=zeros) as run:
-            sums = self._sum_run(f, panel, f.at(line, f.mul(run.index, RUN * self.source.w)), RUN)
+            sums = self._sum_run(f, pixels, f.at(line, f.mul(run.index, RUN * self.source.w)), RUN)
             run.carry([f.fadd(a, b) for a, b in zip(run.carried, sums, strict=True)])
         return [total(f, each) for each in zip(*rest, run.results, strict=True)]
 
-    def _sum_run(self, f: Function, panel: Panel, line: Value, columns: int) -> list[Value]:
+    def _sum_run(self, f: Function, pixels: _Pixels, line: Value, columns: int) -> list[Value]:
         """The sums of neighbouring pixels: rounds of ``ACCUMULATORS``, then what is left of them."""
         turns, left = divmod(columns, ACCUMULATORS)
-        rest = [load_panel(f, f.at(line, k * self.source.w), panel) for k in range(left)]
+        rest = [pixels.load(f.at(line, k * self.source.w)) for k in range(left)]
         if not turns:
             return [total(f, each) for each in zip(*rest, strict=True)]
         line = f.at(line, left * self.source.w)
-        zeros = [constant(0.0, vector(lanes)) for _ in range(ACCUMULATORS) for lanes, _ in panel]
+        zeros = [constant(0.0, vector(lanes)) for _ in range(ACCUMULATORS) for lanes, _ in pixels.panel]
         with f.loop(0, turns * ACCUMULATORS, ACCUMULATORS, carry=zeros) as loop:
             at = f.at(line, f.mul(loop.index, self.source.w))
-            values = [each for k in range(ACCUMULATORS) for each in load_panel(f, f.at(at, k * self.source.w), panel)]
+            values = [each for k in range(ACCUMULATORS) for each in pixels.load(f.at(at, k * self.source.w))]
             loop.carry([f.fadd(a, b) for a, b in zip(loop.carried, values, strict=True)])
-        size = len(panel)
+        size = len(pixels.panel)
         rest += [loop.results[k * size : (k + 1) * size] for k in range(ACCUMULATORS)]
         return [total(f, each) for each in zip(*rest, strict=True)]

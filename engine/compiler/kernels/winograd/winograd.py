@@ -174,7 +174,7 @@ class Winograd(Layout):
         return place(f, image, self.source, n, f.mul(h, stride), f.mul(w, stride), channel)
 
     def _plane(self, f: Function, n: Index, plane: Index) -> tuple[Index, Value]:
-        """The plane that a plane of taps meets, counted through all volumes, or the nearest; and whether it is there."""
+        """The plane that a plane of taps meets, counted through all volumes, or the nearest; whether it is there."""
         if self.depth is None:
             return n, constant(1, "i1")
         volume, window = f.divmod(n, self.depth.count)

@@ -13,6 +13,7 @@ from engine.compiler.lowering.rules.elementwise.composing import Composition, de
 from engine.compiler.lowering.rules.elementwise.map import lower_map
 from engine.compiler.lowering.rules.movement.padding import padded
 from engine.compiler.lowering.rules.registry import kernels_for
+from engine.compiler.lowering.rules.rows.standardising_images import is_an_image, standardised
 from engine.compiler.lowering.steps import Made
 from engine.compiler.lowering.terms.functions import power
 from engine.compiler.storage import View, row_major
@@ -27,6 +28,8 @@ MOST_NEIGHBOURS = 32
 def lower_group_norm(context: Context) -> Made:
     """(x - mean) / sqrt(var + eps) * weight + bias, with the statistics of a group of channels."""
     x, layer, composition = context.tensor(0), context.layer(GroupNorm), Composition(context)
+    if is_an_image(x):
+        return standardised(composition, x, layer.num_groups, layer.eps, (1, 2))
     groups = x.shape[0] * layer.num_groups
     y = _standardised(composition, x, groups, layer.eps)
     return _with_affine(composition, y, 1)
@@ -41,6 +44,8 @@ def lower_instance_norm(context: Context) -> Made:
     mean, var = composition.operand(1, sizes), composition.operand(2, sizes)
     if mean is not None and var is not None and not layer.use_input_stats:
         return _scaled(composition, x, channel, mean, var, layer.eps)
+    if channel == 1 and is_an_image(x):
+        return standardised(composition, x, x.shape[1], layer.eps, (3, 4))
     y = _standardised(composition, x, math.prod(x.shape[: channel + 1]), layer.eps)
     return _with_affine(composition, y, channel, (3, 4))
 

@@ -36,3 +36,25 @@ def test_means_of_any_image(level: str, shape: tuple[int, int, int, int], gap: i
     run(kernel, level, [image, means, guarded_array(shift)])
     wanted = pixels[..., :channels].mean(axis=(1, 2), dtype=np.float64) + shift
     np.testing.assert_allclose(means, wanted, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("shape", [(1, 7, 7, 1280), (3, 1, 1, 5), (2, 4, 9, 16), (2, 6, 3, 149), (1, 2, 4099, 24)])
+def test_what_pixels_differ_by_from_numbers(level: str, shape: tuple[int, int, int, int]) -> None:
+    n, rows, columns, channels = shape
+    pixels = np.random.default_rng(7).standard_normal(shape, np.float32) + 3
+    centres = np.random.default_rng(8).standard_normal((n, channels), np.float32) + 3
+    kernel = GlobalAverage(
+        batch=n,
+        rows=rows,
+        columns=columns,
+        channels=channels,
+        source=dense(rows, columns, channels),
+        target=Strides(channels, 0, 0),
+        is_spread=True,
+        host=describe(level),
+    )
+    spreads = guarded_array(np.zeros((n, channels), np.float32))
+    run(kernel, level, [guarded_array(pixels), guarded_array(centres), spreads])
+    wanted = ((pixels - centres[:, None, None].astype(np.float64)) ** 2).mean(axis=(1, 2))
+    np.testing.assert_allclose(spreads, wanted, rtol=2e-6)
