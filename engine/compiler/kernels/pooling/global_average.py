@@ -1,4 +1,4 @@
-"""The mean over all pixels of a channels-last image, or their sum, or the mean of what they differ by, squared.
+"""The mean over all pixels of a channels-last image; or their sum, their extreme, the mean of squared differences.
 
 Some vectors of channels are summed together; the pixels of a row go round several accumulators, and rows are added up
 from their own sums, so that the rounding error grows with the height and the width, not with their product; a long row
@@ -10,13 +10,16 @@ epilogue.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Self
+from typing import Literal, Self
 
 from engine.compiler.codegen.ir import Function, Module, Sizes, Value, constant, vector
 from engine.compiler.kernels.channels import Panel, cases, load_panel, panels_of, starts_of, vectors_of
-from engine.compiler.kernels.folding import total
+from engine.compiler.kernels.folding import largest, total
+from engine.compiler.kernels.functions.arithmetic import negative
 from engine.compiler.kernels.kernel import Epilogue, Kernel, Strides, block_of, derived, place, start
 from engine.compiler.kernels.target import Target
 
@@ -25,22 +28,39 @@ VECTORS = 4
 ACCUMULATORS = 4
 # Columns of a row summed by themselves.
 RUN = 4096
+Of = Literal["mean", "sum", "spread", "max", "min"]
 
 
 class _Pixels:
     """What is summed of every pixel, for a panel of channels.
 
     Args:
-        centre: where the numbers of its channels are that it differs from; None where pixels are summed themselves.
+        centre: where the numbers of its channels are that it differs from, if they are wanted.
     """
 
-    def __init__(self, f: Function, panel: Panel, centre: Value | None) -> None:
-        self.f, self.panel = f, panel
+    def __init__(self, f: Function, of: Of, panel: Panel, centre: Value | None) -> None:
+        self.f, self.panel, self._of = f, panel, of
         self._centres = None if centre is None else load_panel(f, centre, panel)
+
+    @property
+    def nothing(self) -> list[Value]:
+        """What changes nothing."""
+        number = -math.inf if self._of in ("max", "min") else 0.0
+        return [constant(number, vector(lanes)) for lanes, _ in self.panel]
+
+    def fold(self, *values: Value) -> Value:
+        """Some of them as one; the largest of their negatives for a minimum."""
+        return (largest if self._of in ("max", "min") else total)(self.f, values)
+
+    def folded(self, parts: Sequence[Sequence[Value]]) -> list[Value]:
+        """Several panels as one."""
+        return [self.fold(*each) for each in zip(*parts, strict=True)]
 
     def load(self, at: Value) -> list[Value]:
         """Of the pixel there."""
         values = load_panel(self.f, at, self.panel)
+        if self._of == "min":
+            return [negative(self.f, value) for value in values]
         if self._centres is None:
             return values
         apart = [self.f.fsub(value, centre) for value, centre in zip(values, self._centres, strict=True)]
@@ -53,8 +73,7 @@ class GlobalAverage(Kernel):
 
     Args:
         source, target: strides of the image and of the means, 1 along channels.
-        is_sum: whether sums are wanted instead.
-        is_spread: whether the means are wanted of squared differences from numbers (n, c) that are given.
+        of: what is wanted; a spread is the mean of squared differences from numbers (n, c) that are given.
     """
 
     kind = "global_average"
@@ -64,8 +83,7 @@ class GlobalAverage(Kernel):
     channels: int
     source: Strides
     target: Strides
-    is_sum: bool = False
-    is_spread: bool = False
+    of: Of = "mean"
     epilogue: Epilogue = field(default_factory=Epilogue)
 
     @cached_property
@@ -94,8 +112,8 @@ class GlobalAverage(Kernel):
         return derived(opened, block=sizes.count(self.block))
 
     def emit(self, module: Module) -> None:
-        f, (image, *addresses), chunk = start(module, self, 2 + self.is_spread + len(self.epilogue.operands))
-        centres = addresses.pop(0) if self.is_spread else None
+        f, (image, *addresses), chunk = start(module, self, 2 + (self.of == "spread") + len(self.epilogue.operands))
+        centres = addresses.pop(0) if self.of == "spread" else None
         panels = len(self.panels)
         with f.loop(*block_of(f, chunk, self.block, self.batch * panels)) as each:
             n, panel = f.divmod(each.index, panels)
@@ -104,45 +122,42 @@ class GlobalAverage(Kernel):
             target = Target.of(f, self.epilogue, self.target, addresses).at(n, 0, 0, channel)
             centre = None if centres is None else f.at(centres, f.add(f.mul(n, self.channels), channel))
             for vectors in cases(f, panel, self.panels):
-                self._emit_panel(f, _Pixels(f, vectors, centre), source, target)
+                self._emit_panel(f, _Pixels(f, self.of, vectors, centre), source, target)
         f.finish()
 
     def _emit_panel(self, f: Function, pixels: _Pixels, source: Value, target: Target) -> None:
         """The means of a panel, from the pixels and to the target at its first channel."""
         panel = pixels.panel
-        zeros = [constant(0.0, vector(lanes)) for lanes, _ in panel]
-        with f.loop(0, self.rows, carry=zeros) as row:
+        with f.loop(0, self.rows, carry=pixels.nothing) as row:
             line = f.at(source, f.mul(row.index, self.source.h))
-            sums = self._sum_row(f, pixels, line, zeros)
-            row.carry([f.fadd(a, b) for a, b in zip(row.carried, sums, strict=True)])
+            row.carry(pixels.folded([row.carried, self._fold_row(f, pixels, line)]))
         for value, first, (lanes, real) in zip(row.results, starts_of(panel), panel, strict=True):
-            if not self.is_sum:
+            if self.of in ("mean", "spread"):
                 value = f.fmul(value, constant(1 / (self.rows * self.columns), vector(lanes)))
-            target.store(value, real, c=first)
+            target.store(negative(f, value) if self.of == "min" else value, real, c=first)
 
-    def _sum_row(self, f: Function, pixels: _Pixels, line: Value, zeros: list[Value]) -> list[Value]:
-        """The sums of a row's pixels, run by run."""
+    def _fold_row(self, f: Function, pixels: _Pixels, line: Value) -> list[Value]:
+        """A row's pixels as one, run by run."""
         runs, left = divmod(self.columns, RUN)
-        rest = [self._sum_run(f, pixels, f.at(line, runs * RUN * self.source.w), left)] if left else []
+        rest = [self._fold_run(f, pixels, f.at(line, runs * RUN * self.source.w), left)] if left else []
         if not runs:
             return rest[0]
-        with f.loop(0, runs, carry=zeros) as run:
-            sums = self._sum_run(f, pixels, f.at(line, f.mul(run.index, RUN * self.source.w)), RUN)
-            run.carry([f.fadd(a, b) for a, b in zip(run.carried, sums, strict=True)])
-        return [total(f, each) for each in zip(*rest, run.results, strict=True)]
+        with f.loop(0, runs, carry=pixels.nothing) as run:
+            folded = self._fold_run(f, pixels, f.at(line, f.mul(run.index, RUN * self.source.w)), RUN)
+            run.carry(pixels.folded([run.carried, folded]))
+        return pixels.folded([*rest, run.results])
 
-    def _sum_run(self, f: Function, pixels: _Pixels, line: Value, columns: int) -> list[Value]:
-        """The sums of neighbouring pixels: rounds of ``ACCUMULATORS``, then what is left of them."""
+    def _fold_run(self, f: Function, pixels: _Pixels, line: Value, columns: int) -> list[Value]:
+        """Neighbouring pixels as one: rounds of ``ACCUMULATORS``, then what is left of them."""
         turns, left = divmod(columns, ACCUMULATORS)
         rest = [pixels.load(f.at(line, k * self.source.w)) for k in range(left)]
         if not turns:
-            return [total(f, each) for each in zip(*rest, strict=True)]
+            return pixels.folded(rest)
         line = f.at(line, left * self.source.w)
-        zeros = [constant(0.0, vector(lanes)) for _ in range(ACCUMULATORS) for lanes, _ in pixels.panel]
-        with f.loop(0, turns * ACCUMULATORS, ACCUMULATORS, carry=zeros) as loop:
+        with f.loop(0, turns * ACCUMULATORS, ACCUMULATORS, carry=pixels.nothing * ACCUMULATORS) as loop:
             at = f.at(line, f.mul(loop.index, self.source.w))
             values = [each for k in range(ACCUMULATORS) for each in pixels.load(f.at(at, k * self.source.w))]
-            loop.carry([f.fadd(a, b) for a, b in zip(loop.carried, values, strict=True)])
+            loop.carry([pixels.fold(a, b) for a, b in zip(loop.carried, values, strict=True)])
         size = len(pixels.panel)
         rest += [loop.results[k * size : (k + 1) * size] for k in range(ACCUMULATORS)]
-        return [total(f, each) for each in zip(*rest, strict=True)]
+        return pixels.folded(rest)

@@ -37,6 +37,17 @@ def test_answers_are_the_references(type: str, layers: int, steps: int, batch: i
 
 @pytest.mark.usefixtures("shared")
 @pytest.mark.parametrize("type", TYPES)
+def test_sequences_of_any_length_with_the_same_session(type: str) -> None:
+    net = graph(network(type, 24, 80, outputs="1"), results="1", _0=(None, 1, 24))
+    session, reference = (Session(net, backend=each, cache=None, threads=2) for each in ("compiled", "reference"))
+    for steps in (5, 31, 7, 1, 64, 12):
+        x = numbers(5, steps, 1, 24)
+        for mine, theirs in zip(session.run([x]), reference.run([x]), strict=True):
+            np.testing.assert_allclose(mine, theirs, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.usefixtures("shared")
+@pytest.mark.parametrize("type", TYPES)
 def test_any_number_of_threads_gives_the_same_bits_run_after_run(type: str) -> None:
     net, x = graph(network(type, 16, 128, outputs="1"), results="1", _0=(24, 1, 16)), numbers(3, 24, 1, 16)
 

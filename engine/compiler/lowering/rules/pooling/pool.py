@@ -9,7 +9,7 @@ from typing import Literal
 
 from engine.compiler.kernels.axis import WindowAxis
 from engine.compiler.kernels.expr import Number, Operand, apply
-from engine.compiler.kernels.pooling.global_average import GlobalAverage
+from engine.compiler.kernels.pooling.global_average import GlobalAverage, Of
 from engine.compiler.kernels.pooling.pool import Pool as PoolKernel
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.declining import NotLoweredError
@@ -130,8 +130,8 @@ def pooled(
     return result.made(*copies, result.step(kernel, [image]))
 
 
-def mean_of_pixels(context: Context, x: View, *, is_image: bool) -> Made:
-    """The mean over all pixels, to (N, C) or (N, C, 1, ...)."""
+def mean_of_pixels(context: Context, x: View, *, is_image: bool, of: Of = "mean") -> Made:
+    """The mean over all pixels, or what else is wanted of them, to (N, C) or (N, C, 1, ...)."""
     image, copies = _one_image(context, x)
     result = context.fuse(_with_pixels, is_image=is_image)
     n, channels, rows, columns = image.shape
@@ -142,6 +142,7 @@ def mean_of_pixels(context: Context, x: View, *, is_image: bool) -> Made:
         channels=channels,
         source=dense_strides(image),
         target=dense_strides(result.image),
+        of=of,
         host=context.host,
         epilogue=result.epilogue,
     )

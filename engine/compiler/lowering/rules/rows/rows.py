@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from engine.compiler.kernels.elements import TYPES, Domain
-from engine.compiler.kernels.pooling.global_average import GlobalAverage
+from engine.compiler.kernels.pooling.global_average import GlobalAverage, Of
 from engine.compiler.kernels.rows.reduction import Mode, RowReduction
 from engine.compiler.kernels.rows.softmax import Softmax
 from engine.compiler.kernels.rows.typed_reduction import TypedMode, TypedReduction
@@ -105,13 +105,13 @@ def lower_reduction(context: Context) -> Made:
         return lower_typed_reduction(context)
     layer, x, rank = context.layer(Reduction), context.tensor(0), context.result_spec.rank
     axes = sorted(layer.axes(len(x.shape)))
-    are_pixels = len(x.shape) in (4, 5) and axes == [*range(2, len(x.shape))]
-    if are_pixels and isinstance(layer, Mean) and x.strides[1] == 1:
-        return mean_of_pixels(context, x, is_image=rank > 2)
+    mode, are_pixels = MODES[type(layer)], len(x.shape) in (3, 4, 5) and axes == [*range(2, len(x.shape))]
+    if mode != "product" and are_pixels and x.strides[1] == 1:
+        return mean_of_pixels(context, x, is_image=rank > 2, of=mode)
     is_run = bool(axes) and axes == list(range(axes[0], axes[-1] + 1))
-    if is_run and axes[-1] < len(x.shape) - 1 and isinstance(layer, Mean | Sum):
+    if mode != "product" and is_run and axes[-1] < len(x.shape) - 1:
         with suppress(NotLoweredError):  # its result lies among others, with gaps
-            return _reduced_between(context, x, axes, is_sum=isinstance(layer, Sum))
+            return _reduced_between(context, x, axes, mode)
     if not axes or not x.shape:
         raise NotLoweredError("there is no kernel for a reduction of no dimensions")
     kept = [axis for axis in range(len(x.shape)) if axis not in axes]
@@ -121,7 +121,7 @@ def lower_reduction(context: Context) -> Made:
     rows, copies = context.rows(moved, len(axes))
     target, flat = _in_rows(context.place(is_image=False))
     kernel = RowReduction(
-        mode=MODES[type(layer)],
+        mode=mode,
         rows=rows.shape[0],
         columns=rows.shape[1],
         source=rows.strides[0],
@@ -175,8 +175,8 @@ def lower_typed_reduction(context: Context) -> Made:
     return context.made(target, *copies, context.step(kernel, rows, flat))
 
 
-def _reduced_between(context: Context, x: View, axes: list[int], *, is_sum: bool) -> Made:
-    """Sums or means over dimensions that others follow: those are channels, side by side, and these are pixels."""
+def _reduced_between(context: Context, x: View, axes: list[int], of: Of) -> Made:
+    """A reduction of dimensions that others follow: those are channels, side by side, and these are pixels."""
     outer, pixels = math.prod(x.shape[: axes[0]]), math.prod(x.shape[axes[0] : axes[-1] + 1])
     channels = math.prod(x.shape[axes[-1] + 1 :])
     steps: list[KernelStep] = []
@@ -195,7 +195,7 @@ def _reduced_between(context: Context, x: View, axes: list[int], *, is_sum: bool
         channels=channels,
         source=dense_strides(image),
         target=dense_strides(result.image),
-        is_sum=is_sum,
+        of=of,
         host=context.host,
         epilogue=result.epilogue,
     )

@@ -11,10 +11,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from engine.compiler.kernels.expr import Expr, Operand, apply
-from engine.compiler.kernels.pooling.global_average import GlobalAverage
 from engine.compiler.lowering.result import as_image
 from engine.compiler.lowering.rules.elementwise.composing import Composition, derived
-from engine.compiler.lowering.steps import Made, dense_strides
+from engine.compiler.lowering.steps import Made
 from engine.compiler.storage import View, row_major
 
 X, Y, Z = Operand(0), Operand(1), Operand(2)
@@ -56,18 +55,8 @@ def _statistics(composition: Composition, x: View, groups: int) -> tuple[View, V
     (n, channels), context = x.shape[:2], composition.context
     image = derived(x, as_image(x.phantom))
     means, spreads = (row_major((len(image.phantom), channels), context.dtype) for _ in range(2))
-    for target, given in ((means, ()), (spreads, (means,))):
-        kernel = GlobalAverage(
-            batch=image.shape[0],
-            rows=image.shape[2],
-            columns=image.shape[3],
-            channels=channels,
-            source=dense_strides(image),
-            target=dense_strides(derived(target, target.phantom[:, :, None, None])),
-            is_spread=bool(given),
-            host=context.host,
-        )
-        composition.steps.append(context.step(kernel, image, *given, target))
+    composition.fold_pixels(image, "mean", means)
+    composition.fold_pixels(image, "spread", spreads, means)
     parts = [derived(each, each.phantom.reshape(n, -1, groups, channels // groups)) for each in (means, spreads)]
     if parts[0].shape[1] * parts[0].shape[3] == 1:
         mean, var = parts

@@ -8,7 +8,7 @@ import pytest
 from engine.compiler.codegen.host import describe
 from engine.compiler.kernels.expr import Operand, apply
 from engine.compiler.kernels.kernel import Epilogue, Strides
-from engine.compiler.kernels.pooling.global_average import GlobalAverage
+from engine.compiler.kernels.pooling.global_average import GlobalAverage, Of
 from tests.engine.compiler.kernels.guarded import guarded_array
 from tests.engine.compiler.kernels.running import LEVELS, dense, run
 
@@ -51,10 +51,34 @@ def test_what_pixels_differ_by_from_numbers(level: str, shape: tuple[int, int, i
         channels=channels,
         source=dense(rows, columns, channels),
         target=Strides(channels, 0, 0),
-        is_spread=True,
+        of="spread",
         host=describe(level),
     )
     spreads = guarded_array(np.zeros((n, channels), np.float32))
     run(kernel, level, [guarded_array(pixels), guarded_array(centres), spreads])
     wanted = ((pixels - centres[:, None, None].astype(np.float64)) ** 2).mean(axis=(1, 2))
     np.testing.assert_allclose(spreads, wanted, rtol=2e-6)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("of", ["sum", "max", "min"])
+@pytest.mark.parametrize("shape", [(1, 7, 7, 1280), (3, 1, 1, 5), (2, 4, 9, 16), (2, 6, 3, 149), (1, 2, 4099, 24)])
+def test_sums_and_extremes(level: str, of: Of, shape: tuple[int, int, int, int]) -> None:
+    n, rows, columns, channels = shape
+    pixels = np.random.default_rng(9).standard_normal(shape, np.float32) - 5 * (of == "max") + 5 * (of == "min")
+    pixels[-1, -1, :, channels // 2] = np.nan
+    kernel = GlobalAverage(
+        batch=n,
+        rows=rows,
+        columns=columns,
+        channels=channels,
+        source=dense(rows, columns, channels),
+        target=Strides(channels, 0, 0),
+        of=of,
+        host=describe(level),
+    )
+    found = guarded_array(np.zeros((n, channels), np.float32))
+    run(kernel, level, [guarded_array(pixels), found])
+    wanted = getattr(pixels.astype(np.float64), of)(axis=(1, 2))
+    rounding = 3e-7 * np.nanmax(np.abs(pixels).sum(axis=(1, 2))) if of == "sum" else 0
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=rounding)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -134,19 +135,18 @@ def test_what_is_not_finite_goes_where_the_reference_has_it(number: float, place
     check(attention(*shapes), *inputs)
 
 
-@pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf])
-@pytest.mark.parametrize("place", [0, 1, 2])
 @pytest.mark.parametrize(("queries", "keys"), [(6, 6), (70, 70), (5, 70), (70, 5), (65, 1200), (1200, 1200)])
 @pytest.mark.parametrize("is_open", [False, True])
-def test_what_is_not_finite_is_heard_of_by_queries_that_come_before_it(
-    number: float, place: int, queries: int, keys: int, is_open: bool
-) -> None:
+def test_what_is_not_finite_is_heard_of_by_queries_that_come_before_it(queries: int, keys: int, is_open: bool) -> None:
     shapes = (2, queries, 8), (2, keys, 8), (2, keys, 8)
     net = attention(*([(2, None, 8)] * 3 if is_open else shapes), is_causal=True)
-    inputs = [random(*shape) for shape in shapes]
-    for row in (inputs[place].shape[1] - 1, inputs[place].shape[1] // 2):
-        inputs[place][1, row, 5] = number
-        check(net, *inputs)
+    sessions = [Session(net, backend=each, cache=None, threads=2) for each in ("compiled", "reference")]
+    sound = [random(*shape) for shape in shapes]
+    for place, number, part in product(range(3), (np.nan, np.inf, -np.inf), (1, 2)):
+        inputs = [each.copy() for each in sound]
+        inputs[place][1, len(inputs[place][1]) // part - 1, 5] = number
+        (mine,), (theirs,) = (session.run(inputs) for session in sessions)
+        np.testing.assert_allclose(mine, theirs, rtol=2e-5, atol=2e-6)
 
 
 @pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf])

@@ -57,17 +57,15 @@ def check(net: RuntimeGraph, *inputs: Array) -> None:
 
 
 @pytest.mark.parametrize("rank", SIZES)
-@pytest.mark.parametrize("batch", [1, 3])
-@pytest.mark.parametrize(("channels", "groups"), [(24, 1), (24, 4), (24, 24), (5, 5), (70, 7), (2, 1)])
-@pytest.mark.parametrize("affine", [True, False])
-def test_groups_of_any_size(rank: int, batch: int, channels: int, groups: int, affine: bool) -> None:
+@pytest.mark.parametrize(("batch", "affine"), [(1, True), (3, False)])
+@pytest.mark.parametrize(("channels", "groups"), [(24, 1), (24, 4), (5, 5), (70, 7), (2, 1)])
+def test_groups_of_any_size(rank: int, batch: int, affine: bool, channels: int, groups: int) -> None:
     net = between(group_norm(groups, channels, affine=affine), channels, batch, SIZES[rank])
     check(net, numbers(5, batch, 3, *SIZES[rank]), 50 + numbers(6, batch, 3, *SIZES[rank]))
 
 
 @pytest.mark.parametrize("rank", SIZES)
-@pytest.mark.parametrize("batch", [1, 3])
-@pytest.mark.parametrize("affine", [True, False])
+@pytest.mark.parametrize(("batch", "affine"), [(1, True), (3, False), (1, False)])
 def test_every_channel_by_itself(rank: int, batch: int, affine: bool) -> None:
     net = between(instance_norm(rank, 20, affine=affine), 20, batch, SIZES[rank])
     check(net, numbers(7, batch, 3, *SIZES[rank]), 50 + numbers(8, batch, 3, *SIZES[rank]))
