@@ -134,12 +134,19 @@ _ALL: Final = (
         name="lstm_classifier_100", module="sequences", make="lstm_classifier", shape=(1, 100, 64), group="recurrent"
     ),
     Network(name="gru_tagger_100", module="sequences", make="gru_tagger", shape=(1, 100, 64), group="recurrent"),
+    Network(name="lstm_wide_50", module="sequences", make="lstm_wide", shape=(1, 50, 512), group="recurrent"),
     Network(name="crnn_100", module="text", make="crnn", shape=(1, 1, 32, 100), group="recurrent"),
     Network(name="letters_400", module="speech", make="letters", shape=(1, 80, 400), group="others"),
     Network(name="tcn_500", module="speech", make="tcn", shape=(1, 64, 500), group="others"),
     Network(name="ultraface_320", module="ultraface", make="ultraface", shape=(1, 3, 240, 320), group="others"),
     Network(name="dcgan_generator", module="dcgan", make="generator", shape=(1, 100, 1, 1), group="others"),
     Network(name="wide_mlp", module="mlp", make="wide_mlp", shape=(1, 2048), group="others"),
+    Network(name="separation_16000", module="separation", make="tasnet", shape=(1, 1, 16_000), group="others"),
+    Network(name="points_1024", module="points", make="pointnet", shape=(1, 3, 1024), group="others"),
+    Network(
+        name="resnet_of_volumes", module="volumes", make="resnet_of_volumes", shape=(1, 3, 8, 112, 112), group="others"
+    ),
+    Network(name="unet_of_volumes", module="volumes", make="unet_of_volumes", shape=(1, 1, 32, 64, 64), group="others"),
     Network(name="odd_picture", module="awkward", make="odd_picture", shape=(1, 3, 97, 131), group="awkward"),
     Network(name="odd_channels", module="awkward", make="odd_channels", shape=_pictures(112), group="awkward"),
     Network(name="dilated", module="awkward", make="dilated", shape=_pictures(96), group="awkward"),

@@ -1,4 +1,4 @@
-"""Recurrent networks over sequences of 100: what labels words, signals or frames, and what labels the whole of them."""
+"""Recurrent networks over sequences: what labels words, signals or frames, and what labels the whole of them."""
 
 from __future__ import annotations
 
@@ -40,6 +40,11 @@ def gru_classifier() -> nn.Module:
 def lstm_classifier() -> nn.Module:
     """2 layers of 128 units: 0.2 M parameters."""
     return _Classifier(nn.LSTM(FEATURES, 128, 2, batch_first=True), 128, 12)
+
+
+def lstm_wide() -> nn.Module:
+    """2 layers of 1024 units, whose weights no core has near: 15 M parameters."""
+    return _Tagger(nn.LSTM(512, 1024, 2, batch_first=True), 1024, 256)
 
 
 def gru_tagger() -> nn.Module:

@@ -10,7 +10,8 @@ from torch import Tensor, nn
 from benchmarks.networks import Network
 
 SEED = 20_26
-_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d)
+_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
+_CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
 
 
 def settled(make: Callable[[], nn.Module], network: Network) -> nn.Module:
@@ -49,7 +50,7 @@ def example(network: Network, batch: int) -> Tensor:
 
 
 def _initialise(layer: nn.Module) -> None:
-    if isinstance(layer, (nn.Conv1d, nn.Conv2d, nn.ConvTranspose2d)):
+    if isinstance(layer, _CONVOLUTIONS):
         # The fan of a transposed convolution as wide as its stride is its input channels alone.
         fan = layer.in_channels if layer.transposed else layer.weight[0].numel()
         nn.init.normal_(layer.weight, 0, (2 / fan) ** 0.5)
