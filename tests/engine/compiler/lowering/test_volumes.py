@@ -13,6 +13,8 @@ from tests.engine.graph.build import F32, INPUT, built, conv, op
 
 RANDOM = np.random.default_rng(9)
 SHAPE = (2, 6, 5, 6, 7)
+# Which of them is chosen depends on the processor.
+CONVOLUTIONS = ("conv", "winograd")
 
 
 def check(net: RuntimeGraph, shape: tuple[int, ...] = SHAPE, x: Any = None) -> dict[str, str]:
@@ -51,25 +53,25 @@ def deconv(name: str, channels: tuple[int, int], kernel: tuple[int, ...], **give
 
 
 @pytest.mark.parametrize(
-    ("kernel", "given", "wanted"),
+    ("kernel", "given"),
     [
-        ((3, 3, 3), {"padding": (1, 1, 1)}, "conv"),
-        ((3, 3, 3), {"padding": (1, 1, 1), "stride": (2, 2, 2)}, "conv"),
-        ((1, 1, 1), {}, "conv"),
-        ((1, 1, 1), {"stride": (2, 2, 2)}, "conv"),
-        ((3, 1, 1), {"padding": (1, 0, 0)}, "conv"),
-        ((3, 2, 5), {"padding": (2, 1, 3), "dilation": (2, 1, 3)}, "conv"),
-        ((3, 3, 3), {"padding": (1, 1, 1), "padding_mode": "replicate"}, "conv"),
-        ((3, 3, 3), {"padding": (1, 1, 1), "groups": 2}, "conv"),
-        ((3, 3, 3), {"padding": "same"}, "conv"),
-        ((1, 3, 3), {"padding": (0, 5, 5), "dilation": (1, 5, 5)}, "conv"),
-        ((3, 3, 3), {"padding": (1, 5, 5), "dilation": (1, 5, 5)}, "conv"),
-        ((2, 1, 1), {"padding": (9, 0, 0)}, "conv"),
+        ((3, 3, 3), {"padding": (1, 1, 1)}),
+        ((3, 3, 3), {"padding": (1, 1, 1), "stride": (2, 2, 2)}),
+        ((1, 1, 1), {}),
+        ((1, 1, 1), {"stride": (2, 2, 2)}),
+        ((3, 1, 1), {"padding": (1, 0, 0)}),
+        ((3, 2, 5), {"padding": (2, 1, 3), "dilation": (2, 1, 3)}),
+        ((3, 3, 3), {"padding": (1, 1, 1), "padding_mode": "replicate"}),
+        ((3, 3, 3), {"padding": (1, 1, 1), "groups": 2}),
+        ((3, 3, 3), {"padding": "same"}),
+        ((1, 3, 3), {"padding": (0, 5, 5), "dilation": (1, 5, 5)}),
+        ((3, 3, 3), {"padding": (1, 5, 5), "dilation": (1, 5, 5)}),
+        ((2, 1, 1), {"padding": (9, 0, 0)}),
     ],
     ids=str,
 )
-def test_convolutions_have_a_kernel(kernel: tuple[int, ...], given: dict[str, Any], wanted: str) -> None:
-    assert check(net_of(conv("conv", "0", "1", (6, 18), kernel, **given)))["conv"] == wanted
+def test_convolutions_have_a_kernel(kernel: tuple[int, ...], given: dict[str, Any]) -> None:
+    assert check(net_of(conv("conv", "0", "1", (6, 18), kernel, **given)))["conv"] in CONVOLUTIONS
 
 
 def test_filters_of_single_planes_are_those_of_images() -> None:
@@ -111,7 +113,8 @@ def test_a_norm_a_residual_and_an_activation_join_a_convolution() -> None:
             op("nn.ReLU", "last", "5", "6"),
         )
     )
-    assert [kernels[name] for name in ("first", "act", "second", "last")] == ["conv", "fused", "conv", "fused"]
+    assert kernels["first"] in CONVOLUTIONS and kernels["second"] in CONVOLUTIONS
+    assert kernels["act"] == kernels["last"] == "fused"
 
 
 @pytest.mark.parametrize("dim", [1, 2, 3, 4])
@@ -124,7 +127,7 @@ def test_parts_of_a_concatenation_along_any_dimension(dim: int) -> None:
             conv("c", "3", "4", (12 if dim == 1 else 6, 5), (3, 3, 3), padding=(1, 1, 1)),
         )
     )
-    assert kernels["c"] == "conv"
+    assert kernels["c"] in CONVOLUTIONS
 
 
 @pytest.mark.parametrize(
@@ -175,4 +178,4 @@ def test_planes_chosen_from_a_batch_are_read_where_they_lie_or_copied() -> None:
             conv("b", "2", "3", (6, 6), (3, 3, 3), padding=(1, 1, 1)),
         )
     )
-    assert kernels["b"] == "conv"
+    assert kernels["b"] in CONVOLUTIONS
