@@ -126,6 +126,11 @@ class View:
         return len(strides) >= 3 and (strides[1] == 1 or (self.shape[1] == 1 and all(s >= 1 for s in strides[2:])))
 
     @property
+    def is_image(self) -> bool:
+        """Whether it is a signal, image or volume that lies channels-last, and not in logical order as well."""
+        return len(self.shape) <= 5 and self.is_channels_last and not self.is_row_major
+
+    @property
     def is_row_major(self) -> bool:
         """Whether the elements lie one after the other in logical order."""
         return bool(self.phantom.flags.c_contiguous)

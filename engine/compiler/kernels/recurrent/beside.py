@@ -36,10 +36,10 @@ def tell(f: Function, word: Value, number: Index) -> None:
 
 
 def wait_for(f: Function, word: Value, number: Index) -> None:
-    """Go on when so many steps are there; between looks the core is offered to whoever else wants it.
+    """Go on when a word counts so many; between looks the core is offered to whoever else wants it.
 
-    Whoever waits for a layer came after the thread that computes it, so there is such a thread; it may have lost its
-    core, though, to this one.
+    Who waits came after a thread that has drawn or claimed what it waits for, so there is such a thread; it may have
+    lost its core, though, to this one.
     """
     look, offer, there = map(f.block, ("look", "offer", "there"))
     wanted = as_value(number)

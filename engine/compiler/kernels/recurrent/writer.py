@@ -25,11 +25,8 @@ class Writer:
         has_sequence = kernel.sequence is not None
         self.direction: Index
         self.f, pointers, self.chunk = start(module, kernel, kernel.addresses)
-        block: Index
-        if kernel.directions > 1:
-            self.direction, block = self.f.divmod(self.chunk, kernel.blocks)
-        else:
-            self.direction, block = 0, 0 if kernel.groups else self.chunk
+        only = 0 if kernel.groups else self.chunk
+        self.direction, block = self.f.divmod(self.chunk, kernel.blocks) if kernel.directions > 1 else (0, only)
         self.first_tile, self.end_tile = block_of(self.f, block, kernel.block, len(kernel.tiles))
         given = iter(pointers)
         ways = [[next(given) for _ in range(1 + has_sequence)] for _ in range(kernel.directions)]

@@ -221,13 +221,13 @@ class Layout(Convolution):
                 count, lanes = sum(real for _, real in panel), width_of(panel)
                 # A panel at a time: what lies between is small enough to be in memory that was used before.
                 planes = np.split(weight[channel : channel + count], self.planes, axis=2)
-                filters = np.concatenate([self.filtering.transform_filters(plane) for plane in planes])
+                filters = [part for plane in planes for part in self.filtering.transform_filters(plane)]
                 for part, first in product(range(self.parts), range(0, self.in_channels, self.blocking.depth)):
                     depth = min(self.blocking.depth, self.in_channels - first)
                     block = at + part * self.part_floats(width) + weights * first * width
                     lines = packed[block : block + weights * depth * width].reshape(weights, depth * width)
                     places = lines[:, depth * begin : depth * (begin + lanes)].reshape(weights, depth, lanes)
-                    places[:, :, :count] = filters[part, :, first : first + depth]
+                    places[:, :, :count] = filters[part][:, first : first + depth]
                 channel, begin = channel + count, begin + lanes
             at += size
         return packed

@@ -12,8 +12,7 @@ from engine.compiler.kernels.recurrent.blocking import SHARED_SIZE
 from engine.compiler.kernels.recurrent.recurrence import Recurrence
 from engine.compiler.lowering import Lowering, lower
 from engine.compiler.lowering.steps import KernelStep
-from engine.tensor import Array
-from tests.engine.compiler.lowering.rules.recurrent.test_recurrent import check, graph, network, numbers
+from tests.engine.compiler.lowering.rules.recurrent.test_recurrent import check, check_threads, graph, network, numbers
 from tests.engine.compiler.machines import MACHINES
 
 TYPES = ("nn.LSTM", "nn.GRU", "nn.RNN")
@@ -49,20 +48,8 @@ def test_sequences_of_any_length_with_the_same_session(type: str) -> None:
 @pytest.mark.usefixtures("shared")
 @pytest.mark.parametrize("type", TYPES)
 def test_any_number_of_threads_gives_the_same_bits_run_after_run(type: str) -> None:
-    net, x = graph(network(type, 16, 128, outputs="1"), results="1", _0=(24, 1, 16)), numbers(3, 24, 1, 16)
-
-    def run(threads: int) -> list[Array]:
-        session = Session(net, backend="compiled", cache=None, threads=threads)
-        first = session.run([x])
-        for _ in range(300):
-            for mine, theirs in zip(session.run([x]), first, strict=True):
-                np.testing.assert_array_equal(mine, theirs)
-        return list(first)
-
-    alone = run(1)
-    for threads in (2, 3, 7):
-        for mine, theirs in zip(run(threads), alone, strict=True):
-            np.testing.assert_array_equal(mine, theirs)
+    net = graph(network(type, 16, 128, outputs="1"), results="1", _0=(24, 1, 16))
+    check_threads(net, numbers(3, 24, 1, 16))
 
 
 @pytest.mark.parametrize("machine", MACHINES)

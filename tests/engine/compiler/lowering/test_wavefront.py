@@ -16,9 +16,9 @@ from engine.compiler.lowering import Lowering, lower
 from engine.compiler.lowering.steps import KernelStep
 from engine.options import Options
 from engine.passes import WAVEFRONT
-from engine.tensor import Array, TensorSpec
+from engine.tensor import TensorSpec
 from tests.engine.compiler.kernels.running import LEVELS
-from tests.engine.compiler.lowering.rules.recurrent.test_recurrent import check, graph, network, numbers
+from tests.engine.compiler.lowering.rules.recurrent.test_recurrent import check, check_threads, graph, network, numbers
 
 TYPES = ("nn.LSTM", "nn.GRU")
 # Recurrences make the input's product themselves where there are registers for both.
@@ -56,20 +56,7 @@ def test_any_number_of_layers_agrees_with_the_reference(type: str, layers: int, 
 @is_wide
 @pytest.mark.parametrize("type", TYPES)
 def test_any_number_of_threads_gives_the_same_bits_run_after_run(type: str) -> None:
-    net, x = stack(type, layers=4, steps=24), numbers(3, 24, 1, 64)
-
-    def run(threads: int) -> list[Array]:
-        session = Session(net, backend="compiled", cache=None, threads=threads)
-        first = session.run([x])
-        for _ in range(300):
-            for mine, theirs in zip(session.run([x]), first, strict=True):
-                np.testing.assert_array_equal(mine, theirs)
-        return list(first)
-
-    alone = run(1)
-    for threads in (2, 3, 7):
-        for mine, theirs in zip(run(threads), alone, strict=True):
-            np.testing.assert_array_equal(mine, theirs)
+    check_threads(stack(type, layers=4, steps=24), numbers(3, 24, 1, 64))
 
 
 @is_wide

@@ -11,14 +11,15 @@ import numpy as np
 from engine.compiler.kernels.elements import Domain, make_elements
 from engine.compiler.kernels.expr import Expr, Operand, substitute
 from engine.compiler.kernels.map import make_map
-from engine.compiler.kernels.pooling.global_average import GlobalAverage, Of
+from engine.compiler.kernels.pooling.global_average import Of
 from engine.compiler.kernels.rows.reduction import Mode, RowReduction
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.declining import NotLoweredError
 from engine.compiler.lowering.fusion import Fused
+from engine.compiler.lowering.pixels import fold
 from engine.compiler.lowering.result import as_image
 from engine.compiler.lowering.rules.elementwise.map import finished
-from engine.compiler.lowering.steps import KernelStep, Made, dense_strides
+from engine.compiler.lowering.steps import KernelStep, Made
 from engine.compiler.storage import View, row_major
 from engine.tensor import Array
 
@@ -60,7 +61,7 @@ class Composition:
         """A number for all elements along some axes, which stay as ones."""
         target = row_major([1 if axis in axes else size for axis, size in enumerate(x.shape)], self.context.dtype)
         are_pixels = len(x.shape) in (3, 4) and [*axes] == [*range(2, len(x.shape))] and x.shape[1] > 1
-        if mode != "product" and are_pixels and x.is_channels_last and not x.is_row_major:
+        if mode != "product" and are_pixels and x.is_image:
             by_channel = derived(target, target.phantom.reshape(x.shape[:2]))
             self.fold_pixels(derived(x, as_image(x.phantom)), mode, by_channel)
             return target
@@ -83,17 +84,7 @@ class Composition:
         Args:
             given: what pixels differ from, for a spread.
         """
-        n, channels, rows, columns = image.shape
-        kernel = GlobalAverage(
-            batch=n,
-            rows=rows,
-            columns=columns,
-            channels=channels,
-            source=dense_strides(image),
-            target=dense_strides(derived(target, target.phantom[:, :, None, None])),
-            of=of,
-            host=self.context.host,
-        )
+        kernel = fold(image, derived(target, target.phantom[:, :, None, None]), of, self.context.host)
         self.steps.append(self.context.step(kernel, image, *given, target))
 
     def rows(self, x: View, axes: Sequence[int]) -> View:

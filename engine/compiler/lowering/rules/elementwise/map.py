@@ -31,7 +31,7 @@ def finished(context: Context, fused: Fused) -> Made:
     fused = absorb(lowering, fused, _as_it_is)
     operands = tuple(view for each in fused.views if (view := image_of(each, sizes, _as_it_is)) is not None)
     first = max(operands, key=lambda view: len({*view.strides} - {0}), default=None)
-    is_image = first is not None and len(sizes) in (3, 4, 5) and first.is_channels_last and not first.is_row_major
+    is_image = first is not None and first.is_image
     is_made_up = first is None and lowering.placement.is_image(fused.operand)
     target = lowering.placement.place(fused.operand, is_image or is_made_up)
     result = Result(fused, target, target, operands, lowering.alarm)

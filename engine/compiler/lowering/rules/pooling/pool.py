@@ -9,10 +9,11 @@ from typing import Literal
 
 from engine.compiler.kernels.axis import WindowAxis
 from engine.compiler.kernels.expr import Number, Operand, apply
-from engine.compiler.kernels.pooling.global_average import GlobalAverage, Of
+from engine.compiler.kernels.pooling.global_average import Of
 from engine.compiler.kernels.pooling.pool import Pool as PoolKernel
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.declining import NotLoweredError
+from engine.compiler.lowering.pixels import fold
 from engine.compiler.lowering.result import as_image
 from engine.compiler.lowering.rules.convolution.unbatched import batched, fused
 from engine.compiler.lowering.rules.elementwise.composing import Composition, derived
@@ -134,18 +135,7 @@ def mean_of_pixels(context: Context, x: View, *, is_image: bool, of: Of = "mean"
     """The mean over all pixels, or what else is wanted of them, to (N, C) or (N, C, 1, ...)."""
     image, copies = _one_image(context, x)
     result = context.fuse(_with_pixels, is_image=is_image)
-    n, channels, rows, columns = image.shape
-    kernel = GlobalAverage(
-        batch=n,
-        rows=rows,
-        columns=columns,
-        channels=channels,
-        source=dense_strides(image),
-        target=dense_strides(result.image),
-        of=of,
-        host=context.host,
-        epilogue=result.epilogue,
-    )
+    kernel = fold(image, result.image, of, context.host, result.epilogue)
     return result.made(*copies, result.step(kernel, [image]))
 
 

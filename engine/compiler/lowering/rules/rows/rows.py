@@ -9,16 +9,17 @@ from typing import Any
 import numpy as np
 
 from engine.compiler.kernels.elements import TYPES, Domain
-from engine.compiler.kernels.pooling.global_average import GlobalAverage, Of
+from engine.compiler.kernels.pooling.global_average import Of
 from engine.compiler.kernels.rows.reduction import Mode, RowReduction
 from engine.compiler.kernels.rows.softmax import Softmax
 from engine.compiler.kernels.rows.typed_reduction import TypedMode, TypedReduction
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.declining import FLOAT32, NotLoweredError
+from engine.compiler.lowering.pixels import fold
 from engine.compiler.lowering.rules.elementwise.composing import derived
 from engine.compiler.lowering.rules.pooling.pool import mean_of_pixels
 from engine.compiler.lowering.rules.registry import kernels_for
-from engine.compiler.lowering.steps import KernelStep, Made, dense_strides
+from engine.compiler.lowering.steps import KernelStep, Made
 from engine.compiler.storage import View, row_major
 from engine.layers.definition.layer import Layer
 from engine.layers.normalisation import softmax
@@ -188,15 +189,5 @@ def _reduced_between(context: Context, x: View, axes: list[int], of: Of) -> Made
     if image is None:
         raise NotLoweredError("its operand does not lie in rows")
     result = context.fuse(lambda array: array.reshape(outer, channels)[:, :, None, None], is_image=False)
-    kernel = GlobalAverage(
-        batch=outer,
-        rows=1,
-        columns=pixels,
-        channels=channels,
-        source=dense_strides(image),
-        target=dense_strides(result.image),
-        of=of,
-        host=context.host,
-        epilogue=result.epilogue,
-    )
+    kernel = fold(image, result.image, of, context.host, result.epilogue)
     return result.made(*steps, result.step(kernel, [image]))

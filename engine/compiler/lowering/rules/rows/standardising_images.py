@@ -21,7 +21,7 @@ X, Y, Z = Operand(0), Operand(1), Operand(2)
 
 def is_an_image(x: View) -> bool:
     """Whether a tensor (n, c, ...) lies channels-last, of several channels."""
-    return len(x.shape) in (3, 4, 5) and x.shape[1] > 1 and x.is_channels_last and not x.is_row_major
+    return x.is_image and x.shape[1] > 1
 
 
 def standardised(composition: Composition, x: View, groups: int, eps: float, places: Sequence[int]) -> Made:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -13,6 +15,21 @@ from tests.engine.compiler.kernels.guarded import guarded_array
 from tests.engine.compiler.kernels.running import LEVELS, dense, run
 
 
+def averaging(level: str, shape: tuple[int, int, int, int], pitch: int, **given: Any) -> GlobalAverage:
+    """Of images (n, rows, columns, channels) whose pixels are ``pitch`` floats apart, to dense (n, channels)."""
+    n, rows, columns, channels = shape
+    return GlobalAverage(
+        batch=n,
+        rows=rows,
+        columns=columns,
+        channels=channels,
+        source=dense(rows, columns, pitch),
+        target=Strides(channels, 0, 0),
+        host=describe(level),
+        **given,
+    )
+
+
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("shape", [(1, 7, 7, 1280), (3, 1, 1, 5), (2, 4, 9, 16), (2, 6, 3, 149), (1, 56, 57, 24)])
 @pytest.mark.parametrize("gap", [0, 3])
@@ -21,16 +38,8 @@ def test_means_of_any_image(level: str, shape: tuple[int, int, int, int], gap: i
     pitch = channels + gap
     pixels = np.random.default_rng(5).standard_normal((n, rows, columns, pitch), np.float32) + 1
     shift = np.random.default_rng(6).standard_normal(channels, np.float32)
-    kernel = GlobalAverage(
-        batch=n,
-        rows=rows,
-        columns=columns,
-        channels=channels,
-        source=dense(rows, columns, pitch),
-        target=Strides(channels, 0, 0),
-        host=describe(level),
-        epilogue=Epilogue(apply("add", Operand(0), Operand(1)), (Strides(0, 0, 0),)),
-    )
+    epilogue = Epilogue(apply("add", Operand(0), Operand(1)), (Strides(0, 0, 0),))
+    kernel = averaging(level, shape, pitch, epilogue=epilogue)
     image = guarded_array(pixels.reshape(-1)[: pixels.size - gap])
     means = guarded_array(np.zeros((n, channels), np.float32))
     run(kernel, level, [image, means, guarded_array(shift)])
@@ -44,16 +53,7 @@ def test_what_pixels_differ_by_from_numbers(level: str, shape: tuple[int, int, i
     n, rows, columns, channels = shape
     pixels = np.random.default_rng(7).standard_normal(shape, np.float32) + 3
     centres = np.random.default_rng(8).standard_normal((n, channels), np.float32) + 3
-    kernel = GlobalAverage(
-        batch=n,
-        rows=rows,
-        columns=columns,
-        channels=channels,
-        source=dense(rows, columns, channels),
-        target=Strides(channels, 0, 0),
-        of="spread",
-        host=describe(level),
-    )
+    kernel = averaging(level, shape, channels, of="spread")
     spreads = guarded_array(np.zeros((n, channels), np.float32))
     run(kernel, level, [guarded_array(pixels), guarded_array(centres), spreads])
     wanted = ((pixels - centres[:, None, None].astype(np.float64)) ** 2).mean(axis=(1, 2))
@@ -67,16 +67,7 @@ def test_sums_and_extremes(level: str, of: Of, shape: tuple[int, int, int, int])
     n, rows, columns, channels = shape
     pixels = np.random.default_rng(9).standard_normal(shape, np.float32) - 5 * (of == "max") + 5 * (of == "min")
     pixels[-1, -1, :, channels // 2] = np.nan
-    kernel = GlobalAverage(
-        batch=n,
-        rows=rows,
-        columns=columns,
-        channels=channels,
-        source=dense(rows, columns, channels),
-        target=Strides(channels, 0, 0),
-        of=of,
-        host=describe(level),
-    )
+    kernel = averaging(level, shape, channels, of=of)
     found = guarded_array(np.zeros((n, channels), np.float32))
     run(kernel, level, [guarded_array(pixels), found])
     wanted = getattr(pixels.astype(np.float64), of)(axis=(1, 2))

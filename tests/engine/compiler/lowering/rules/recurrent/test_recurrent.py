@@ -53,6 +53,23 @@ def graph(*operators: Operator, results: str, **shapes: tuple[int, ...]) -> Runt
     return built(*inputs, *operators, *ends, **shapes)
 
 
+def check_threads(net: RuntimeGraph, x: Array) -> None:
+    """Hold many runs on several threads against each other and against one thread, to the bit."""
+
+    def run(threads: int) -> list[Array]:
+        session = Session(net, backend="compiled", cache=None, threads=threads)
+        first = session.run([x])
+        for _ in range(300):
+            for mine, theirs in zip(session.run([x]), first, strict=True):
+                np.testing.assert_array_equal(mine, theirs)
+        return list(first)
+
+    alone = run(1)
+    for threads in (2, 3, 7):
+        for mine, theirs in zip(run(threads), alone, strict=True):
+            np.testing.assert_array_equal(mine, theirs)
+
+
 def check(net: RuntimeGraph, *shapes: tuple[int, ...], name: str = "network") -> Session:
     inputs = [numbers(k, *shape) for k, shape in enumerate(shapes)]
     wanted = Session(net, backend="reference").run(inputs)
