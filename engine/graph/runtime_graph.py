@@ -13,6 +13,7 @@ from engine.bundle import PARAM, WEIGHTS, Bundle
 from engine.errors import GraphError, ModelFormatError, named
 from engine.graph import surgery
 from engine.graph.building.bodies import builds_bodies
+from engine.graph.building.captured import without_captured
 from engine.graph.building.generalise import BatchError, generalise_batch
 from engine.graph.building.inference import find_mismatches, propagate
 from engine.graph.building.linking import link
@@ -85,7 +86,7 @@ class RuntimeGraph:
     def from_source(cls, source: pnnx.Graph, name: str = "graph", *, registry: Registry = registry) -> RuntimeGraph:
         """A graph in memory instead of a file pair; it needs build()."""
         graph = cls(name, registry=registry)
-        graph._source = source
+        graph._source = without_captured(source)
         return graph
 
     @classmethod
@@ -122,7 +123,7 @@ class RuntimeGraph:
                 if onnx.is_onnx(self._param):
                     self._source = onnx.read(self._param)
                 else:
-                    self._source = pnnx.read(self._param, self._bin, verify=verify)
+                    self._source = without_captured(pnnx.read(self._param, self._bin, verify=verify))
 
     def build(self, order: OrderName = "kahn", *, strict: bool = False) -> None:
         """Link operators, make their layers, order them, infer every shape and dtype, plan a run.
