@@ -1,6 +1,7 @@
-"""Element-wise expressions of every dtype: comparisons, logic, masks, integers, float64, and conversions between them.
+"""Element-wise expressions of every dtype: comparisons, logic, masks, integers, float64, complex numbers, conversions.
 
-Elements are loaded as they lie, computed with as float32, float64, int64 or uint64, stored as the target has them.
+Elements are loaded as they lie, computed with as float32, float64, int64, uint64 or complex numbers of float32, stored
+as the target has them.
 
 Arguments: target, operands, and an alarm (an int) where some values are watched for.
 """
@@ -16,18 +17,19 @@ from engine.compiler.codegen.host import Host
 from engine.compiler.codegen.ir import Function, Index, Module, Value, as_value, constant, lanes_below, lanes_of, vector
 from engine.compiler.kernels.channels import fitting_lanes
 from engine.compiler.kernels.expr import Expr, emit
-from engine.compiler.kernels.functions import half, math, typed
+from engine.compiler.kernels.functions import half, math, pairs, typed
 from engine.compiler.kernels.functions.truth import Truth
 from engine.compiler.kernels.indexing.gather import OUTSIDE
 from engine.compiler.kernels.kernel import block_of, start
 from engine.compiler.kernels.map import Map, merge_loops, vector_loop
 
-Domain = Literal["float", "double", "i64", "u64"]
+Domain = Literal["float", "double", "i64", "u64", "pair"]
 FUNCTIONS: Mapping[Domain, Mapping[str, Callable[..., Value]]] = {
     "float": math.FUNCTIONS,
     "double": typed.DOUBLES,
     "i64": typed.INTEGERS,
     "u64": typed.UNSIGNED,
+    "pair": pairs.PAIRS,
 }
 """What there is to compute with."""
 TYPES = {
@@ -37,10 +39,11 @@ TYPES = {
 """What elements of a dtype are in memory: their type, and bytes."""
 COMPUTED = {**TYPES, "uint16": ("i16", 2), "uint32": ("i32", 4), "uint64": ("i64", 8)}
 """The same with those that maps alone compute with."""
-STORED = {**COMPUTED, **{name: ("i16", size) for name, size in half.SIZES.items()}}
-"""The same with those that nothing computes with."""
-ELEMENT: Mapping[Domain, str] = {"float": "float", "double": "double", "i64": "i64", "u64": "i64"}
-"""What elements are in registers."""
+PAIR = "complex64"
+STORED = {**COMPUTED, PAIR: ("i64", 8), **{name: ("i16", size) for name, size in half.SIZES.items()}}
+"""The same with complex numbers, which are computed with among themselves, and those that nothing computes with."""
+ELEMENT: Mapping[Domain, str] = {"float": "float", "double": "double", "i64": "i64", "u64": "i64", "pair": "float"}
+"""What elements are in registers; a complex number is two."""
 _FLOATS = ("float", "double")
 
 
@@ -101,9 +104,11 @@ class Elements(Map):
             widened(f, self._load(f, place, index, count, strides[-1], each), each, self.domain, self.host)
             for place, strides, each in zip(operands, self.operands, dtypes, strict=True)
         ]
-        type_ = vector(self.lanes, ELEMENT[self.domain])
+        type_ = _registers(self.lanes, self.domain)
         result = emit(f, self.tree, values, type_, FUNCTIONS[self.domain])
-        self._store(f, cut(f, result, dtype, self.host), target, index, count, dtype)
+        is_pair = self.domain == "pair"
+        stored = _cut_pairs(f, result, dtype) if is_pair else cut(f, result, dtype, self.host)
+        self._store(f, stored, target, index, count, dtype)
         for each in self.watched:
             self._watch(f, emit(f, each, values, type_, FUNCTIONS[self.domain]), count, alarm)
 
@@ -151,7 +156,9 @@ class Watched(Elements):
 
 def widened(f: Function, value: Value, dtype: str, domain: Domain, host: Host) -> Value:
     """What was loaded, as what is computed with."""
-    type_ = vector(lanes_of(value.type), ELEMENT[domain])
+    type_ = _registers(lanes_of(value.type), domain)
+    if domain == "pair":
+        return f.convert("bitcast", value, type_) if dtype == PAIR else pairs.from_real(f, value)
     if dtype == "bool":
         mask = f.compare("ne", value, constant(0, value.type))
         return _as_number(f, mask, type_)
@@ -170,6 +177,20 @@ def widened(f: Function, value: Value, dtype: str, domain: Domain, host: Host) -
 def cut(f: Function, value: Value, dtype: str, host: Host) -> Value:
     """What was computed, as the target holds it."""
     return half.to_half(f, value, dtype, host) if dtype in half.SIZES else _cut(f, value, dtype)
+
+
+def _cut_pairs(f: Function, value: Value, dtype: str) -> Value:
+    """The same of complex numbers, or of their real parts."""
+    return (
+        f.convert("bitcast", value, vector(lanes_of(value.type) // 2, "i64"))
+        if dtype == PAIR
+        else pairs.to_real(f, value)
+    )
+
+
+def _registers(lanes: int, domain: Domain) -> str:
+    """What so many elements are in registers."""
+    return vector(2 * lanes if domain == "pair" else lanes, ELEMENT[domain])
 
 
 def _as_number(f: Function, mask: Value, type_: str) -> Truth:

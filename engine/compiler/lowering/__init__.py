@@ -13,6 +13,7 @@ from engine.compiler.lowering.rules.movement import filling, moved, moving, padd
 from engine.compiler.lowering.rules.pooling import onnx_pools, pool
 from engine.compiler.lowering.rules.products import (
     attention,
+    complexes,
     contracting,
     einsum,
     encoder,
@@ -47,6 +48,7 @@ __all__ = ["Lowering", "lower"]
 __all__ += [
     "attention",
     "bags",
+    "complexes",
     "contracting",
     "conv",
     "conv_transpose",

@@ -157,7 +157,7 @@ class Angle(Layer):
 
 @register("torch.sgn", "aten::sgn")
 class Direction(Layer):
-    """x / |x|, 0 at 0: the sign of a real number, 0 for NaN."""
+    """x / |x|, each part divided, 0 at 0: the sign of a real number, 0 for NaN."""
 
     def infer(self, input: TensorSpec) -> TensorSpec:
         return input
@@ -167,5 +167,6 @@ class Direction(Layer):
             x = cast(input, working_dtype(input.dtype))
             return cast(np.asarray((x > 0).astype(np.int8) - (x < 0).astype(np.int8)), input.dtype)
         with np.errstate(all="ignore"):
-            length = np.abs(input)
-            return np.asarray(np.where(length == 0, 0, input / length), input.dtype)
+            length, result = np.abs(input), np.empty(input.shape, input.dtype)
+            result.real, result.imag = (np.where(length == 0, 0, part / length) for part in (input.real, input.imag))
+            return result

@@ -9,6 +9,16 @@ A = torch.tensor([[1.0, -2.0], [0.0, float("inf")]])
 B = torch.tensor([[3.0, 0.5], [-0.0, float("nan")]])
 C = torch.complex(A, B)[:1]
 
+U, V = torch.randn(3, 4, 5, dtype=torch.complex64), torch.randn(4, 5, dtype=torch.complex64)
+ANGLES = torch.polar(torch.ones(6, 4), torch.arange(24.0).reshape(6, 4) / 5)[:, None]
+
+
+def rotated(x: torch.Tensor) -> torch.Tensor:
+    """Pairs of features turned by an angle that grows with their place, as rotary embeddings do."""
+    pairs = torch.view_as_complex(x.reshape(*x.shape[:-1], -1, 2))
+    return torch.view_as_real(pairs * ANGLES).flatten(3)
+
+
 SAMPLES = [
     Sample("complex", lambda a, b: torch.complex(a, b), (A, B)),
     Sample("complex_double_broadcast", lambda a, b: torch.complex(a, b), (A.double(), B[0].double())),
@@ -24,4 +34,22 @@ SAMPLES = [
     ),
     Sample("polar", lambda r, t: torch.polar(r, t), (A[0].abs(), B[0])),
     Sample("abs_angle", lambda c: (torch.abs(c), torch.angle(c)), (C,)),
+    Sample("rotary", rotated, (torch.randn(2, 6, 3, 8),)),
+    Sample(
+        "complex_arithmetic",
+        lambda a, b: ((a + b * 2.5) / (b - a), torch.square(a) * -a + torch.reciprocal(b), a - a.conj() * b),
+        (U, V),
+    ),
+    Sample("complex_with_real", lambda a, x: (a * x, x - a, a / (x + 3), a * 0.5 + 1), (U, torch.rand(4, 5))),
+    Sample(
+        "magnitudes",
+        lambda a, b: (torch.abs(a * b) + 1, torch.log1p(torch.abs(a)), torch.abs(a) * torch.angle(b), torch.sgn(a)),
+        (U, V),
+    ),
+    Sample(
+        "complex_not_finite",
+        lambda a: (a * a, torch.abs(a), torch.sgn(a), a.conj() * 2),
+        (torch.complex(torch.tensor([float("inf"), 0.0, -1.0, 2.0]), torch.tensor([1.0, float("nan"), -0.0, 0.0])),),
+    ),
+    Sample("pairs_apart", lambda x: torch.view_as_complex(x[:, 1:, 2:4]) * 2, (torch.randn(3, 5, 6),)),
 ]

@@ -25,6 +25,17 @@ def by_hand(name: str, equation: str, original: str, *operands: Tensor, rtol: fl
     return Sample(name, lambda *tensors: torch.einsum(original, *tensors), operands, param=text, rtol=rtol)
 
 
+class SpectralProduct(torch.nn.Module):
+    """Weights for every frequency, as neural operators have them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.randn(3, 6, 5, 4, dtype=torch.complex64))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.einsum("bixy,ioxy->boxy", x, self.weight)
+
+
 SAMPLES = [
     Sample(
         "products",
@@ -67,6 +78,12 @@ SAMPLES = [
     Sample("half", each("bij,bjk->bik"), (A.half(), B.half()), rtol=2e-3, atol=2e-3),
     Sample("bfloat16", each("bij,bjk->bik", "bij,bjk->"), (A.bfloat16(), B.bfloat16()), rtol=2e-2, atol=5e-2),
     Sample("complex", each("bij,bjk->bik"), (torch.complex(A, A), torch.complex(B, 1 - B))),
+    Sample("complex_spectra", SpectralProduct(), (torch.randn(2, 3, 5, 4, dtype=torch.complex64),)),
+    Sample(
+        "complex_three",
+        lambda a, b, c: torch.einsum("bix,iox,ko->bkx", a, b, c),
+        tuple(torch.randn(*sizes, dtype=torch.complex64) for sizes in ((2, 3, 4), (3, 5, 4), (2, 5))),
+    ),
     by_hand("empty", "ij,jk->ik", "ij,jk->ik", torch.zeros(3, 0), torch.zeros(0, 2)),
     Sample(
         "dynamic",

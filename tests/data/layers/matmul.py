@@ -70,6 +70,16 @@ SAMPLES = [
     ),
     Sample("matmul_complex", lambda a, b: torch.matmul(a, b), (torch.complex(A, A + 1), torch.complex(B, B - 1))),
     Sample(
+        "matmul_complex_any_rank",
+        lambda a, b, c, d: (a @ b, b @ d, c @ b, d @ d, torch.bmm(a, b.expand(3, -1, -1))),
+        (
+            torch.randn(3, 2, 4, dtype=torch.complex64),
+            torch.randn(4, 5, dtype=torch.complex64),
+            torch.randn(4, dtype=torch.complex64),
+            torch.randn(5, dtype=torch.complex64),
+        ),
+    ),
+    Sample(
         "matmul_infinities",
         lambda a, b: torch.matmul(a, b),
         (torch.tensor([[float("inf"), 1.0], [0.0, 3.0]]), torch.tensor([[1.0, 0.0], [2.0, float("nan")]])),

@@ -11,6 +11,7 @@ import numpy as np
 
 from engine.compiler.kernels.expr import Operand, apply
 from engine.compiler.lowering.context import Context
+from engine.compiler.lowering.copying import as_words
 from engine.compiler.lowering.declining import FLOAT32, NotLoweredError
 from engine.compiler.lowering.rules.elementwise.composing import Composition, derived
 from engine.compiler.lowering.rules.movement.padding import fill
@@ -20,7 +21,7 @@ from engine.compiler.storage import View, row_major
 from engine.layers.convolution.fold import Fold
 from engine.layers.convolution.window import Window
 from engine.layers.definition.layer import Layer
-from engine.layers.elementwise.complex import Complex, Imag, Real
+from engine.layers.elementwise.complex import Complex, Imag, Polar, Real, ViewAsComplex, ViewAsReal
 from engine.layers.indexing.slicing import SliceCopy, SliceScatter
 from engine.layers.linear.product import Cross
 from engine.layers.onnx.operands.constants import whole_numbers
@@ -47,14 +48,47 @@ def lower_complex(context: Context) -> Made:
     return context.made(target, *composition.steps)
 
 
-@kernels_for(Real, Imag)
+@kernels_for(Polar)
+def lower_polar(context: Context) -> Made:
+    """abs * (cos(angle) + i sin(angle)): two maps."""
+    spec, composition = context.lowering.spec(context.op.outputs[0]), Composition(context)
+    length, angle = context.tensor(0), context.tensor(1)
+    if spec is None or spec.dtype != COMPLEX64:
+        raise NotLoweredError("there are kernels for complex numbers of float32 alone")
+    target = row_major(spec.sizes, COMPLEX64)
+    for name, place in (("cos", target.phantom.real), ("sin", target.phantom.imag)):
+        tree = apply("mul", Operand(0), apply(name, Operand(1)))
+        composition.map(tree, length, angle, target=derived(target, place))
+    return context.made(target, *composition.steps)
+
+
+@kernels_for(Real, Imag, ViewAsReal)
 def lower_part(context: Context) -> Made:
-    """The real or imaginary part of complex numbers: a view."""
+    """The real or imaginary part of complex numbers, or both: a view."""
+    x, layer = _complex(context), context.layer(Layer)
+    if isinstance(layer, ViewAsReal):
+        return context.made(as_words(x))
+    return context.made(derived(x, x.phantom.real if isinstance(layer, Real) else x.phantom.imag))
+
+
+def _complex(context: Context) -> View:
     x = context.argument(0)
+    if isinstance(x, np.ndarray):
+        x = context.lowering.stored(x)
     if not isinstance(x, View) or x.dtype != COMPLEX64 or not x.phantom.size:
         raise NotLoweredError("there are kernels for complex numbers of float32 alone")
-    part = x.phantom.real if isinstance(context.layer(Layer), Real) else x.phantom.imag
-    return context.made(derived(x, part))
+    return x
+
+
+@kernels_for(ViewAsComplex)
+def lower_pairs(context: Context) -> Made:
+    """Pairs as complex numbers: a view where they lie side by side, else a copy."""
+    x = context.tensor(0)
+    is_apart = x.strides[-1] != 1 or any(stride % 2 for stride in x.strides[:-1])
+    pairs = row_major(x.shape, x.dtype) if is_apart else x
+    return context.made(
+        derived(pairs, pairs.phantom.view(COMPLEX64)[..., 0]), *([context.copy(x, pairs)] if is_apart else [])
+    )
 
 
 @kernels_for(Diag)

@@ -63,8 +63,6 @@ VIEWS = (
     identity.RawIdentity,
     identity.RawDropout,
     complex.Resolved,
-    complex.ViewAsReal,
-    complex.ViewAsComplex,
     diagonal.Diagonal,
 )
 # Dimensions of a roll, each of which doubles the copies.

@@ -47,7 +47,7 @@ def lower_einsum(context: Context) -> Made:
         operands.append(_lone(composition, *_diagonal(view, term), others))
     while len(operands) > 2:
         needed = {*output}.union(*(term for _, term in operands[2:]))
-        operands[:2] = [_contracted(composition, *operands[0], *operands[1], needed)]
+        operands[:2] = [contracted(composition, *operands[0], *operands[1], needed)]
     if len(operands) == 1:
         ((view, term),) = operands
         turned = derived(view, view.phantom.transpose([term.index(label) for label in output]))
@@ -78,7 +78,7 @@ def _pair(context: Context, left: _Term, right: _Term, output: Labels, steps: li
     return product(context, a, b, alone(context.op), order)
 
 
-def _contracted(
+def contracted(
     composition: Composition, first: View, a: Labels, second: View, b: Labels, needed: Collection[str]
 ) -> tuple[View, Labels]:
     """The product of two operands of several, summed over what neither the result nor another one has."""
