@@ -25,7 +25,7 @@ def fold_batch_norm(graph: RuntimeGraph) -> Graph:
     """
     rewriter, facts = Rewriter(graph), Facts(graph)
     for op in wanted_quick(graph.operators):
-        norm = _normalisation(op, facts)
+        norm = normalisation(op, facts)
         if norm is None or rewriter.is_touched(op) or rewriter.is_touched(norm.maker):
             continue
         if not _into_maker(norm, rewriter, facts) and not _into_user(norm, rewriter, facts):
@@ -34,7 +34,7 @@ def fold_batch_norm(graph: RuntimeGraph) -> Graph:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Normalisation:
+class Normalisation:
     """A batch normalisation whose statistics are stored; all vectors are (C,)."""
 
     op: RuntimeOperator
@@ -62,7 +62,8 @@ class _Normalisation:
         return scale, shift
 
 
-def _normalisation(op: RuntimeOperator, facts: Facts) -> _Normalisation | None:
+def normalisation(op: RuntimeOperator, facts: Facts) -> Normalisation | None:
+    """An operator as a normalisation of float32 or float64 whose statistics are stored; None if it is none."""
     if not isinstance(op.definition, BatchNorm) or not is_static(op):
         return None
     operand = input_named(op, "input")
@@ -74,10 +75,10 @@ def _normalisation(op: RuntimeOperator, facts: Facts) -> _Normalisation | None:
     is_stored = all(isinstance(each, np.ndarray) and each.shape == (channels_of(spec),) for each in vectors)
     if mean is None or var is None or not is_stored:
         return None
-    return _Normalisation(op=op, spec=spec, mean=mean, var=var, weight=weight, bias=bias, eps=op.definition.eps)
+    return Normalisation(op=op, spec=spec, mean=mean, var=var, weight=weight, bias=bias, eps=op.definition.eps)
 
 
-def _into_maker(norm: _Normalisation, rewriter: Rewriter, facts: Facts) -> bool:
+def _into_maker(norm: Normalisation, rewriter: Rewriter, facts: Facts) -> bool:
     """y = W x + b, then scale * y + shift: (scale * W) x + scale * b + shift."""
     maker = weighted(norm.maker, facts)
     if maker is None or only_consumer(norm.op.inputs[0]) is not norm.op or maker.channel_axis != 1:
@@ -90,7 +91,7 @@ def _into_maker(norm: _Normalisation, rewriter: Rewriter, facts: Facts) -> bool:
     return True
 
 
-def _into_user(norm: _Normalisation, rewriter: Rewriter, facts: Facts) -> bool:
+def _into_user(norm: Normalisation, rewriter: Rewriter, facts: Facts) -> bool:
     """W (scale * x + shift) + b: (W * scale) x + W shift + b."""
     op = only_consumer(norm.op.outputs[0])
     user = weighted(op, facts)
@@ -106,7 +107,7 @@ def _into_user(norm: _Normalisation, rewriter: Rewriter, facts: Facts) -> bool:
     return True
 
 
-def _as_expression(norm: _Normalisation, rewriter: Rewriter) -> None:
+def _as_expression(norm: Normalisation, rewriter: Rewriter) -> None:
     """scale * x + shift with both shaped (C, 1, ...), which gives the layer's bits."""
     names, new = [], []
     for name, vector in zip(("scale", "shift"), norm.affine(norm.spec.dtype), strict=True):

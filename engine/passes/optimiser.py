@@ -19,6 +19,7 @@ from engine.passes.fold_scale import fold_scale
 from engine.passes.identity_removal import identity_removal
 from engine.passes.integer_products import integer_products
 from engine.passes.pad_into_conv import pad_into_conv
+from engine.passes.parallel_convolutions import parallel_convolutions
 from engine.passes.quantised_products import quantised_products
 from engine.passes.report import PassReport, compare, total
 from engine.passes.transpose_cancelling import transpose_cancelling
@@ -39,6 +40,7 @@ PASSES: Final[Mapping[str, Pass]] = MappingProxyType(
             common_subexpressions,
             transpose_cancelling,
             pad_into_conv,
+            parallel_convolutions,
             fold_batch_norm,
             fold_scale,
             expression_fusion,

@@ -80,7 +80,7 @@ class Weighted:
         weight = _multiplied(self._by_output(self.weight), self._along_output(scale)).reshape(self.weight.shape)
         old = np.zeros((), FLOAT64) if self.bias is None else self.bias.astype(FLOAT64)
         bias = np.broadcast_to(old * scale + shift, scale.shape)
-        return _finite(weight, _rounded(bias, self.weight.dtype))
+        return finite(weight, _rounded(bias, self.weight.dtype))
 
     def absorbing(self, scale: Array, shift: Array) -> tuple[Array, Array] | None:
         """Weight and bias for an input x that give what they give now for scale * x + shift; both (C,), float64.
@@ -95,7 +95,7 @@ class Weighted:
         added = (wide * shift.reshape(along)).sum(axis=taps).reshape(-1)
         bias = added if self.bias is None else self.bias.astype(FLOAT64) + added
         weight = (wide * scale.reshape(along)).reshape(self.weight.shape)
-        return _finite(_rounded(weight, self.weight.dtype), _rounded(bias, self.weight.dtype))
+        return finite(_rounded(weight, self.weight.dtype), _rounded(bias, self.weight.dtype))
 
     def _pads_with_zeros(self) -> bool:
         if not isinstance(self.layer, Conv) or self.layer.padding_mode != "zeros":
@@ -174,7 +174,8 @@ def _rounded(values: Array, dtype: DType) -> Array:
         return values.astype(dtype)
 
 
-def _finite(weight: Array, bias: Array) -> tuple[Array, Array] | None:
+def finite(weight: Array, bias: Array) -> tuple[Array, Array] | None:
+    """Weights and biases; None where a number of them is not finite."""
     return (weight, bias) if _is_finite(weight, bias) else None
 
 

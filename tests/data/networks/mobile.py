@@ -41,6 +41,29 @@ def mobilenet_v2() -> nn.Module:
     )  # fmt: skip
 
 
+class Branches(nn.Module):
+    """Convolutions side by side and a normalisation, as MobileOne and RepVGG are trained."""
+
+    def __init__(self, i: int, o: int, k: int, s: int = 1, groups: int = 1, repeats: int = 1) -> None:
+        super().__init__()
+        kernels = [1, *[k] * repeats] if k > 1 else [1] * repeats
+        self.branches = nn.ModuleList(conv_bn(i, o, each, s, groups, nn.Identity()) for each in kernels)
+        self.norm = nn.BatchNorm2d(i) if i == o and s == 1 else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        total = 0 if self.norm is None else self.norm(x)
+        for branch in self.branches:
+            total = total + branch(x)
+        return torch.relu(total)
+
+
+def mobileone() -> nn.Module:
+    return nn.Sequential(
+        Branches(3, 8, 3, 2), Branches(8, 8, 3, 2, 8, 4), Branches(8, 12, 1, repeats=4), Branches(12, 12, 3, 1, 12, 4),
+        Branches(12, 12, 1, repeats=4), Branches(12, 12, 3, 1), head(12),
+    )  # fmt: skip
+
+
 def mobilenet_v3() -> nn.Module:
     def se(c: int) -> nn.Module:
         return SqueezeExcite(c, max(c // 4, 4), nn.Hardsigmoid(), nn.ReLU())
@@ -99,4 +122,5 @@ SAMPLES = [
     network("mobilenet_v3", mobilenet_v3(), picture(48)),
     network("efficientnet", efficientnet(), picture(47)),
     network("shufflenet", shufflenet(), picture(48)),
+    network("mobileone", mobileone(), picture(48)),
 ]
