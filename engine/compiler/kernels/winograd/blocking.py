@@ -44,6 +44,11 @@ CALL_CYCLES = 5.0
 # wait for them, so many times their cycles for what a byte of it costs. Found on an Intel Xeon, where layers take
 # beside their products up to six times what these cycles say.
 FAR_PIXELS = 40.0
+# Loads in the time of a product with which cycles of transforms and sums were found, and cycles of a panel's beginning
+# and end, which products of few channels do not hide on cores that begin them twice as fast. For tiles in a row; those
+# in two dimensions have theirs in what far pixels cost. Found on an Intel Xeon.
+LOADS = 2.0
+PANEL_CYCLES = 115.0
 CHUNK_CYCLES = 1500.0
 SET_CYCLES = 0.75
 ADD_CYCLES = 1.4
@@ -136,6 +141,11 @@ class _Work:
         image_bytes = 4 * self.tiles * down * across * channels
         return min(max((image_bytes + self.weights) / self.host.memory.second_bytes - 1, 0.0), 1.0)
 
+    @property
+    def hurried(self) -> float:
+        """How much longer a row's transforms and sums take in the time of a product: 0 where they wait for products."""
+        return max(LOADS / self.host.repeats_a_product - 1, 0.0) if self.filtering.is_row else 0.0
+
     def scratch(self, b: _Blockings) -> IntArray:
         """Bytes of a chunk's own memory."""
         channels = np.minimum(b.depth, self.in_channels)
@@ -173,7 +183,9 @@ class _Work:
         in_vectors = -(-self.in_channels // self.host.lanes) * self.parts
         share = self.filtering.positions / 36 * (LINE_SHARE if self.filtering.is_row else 1)
         share *= 1 + FAR_PIXELS * self.far * self.host.memory.late_cost
-        total += share * blocks * b.tiles * (groups * in_vectors * INPUT_CYCLES + self.count * OUTPUT_CYCLES)
+        transforms = share * blocks * b.tiles * (groups * in_vectors * INPUT_CYCLES + self.count * OUTPUT_CYCLES)
+        total += (1 + self.hurried) * transforms
+        total += self.hurried * sums * (b.at_once * self.count * ADD_CYCLES + PANEL_CYCLES * panels)
         total += self._streamed(b, blocks)
         memory, scratch = self.host.memory, self.scratch(b)
         total += self.weights / self.filtering.weights * blocks * repeats * memory.repeat_cost
