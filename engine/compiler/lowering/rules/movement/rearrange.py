@@ -51,6 +51,7 @@ VIEWS = (
     permute.MoveDim,
     slicing.Slice,
     slicing.Narrow,
+    slicing.Windows,
     split.Split,
     split.Chunk,
     split.TensorSplit,
