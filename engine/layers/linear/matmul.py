@@ -7,10 +7,11 @@ their common dtype.
 from __future__ import annotations
 
 from abc import abstractmethod
+from itertools import pairwise
 
 import numpy as np
 
-from engine.errors import ShapeError
+from engine.errors import ParameterError, ShapeError
 from engine.layers.definition.layer import Layer
 from engine.layers.definition.registry import register
 from engine.layers.operands.axes import may_equal, may_match
@@ -72,6 +73,54 @@ class Matmul(Layer):
         working = working_dtype(dtype)
         with np.errstate(all="ignore"):
             return cast(matmul(cast(input, working), cast(other, working)), dtype)
+
+    def flops(self, output: TensorSpec, *operands: object) -> int:
+        return multiply_adds(output, operands[0])
+
+
+@register("aten::_grouped_mm", positional=("input", "other", "ends", "bias", "out_dtype"))
+class GroupedMatmul(Layer):
+    """input[rows of e] @ other[e] for every expert e, whose rows end where ends[e] says; 0 in rows behind the last end.
+
+    Shapes:
+        input (M, K), other (E, K, N), ends (E,)  ->  (M, N); without ends (E, M, K) and (E, K, N)  ->  (E, M, N)
+    Raises:
+        ParameterError: there is a bias or another dtype, or ends fall or lie beyond the rows.
+    Source:
+        torch.nn.functional.grouped_mm.
+    """
+
+    bias: None = None
+    out_dtype: None = None
+
+    def infer(self, input: TensorSpec, other: TensorSpec, ends: TensorSpec | None = None) -> TensorSpec:
+        self._check(input.shape, other.shape, None if ends is None else ends.shape)
+        return TensorSpec((*input.shape[:-1], other.shape[-1]), promote_types(input.dtype, other.dtype))
+
+    def forward(self, input: Array, other: Array, ends: Array | None = None) -> Array:
+        self._check(input.shape, other.shape, None if ends is None else ends.shape)
+        dtype = promote_types(input.dtype, other.dtype)
+        a, b = (cast(each, working_dtype(dtype)) for each in (input, other))
+        with np.errstate(all="ignore"):
+            if ends is None:
+                return cast(matmul(a, b), dtype)
+            result = np.zeros((*a.shape[:-1], b.shape[-1]), a.dtype)
+            for expert, (first, last) in enumerate(self._rows(ends, len(a))):
+                result[first:last] = matmul(a[first:last], b[expert])
+        return cast(result, dtype)
+
+    def _rows(self, ends: Array, count: int) -> list[tuple[int, int]]:
+        """Where the rows of every expert begin and end."""
+        lasts = [int(each) for each in ends]
+        if any(not first <= last <= count for first, last in pairwise([0, *lasts])):
+            raise ParameterError("rows of groups do not follow each other", found=lasts, expected=f"rising to {count}")
+        return list(pairwise([0, *lasts]))
+
+    def _check(self, input: Shape, other: Shape, ends: Shape | None) -> None:
+        check_ranks(input, other, (3 if ends is None else 2, 3))
+        matmul_shape(input if ends is None else (other[0], *input), other)
+        if ends is not None and (len(ends) != 1 or not may_equal(ends[0], other[0])):
+            raise ShapeError("an end a group is needed", found=format_shape(ends), expected=f"[{other[0]}]")
 
     def flops(self, output: TensorSpec, *operands: object) -> int:
         return multiply_adds(output, operands[0])

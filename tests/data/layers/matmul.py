@@ -68,6 +68,11 @@ SAMPLES = [
         lambda a, b: torch.matmul(a, b),
         ((INTS * 40).to(torch.uint8), (INTS.t() * 30).to(torch.uint8)),
     ),
+    Sample(
+        "grouped_mm",
+        lambda a, b, ends, c: (torch._grouped_mm(a, b, offs=ends), torch._grouped_mm(c, b)),
+        (torch.randn(9, 4), torch.randn(3, 4, 8), torch.tensor([2, 2, 9], dtype=torch.int32), torch.randn(3, 2, 4)),
+    ),
     Sample("matmul_complex", lambda a, b: torch.matmul(a, b), (torch.complex(A, A + 1), torch.complex(B, B - 1))),
     Sample(
         "matmul_complex_any_rank",
