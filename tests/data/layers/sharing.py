@@ -22,7 +22,7 @@ class LanguageModel(nn.Module):
 
 
 class Square(nn.Module):
-    """Two linear layers, and an input of the shape of their weight."""
+    """Two linear layers of as many outputs as inputs."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -94,7 +94,7 @@ class Memory(nn.Module):
 
 SAMPLES = [
     Sample("language_model", LanguageModel(), (torch.randint(0, 20, (2, 5)),)),
-    Sample("square", Square(), (torch.randn(8, 8),)),
+    Sample("square", Square(), (torch.randn(5, 8),)),
     Sample("convolutions", Convolutions(), (torch.randn(2, 4, 6, 5),)),
     Sample("recurrent", Recurrent(), (torch.randn(5, 2, 8),)),
     Sample("states", States(), (torch.randn(3, 7, 6),)),
