@@ -147,6 +147,7 @@ _ALL: Final = (
         name="resnet_of_volumes", module="volumes", make="resnet_of_volumes", shape=(1, 3, 8, 112, 112), group="others"
     ),
     Network(name="unet_of_volumes", module="volumes", make="unet_of_volumes", shape=(1, 1, 32, 64, 64), group="others"),
+    Network(name="branches_224", module="branches", make="mobileone_s0", shape=_pictures(224), group="others"),
     Network(name="odd_picture", module="awkward", make="odd_picture", shape=(1, 3, 97, 131), group="awkward"),
     Network(name="odd_channels", module="awkward", make="odd_channels", shape=_pictures(112), group="awkward"),
     Network(name="dilated", module="awkward", make="dilated", shape=_pictures(96), group="awkward"),

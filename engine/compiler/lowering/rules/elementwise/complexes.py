@@ -35,13 +35,13 @@ def lower_conjugate(context: Context) -> Made:
 
 
 def lower_complex_map(context: Context) -> Made:
-    """An element-wise operator of which an operand or the result is complex."""
+    """An element-wise operator of which an operand is complex."""
     layer, spec = context.layer(Layer), context.lowering.spec(context.op.outputs[0])
     if spec is None or not spec.size or spec.dtype not in (COMPLEX64, FLOAT32):
         raise NotLoweredError("its result is known only in a run, empty, or of an unusual dtype")
     views, arguments = _operands(context)
-    tree = _tree(layer, arguments)
-    if tree is None or not views or not is_moderate(tree):
+    tree = _tree(layer, arguments) if any(each.dtype == COMPLEX64 for each in views) else None
+    if tree is None or not is_moderate(tree):
         raise NotLoweredError("there are no complex64 kernels")
     parts = _Parts(Composition(context), views)
     if spec.dtype == FLOAT32 and not parts.is_cut(tree):
