@@ -92,21 +92,3 @@ def test_what_is_not_finite_does_not_spread_from_real_numbers() -> None:
     inputs = [complex_array(6), x]
     for text in ("mul(mul(@1,@1),abs(@0))", "add(abs(@0),mul(@1,@1))", "mul(@0,mul(@1,@1))"):
         assert row(session_of("pnnx.Expression", inputs, expr=text))["kernel"] == "map"
-
-
-def test_what_is_declined_for_real_numbers_is_not_taken_for_complex_ones() -> None:
-    """An operand that stands for its shape: PNNX has lost the operator that asks for it."""
-    net = built(
-        op("pnnx.Input", "in_0", "", "0"),
-        op("pnnx.Input", "in_1", "", "1"),
-        op("torch.sign", "sign", "1", "y"),
-        op("pnnx.Expression", "it", "0", "z", expr="mul(@0,2)"),
-        op("pnnx.Output", "out", "z"),
-        op("pnnx.Output", "other", "y"),
-        _0=(3, 4),
-        _1=(3,),
-        _z=TensorSpec((2,), np.dtype(np.int64)),
-    )
-    arrays = [np.ones((3, 4), np.float32), np.ones(3, np.float32)]
-    session = Session(net, cache=None, measure_host=False)
-    np.testing.assert_array_equal(session.run(arrays)[0], Session(net, backend="reference").run(arrays)[0])
