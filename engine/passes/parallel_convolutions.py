@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -77,13 +78,13 @@ def _terms(tree: Node) -> Iterator[Node]:
 def _groups(op: RuntimeOperator, tree: Node, rewriter: Rewriter, facts: Facts) -> Iterator[list[_Branch]]:
     """Branches of one tensor that nobody else sees, the one with most taps first; at least two."""
     groups: dict[str, list[_Branch]] = {}
-    counts = list(uses(tree))
+    times = Counter(op.inputs[index].name for index in uses(tree))
     for node in _terms(tree):
-        if not isinstance(node, Input) or counts.count(node.index) > 1:
+        operand = op.inputs[node.index] if isinstance(node, Input) else None
+        if operand is None or times[operand.name] > 1 or rewriter.only_consumer(operand) is not op:
             continue
-        operand = op.inputs[node.index]
-        branch = None if op.inputs.count(operand) > 1 else _branch(operand, rewriter, facts)
-        if branch is not None and rewriter.only_consumer(operand) is op:
+        branch = _branch(operand, rewriter, facts)
+        if branch is not None:
             groups.setdefault(branch.input.name, []).append(branch)
     for found in groups.values():
         found.sort(key=lambda each: -each.taps)

@@ -20,6 +20,9 @@ _RECURRENT: Final = ("nn.RNN", "nn.GRU", "nn.LSTM")
 _FOLDED: Final = "pnnx_fold_"
 """How what the converter has computed is called: it stands where the model has it."""
 
+_MOST: Final = 64
+"""Operands of a module that are looked at: each is compared with its attributes, which a file may make long."""
+
 
 def without_captured(source: Graph) -> Graph:
     """The graph with every module called as it was written; the same one if they all are."""
@@ -42,13 +45,13 @@ def _is_constant(op: Operator) -> bool:
 
 def _called(op: Operator, constants: Mapping[str, Attribute]) -> Operator:
     """A module without the operands that are attributes of its own; one that is called with nothing else stays."""
-    if not op.type.startswith("nn.") or len(op.inputs) < 2 or not any(name in constants for name in op.inputs):
+    if not op.type.startswith("nn.") or not 2 <= len(op.inputs) <= _MOST:
         return op
     own = list(op.attributes.values())
-    kept = [k for k, name in enumerate(op.inputs) if name not in constants or constants[name] not in own]
-    if len(kept) == len(op.inputs):
+    shared = {name for name in {*op.inputs} & constants.keys() if constants[name] in own}
+    if not shared:
         return op
-    kept = kept or [len(op.inputs) - 1]
+    kept = [k for k, name in enumerate(op.inputs) if name not in shared] or [len(op.inputs) - 1]
     return replace(op, inputs=tuple(op.inputs[k] for k in kept), labels=tuple(op.labels[k] for k in kept))
 
 
