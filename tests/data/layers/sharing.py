@@ -45,10 +45,9 @@ class Convolutions(nn.Module):
         self.slopes = nn.ModuleList([nn.PReLU(4), nn.PReLU(4)])
         self.slopes[1].weight = self.slopes[0].weight
 
-    def forward(self, x: Tensor) -> Tensor:
-        for conv, norm, slope in zip((self.there, self.back), self.norms, self.slopes, strict=True):
-            x = slope(norm(conv(x)))
-        return x
+    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+        x = self.slopes[1](self.back(self.slopes[0](self.there(x))))
+        return tuple(norm(x) for norm in self.norms)
 
 
 class Recurrent(nn.Module):
