@@ -9,7 +9,7 @@ from math import prod
 
 import numpy as np
 
-from engine.compiler.kernels.expr import Operand, apply
+from engine.compiler.kernels.expr import Expr, Operand, apply
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.copying import as_words
 from engine.compiler.lowering.declining import FLOAT32, NotLoweredError
@@ -34,31 +34,21 @@ COMPLEX64 = np.dtype(np.complex64)
 MOST_TAPS = 64
 
 
-@kernels_for(Complex)
+@kernels_for(Complex, Polar)
 def lower_complex(context: Context) -> Made:
-    """real + i imag: two copies."""
+    """real + i imag, or abs * (cos(angle) + i sin(angle)): two maps."""
     spec, composition = context.lowering.spec(context.op.outputs[0]), Composition(context)
-    real, imag = context.tensor(0), context.tensor(1)
+    first, second = context.tensor(0), context.tensor(1)
     if spec is None or spec.dtype != COMPLEX64:
         raise NotLoweredError("there are kernels for complex numbers of float32 alone")
+    parts: list[tuple[Expr, list[View]]] = [(Operand(0), [first]), (Operand(0), [second])]
+    if isinstance(context.layer(Complex), Polar):
+        trees = (apply("mul", Operand(0), apply(name, Operand(1))) for name in ("cos", "sin"))
+        parts = [(tree, [first, second]) for tree in trees]
     target = row_major(spec.sizes, COMPLEX64)
-    for part, place in ((real, target.phantom.real), (imag, target.phantom.imag)):
-        wide = derived(part, np.broadcast_to(part.phantom, spec.sizes))
-        composition.map(Operand(0), wide, target=derived(target, place))
-    return context.made(target, *composition.steps)
-
-
-@kernels_for(Polar)
-def lower_polar(context: Context) -> Made:
-    """abs * (cos(angle) + i sin(angle)): two maps."""
-    spec, composition = context.lowering.spec(context.op.outputs[0]), Composition(context)
-    length, angle = context.tensor(0), context.tensor(1)
-    if spec is None or spec.dtype != COMPLEX64:
-        raise NotLoweredError("there are kernels for complex numbers of float32 alone")
-    target = row_major(spec.sizes, COMPLEX64)
-    for name, place in (("cos", target.phantom.real), ("sin", target.phantom.imag)):
-        tree = apply("mul", Operand(0), apply(name, Operand(1)))
-        composition.map(tree, length, angle, target=derived(target, place))
+    for (tree, operands), place in zip(parts, (target.phantom.real, target.phantom.imag), strict=True):
+        wide = [derived(each, np.broadcast_to(each.phantom, spec.sizes)) for each in operands]
+        composition.map(tree, *wide, target=derived(target, place))
     return context.made(target, *composition.steps)
 
 

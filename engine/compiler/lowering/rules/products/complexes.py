@@ -106,8 +106,10 @@ class _Reading:
     def pack(self, factor: Array) -> Array:
         """The blocks of numbers that are known."""
         order = [self.term.index(label) for label in self.labels if label not in self.parts]
-        turned = factor.transpose(order)
-        rows = np.stack([turned, 1j * turned], self.rows).astype(COMPLEX64)
+        first = factor.transpose(order)
+        second = np.empty_like(first)
+        second.real, second.imag = -first.imag, first.real  # a product with i would make NaN of what is infinite
+        rows = np.stack([first, second], self.rows)
         return np.ascontiguousarray(rows).view(FLOAT32).reshape(*rows.shape, 2)
 
 
