@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import engine
 from docs.operators_without_kernel import reason
-from engine.compiler.lowering.rules.movement import rearrange
+from engine.compiler.lowering.rules.movement import moving, rearrange
 from engine.compiler.lowering.rules.registry import KERNEL_RULES
 from engine.compiler.lowering.terms.registry import EXPRESSION_RULES
 from engine.layers.creation.container import Constant
@@ -119,7 +119,7 @@ def _compiled(layer: type[Layer]) -> str:
     if issubclass(layer, Constant):
         return "constant"
     if layer in KERNEL_RULES and layer not in EXPRESSION_RULES:
-        return "view" if KERNEL_RULES[layer] is rearrange.lower_view else "kernel"
+        return "view" if KERNEL_RULES[layer] in (rearrange.lower_view, moving.lower_part) else "kernel"
     return "map" if layer in EXPRESSION_RULES else "–"
 
 

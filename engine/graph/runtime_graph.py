@@ -85,8 +85,13 @@ class RuntimeGraph:
     @classmethod
     def from_source(cls, source: pnnx.Graph, name: str = "graph", *, registry: Registry = registry) -> RuntimeGraph:
         """A graph in memory instead of a file pair; it needs build()."""
+        return cls._holding(without_captured(source), name, registry)
+
+    @classmethod
+    def _holding(cls, source: pnnx.Graph, name: str, registry: Registry) -> RuntimeGraph:
+        """A graph of a source that was made of another's, whose modules are called as they were written."""
         graph = cls(name, registry=registry)
-        graph._source = without_captured(source)
+        graph._source = source
         return graph
 
     @classmethod
@@ -242,9 +247,8 @@ class RuntimeGraph:
         """
         known = self._built.operands if self._built is not None else {}
         specs = {name: spec for name in inputs if name in known and (spec := known[name].spec) is not None}
-        part = RuntimeGraph.from_source(
-            surgery.extract(self.source, inputs, outputs, specs), f"{self.name}_part", registry=self._registry
-        )
+        source = surgery.extract(self.source, inputs, outputs, specs)
+        part = self._holding(source, f"{self.name}_part", self._registry)
         part.build()
         return part
 
@@ -266,7 +270,7 @@ class RuntimeGraph:
         """
         by_name = {port.operand: axis for port, axis in zip(self.inputs, axes, strict=True)}
         general = generalise_batch(self.source, self.operators, self._registry, by_name)
-        graph = RuntimeGraph.from_source(general.source, self.name, registry=self._registry)
+        graph = self._holding(general.source, self.name, self._registry)
         layers = {id(op.source): op.layer for op in self.operators if op.layer is not None}
         graph._built = _build(general.source, self._registry, "kahn", layers)
         graph.bundle = self.bundle  # whose programs say themselves of which graph they are
@@ -278,7 +282,7 @@ class RuntimeGraph:
         Raises:
             EngineError: the changed source is no valid graph.
         """
-        graph = RuntimeGraph.from_source(source, self.name, registry=self._registry)
+        graph = self._holding(source, self.name, self._registry)
         graph._built = _build(source, self._registry, "kahn", reused_layers(self.operators, source))
         return graph
 
@@ -329,7 +333,7 @@ def _build(
 
 
 def _build_body(source: pnnx.Graph, registry: Registry) -> RuntimeGraph:
-    graph = RuntimeGraph.from_source(source, "body", registry=registry)
+    graph = RuntimeGraph._holding(source, "body", registry)
     graph._built = _build(source, registry, "kahn")
     return graph
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from math import prod
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -15,9 +15,9 @@ from engine.expression import Call, Input, Node
 from engine.graph import RuntimeGraph, RuntimeOperand, RuntimeOperator
 from engine.layers.convolution.conv import Conv
 from engine.layers.convolution.window import Window
-from engine.passes.fold_batch_norm import normalisation
 from engine.passes.support.expressing import tree_of
 from engine.passes.support.facts import Facts
+from engine.passes.support.normalisations import normalisation
 from engine.passes.support.rewriting import Rewriter
 from engine.passes.support.trees import reading, uses
 from engine.passes.support.weights import FLOAT64, Weighted, finite, weighted
@@ -37,8 +37,8 @@ def parallel_convolutions(graph: RuntimeGraph) -> Graph:
         tree = None if rewriter.is_touched(op) else tree_of(op, facts)
         if tree is None or not isinstance(tree, Call) or tree.function != "add":
             continue
-        for branches in _groups(op, tree, rewriter, facts):
-            if _merge(op, tree, branches, rewriter):
+        for placed in _groups(op, tree, rewriter, facts):
+            if _merge(op, tree, placed, rewriter):
                 break  # what the graph knows of the sum holds no more; the next round goes on
     return rewriter.result()
 
@@ -64,6 +64,10 @@ class _Branch:
         return 0 if self.conv is None else prod(self.conv.weight.shape[2:])
 
 
+_Places: TypeAlias = tuple[Sequence[int], ...]
+_Placed: TypeAlias = tuple[_Branch, _Places]
+
+
 def _terms(tree: Node) -> Iterator[Node]:
     """What a sum adds up, in order."""
     pending = [tree]
@@ -75,8 +79,8 @@ def _terms(tree: Node) -> Iterator[Node]:
             yield node
 
 
-def _groups(op: RuntimeOperator, tree: Node, rewriter: Rewriter, facts: Facts) -> Iterator[list[_Branch]]:
-    """Branches of one tensor that nobody else sees, the one with most taps first; at least two."""
+def _groups(op: RuntimeOperator, tree: Node, rewriter: Rewriter, facts: Facts) -> Iterator[list[_Placed]]:
+    """Branches of one tensor that nobody else sees, with their taps among those of the first; at least two."""
     groups: dict[str, list[_Branch]] = {}
     times = Counter(op.inputs[index].name for index in uses(tree))
     for node in _terms(tree):
@@ -88,9 +92,9 @@ def _groups(op: RuntimeOperator, tree: Node, rewriter: Rewriter, facts: Facts) -
             groups.setdefault(branch.input.name, []).append(branch)
     for found in groups.values():
         found.sort(key=lambda each: -each.taps)
-        kept = [each for each in found[1:] if _places(each, found[0]) is not None]
-        if kept:
-            yield [found[0], *kept]
+        placed = [(each, places) for each in found if (places := _places(each, found[0])) is not None]
+        if len(placed) > 1:
+            yield placed
 
 
 def _branch(operand: RuntimeOperand, rewriter: Rewriter, facts: Facts) -> _Branch | None:
@@ -105,7 +109,7 @@ def _branch(operand: RuntimeOperand, rewriter: Rewriter, facts: Facts) -> _Branc
     return None if norm is None else _Branch(op, op.inputs[0], None, *norm.affine(FLOAT64))
 
 
-def _places(branch: _Branch, base: _Branch) -> tuple[Sequence[int], ...] | None:
+def _places(branch: _Branch, base: _Branch) -> _Places | None:
     """Where the taps of a branch are among those of the largest, an axis each; None if they are not all there."""
     if base.conv is None:
         return None
@@ -141,11 +145,11 @@ def _along(part: Window, whole: Window) -> Sequence[int] | None:
     return places if len(places) == part.kernel and 0 <= places[0] <= places[-1] < whole.kernel else None
 
 
-def _merge(op: RuntimeOperator, tree: Node, branches: Sequence[_Branch], rewriter: Rewriter) -> bool:
+def _merge(op: RuntimeOperator, tree: Node, placed: Sequence[_Placed], rewriter: Rewriter) -> bool:
     """Put one convolution in the place of all, and of the sum if it adds nothing else."""
-    base, *others = branches
+    base, *others = (branch for branch, _ in placed)
     assert base.conv is not None
-    weights = _summed(base.conv, branches)
+    weights = _summed(base.conv, placed)
     if weights is None:
         return False
     gone = {each.op.outputs[0].name for each in others}
@@ -162,14 +166,12 @@ def _merge(op: RuntimeOperator, tree: Node, branches: Sequence[_Branch], rewrite
     return True
 
 
-def _summed(base: Weighted, branches: Sequence[_Branch]) -> tuple[Array, Array] | None:
+def _summed(base: Weighted, placed: Sequence[_Placed]) -> tuple[Array, Array] | None:
     """Weights and biases added up, as the largest convolution has them; None where one is not finite."""
     weight: Array = np.zeros(base.weight.shape, FLOAT64)
     bias = np.zeros(base.out_channels, FLOAT64)
     with np.errstate(all="ignore"):
-        for each in branches:
-            places = _places(each, branches[0])
-            assert places is not None
+        for each, places in placed:
             if each.conv is not None:
                 weight[np.ix_(*map(range, weight.shape[:2]), *places)] += each.conv.weight
                 bias += 0 if each.conv.bias is None else each.conv.bias

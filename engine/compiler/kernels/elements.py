@@ -181,11 +181,8 @@ def cut(f: Function, value: Value, dtype: str, host: Host) -> Value:
 
 def _cut_pairs(f: Function, value: Value, dtype: str) -> Value:
     """The same of complex numbers, or of their real parts."""
-    return (
-        f.convert("bitcast", value, vector(lanes_of(value.type) // 2, "i64"))
-        if dtype == PAIR
-        else pairs.to_real(f, value)
-    )
+    words = vector(lanes_of(value.type) // 2, "i64")
+    return f.convert("bitcast", value, words) if dtype == PAIR else pairs.to_real(f, value)
 
 
 def _registers(lanes: int, domain: Domain) -> str:

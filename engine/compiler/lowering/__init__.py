@@ -7,13 +7,12 @@ is the frame around a kernel; steps are what comes of it all; strips joins steps
 
 from engine.compiler.lowering.lowering import Lowering
 from engine.compiler.lowering.rules.convolution import conv, conv_transpose, deforming
-from engine.compiler.lowering.rules.elementwise import elements, map, onnx_elements, promoting, quantising
+from engine.compiler.lowering.rules.elementwise import complexes, elements, map, onnx_elements, promoting, quantising
 from engine.compiler.lowering.rules.indexing import bags, gather, onnx_places, picking, resize, sampling, scattering
 from engine.compiler.lowering.rules.movement import filling, moved, moving, padding, placing, rearrange
 from engine.compiler.lowering.rules.pooling import onnx_pools, pool
 from engine.compiler.lowering.rules.products import (
     attention,
-    complexes,
     contracting,
     einsum,
     encoder,
@@ -26,6 +25,7 @@ from engine.compiler.lowering.rules.products import (
     products,
     spectra,
 )
+from engine.compiler.lowering.rules.products import complexes as complex_products
 from engine.compiler.lowering.rules.recurrent import layers as recurrent
 from engine.compiler.lowering.rules.recurrent import onnx as recurrent_onnx
 from engine.compiler.lowering.rules.rows import (
@@ -48,6 +48,7 @@ __all__ = ["Lowering", "lower"]
 __all__ += [
     "attention",
     "bags",
+    "complex_products",
     "complexes",
     "contracting",
     "conv",

@@ -7,6 +7,7 @@ import numpy as np
 from engine.tensor import DType, TensorSpec, dtype_name
 
 FLOAT32, FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
+COMPLEX64 = np.dtype(np.complex64)
 
 
 class NotLoweredError(Exception):

@@ -26,8 +26,9 @@ _MOST: Final = 64
 
 def without_captured(source: Graph) -> Graph:
     """The graph with every module called as it was written; the same one if they all are."""
-    constants = {op.outputs[0]: op.attributes["data"] for op in source.operators if _is_constant(op)}
-    given = {op.outputs[0] for op in source.operators if _is_constant(op) and not op.name.startswith(_FOLDED)}
+    makers = [op for op in source.operators if _is_constant(op)]
+    constants = {op.outputs[0]: op.attributes["data"] for op in makers}
+    given = {op.outputs[0] for op in makers if not op.name.startswith(_FOLDED)}
     operators = [_called(op, constants) for op in source.operators]
     operators = [_in_order(op, given, source.annotations) for op in operators]
     if all(new is old for new, old in zip(operators, source.operators, strict=True)):
@@ -74,11 +75,11 @@ def _in_order(op: Operator, given: set[str], annotations: Mapping[str, TensorSpe
 
 def _is_state(op: Operator, state: Shape | None, x: Shape | None) -> bool:
     """Whether a shape is that of a recurrent layer's first state, and another that of what it reads."""
-    if state is None or x is None or len(state) != len(x) or x[-1] not in (None, op.params.get("input_size")):
+    given = op.params.get
+    layers, widths = given("num_layers"), (given("hidden_size"), given("proj_size") or given("hidden_size"))
+    if state is None or x is None or len(state) != len(x) or not isinstance(layers, int):
         return False
-    sizes = op.params.get("proj_size") or op.params.get("hidden_size"), op.params.get("num_layers")
-    layers = [number * (2 if op.params.get("bidirectional") else 1) for number in sizes[1:] if isinstance(number, int)]
-    batch = x[-3 if op.params.get("batch_first") else -2] if len(x) == 3 else None
-    return (
-        [state[0]] == layers and state[-1] in (sizes[0], op.params.get("hidden_size")) and batch in (None, *state[1:-1])
-    )
+    batch = x[-3 if given("batch_first") else -2] if len(x) == 3 else None
+    is_read = x[-1] in (None, given("input_size"))
+    is_kept = state[0] == layers * (2 if given("bidirectional") else 1) and state[-1] in widths
+    return is_read and is_kept and batch in (None, *state[1:-1])

@@ -112,9 +112,10 @@ class GroupedMatmul(Layer):
     def _rows(self, ends: Array, count: int) -> list[tuple[int, int]]:
         """Where the rows of every expert begin and end."""
         lasts = [int(each) for each in ends]
-        if any(not first <= last <= count for first, last in pairwise([0, *lasts])):
+        spans = list(pairwise([0, *lasts]))
+        if any(not first <= last <= count for first, last in spans):
             raise ParameterError("rows of groups do not follow each other", found=lasts, expected=f"rising to {count}")
-        return list(pairwise([0, *lasts]))
+        return spans
 
     def _check(self, input: Shape, other: Shape, ends: Shape | None) -> None:
         check_ranks(input, other, (3 if ends is None else 2, 3))

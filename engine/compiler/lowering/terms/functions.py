@@ -112,11 +112,13 @@ def _by_name(layer: Layer, *operands: Expr) -> Expr | None:
     return function(layer.function.name, *operands)
 
 
-_CLASSES: tuple[type[functions.Unary | functions.Binary], ...] = (
+NAMED: tuple[type[functions.Unary | functions.Binary], ...] = (
     *functions.Unary.__subclasses__(),
     *functions.Binary.__subclasses__(),
 )
-expression_for(*(each for each in _CLASSES if each.function.name in {*KERNELS, *COMPOSED}))(_by_name)
+"""Layers that are a function with a name, of one operand or two."""
+
+expression_for(*(each for each in NAMED if each.function.name in {*KERNELS, *COMPOSED}))(_by_name)
 
 
 @expression_for(arithmetic.Add, arithmetic.Sub, arithmetic.RSub)

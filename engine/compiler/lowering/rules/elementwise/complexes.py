@@ -11,18 +11,18 @@ from engine.compiler.kernels.expr import Apply, Expr, Number, Operand, apply, is
 from engine.compiler.kernels.functions.math import FUNCTIONS
 from engine.compiler.kernels.functions.pairs import PAIRS, REAL_VALUED
 from engine.compiler.lowering.context import Context
-from engine.compiler.lowering.declining import FLOAT32, NotLoweredError
+from engine.compiler.lowering.declining import COMPLEX64, FLOAT32, NotLoweredError
 from engine.compiler.lowering.rules.elementwise.composing import Composition
 from engine.compiler.lowering.rules.registry import FALLBACKS, kernels_for
 from engine.compiler.lowering.steps import Made
+from engine.compiler.lowering.terms.functions import NAMED
 from engine.compiler.lowering.terms.registry import EXPRESSION_RULES, PREPARATIONS
 from engine.compiler.storage import View, row_major
 from engine.layers.creation.container import Expression
 from engine.layers.definition.layer import Layer
-from engine.layers.elementwise import arithmetic, functions
+from engine.layers.elementwise import arithmetic
 from engine.layers.elementwise.complex import Angle, Conjugate, Direction
 
-COMPLEX64 = np.dtype(np.complex64)
 # What is one function here, and an expression of several for real numbers.
 _FUNCTIONS: dict[type[Layer], str] = {Conjugate: "conj", Angle: "angle"}
 
@@ -52,12 +52,8 @@ def lower_complex_map(context: Context) -> Made:
 
 
 _WRITTEN = (Expression, Angle, Direction, arithmetic.Add, arithmetic.Sub, arithmetic.RSub, arithmetic.Div)
-_NAMED: tuple[type[functions.Unary | functions.Binary], ...] = (
-    *functions.Unary.__subclasses__(),
-    *functions.Binary.__subclasses__(),
-)
 FALLBACKS.update(dict.fromkeys(_WRITTEN, lower_complex_map))
-FALLBACKS.update({each: lower_complex_map for each in _NAMED if each.function.name in {*PAIRS, "pow"}})
+FALLBACKS.update({each: lower_complex_map for each in NAMED if each.function.name in {*PAIRS, "pow"}})
 
 
 def _operands(context: Context) -> tuple[list[View], list[Expr | None]]:

@@ -11,7 +11,7 @@ from engine.compiler.lowering.rules.elementwise.calls import Calls, Part, Term
 from engine.compiler.lowering.rules.elementwise.map import lower_map
 from engine.compiler.lowering.rules.registry import kernels_for
 from engine.compiler.lowering.steps import Made
-from engine.compiler.lowering.terms.functions import COMPOSED, KERNELS
+from engine.compiler.lowering.terms.functions import COMPOSED, KERNELS, NAMED
 from engine.expression import FUNCTIONS, Call, Input, Literal, Node, postorder
 from engine.expression.elementwise import ELEMENTWISE
 from engine.layers.creation.container import Expression
@@ -34,13 +34,7 @@ def _has_kernel(name: str) -> bool:
     return name in {*KERNELS, *COMPOSED, *KERNELS_OF["i64"], *KERNELS_OF["double"]}
 
 
-_CLASSES: tuple[type[functions.Unary | functions.Binary], ...] = (
-    *functions.Unary.__subclasses__(),
-    *functions.Binary.__subclasses__(),
-)
-
-
-@kernels_for(*(each for each in _CLASSES if _has_kernel(each.function.name)))
+@kernels_for(*(each for each in NAMED if _has_kernel(each.function.name)))
 def lower_function(context: Context) -> Made:
     """A function of integers, bools or float64."""
     if _is_map(context):

@@ -12,7 +12,7 @@ import numpy as np
 from engine.compiler.kernels.expr import Expr, Operand, apply
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.copying import as_words
-from engine.compiler.lowering.declining import FLOAT32, NotLoweredError
+from engine.compiler.lowering.declining import COMPLEX64, FLOAT32, NotLoweredError
 from engine.compiler.lowering.rules.elementwise.composing import Composition, derived
 from engine.compiler.lowering.rules.movement.padding import fill
 from engine.compiler.lowering.rules.registry import kernels_for
@@ -29,7 +29,6 @@ from engine.layers.onnx.vision.image import Col2Im
 from engine.layers.operands.axes import checked_axis
 from engine.layers.shape.diagonal import Diag
 
-COMPLEX64 = np.dtype(np.complex64)
 # Taps of a patch, each a map of its own.
 MOST_TAPS = 64
 
@@ -55,19 +54,12 @@ def lower_complex(context: Context) -> Made:
 @kernels_for(Real, Imag, ViewAsReal)
 def lower_part(context: Context) -> Made:
     """The real or imaginary part of complex numbers, or both: a view."""
-    x, layer = _complex(context), context.layer(Layer)
+    x, layer = context.elements(0), context.layer(Layer)
+    if x.dtype != COMPLEX64:
+        raise NotLoweredError("there are kernels for complex numbers of float32 alone")
     if isinstance(layer, ViewAsReal):
         return context.made(as_words(x))
     return context.made(derived(x, x.phantom.real if isinstance(layer, Real) else x.phantom.imag))
-
-
-def _complex(context: Context) -> View:
-    x = context.argument(0)
-    if isinstance(x, np.ndarray):
-        x = context.lowering.stored(x)
-    if not isinstance(x, View) or x.dtype != COMPLEX64 or not x.phantom.size:
-        raise NotLoweredError("there are kernels for complex numbers of float32 alone")
-    return x
 
 
 @kernels_for(ViewAsComplex)
@@ -76,9 +68,8 @@ def lower_pairs(context: Context) -> Made:
     x = context.tensor(0)
     is_apart = x.strides[-1] != 1 or any(stride % 2 for stride in x.strides[:-1])
     pairs = row_major(x.shape, x.dtype) if is_apart else x
-    return context.made(
-        derived(pairs, pairs.phantom.view(COMPLEX64)[..., 0]), *([context.copy(x, pairs)] if is_apart else [])
-    )
+    copies = [context.copy(x, pairs)] if is_apart else []
+    return context.made(derived(pairs, pairs.phantom.view(COMPLEX64)[..., 0]), *copies)
 
 
 @kernels_for(Diag)

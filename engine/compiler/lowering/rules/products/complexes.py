@@ -14,8 +14,7 @@ import numpy as np
 from engine.compiler.kernels.expr import Operand, apply
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.copying import as_words
-from engine.compiler.lowering.declining import FLOAT32, NotLoweredError
-from engine.compiler.lowering.rules.elementwise.complexes import COMPLEX64
+from engine.compiler.lowering.declining import COMPLEX64, FLOAT32, NotLoweredError
 from engine.compiler.lowering.rules.elementwise.composing import Composition, derived
 from engine.compiler.lowering.rules.products.einsum import contracted
 from engine.compiler.lowering.rules.registry import FALLBACKS

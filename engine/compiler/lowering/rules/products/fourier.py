@@ -15,7 +15,7 @@ import numpy as np
 
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.copying import as_words
-from engine.compiler.lowering.declining import FLOAT32, NotLoweredError
+from engine.compiler.lowering.declining import COMPLEX64, FLOAT32, NotLoweredError
 from engine.compiler.lowering.fusion import alone
 from engine.compiler.lowering.result import Result
 from engine.compiler.lowering.rules.elementwise.composing import derived
@@ -27,7 +27,6 @@ from engine.layers.definition.layer import Layer
 from engine.layers.signal.fourier import OneAxis, SeveralAxes
 from engine.tensor import Array
 
-COMPLEX64 = np.dtype(np.complex64)
 # Elements of a matrix that few rows, and that many rows may be multiplied by: a transform by halves takes n log n.
 FEW_PRODUCTS, MOST_PRODUCTS = 2**16, 2**19
 MANY_ROWS = 16

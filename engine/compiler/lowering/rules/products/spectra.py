@@ -14,12 +14,12 @@ from numpy.lib.stride_tricks import as_strided
 from engine.compiler.kernels.expr import Number, Operand, apply
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.copying import as_words
-from engine.compiler.lowering.declining import FLOAT32, NotLoweredError
+from engine.compiler.lowering.declining import COMPLEX64, FLOAT32, NotLoweredError
 from engine.compiler.lowering.fusion import alone
 from engine.compiler.lowering.result import Result
 from engine.compiler.lowering.rules.elementwise.composing import Composition, derived
 from engine.compiler.lowering.rules.movement.padding import fill, padded
-from engine.compiler.lowering.rules.products.fourier import COMPLEX64, MOST_PRODUCTS
+from engine.compiler.lowering.rules.products.fourier import MOST_PRODUCTS
 from engine.compiler.lowering.rules.products.linear import linear_step, rows_as_image
 from engine.compiler.lowering.rules.registry import kernels_for
 from engine.compiler.lowering.steps import Made
