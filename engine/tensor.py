@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, cast
 
 import ml_dtypes
 import numpy as np
@@ -133,10 +133,9 @@ class TensorSpec:
         Raises:
             ShapeError: a dimension is open.
         """
-        known = tuple(dim for dim in self.shape if dim is not None)
-        if len(known) != self.rank:
+        if None in self.shape:
             raise ShapeError("a dimension is open", found=format_shape(self.shape))
-        return known
+        return cast(tuple[int, ...], self.shape)
 
     @property
     def size(self) -> Dim:
@@ -194,10 +193,11 @@ def format_shape(shape: Iterable[Dim], names: Iterable[str | None] = ()) -> str:
 
 def product(dims: Iterable[Dim]) -> Dim:
     """Product of dimensions, None while one of them is open (a zero decides all the same)."""
-    known = list(dims)
-    if 0 in known:
-        return 0
-    return None if None in known else math.prod(dim for dim in known if dim is not None)
+    known = tuple(dims)
+    try:
+        return math.prod(known)  # type: ignore[arg-type]
+    except TypeError:  # one is open
+        return 0 if 0 in known else None
 
 
 def spec_of(value: object, *, with_value: bool = False) -> object:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any, NamedTuple
+from typing import Any, Final, NewType
 
 import numpy as np
 
@@ -41,23 +41,41 @@ class Home(IntEnum):
     WEIGHT = 5
 
 
-class Address(NamedTuple):
-    """A place in memory; a program has hundreds, so they are tuples.
+Address = NewType("Address", int)
+"""A place in memory: the block, the graph's input or output it is, the byte there; see ``address``."""
+_HOMES: Final = tuple(Home)
+_HOME_BITS: Final = 3
+_PLACE_BITS: Final = 32
+
+
+def address(home: Home, port: int, offset: int) -> Address:
+    """A place in one number: a program has a thousand, and the collector of garbage looks at no numbers.
 
     Args:
-        port: number of the graph's input or output, where that is the home.
+        port: number of the graph's input or output, where that is the home; else 0.
         offset: bytes after the beginning of the home.
     """
+    return Address(offset << _PLACE_BITS | port << _HOME_BITS | home)
 
-    home: Home
-    port: int
-    offset: int
 
-    def moved(self, at: int) -> Address:
-        """The same where weights lie among the constants, from that byte on."""
-        if self.home is not Home.WEIGHT:
-            return self
-        return Address(home=Home.CONSTANT, port=self.port, offset=at + self.offset)
+def home_of(place: Address) -> Home:
+    """The block of memory it is in."""
+    return _HOMES[place & (1 << _HOME_BITS) - 1]
+
+
+def port_of(place: Address) -> int:
+    """The number of the input or output it is in."""
+    return (place & (1 << _PLACE_BITS) - 1) >> _HOME_BITS
+
+
+def offset_of(place: Address) -> int:
+    """Bytes after the beginning of its home."""
+    return place >> _PLACE_BITS
+
+
+def among_constants(place: Address, at: int) -> Address:
+    """The same where weights lie among the constants, from that byte on."""
+    return place if home_of(place) is not Home.WEIGHT else address(Home.CONSTANT, 0, at + offset_of(place))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +95,7 @@ class Region:
     @property
     def is_whole_output(self) -> bool:
         """Whether it is an array of its own that the caller gets."""
-        return self.address.home is Home.OUTPUT
+        return home_of(self.address) is Home.OUTPUT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

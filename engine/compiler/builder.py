@@ -120,7 +120,7 @@ class Builder:
             known = self._generator.known_values(graph, specs)
         inputs = (graph if blueprint.needs_graph else self._graph).inputs
         texts = [(k, each.operand) for k, each in enumerate(inputs) if each.spec and each.spec.dtype.hasobject]
-        code = object_code.loaded(blueprint.code, self.host)
+        code = object_code.loaded(blueprint.code, self.host, is_apart=self.is_open)
         return Program(blueprint=blueprint, code=code, operators=operators, known=known, texts=texts)
 
     def prepare_bodies(self, program: Program, specs: Sequence[TensorSpec]) -> None:

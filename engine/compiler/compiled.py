@@ -14,7 +14,6 @@ from engine.compiler.blueprint import Blueprint
 from engine.compiler.bodies import Compiles
 from engine.compiler.builder import Builder
 from engine.compiler.codegen.host import Host
-from engine.compiler.runtime.background import WORTH
 from engine.compiler.runtime.instance import Instance, NotFiniteError
 from engine.compiler.runtime.instances import Instances
 from engine.compiler.runtime.program import Program
@@ -139,7 +138,7 @@ class CompiledGraph:
             Whether there is hope: no where it was tried, and failed.
         """
         is_urgent = self.builder.is_open and self.builder.known_s <= patience_s and not self.instances.is_making
-        return self.instances.begin(specs, WORTH if is_urgent or list(specs) == self._own else 1)
+        return self.instances.begin(specs, is_urgent=is_urgent or list(specs) == self._own)
 
     def _without_winograd(self) -> CompiledGraph:
         """The same graph summed directly: an infinity or NaN stays where PyTorch has it."""

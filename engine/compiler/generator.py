@@ -101,22 +101,23 @@ class Generator:
         reference.
 
         Args:
-            is_known: use code that was made before, and nothing else.
+            is_known: use code that was made before, and nothing else; the best of it.
 
         Raises:
             NotYetMadeError: with ``is_known``, when some code would have to be made.
             RunCancelledError, CompileError, EngineError: as ``Builder.program`` says.
         """
         # Kernels and rules take longer to import than a start from the cache takes in all, and that needs none of them.
-        from engine.compiler.assembly.objects import RefusedError
-        from engine.compiler.lowering.choosing import Avoiding, take_first
+        from engine.compiler.assembly.objects import Made, RefusedError
+        from engine.compiler.lowering.choosing import Avoiding, TakingMade, take_first
         from engine.compiler.tuning.stopwatch import Stopwatch
         from engine.compiler.tuning.tuner import Tuner
 
         stopwatch = Stopwatch(host, _weights_bytes(self._graph)) if tune else None
         tuner = Tuner(self._options.cache, host, stopwatch)
         # Where shapes share code, what is best for one of them says little of the others.
-        choose = Avoiding(take_first if self.is_open and not tune else tuner)
+        best: Choose = take_first if self.is_open and not tune else tuner
+        choose = Avoiding(TakingMade(Made(host)) if is_known else best)
         weights = None if tune else self._weights
         setbacks = Setbacks(choose.avoid)
         lower = partial(self._lower, specs, host, setbacks, progress, choose, weights)

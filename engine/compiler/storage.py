@@ -55,6 +55,9 @@ class Storage:
         frame: the zeros around images; storages of equal frames keep them.
         data: contents of a constant.
         port: number of the graph's input or output.
+
+    Attributes:
+        begin: where the phantom begins.
     """
 
     phantom: Array
@@ -63,6 +66,10 @@ class Storage:
     frame: Frame | None = None
     data: Array | None = None
     port: int = -1
+    begin: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.begin = _begin(self.phantom)
 
     @property
     def bytes(self) -> int:
@@ -104,11 +111,11 @@ class View:
     @property
     def offset(self) -> int:
         """Bytes from the beginning of the storage to the first element."""
-        return int(self.phantom.__array_interface__["data"][0] - self.storage.phantom.__array_interface__["data"][0])
+        return _begin(self.phantom) - self.storage.begin
 
     def derive(self, phantom: Array) -> View | None:
         """The view another numpy view of this one stands for; None if numpy had to copy."""
-        if phantom.size and not _lies_within(phantom, self.storage.phantom):
+        if phantom.size and not _lies_within(phantom, self.storage):
             return None
         return View(self.storage, phantom, self._border_of(phantom))
 
@@ -136,13 +143,20 @@ class View:
         return bool(self.phantom.flags.c_contiguous)
 
 
-def _lies_within(part: Array, whole: Array) -> bool:
-    """Whether every element lies in a one-dimensional array's memory: both ends, by what strides and sizes say."""
-    begin, at = (int(each.__array_interface__["data"][0]) for each in (whole, part))
-    steps = [(int(size) - 1) * int(stride) for size, stride in zip(part.shape, part.strides, strict=True)]
-    first = at + sum(step for step in steps if step < 0)
-    last = at + sum(step for step in steps if step > 0) + part.itemsize
-    return begin <= first and last <= begin + whole.nbytes
+def _begin(array: Array) -> int:
+    """Where an array's first element lies."""
+    return int(array.__array_interface__["data"][0])
+
+
+def _lies_within(part: Array, whole: Storage) -> bool:
+    """Whether every element lies in a piece of memory: both ends, by what strides and sizes say."""
+    first = last = _begin(part)
+    for size, stride in zip(part.shape, part.strides, strict=True):
+        if stride < 0:
+            first += (size - 1) * stride
+        else:
+            last += (size - 1) * stride
+    return whole.begin <= first and last + part.itemsize <= whole.begin + whole.phantom.nbytes
 
 
 def _phantom(count: int, dtype: DType) -> Array:

@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from engine.compiler.blueprint import Blueprint, Home, NativeStep, Region, Segment
+from engine.compiler.blueprint import Blueprint, Home, NativeStep, Region, Segment, among_constants
 from engine.compiler.runtime.allocation import aligned_bytes, allocate
 from engine.compiler.storage import ALIGNMENT, Storage, View
 from engine.pnnx.graph import as_bytes
@@ -93,10 +93,10 @@ def with_own_weights(blueprint: Blueprint) -> Blueprint:
     constants[at:] = blueprint.weights
 
     def moved(step: NativeStep) -> NativeStep:
-        return replace(step, arguments=tuple(each.moved(at) for each in step.arguments))
+        return replace(step, arguments=tuple(among_constants(each, at) for each in step.arguments))
 
     def moved_region(region: Region | None) -> Region | None:
-        return None if region is None else replace(region, address=region.address.moved(at))
+        return None if region is None else replace(region, address=among_constants(region.address, at))
 
     def moved_segment(segment: Segment) -> Segment:
         call = segment.call

@@ -11,7 +11,17 @@ from engine.compiler.assembly.clearing import with_borders_cleared
 from engine.compiler.assembly.memory import MemoryPlan, find_lifetimes, plan_memory, storages_of
 from engine.compiler.assembly.objects import make_objects
 from engine.compiler.assembly.opening import Call
-from engine.compiler.blueprint import Address, Blueprint, Buffer, Home, NativeStep, ReferenceCall, Region, Segment
+from engine.compiler.blueprint import (
+    Address,
+    Blueprint,
+    Buffer,
+    Home,
+    NativeStep,
+    ReferenceCall,
+    Region,
+    Segment,
+    address,
+)
 from engine.compiler.codegen.leftovers import give_back_freed
 from engine.compiler.lowering import Lowering
 from engine.compiler.lowering.steps import KernelStep, ReferenceStep, Step
@@ -139,17 +149,17 @@ def _weights(steps: Sequence[Step], kept: Sequence[View], weights: Weights | Non
 
 def _address(storage: Storage, offset: int, starts: Mapping[Storage, int]) -> Address:
     start = 0 if storage.home in (Home.INPUT, Home.OUTPUT) else starts[storage]
-    return Address(home=storage.home, port=max(storage.port, 0), offset=start + offset)
+    return address(storage.home, max(storage.port, 0), start + offset)
 
 
 def _region(view: View, starts: Mapping[Storage, int]) -> Region:
-    address = _address(view.storage, view.offset, starts)
-    return Region(address=address, shape=view.shape, strides=view.phantom.strides, dtype=view.dtype.name)
+    at = _address(view.storage, view.offset, starts)
+    return Region(address=at, shape=view.shape, strides=view.phantom.strides, dtype=view.dtype.name)
 
 
 def _native(step: KernelStep, starts: Mapping[Storage, int], call: Call) -> NativeStep:
     pointers = (_address(each.storage, each.offset, starts) for each in step.pointers)
-    numbers = (Address(Home.NUMBER, 0, each) for each in call.numbers)
+    numbers = (address(Home.NUMBER, 0, each) for each in call.numbers)
     return NativeStep(
         function=call.function,
         kind=step.kernel.reported_kind,

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Final
 
-from engine.compiler.assembly.opening import OPENINGS, Call, Opening, Openings
+from engine.compiler.assembly.opening import OPENINGS, Call, Opening, Openings, opening_of
 from engine.compiler.assembly.sharing import Shared
 from engine.compiler.blueprint import NotYetMadeError
 from engine.compiler.codegen import object_code
@@ -97,6 +97,17 @@ def make_objects(
     return objects
 
 
+class Made:
+    """Tells whether there is code for a step; what has no open sizes is made anew for every shape."""
+
+    def __init__(self, host: Host) -> None:
+        self._key = host.key
+
+    def __call__(self, step: KernelStep) -> bool:
+        opening = opening_of(step.kernel, self._key, len(step.pointers))
+        return not opening.is_open or OPENINGS.has(opening)
+
+
 class _Maker:
     """Has kernels made, or finds what was made of them.
 
@@ -169,7 +180,7 @@ class _Maker:
         return Objects(code, self._calls, len(self._pending))
 
     def _opened(self, step: KernelStep) -> Opening | None:
-        opening = Opening(step.kernel, self._key, len(step.pointers))
+        opening = opening_of(step.kernel, self._key, len(step.pointers))
         return opening if opening.is_open else None
 
     def _closed_module(self, step: KernelStep) -> Module | None:

@@ -8,12 +8,14 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Final
 
-from engine.compiler.codegen.ir import Module, Sizes
+from engine.compiler.codegen.ir import Form, Module, Sizes
 from engine.compiler.codegen.ir.function import TABLE
 from engine.compiler.kernels.kernel import Kernel
 
 # The most bytes of object code kept for kernels with open sizes.
 KEPT_BYTES: Final = 64 << 20
+# Under which name a kernel keeps its openings.
+_KEPT_AS: Final = "openings"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +42,7 @@ class _Variant:
     """Code with what it was written for."""
 
     function: str
-    sizes: Sizes
+    form: Form
     code: bytes
 
 
@@ -96,6 +98,18 @@ class Opening:
         return module
 
 
+def opening_of(kernel: Kernel, host: str, pointers: int) -> Opening:
+    """The opening of a kernel, which is asked for when kernels are chosen and again when they are put together.
+
+    Args:
+        host, pointers: as ``Opening`` takes them.
+    """
+    known: dict[tuple[str, int], Opening] = vars(kernel).setdefault(_KEPT_AS, {})
+    if (host, pointers) not in known:
+        known[host, pointers] = Opening(kernel, host, pointers)
+    return known[host, pointers]
+
+
 class Openings:
     """The code of kernels with open sizes; what was not used for longest is forgotten."""
 
@@ -106,15 +120,22 @@ class Openings:
 
     def find(self, opening: Opening) -> Opened | None:
         """Code that is right for the sizes at hand; None where there is none."""
+        found = self._find(opening)
+        if found is None:
+            return None
+        return Opened(found.function, tuple(found.form.numbers(opening.sizes.values)), found.code)
+
+    def has(self, opening: Opening) -> bool:
+        """Whether there is such code."""
+        return self._find(opening) is not None
+
+    def _find(self, opening: Opening) -> _Variant | None:
         with self._lock:
             variants = self._variants.get(opening.key, ())
             if variants:
                 self._variants.move_to_end(opening.key)
         values = opening.sizes.values
-        for each in variants:
-            if each.sizes.fits(values):
-                return Opened(each.function, tuple(each.sizes.numbers(values)), each.code)
-        return None
+        return next((each for each in variants if each.form.fits(values)), None)
 
     def keep(self, opening: Opening, code: bytes) -> None:
         """Add code for what was written, and forget what does not fit any more."""
@@ -122,7 +143,7 @@ class Openings:
         with self._lock:
             variants = self._variants.get(opening.key, ())
             if all(each.function != function for each in variants):
-                self._variants[opening.key] = *variants, _Variant(function, opening.sizes, code)
+                self._variants[opening.key] = *variants, _Variant(function, Form(opening.sizes), code)
                 self._variants.move_to_end(opening.key)
                 self._bytes += len(code)
             while self._bytes > KEPT_BYTES:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any, Final
 
-from engine.compiler.blueprint import Address, Blueprint, Buffer, Home, NativeStep, ReferenceCall, Region, Segment
+from engine.compiler.blueprint import Address, Blueprint, Buffer, NativeStep, ReferenceCall, Region, Segment
 from engine.passes import PassReport
 from engine.tensor import Array
 
@@ -63,7 +63,7 @@ def _step(values: Sequence[Any]) -> NativeStep:
         function=function,
         kind=kind,
         chunks=chunks,
-        arguments=tuple(map(_address, arguments)),
+        arguments=tuple(map(Address, arguments)),
         operators=tuple(operators),
         flops=flops,
         bytes=moved,
@@ -89,9 +89,4 @@ def _regions(values: Sequence[Any]) -> tuple[Region | None, ...]:
 
 def _region(values: Sequence[Any]) -> Region:
     address, shape, strides, dtype = values
-    return Region(address=_address(address), shape=tuple(shape), strides=tuple(strides), dtype=dtype)
-
-
-def _address(values: Sequence[int]) -> Address:
-    home, port, offset = values
-    return Address(Home(home), port, offset)
+    return Region(address=Address(address), shape=tuple(shape), strides=tuple(strides), dtype=dtype)

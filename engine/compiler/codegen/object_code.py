@@ -6,9 +6,11 @@ import hashlib
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, Final
 from weakref import WeakValueDictionary
 
+from engine.compiler.codegen.elf import ObjectFile
 from engine.compiler.codegen.host import Host, import_llvm
 from engine.compiler.codegen.leftovers import give_back
 from engine.compiler.codegen.loading import Block, UnknownFormError
@@ -122,11 +124,15 @@ def _parse(text: str, host: Host, machine: Any) -> Any:
 class Code:
     """Object code made callable; keeps the memory alive as long as it lives.
 
+    Attributes:
+        bytes: of the objects.
+
     Raises:
         CompileError: it is damaged, calls what there is not, or there is no memory.
     """
 
     def __init__(self, objects: Sequence[bytes], host: Host) -> None:
+        self.bytes = sum(map(len, objects))
         self._block: Block | None = None
         try:
             self._block = Block(objects)
@@ -149,14 +155,65 @@ class Code:
         return found
 
 
-def loaded(objects: Sequence[bytes], host: Host) -> Code:
-    """Object code made callable; what somebody has in memory is shared, as programs for many shapes mostly can.
+class Joined:
+    """Pieces of code, each of which other programs may have as well.
+
+    Attributes:
+        bytes: of what nobody else had when it was loaded.
+    """
+
+    def __init__(self, pieces: Sequence[Sequence[bytes]], host: Host) -> None:
+        self.bytes = 0
+        self._codes: dict[str, Code] = {}
+        for piece in pieces:
+            code, is_new = _shared(piece, host)
+            self.bytes += code.bytes if is_new else 0
+            self._codes.update(dict.fromkeys((name for each in piece for name in _names(each)[0]), code))
+
+    def address(self, name: str) -> int:
+        """Where a function begins."""
+        if name not in self._codes:
+            raise CompileError("no such function in the object code", found=name)
+        return self._codes[name].address(name)
+
+
+def loaded(objects: Sequence[bytes], host: Host, *, is_apart: bool = False) -> Code | Joined:
+    """Object code made callable; what somebody has in memory is shared.
+
+    Args:
+        is_apart: whether other programs have other selections of these objects, as those of other shapes do: each is
+            shared by itself then, unless it calls another one.
 
     Raises:
         CompileError: as ``Code`` says.
     """
+    try:
+        calls = [_names(each) for each in objects] if is_apart else []
+    except CompileError:  # of a form that only LLVM knows
+        calls = []
+    if not calls:
+        return _shared(objects, host)[0]
+    wanted = frozenset().union(*(names for _, names in calls))
+    defined = frozenset().union(*(names for names, _ in calls))
+    is_single = [not (own & wanted or others & defined) for own, others in calls]
+    together = [each for each, single in zip(objects, is_single, strict=True) if not single]
+    alone = [(each,) for each, single in zip(objects, is_single, strict=True) if single]
+    return Joined([*alone, together] if together else alone, host)
+
+
+def _shared(objects: Sequence[bytes], host: Host) -> tuple[Code, bool]:
+    """The code of some objects, and whether it had to be loaded."""
     key = host.triple, tuple(objects)
     code = _loaded.get(key)
-    if code is None:
-        code = _loaded[key] = Code(objects, host)
-    return code
+    if code is not None:
+        return code, False
+    code = _loaded[key] = Code(objects, host)
+    return code, True
+
+
+@lru_cache(maxsize=1024)
+def _names(data: bytes) -> tuple[frozenset[str], frozenset[str]]:
+    """Functions that an object has for others, and those it needs of them."""
+    symbols = [each for each in ObjectFile(data).symbols if each.is_global and each.name]
+    here = frozenset(each.name for each in symbols if each.section is not None)
+    return here, frozenset(each.name for each in symbols) - here

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from engine.compiler.codegen.ir import Function, Index, Sizes
@@ -38,12 +38,12 @@ class Grid:
         """The same with rows that are read when the code runs, and blocks of any size."""
         rows, columns = self.sizes
         block = sizes.count(self.block[0]), sizes.count(self.block[1])
-        return replace(self, sizes=(sizes.count(rows), columns), block=block)
+        return Grid((sizes.count(rows), columns), block, self.is_by_rows)
 
     def evened(self) -> Grid:
         """The same in no more blocks, as equal as can be: threads that share them finish together."""
         rows, columns = (-(-size // count) for size, count in zip(self.sizes, self.tiling, strict=True))
-        return replace(self, block=(rows, columns))
+        return Grid(self.sizes, (rows, columns), self.is_by_rows)
 
     def cut(self, wanted: int, work: float, least: float, *, rows_first: bool = False) -> Grid:
         """The same in smaller blocks, halved along one dimension and then the other, until they are enough or short.
@@ -55,12 +55,15 @@ class Grid:
             rows_first: whether to begin with the rows, and to go through chunks row by row: a thread that has
                 consecutive ones has rows of its own.
         """
-        grid = replace(self, is_by_rows=rows_first)
-        for axis in (0, 1) if rows_first else (1, 0):
-            while grid.chunks < wanted and grid.block[axis] > 1 and grid.block[0] * grid.block[1] * work > least:
-                rows, columns = grid.block
-                grid = replace(grid, block=(-(-rows // 2), columns) if axis == 0 else (rows, -(-columns // 2)))
-        return grid
+        (down, across), (rows, columns) = self.sizes, self.block
+
+        def is_enough() -> bool:
+            return -(-down // rows) * -(-across // columns) >= wanted or rows * columns * work <= least
+
+        for is_down in (True, False) if rows_first else (False, True):
+            while (rows if is_down else columns) > 1 and not is_enough():
+                rows, columns = (-(-rows // 2), columns) if is_down else (rows, -(-columns // 2))
+        return Grid(self.sizes, (rows, columns), rows_first)
 
     def ranges(self, f: Function, chunk: Index) -> tuple[Range, Range]:
         """The rows and the columns of a chunk, from the first to before the last."""

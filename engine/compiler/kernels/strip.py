@@ -67,7 +67,11 @@ class Band:
     @property
     def floats(self) -> int:
         """Size."""
-        return (self.border[0] + self.rows + self.border[2]) * self.row_floats
+        return self.floats_of(self.rows)
+
+    def floats_of(self, rows: int) -> int:
+        """The size with so many rows."""
+        return (self.border[0] + rows + self.border[2]) * self.row_floats
 
     @property
     def first(self) -> int:

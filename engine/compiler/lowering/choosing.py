@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator
 from itertools import chain, islice
 from typing import Final, Protocol, TypeVar
 
-from engine.compiler.kernels.kernel import Kernel
+from engine.compiler.blueprint import NotYetMadeError
+from engine.compiler.kernels.kernel import Convolution, Kernel
 from engine.compiler.lowering.declining import NotLoweredError
 from engine.compiler.lowering.steps import KernelStep
 
@@ -19,8 +20,8 @@ CANDIDATES: Final = 3
 class Choose(Protocol):
     """Takes one of several kernels that compute the same."""
 
-    def __call__(self, operator: str, candidates: Iterator[K], step_of: Callable[[K], KernelStep]) -> K:
-        """A kernel.
+    def __call__(self, operator: str, candidates: Iterator[K], step_of: Callable[[K], KernelStep]) -> KernelStep:
+        """The step of a kernel.
 
         Args:
             operator: name of the one to be computed.
@@ -30,9 +31,37 @@ class Choose(Protocol):
         ...
 
 
-def take_first(operator: str, candidates: Iterator[K], step_of: Callable[[K], KernelStep]) -> K:
+def take_first(operator: str, candidates: Iterator[K], step_of: Callable[[K], KernelStep]) -> KernelStep:
     """The one that costs least by its model."""
-    return next(candidates)
+    return step_of(next(candidates))
+
+
+class TakingMade:
+    """Takes the best kernel of which there is code already: what is a little slower is sooner than what is to be made.
+
+    Args:
+        is_made: whether there is code for a step.
+    """
+
+    def __init__(self, is_made: Callable[[KernelStep], bool]) -> None:
+        self._is_made = is_made
+
+    def __call__(self, operator: str, candidates: Iterator[K], step_of: Callable[[K], KernelStep]) -> KernelStep:
+        """One of those that read the weights as the best does: others would have to be packed.
+
+        Raises:
+            NotYetMadeError: there is no code for any.
+        """
+        best = next(candidates)
+        alike = (each for each in candidates if isinstance(each, type(best)) and _packing(each) == _packing(best))
+        for step in map(step_of, chain((best,), alike)):
+            if self._is_made(step):
+                return step
+        raise NotYetMadeError
+
+
+def _packing(kernel: Kernel) -> object:
+    return kernel.packing if isinstance(kernel, Convolution) else None
 
 
 class Avoiding:
@@ -53,8 +82,8 @@ class Avoiding:
         self._reasons[operator].append(reason)
         return True
 
-    def __call__(self, operator: str, candidates: Iterator[K], step_of: Callable[[K], KernelStep]) -> K:
-        """A kernel that may be possible to make.
+    def __call__(self, operator: str, candidates: Iterator[K], step_of: Callable[[K], KernelStep]) -> KernelStep:
+        """The step of a kernel that may be possible to make.
 
         Raises:
             NotLoweredError: none is left; it says why the best one was not possible.

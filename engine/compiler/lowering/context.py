@@ -54,8 +54,8 @@ class Context:
         host = self.lowering.host
         return host.of_doubles if self.dtype == FLOAT64 else host
 
-    def choose(self, candidates: Iterator[K], step_of: Callable[[K], KernelStep]) -> K:
-        """One of several kernels that compute the same, the best first by their model of cost."""
+    def choose(self, candidates: Iterator[K], step_of: Callable[[K], KernelStep]) -> KernelStep:
+        """The step of one of several kernels that compute the same, the best first by their model of cost."""
         return self.lowering.choose(self.op.name, candidates, step_of)
 
     @property

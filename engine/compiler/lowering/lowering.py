@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
@@ -92,16 +92,18 @@ class Lowering:
     absorbed: set[str] = field(default_factory=set)
     made: int = 0
     _stored: dict[int, tuple[Array, View]] = field(default_factory=dict)
+    _terms: dict[tuple[str, int], Term | None] = field(default_factory=dict)
     _packed: dict[object, tuple[Sequence[weakref.ref[Array]], weakref.ref[Storage]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         joins = JOINS not in self.options.passes_off
         written = [name if self.narrow.returned(port) is None else "" for port, name in enumerate(self.outputs)]
-        self.placement = look_ahead(self.operators, written, self.spec, self.term, joins)
+        self.placement = look_ahead(self.operators, written, self.spec, self.term, joins, is_open=self.is_open)
 
     def forget(self) -> None:
         """Let go of what was lowered: it holds packed weights, and this object is part of a ring of references."""
-        for each in (self.steps, self.views, self.constants, self.results, self._stored, self._packed):
+        del self.placement
+        for each in (self.steps, self.views, self.constants, self.results, self._stored, self._packed, self._terms):
             each.clear()
 
     @property
@@ -159,7 +161,7 @@ class Lowering:
     def _known(self, operand: RuntimeOperand) -> object:
         """Specs are new objects, for operands are told apart by identity."""
         value = self.constants.get(operand.name, self.values.get(operand.name, UNKNOWN))
-        return replace(value) if isinstance(value, TensorSpec) else value
+        return TensorSpec(value.shape, value.dtype, value.value) if isinstance(value, TensorSpec) else value
 
     def term(self, op: RuntimeOperator) -> Term | None:
         """The expression an operator stands for, if it is a map of float32 or float64."""
@@ -168,8 +170,12 @@ class Lowering:
             return None
         if spec.dtype not in (FLOAT32, FLOAT64):
             return None
-        known = self.known(op)
-        return term_of(meant(op.layer, known), known)
+        # Asked by those who look ahead and by every operator before it; constants turn up on the way.
+        key = op.name, sum(each.name in self.constants for each in op.inputs)
+        if key not in self._terms:
+            known = self.known(op)
+            self._terms[key] = term_of(meant(op.layer, known), known)
+        return self._terms[key]
 
 
 def _root(array: Array) -> Array:

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from engine.compiler.blueprint import Home
+from engine.compiler.blueprint import Home, NotYetMadeError
 from engine.compiler.lowering.chains import Chain, find_chains
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.copying import WORDS, convert, copy
@@ -62,7 +62,8 @@ def lower(lowering: Lowering, before_each: Callable[[int], None] | None = None) 
             _lower(lowering, op)
     _drop_lists(lowering)
     lowering.results = [_result(lowering, port, name) for port, name in enumerate(lowering.outputs)]
-    if STRIPS not in lowering.options.passes_off:
+    # A strip is code for one geometry: where images come in many sizes each would wait for its own.
+    if STRIPS not in lowering.options.passes_off and not lowering.is_open:
         _merge(lowering)
     if WAVEFRONT not in lowering.options.passes_off:
         lowering.steps[:], joined = side_by_side(lowering.steps, {*lowering.alone, *lowering.refused})
@@ -107,6 +108,8 @@ def _lower_chain(lowering: Lowering, chain: Chain) -> None:
         return
     except (NotLoweredError, EngineError):
         pass
+    except NotYetMadeError:
+        raise
     except Exception as exc:  # a defect of the rule costs speed, not the answer
         _log.warning("%s: its lowering failed with %s: %s", op.place, type(exc).__name__, exc)
     for each in (*chain.inner, op):
@@ -166,7 +169,7 @@ def _made(lowering: Lowering, op: RuntimeOperator, bound: BoundLayer) -> Made:
         return _or_apart(lowering, lambda: _by_rule(lowering, op, bound))
     except NotLoweredError as declined:
         return _by_reference(lowering, op, str(declined))
-    except EngineError:
+    except (EngineError, NotYetMadeError):
         raise
     except Exception as exc:  # a defect of a rule costs speed, not the answer
         _log.warning("%s: its lowering failed with %s: %s", op.place, type(exc).__name__, exc)

@@ -75,6 +75,7 @@ class Wish:
         times: how often it was met lately.
         bytes: what an instance takes; None while that is not known.
         is_hopeless: it cannot be made.
+        is_urgent: it is made even if it was met once.
     """
 
     maker: weakref.ref[Maker]
@@ -83,6 +84,7 @@ class Wish:
     times: int = 0
     bytes: int | None = None
     is_hopeless: bool = False
+    is_urgent: bool = False
     met_s: float = field(default_factory=time.monotonic)
 
     def give_up(self, reason: str) -> None:
@@ -103,14 +105,26 @@ class Background:
         self._is_closed = False
         self._since_look = 0
 
-    def wish(self, maker: Maker, key: Key, specs: Sequence[TensorSpec], *, times: int = 1, now: bool = True) -> Wish:
+    def wish(
+        self,
+        maker: Maker,
+        key: Key,
+        specs: Sequence[TensorSpec],
+        *,
+        times: int = 1,
+        now: bool = True,
+        is_urgent: bool = False,
+    ) -> Wish:
         """Note that a shape was met, and have it made if it is worth it.
 
         Args:
+            times: how often it was met.
             now: False to note it only.
+            is_urgent: whether it is worth it however seldom it was met.
         """
         with self._lock:
             wish = self._note(maker, key, specs)
+            wish.is_urgent |= is_urgent
             wish.times = min(wish.times + times, MOST_USES)
             wish.met_s = time.monotonic()
             self._fade()
@@ -170,7 +184,9 @@ class Background:
 
     def _is_due(self, wish: Wish) -> bool:
         maker = wish.maker()
-        if maker is None or wish.is_hopeless or wish.times < WORTH or time.monotonic() - wish.met_s > PATIENCE_S:
+        if maker is None or wish.is_hopeless or time.monotonic() - wish.met_s > PATIENCE_S:
+            return False
+        if wish.times < WORTH and not wish.is_urgent:
             return False
         return SHELF.admits(maker.typical_bytes if wish.bytes is None else wish.bytes, wish.times, maker.limit)
 

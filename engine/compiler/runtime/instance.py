@@ -14,7 +14,17 @@ from typing import Any
 
 import numpy as np
 
-from engine.compiler.blueprint import Address, Alarm, Home, ReferenceCall, Region, Segment
+from engine.compiler.blueprint import (
+    Address,
+    Alarm,
+    Home,
+    ReferenceCall,
+    Region,
+    Segment,
+    home_of,
+    offset_of,
+    port_of,
+)
 from engine.compiler.runtime.arenas import NO_ARENA, Arena, Arenas, new_arena, new_user
 from engine.compiler.runtime.parking import PARKING, Workers
 from engine.compiler.runtime.program import Program
@@ -60,9 +70,9 @@ class Instance:
         self._tables = Tables(program, self._threads)
         self._settle(NO_ARENA if arenas is not None else new_arena(program.blueprint.arena_bytes))
         outputs = [each for each in program.blueprint.outputs if isinstance(each, Region) and each.is_whole_output]
-        self._made = [(each.address.port, each.shape, np.dtype(each.dtype)) for each in outputs]
+        self._made = [(port_of(each.address), each.shape, np.dtype(each.dtype)) for each in outputs]
         # Of each output the caller gets an array that nobody else has: what does not lie in its own is copied.
-        self.gives_new_arrays = len({each.address.port for each in outputs}) == len(outputs)
+        self.gives_new_arrays = len({port_of(each.address) for each in outputs}) == len(outputs)
         self._is_all_made = self.gives_new_arrays and len(outputs) == len(program.blueprint.outputs)
         self._run = _RUN(program.code.address("run"))
         # A list, because who sends them home must not hold the instance.
@@ -207,16 +217,17 @@ class Instance:
     def _array(self, region: Region, inputs: Sequence[Array], results: dict[int, Array]) -> Array:
         """The tensor of a region, in this instance's memory."""
         block = self._block(region.address, inputs, results)
-        return np.ndarray(region.shape, named_dtype(region.dtype), block, region.address.offset, region.strides)
+        return np.ndarray(region.shape, named_dtype(region.dtype), block, offset_of(region.address), region.strides)
 
-    def _block(self, address: Address, inputs: Sequence[Array], results: dict[int, Array]) -> Array:
-        if address.home is Home.ARENA:
+    def _block(self, place: Address, inputs: Sequence[Array], results: dict[int, Array]) -> Array:
+        home = home_of(place)
+        if home is Home.ARENA:
             return self._arena
-        if address.home is Home.CONSTANT:
+        if home is Home.CONSTANT:
             return self.program.blueprint.constants
-        if address.home is Home.WEIGHT:
+        if home is Home.WEIGHT:
             return self.program.blueprint.weights
-        array = inputs[address.port] if address.home is Home.INPUT else results[address.port]
+        array = (inputs if home is Home.INPUT else results)[port_of(place)]
         return array.reshape(-1).view(np.uint8)
 
     def _result(
@@ -226,7 +237,7 @@ class Instance:
             value = self._value(output, values)
             return value.copy() if isinstance(value, np.ndarray) else value
         if output.is_whole_output:
-            return results[output.address.port]
+            return results[port_of(output.address)]
         return self._array(output, inputs, results).copy()
 
 

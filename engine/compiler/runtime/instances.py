@@ -155,16 +155,16 @@ class Instances:
             wish = BACKGROUND.wish(self, key, specs, times=uses, now=False)
             return program, self._keep(wish, program)
 
-    def begin(self, specs: Sequence[TensorSpec], times: int = 1) -> bool:
+    def begin(self, specs: Sequence[TensorSpec], *, is_urgent: bool = False) -> bool:
         """These shapes were met: if that happens again, let their instance be made in the background.
 
         Args:
-            times: how often; twice is worth it.
+            is_urgent: not only then.
 
         Returns:
             Whether there is hope: no where it was tried, and failed.
         """
-        return not BACKGROUND.wish(self, _key(specs), specs, times=times).is_hopeless
+        return not BACKGROUND.wish(self, _key(specs), specs, is_urgent=is_urgent).is_hopeless
 
     def make(self, wish: Wish, progress: Progress) -> None:
         """Make what is wished for; in the background.
@@ -253,7 +253,7 @@ class Instances:
             wish.bytes = size
             return None
         instance = self._instance(program)
-        kept = Kept(instance, size, _dropper(self, key), wish.times, is_own)
+        kept = Kept(instance, size, _dropper(self, key), wish.times, is_own, is_quick=self._arenas is not None)
         with self._lock:
             before = self._ready.pop(key, None)
             self._ready[key] = kept

@@ -37,7 +37,7 @@ class Program:
     """
 
     blueprint: Blueprint
-    code: object_code.Code
+    code: object_code.Code | object_code.Joined
     operators: Mapping[str, RuntimeOperator]
     known: Mapping[str, object]
     texts: Sequence[tuple[int, str]] = ()

@@ -3,6 +3,9 @@
 The instance for the shapes of its file is kept as long as its session; all others share a budget. When it is full, a
 newcomer takes the place of those that were run clearly less often, or it is not kept. So more shapes than fit, in turn
 or at random, do not push each other out for ever: some of them stay, and the reference answers for the rest.
+
+What was made in no time for shapes that have come once, as the sizes of pictures do, has a small part of the budget:
+the oldest goes. It is made again if its shapes are, and stays then.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ import threading
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import count
 from typing import Final
 
 from engine.compiler.runtime.instance import Instance
@@ -23,16 +27,18 @@ from engine.limits import memory_bytes
 SHARE: Final = 1 / 4
 # Runs that are counted of one instance; beyond it, more make no difference.
 MOST_USES: Final = 255
+# Bytes for what was made in no time and has run once.
+PASSING_BYTES: Final = 16 << 20
 # What is fixed for every program and for every step of it: tables, names, the code's own bookkeeping.
 _PROGRAM_BYTES: Final = 64 << 10
 _STEP_BYTES: Final = 4 << 10
 
 
 def weight(program: Program) -> int:
-    """Bytes that an instance of a program takes: arena, packed weights, code, tables."""
+    """Bytes that an instance of a program takes: arena, packed weights, code that is its alone, tables."""
     plan = program.blueprint
-    code = sum(map(len, plan.code))
-    return plan.arena_bytes + plan.constants.nbytes + code + len(plan.steps) * _STEP_BYTES + _PROGRAM_BYTES
+    fixed = len(plan.steps) * _STEP_BYTES + _PROGRAM_BYTES
+    return plan.arena_bytes + plan.constants.nbytes + program.code.bytes + fixed
 
 
 def default_bytes() -> int:
@@ -48,6 +54,8 @@ class Kept:
         drop: forgets it where it is kept, and sends its threads home.
         uses: runs of it, or wishes for it before it was made; fewer as others become more.
         is_own: whether it is for the shapes of the graph's file.
+        is_quick: whether it is made again in no time.
+        number: the later it was kept the larger.
     """
 
     instance: Instance
@@ -55,6 +63,13 @@ class Kept:
     drop: Callable[[Kept], None]
     uses: int = 0
     is_own: bool = False
+    is_quick: bool = False
+    number: int = 0
+
+    @property
+    def is_passing(self) -> bool:
+        """Whether it may never run again, and can go without a loss."""
+        return self.is_quick and self.uses <= 1 and not self.is_own
 
     def use(self) -> Instance:
         """The instance, about to be run."""
@@ -68,6 +83,7 @@ class Shelf:
 
     def __init__(self) -> None:
         self._kept: weakref.WeakSet[Kept] = weakref.WeakSet()
+        self._numbers = count(1)
         self._lock = threading.Lock()
 
     def admits(self, size: int, uses: int, limit: int) -> bool:
@@ -86,7 +102,11 @@ class Shelf:
             if victims is None:
                 return False
             self._kept.difference_update(victims)
+            kept.number = next(self._numbers)
             self._kept.add(kept)
+            passed = self._passed()
+            self._kept.difference_update(passed)
+            victims = [*victims, *passed]
         for each in victims:
             each.drop(each)
         return True
@@ -122,6 +142,17 @@ class Shelf:
 
     def _bytes(self) -> int:
         return sum(each.bytes for each in self._kept if not each.is_own)
+
+    def _passed(self) -> list[Kept]:
+        """Those that have had their time."""
+        passing = sorted((each for each in self._kept if each.is_passing), key=lambda each: each.number)
+        total, found = sum(each.bytes for each in passing), []
+        for each in passing[:-1]:
+            if total <= PASSING_BYTES:
+                break
+            found.append(each)
+            total -= each.bytes
+        return found
 
     def _victims(self, size: int, uses: float, limit: int) -> list[Kept] | None:
         """Whom to drop for an instance, the least used first; None where it is not worth it, or does not fit at all."""

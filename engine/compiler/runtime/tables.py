@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from engine.compiler.blueprint import Home, NativeStep, Segment
+from engine.compiler.blueprint import Home, NativeStep, Segment, home_of, offset_of, port_of
 from engine.compiler.runtime.allocation import aligned_bytes
 from engine.compiler.runtime.program import Program
 from engine.compiler.runtime.protocol import (
@@ -50,15 +50,16 @@ class Tables:
         places = [argument for step in steps for argument in step.arguments]
         plan = program.blueprint
         bases = {Home.CONSTANT: address_of(plan.constants), Home.WEIGHT: address_of(plan.weights)}
-        self.arguments = np.array([bases.get(each.home, 0) + each.offset for each in places], np.int64)
+        homes, offsets = [home_of(each) for each in places], [offset_of(each) for each in places]
+        self.arguments = np.array([bases.get(home, 0) + at for home, at in zip(homes, offsets, strict=True)], np.int64)
         self._words = self.arguments.data
-        self._inside = np.array([k for k, each in enumerate(places) if each.home is Home.ARENA], np.intp)
+        self._inside = np.array([k for k, home in enumerate(homes) if home is Home.ARENA], np.intp)
         self._arena = 0
-        outside = [(k, each) for k, each in enumerate(places) if each.home in (Home.INPUT, Home.OUTPUT)]
+        outside = [(k, each) for k, each in enumerate(places) if homes[k] in (Home.INPUT, Home.OUTPUT)]
         self._given, self._made = (
             [
-                (port, [(k, each.offset) for k, each in outside if (each.home, each.port) == (home, port)])
-                for port in dict.fromkeys(each.port for _, each in outside if each.home is home)
+                (port, [(k, offsets[k]) for k, each in outside if homes[k] is home and port_of(each) == port])
+                for port in dict.fromkeys(port_of(each) for k, each in outside if homes[k] is home)
             ]
             for home in (Home.INPUT, Home.OUTPUT)
         )

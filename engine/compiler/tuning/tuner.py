@@ -62,8 +62,11 @@ class Tuner:
         self._stopwatch = stopwatch
         self._known: dict[str, Verdict | None] = {}
 
-    def __call__(self, operator: str, candidates: Iterator[K], step_of: Callable[[K], KernelStep]) -> K:
-        """The kernel that was found to be fastest; the first of the candidates where nothing was."""
+    def __call__(self, operator: str, candidates: Iterator[K], step_of: Callable[[K], KernelStep]) -> KernelStep:
+        """The step of the kernel that was found to be fastest; of the first of the candidates where nothing was."""
+        return step_of(self._chosen(operator, candidates, step_of))
+
+    def _chosen(self, operator: str, candidates: Iterator[K], step_of: Callable[[K], KernelStep]) -> K:
         first = next(candidates)
         key = hashlib.sha256(f"tuned {self._host.key} {geometry(first)}".encode()).hexdigest()
         if key not in self._known:

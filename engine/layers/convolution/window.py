@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import product
 from math import prod
 
@@ -95,6 +96,17 @@ def sliding_windows(
     Raises:
         ParameterError: when a parameter has the wrong length or a number is too small.
     """
+    return _sliding_windows(tuple(kernel), tuple(stride), tuple(padding), tuple(dilation), ceil_mode)
+
+
+@lru_cache(maxsize=1024)
+def _sliding_windows(
+    kernel: tuple[int, ...],
+    stride: tuple[int, ...],
+    padding: tuple[int, ...],
+    dilation: tuple[int, ...],
+    ceil_mode: bool,
+) -> tuple[Window, ...]:
     rank = len(kernel)
     rows = zip(
         spread(kernel, rank, "kernel_size"),

@@ -16,7 +16,7 @@ it) -> function (blocks, loops, bounds of it).
 """
 
 from engine.compiler.codegen.ir.function import Function, Loop, Module, TooLargeError
-from engine.compiler.codegen.ir.sizes import Sizes, is_open
+from engine.compiler.codegen.ir.sizes import Form, Sizes, is_open
 from engine.compiler.codegen.ir.values import (
     Index,
     Precision,
@@ -39,6 +39,7 @@ __all__ = [
     "Loop",
     "Module",
     "Precision",
+    "Form",
     "Sizes",
     "TooLargeError",
     "Value",

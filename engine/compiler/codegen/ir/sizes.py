@@ -13,13 +13,19 @@ that pass the same guards: they differ in their table only.
 
 from __future__ import annotations
 
+import math
 import operator
+import re
 from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeAlias, cast
 
 # What a number is, given those that were opened.
 Of: TypeAlias = Callable[[Sequence[int]], Any]
 
+# An opened size in the text of an expression, and what else stands there.
+_OPENED: Final = re.compile(r"\$(\d+)")
+_NAMES: Final = ("add", "sub", "mul", "floordiv", "mod", "eq", "ne", "lt", "le", "gt", "ge")
+_OPERATORS: Final = {**{name: getattr(operator, name) for name in _NAMES}, "inf": math.inf, "nan": math.nan}
 # Before the number of a place in the table, in the name of a value that is read from there.
 READ: Final = "%size."
 
@@ -64,6 +70,46 @@ class Sizes:
             return all(of(values) == found for of, found in self.guards.values())
         except ArithmeticError:  # a guard after another that does not hold
             return False
+
+
+class Form:
+    """What was written for some sizes, as far as others have to do with it: its guards and its table, as code.
+
+    The texts of guards and reads are expressions of Python's operators; as one function of each kind they are looked
+    through in a fraction of the time, and weigh nothing.
+
+    Args:
+        sizes: those it was written for.
+    """
+
+    def __init__(self, sizes: Sizes) -> None:
+        guards = " and ".join(f"{key} == {found!r}" for key, (_, found) in sizes.guards.items())
+        reads = ", ".join(sizes.reads)
+        try:
+            self._fits: Callable[[Sequence[int]], bool] = _function(guards or "True")
+            self._numbers: Callable[[Sequence[int]], list[int]] = _function(f"[{reads}]")
+        except (SyntaxError, MemoryError, RecursionError):  # nested too deeply: it is right for nothing else
+            self._fits, self._numbers = _never, sizes.numbers
+
+    def fits(self, values: Sequence[int]) -> bool:
+        """Whether what was written is right for other values."""
+        try:
+            return self._fits(values)
+        except ArithmeticError:  # a guard after another that does not hold
+            return False
+
+    def numbers(self, values: Sequence[int]) -> list[int]:
+        """The table for other values."""
+        return self._numbers(values)
+
+
+def _never(values: Sequence[int]) -> bool:
+    return False
+
+
+def _function(text: str) -> Any:
+    """A function of the values of some sizes."""
+    return eval("lambda v: " + _OPENED.sub(r"v[\1]", text), _OPERATORS)  # the texts are ours
 
 
 class Size:

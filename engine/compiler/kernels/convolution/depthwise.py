@@ -15,7 +15,7 @@ from typing import Self
 
 import numpy as np
 
-from engine.compiler.codegen.ir import Function, Index, Module, Sizes, Value, lanes_of, vector
+from engine.compiler.codegen.ir import Function, Index, Module, Sizes, Value, is_open, lanes_of, vector
 from engine.compiler.kernels.axis import WindowAxis
 from engine.compiler.kernels.channels import cases, vectors_of, width_of
 from engine.compiler.kernels.convolution.depthwise_tile import UNROLLED, DepthwiseTile, is_resident
@@ -119,7 +119,9 @@ class Depthwise(Convolution):
         with f.loop(*outer) as one, f.loop(*inner) as other:
             each, row = (one.index, other.index) if self.is_plane_small else (other.index, one.index)
             n, down = f.divmod(row, self.tiling[0])
-            h: Index = f.minimum(f.mul(down, self.tile.rows), self.rows - self.tile.rows) if self.tiling[0] > 1 else 0
+            h: Index = 0
+            if is_open(self.tiling[0]) or self.tiling[0] > 1:
+                h = f.minimum(f.mul(down, self.tile.rows), self.rows - self.tile.rows)
             channel, first = f.mul(each, self.host.lanes), f.mul(each, self.host.lanes // self.multiplier)
             plane, met = first_plane(f, self.depth, n)
             arguments = [
@@ -157,7 +159,7 @@ class _Strip:
         """Write the function."""
         kernel, f = self.kernel, self.f
         across = kernel.tiling[1]
-        if across == 1:
+        if not is_open(across) and across == 1:
             self._emit_tile(0)
         else:
             with f.loop(0, across) as tile:

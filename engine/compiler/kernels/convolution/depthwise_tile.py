@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from engine.compiler.codegen.host import Host
+from engine.compiler.kernels.alike import alike, mean_count
 from engine.compiler.kernels.channels import few
 
 # Products written out for one tile; beyond it the taps are walked in loops.
 UNROLLED = 400
 ROWS, COLUMNS = 4, 16
+# Tiles that are kept of those that were looked at.
+MOST_RANKED = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,20 +67,35 @@ def rank_tiles(
 
     Args:
         count: how many are wanted, the best first; there may be fewer.
-        is_open: whether images come in many sizes: then a few tiles are tried.
+        is_open: whether images come in many sizes: then a few tiles are tried, and sizes near each other get the same.
     """
-    heights = few(ROWS, rows) if is_open else range(1, min(rows, ROWS) + 1)
-    widths = few(COLUMNS, columns) if is_open else range(1, min(columns, COLUMNS) + 1)
+    sizes = (alike(rows), alike(columns)) if is_open else (range(rows, rows + 1), range(columns, columns + 1))
+    return list(_ranked(host, *sizes, kernel, stride, dilation, is_open)[:count])
+
+
+@lru_cache(maxsize=1024)
+def _ranked(
+    host: Host,
+    rows: range,
+    columns: range,
+    kernel: tuple[int, int],
+    stride: tuple[int, int],
+    dilation: tuple[int, int],
+    is_open: bool,
+) -> tuple[DepthwiseTile, ...]:
+    """The cheapest tiles, the best first."""
+    heights = few(ROWS, rows.start) if is_open else range(1, min(rows.start, ROWS) + 1)
+    widths = few(COLUMNS, columns.start) if is_open else range(1, min(columns.start, COLUMNS) + 1)
     shapes = [DepthwiseTile(r, c) for r in heights for c in widths]
     fitting = [tile for tile in shapes if tile.rows * tile.columns * kernel[0] * kernel[1] <= UNROLLED]
     if not fitting:
-        return [DepthwiseTile(1, min(columns, host.registers // 2 - 2))]
+        return (DepthwiseTile(1, min(columns.start, host.registers // 2 - 2)),)
 
     def cost(tile: DepthwiseTile) -> float:
-        count = -(-rows // tile.rows) * -(-columns // tile.columns)
+        count = mean_count(rows, tile.rows) * mean_count(columns, tile.columns)
         return count * _cycles(host, tile, kernel, stride, dilation)
 
-    return sorted(fitting, key=cost)[:count]
+    return tuple(sorted(fitting, key=cost)[:MOST_RANKED])
 
 
 def _cycles(

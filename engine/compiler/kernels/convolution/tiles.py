@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from engine.compiler.codegen.host import Host
+from engine.compiler.kernels.alike import alike, mean_count
 from engine.compiler.kernels.channels import few, vectors_of
 
 # Vectors of a panel that are tried; the first of equals is taken.
@@ -17,6 +18,8 @@ PANEL_SIZES = (2, 3, 4, 1, 6, 8)
 # Tiles of two widths take twice the code, some 10 ms of a compiler: what they save, at least, as a share and in cycles.
 LEAST_SAVED = 0.01
 LEAST_CYCLES = 20_000
+# Tiles that are kept of those that were looked at for images of many sizes.
+MOST_RANKED = 4
 # Pixels of an image by which panels are chosen for images of many sizes; most tiles divide it.
 TYPICAL = 5040
 # What the tile that is best for it may cost more than another: so that many sizes share code.
@@ -74,12 +77,13 @@ def rank_tiles(
     Args:
         taps: products summed for one output value; with few of them the beginning and the end of a tile count.
         sizes: vectors that a panel may have.
-        may_vary: whether the last tiles of a row may have a column less.
-        is_open: whether images come in many sizes: then a few tiles are tried, with one size of panels.
+        may_vary: whether the last tiles of a row may have a column less; not where images come in many sizes.
+        is_open: whether images come in many sizes: then a few tiles are tried, with one size of panels, and sizes near
+            each other get the same.
         count: how many are wanted, the best first; there may be fewer.
     """
     if is_open:
-        sizes = (choose_tile(host, 1, TYPICAL, out_channels, taps, sizes).vectors,)
+        return list(_ranked_open(host, alike(rows), alike(columns), out_channels, taps, tuple(sizes))[:count])
     vectors_of_all = len(vectors_of(out_channels, host.lanes))
     arrival = _arrival(host, vectors_of_all, taps)
     if arrival and rows * columns == 1 and host.memory.late_cost > 0:
@@ -89,9 +93,9 @@ def rank_tiles(
         limit = host.most_rows(vectors)
         if limit < 1 or vectors > max(vectors_of_all, 1):
             continue
-        for tile_rows in few(4, min(rows, limit)) if is_open else range(1, min(rows, limit) + 1):
+        for tile_rows in range(1, min(rows, limit) + 1):
             most = limit // tile_rows
-            for tile_columns in few(most, columns) if is_open else range(1, min(columns, most) + 1):
+            for tile_columns in range(1, min(columns, most) + 1):
                 tile = ConvTile(tile_rows, tile_columns, vectors)
                 across, wide = -(-columns // tile_columns), wide_tiles(columns, tile_columns)
                 is_only = tile_rows >= rows and tile_columns >= columns
@@ -104,19 +108,51 @@ def rank_tiles(
                     if saved > LEAST_SAVED * row and -(-rows // tile_rows) * saved > LEAST_CYCLES:
                         row, tile = varied, replace(tile, varies=True)
                 found.append((-(-rows // tile_rows) * row, tile))
-    if not found:
-        return [ConvTile(1, 1, 1)]
-    if count == 1:
-        cost, tile = min(found, key=lambda each: each[0])
-        usual = _usual(host, rows > 1, out_channels, taps, tuple(sizes)) if is_open and columns != TYPICAL else tile
-        return [usual if any(each == usual and its <= NEAR * cost for its, each in found) else tile]
-    return [tile for _, tile in sorted(found, key=lambda each: each[0])[:count]]
+    return _cheapest(found)[:count]
+
+
+def _cheapest(found: list[tuple[float, ConvTile]]) -> list[ConvTile]:
+    """Tiles by what they cost; the least there can be where there are none."""
+    return [tile for _, tile in sorted(found, key=lambda each: each[0])] or [ConvTile(1, 1, 1)]
+
+
+@lru_cache(maxsize=1024)
+def _ranked_open(
+    host: Host, rows: range, columns: range, out_channels: int, taps: int, sizes: tuple[int, ...]
+) -> tuple[ConvTile, ...]:
+    """The tiles that waste least on average over such images; first that of large ones, where it costs little more."""
+    vectors = choose_tile(host, 1, TYPICAL, out_channels, taps, sizes).vectors
+    usual = _usual(host, rows.start > 1, out_channels, taps, vectors)
+    costs = _costs(host, rows, columns, out_channels, taps, vectors)
+    ranked = _cheapest([(cost, tile) for tile, cost in costs.items()])
+    if usual in costs and costs[usual] <= NEAR * costs[ranked[0]]:
+        ranked = [usual, *(each for each in ranked if each != usual)]
+    return tuple(ranked[:MOST_RANKED])
+
+
+def _costs(
+    host: Host, rows: range, columns: range, out_channels: int, taps: int, vectors: int
+) -> dict[ConvTile, float]:
+    """What each of a few tiles costs, on average over images of such sizes."""
+    count, limit = len(vectors_of(out_channels, host.lanes)), host.most_rows(vectors)
+    if limit < 1 or vectors > max(count, 1):
+        return {}
+    arrival = _arrival(host, count, taps)
+    found = {}
+    for height in few(4, min(rows.start, limit)):
+        for width in few(limit // height, columns.start):
+            tile, is_only = ConvTile(height, width, vectors), height >= rows[-1] and width >= columns[-1]
+            one = _cycles_of_all(host, tile, count, taps, arrival if is_only else 0.0)
+            found[tile] = mean_count(rows, height) * mean_count(columns, width) * one
+    return found
 
 
 @lru_cache(maxsize=256)
-def _usual(host: Host, has_rows: bool, out_channels: int, taps: int, sizes: tuple[int, ...]) -> ConvTile:
+def _usual(host: Host, has_rows: bool, out_channels: int, taps: int, vectors: int) -> ConvTile:
     """The tile of a large image, where images come in many sizes."""
-    return choose_tile(host, TYPICAL if has_rows else 1, TYPICAL, out_channels, taps, sizes, is_open=True)
+    size = range(TYPICAL, TYPICAL + 1)
+    costs = _costs(host, size if has_rows else range(1, 2), size, out_channels, taps, vectors)
+    return min(costs, key=lambda tile: costs[tile], default=ConvTile(1, 1, 1))
 
 
 def _cycles_of_all(host: Host, tile: ConvTile, count: int, taps: int, arrival: float = 0.0) -> float:

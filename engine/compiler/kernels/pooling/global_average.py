@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal, Self
 
-from engine.compiler.codegen.ir import Function, Module, Sizes, Value, constant, vector
+from engine.compiler.codegen.ir import Function, Module, Sizes, Value, as_value, constant, is_open, vector
 from engine.compiler.kernels.channels import Panel, cases, load_panel, panels_of, starts_of, vectors_of
 from engine.compiler.kernels.folding import largest, total
 from engine.compiler.kernels.functions.arithmetic import negative
@@ -131,10 +131,18 @@ class GlobalAverage(Kernel):
         with f.loop(0, self.rows, carry=pixels.nothing) as row:
             line = f.at(source, f.mul(row.index, self.source.h))
             row.carry(pixels.folded([row.carried, self._fold_row(f, pixels, line)]))
+        share = self._share(f) if self.of in ("mean", "spread") else None
         for value, first, (lanes, real) in zip(row.results, starts_of(panel), panel, strict=True):
-            if self.of in ("mean", "spread"):
-                value = f.fmul(value, constant(1 / (self.rows * self.columns), vector(lanes)))
+            if share is not None:
+                value = f.fmul(value, f.splat(share, lanes))
             target.store(negative(f, value) if self.of == "min" else value, real, c=first)
+
+    def _share(self, f: Function) -> Value:
+        """What a pixel is of all."""
+        pixels = self.rows * self.columns
+        if not is_open(pixels):
+            return constant(1 / pixels, "float")
+        return f.fdiv(constant(1.0, "float"), f.convert("sitofp", as_value(pixels), "float"))
 
     def _fold_row(self, f: Function, pixels: _Pixels, line: Value) -> list[Value]:
         """A row's pixels as one, run by run."""
@@ -148,16 +156,28 @@ class GlobalAverage(Kernel):
         return pixels.folded([*rest, run.results])
 
     def _fold_run(self, f: Function, pixels: _Pixels, line: Value, columns: int) -> list[Value]:
-        """Neighbouring pixels as one: rounds of ``ACCUMULATORS``, then what is left of them."""
+        """Neighbouring pixels as one: what is left of rounds of ``ACCUMULATORS``, then those."""
         turns, left = divmod(columns, ACCUMULATORS)
-        rest = [pixels.load(f.at(line, k * self.source.w)) for k in range(left)]
-        if not turns:
-            return pixels.folded(rest)
-        line = f.at(line, left * self.source.w)
+        rest = self._fold_few(f, pixels, line, left)
+        if not is_open(turns) and not turns:
+            return rest
+        step = self.source.w
+        line = f.at(line, left * step)
         with f.loop(0, turns * ACCUMULATORS, ACCUMULATORS, carry=pixels.nothing * ACCUMULATORS) as loop:
-            at = f.at(line, f.mul(loop.index, self.source.w))
-            values = [each for k in range(ACCUMULATORS) for each in pixels.load(f.at(at, k * self.source.w))]
+            at = f.at(line, f.mul(loop.index, step))
+            values = [each for k in range(ACCUMULATORS) for each in pixels.load(f.at(at, k * step))]
             loop.carry([pixels.fold(a, b) for a, b in zip(loop.carried, values, strict=True)])
         size = len(pixels.panel)
-        rest += [loop.results[k * size : (k + 1) * size] for k in range(ACCUMULATORS)]
-        return pixels.folded(rest)
+        return pixels.folded([rest, *(loop.results[k * size : (k + 1) * size] for k in range(ACCUMULATORS))])
+
+    def _fold_few(self, f: Function, pixels: _Pixels, line: Value, columns: int) -> list[Value]:
+        """Fewer pixels than ``ACCUMULATORS``, one after the other: in the same order however many they are."""
+        if is_open(columns):
+            with f.loop(0, columns, carry=pixels.nothing) as each:
+                one = pixels.load(f.at(line, f.mul(each.index, self.source.w)))
+                each.carry(pixels.folded([each.carried, one]))
+            return each.results
+        found = pixels.nothing
+        for k in range(columns):
+            found = pixels.folded([found, pixels.load(f.at(line, k * self.source.w))])
+        return found

@@ -35,6 +35,8 @@ def look_ahead(
     spec_of: SpecOf,
     term_of: Callable[[RuntimeOperator], object | None],
     joins: bool,
+    *,
+    is_open: bool = False,
 ) -> Placement:
     """Look through a graph before it is lowered.
 
@@ -42,6 +44,7 @@ def look_ahead(
         outputs: names of the operands it returns.
         term_of: the expression of an operator that is a map, None for others.
         joins: whether parts of a concatenation may be computed in their place.
+        is_open: whether images come in many sizes.
     """
 
     def keeps_order(op: RuntimeOperator) -> bool:
@@ -55,6 +58,7 @@ def look_ahead(
         outputs=outputs,
         places=find_places(operators, spec_of) if joins else {},
         images=find_images(operators, spec_of, IMAGE_LAYERS, keeps_order),
+        is_open=is_open,
     )
 
 
@@ -67,12 +71,14 @@ class Placement:
         outputs: names of the operands the graph returns.
         places: operand -> where in a concatenation it lies.
         images: names of the operands that should lie channels-last.
+        is_open: whether images come in many sizes.
     """
 
     spec_of: SpecOf
     outputs: Sequence[str]
     places: Mapping[str, Place]
     images: Collection[str]
+    is_open: bool
     _joined: dict[str, View] = field(default_factory=dict)
     _borders: dict[str, Border] = field(default_factory=dict)
     _given: set[str] = field(default_factory=set)
@@ -150,7 +156,7 @@ class Placement:
             kind = type(op.layer.layer)
             if kind in BORDERS and op.inputs[0] is operand:
                 x, y = self.spec_of(operand), self.spec_of(op.outputs[0])
-                borders.append(NO_BORDER if x is None or y is None else BORDERS[kind](op, x, y))
+                borders.append(NO_BORDER if x is None or y is None else BORDERS[kind](op, x, y, self.is_open))
             elif kind in WIDENING:
                 borders.append(self._border_beyond(op, WIDENING[kind], depth))
             elif kind in SEE_THROUGH:

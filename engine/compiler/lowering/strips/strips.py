@@ -63,7 +63,7 @@ def with_strips(steps: Sequence[Step], kept: Collection[Storage], alone: Collect
     result: list[Step] = []
     index = 0
     while index < len(steps):
-        chain = _chain(steps, index, uses, kept, alone)
+        chain = _chain(steps, index, uses, kept, alone, host)
         length, band = _best(chain, host)
         if length > 1:
             result.append(_strip(_first(chain, length), band, host))
@@ -76,14 +76,16 @@ def with_strips(steps: Sequence[Step], kept: Collection[Storage], alone: Collect
 def _best(chain: Sequence[Link], host: Host) -> tuple[int, int]:
     """How many links from the first on are best computed together, and how many rows of the last are a band."""
     best, choice = 1.0, (1, 1)
-    for length in range(2, len(chain) + 1) if chain and _is_far(chain[0], host) else ():
+    most_bytes = min(STACK_BYTES, BAND_SHARE * host.memory.second_bytes)
+    for length in range(2, len(chain) + 1):
         part = _first(chain, length)
-        plain = sum(_plain_cycles(link, host) for link in part)
+        products = [_products(link, host) for link in part]
+        plain = sum(products) + sum(_moved_cycles(link, host) for link in part)
         for band in range(1, _highest(part[-1].rows, host) + 1):
             heights = _heights(part, band)
-            if _bytes(part, heights) > min(STACK_BYTES, BAND_SHARE * host.memory.second_bytes):
+            if _bytes(part, heights) > most_bytes:
                 break
-            ratio = _cycles(part, heights, host) / (WORTH * plain)
+            ratio = _cycles(part, products, heights, host) / (WORTH * plain)
             if ratio < best:
                 best, choice = ratio, (length, band)
     return choice
@@ -105,25 +107,30 @@ def _is_far(link: Link, host: Host) -> bool:
     return link.between is not None and 4 * link.rows.batch * link.between.floats > held_bytes
 
 
-def _plain_cycles(link: Link, host: Host) -> float:
-    """What a step costs by itself: what it computes, and what it writes so that the next one has to fetch it."""
+def _moved_cycles(link: Link, host: Host) -> float:
+    """What it costs that a step by itself writes what the next one has to fetch."""
     moved = 2 * 4 * link.rows.batch * link.between.floats if link.between and _is_far(link, host) else 0
-    return _products(link, host) + moved * host.memory.stream_cost
+    return moved * host.memory.stream_cost
 
 
-def _cycles(chain: Sequence[Link], heights: Sequence[int], host: Host) -> float:
-    """What they cost together, averaged over numbers of threads."""
+def _cycles(chain: Sequence[Link], products: Sequence[float], heights: Sequence[int], host: Host) -> float:
+    """What they cost together, averaged over numbers of threads.
+
+    Args:
+        products: cycles that each of them computes by itself.
+    """
     last = chain[-1].rows
     bands = -(-last.rows // heights[-1])
     total = bands * last.batch * BAND_CYCLES
-    for link, height in zip(chain, heights, strict=True):
-        total += _products(link, host) * height * bands / link.rows.rows
+    for link, cycles, height in zip(chain, products, heights, strict=True):
+        total += cycles * height * bands / link.rows.rows
         total += bands * last.batch * link.rows.weights * host.memory.repeat_cost
     chunks = bands * last.batch
     return total * sum(part * threads * -(-chunks // threads) / chunks for threads, part in THREADS)
 
 
 def _products(link: Link, host: Host) -> float:
+    """What a step computes, in cycles."""
     finishing = link.rows.bytes / 4 * link.rows.finishing
     return (link.step.kernel.flops / 2 + finishing) / host.lanes
 
@@ -131,7 +138,7 @@ def _products(link: Link, host: Host) -> float:
 def _bytes(chain: Sequence[Link], heights: Sequence[int]) -> int:
     """What lies between the links of a band."""
     pairs = zip(chain[:-1], heights[:-1], strict=True)
-    return sum(4 * replace(link.between, rows=height).floats for link, height in pairs if link.between)
+    return sum(4 * link.between.floats_of(height) for link, height in pairs if link.between)
 
 
 def _uses(steps: Sequence[Step]) -> dict[Storage, int]:
@@ -150,9 +157,14 @@ def _storages(step: Step) -> list[Storage]:
 
 
 def _chain(
-    steps: Sequence[Step], index: int, uses: Mapping[Storage, int], kept: Collection[Storage], alone: Collection[str]
+    steps: Sequence[Step],
+    index: int,
+    uses: Mapping[Storage, int],
+    kept: Collection[Storage],
+    alone: Collection[str],
+    host: Host,
 ) -> list[Link]:
-    """A chain from a step on; none where it cannot be the first of one."""
+    """A chain from a step on; none where it cannot be the first of one, or what it writes does not go far."""
     chain: list[Link] = []
     for before, step in pairwise(steps[index : index + MOST_LINKS]):
         if not isinstance(before, KernelStep) or not isinstance(step, KernelStep):
@@ -162,6 +174,8 @@ def _chain(
         if rows is None or linked is None or uses[linked[0]] != 2 or linked[0] in kept:
             break
         if before.operators[0] in alone or step.operators[0] in alone:
+            break
+        if not chain and not _is_far(linked[1], host):
             break
         chain[-1:] = [linked[1], Link(step, rows)]
     return chain

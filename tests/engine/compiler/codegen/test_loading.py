@@ -60,7 +60,7 @@ define i64 @caller(i64 %x) {
 CALLEE = "define i64 @callee(i64 %x) {\n  %a = mul i64 %x, -3\n  ret i64 %a\n}\n"
 
 
-def called(code: Block | object_code.Code, name: str, value: int) -> int:
+def called(code: Block | object_code.Code | object_code.Joined, name: str, value: int) -> int:
     address = code.address(name)
     assert address is not None
     return int(ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(address)(value))
@@ -87,6 +87,18 @@ def test_constants_are_found_as_llvm_finds_them(monkeypatch: pytest.MonkeyPatch)
     theirs = object_code.Code([scaling()], HOST)
     assert theirs._block is None
     np.testing.assert_array_equal(ours, scaled(theirs))
+
+
+def test_objects_that_need_no_other_are_shared_one_by_one() -> None:
+    alone = assembled("define i64 @alone(i64 %x) {\n  %a = mul i64 %x, 5\n  ret i64 %a\n}\n")
+    caller, callee = assembled(CALLER), assembled(CALLEE)
+    first = object_code.loaded([caller, alone, callee], HOST, is_apart=True)
+    assert (called(first, "caller", 14), called(first, "alone", 3)) == (42, 15)
+    assert first.bytes == len(caller) + len(alone) + len(callee)
+    second = object_code.loaded([alone], HOST, is_apart=True)
+    assert second.bytes == 0 and second.address("alone") == first.address("alone")
+    with pytest.raises(CompileError, match="no such function"):
+        first.address("nowhere")
 
 
 def test_two_files_may_have_a_function_of_one_name_each_for_itself() -> None:

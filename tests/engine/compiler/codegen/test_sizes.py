@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.compiler.codegen.ir import Sizes, is_open
+from engine.compiler.codegen.ir import Form, Sizes, is_open
 from engine.compiler.codegen.ir.sizes import larger, smaller
 
 NUMBERS = st.integers(2, 10**6)
@@ -33,7 +33,8 @@ def test_arithmetic_gives_what_the_code_reads_for_any_other_sizes(
     if not steps:
         found = found + 0
     assert found.text == "%size.0"  # type: ignore[attr-defined]
-    assert sizes.numbers([a, b]) == [expected] and sizes.numbers([c, d]) == [other]
+    for each in (sizes, Form(sizes)):
+        assert each.numbers([a, b]) == [expected] and each.numbers([c, d]) == [other]
     assert not sizes.guards
 
 
@@ -58,11 +59,20 @@ def test_what_asks_for_a_value_is_a_guard(ask: object, same: list[int], others: 
     value = 9 if same[0] == 9 else 13 if 13 in same else same[0]
     ask(sizes.open(value))  # type: ignore[operator]
     assert sizes.guards
-    assert all(sizes.fits([each]) for each in [value, *same])
-    assert not any(sizes.fits([each]) for each in others)
+    for form in (sizes, Form(sizes)):
+        assert all(form.fits([each]) for each in [value, *same])
+        assert not any(form.fits([each]) for each in others)
 
 
 def test_zero_and_one_stay_what_they_are() -> None:
     sizes = Sizes()
     assert [sizes.open(each) for each in (0, 1)] == [0, 1] and is_open(sizes.open(2)) and is_open(sizes.count(1))
     assert sizes.pattern == [0, 1, None, None]
+
+
+def test_what_is_nested_too_deeply_for_a_text_fits_nothing() -> None:
+    sizes = Sizes()
+    found = sizes.open(7)
+    for _ in range(5000):
+        found = found + 1
+    assert found > 8 and not Form(sizes).fits([7])

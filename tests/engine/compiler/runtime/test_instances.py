@@ -13,7 +13,7 @@ import pytest
 
 from engine import CompileError, Session
 from engine.compiler import CompiledGraph
-from engine.compiler.runtime import background, instances, parking
+from engine.compiler.runtime import background, instances, parking, shelf
 from engine.compiler.runtime.background import Background
 from engine.compiler.runtime.instances import Instances
 from engine.compiler.runtime.shelf import Shelf, is_clearly_more
@@ -122,12 +122,28 @@ def test_what_cannot_be_made_is_tried_once_and_said(caplog: pytest.LogCaptureFix
 @pytest.fixture
 def alone(monkeypatch: pytest.MonkeyPatch) -> Background:
     """A process in which nobody else has compiled anything."""
-    shelf = Shelf()
-    own = Background()
+    own, empty = Background(), Shelf()
     for module in (background, instances):
-        monkeypatch.setattr(module, "SHELF", shelf)
+        monkeypatch.setattr(module, "SHELF", empty)
     monkeypatch.setattr(instances, "BACKGROUND", own)
     return own
+
+
+def test_of_what_came_once_the_oldest_goes_and_what_came_again_stays(
+    alone: Background, compiled: CompiledGraph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(instances, "weight", lambda program: 1 << 20)
+    monkeypatch.setattr(shelf, "PASSING_BYTES", 3 << 20)
+    found = Instances(compiled.builder.program, 1, 1 << 30, lend=True)
+
+    def meet(*sizes: int) -> list[int]:
+        for size in sizes:
+            assert found.find(specs(size)) or found.get_soon(specs(size), compiled.builder.program)
+        return [size for size in range(2, 20) if found.holds(instances.key_of(specs(size)))]
+
+    assert meet(2, 3, 4, 5, 6) == [4, 5, 6]
+    assert meet(4, 7, 8, 9) == [4, 7, 8, 9]
+    assert meet(2, 10, 11, 12) == [2, 4, 10, 11, 12]  # made again, it stays
 
 
 class Kitchen:

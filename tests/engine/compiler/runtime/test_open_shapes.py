@@ -15,7 +15,6 @@ import engine
 from engine.compiler import CompiledGraph
 from engine.compiler.assembly import objects
 from engine.compiler.assembly.opening import Opening, Openings
-from engine.compiler.runtime.background import WORTH
 from engine.options import Options
 from engine.tensor import Array, TensorSpec
 from tests.engine.graph.build import INPUT, built, conv, op
@@ -202,13 +201,13 @@ def test_nobody_waits_for_who_compiles(openings: Openings, monkeypatch: pytest.M
     compiling.start()
     is_at_work.wait()
     assert compiled.instance_soon(specs(width), 60.0) is None
-    met: list[int] = []
-    monkeypatch.setattr(compiled.instances, "begin", lambda specs, times: met.append(times))
+    met: list[bool] = []
+    monkeypatch.setattr(compiled.instances, "begin", lambda specs, is_urgent: met.append(is_urgent))
     compiled.begin(specs(width))
     may_end.set()
     compiling.join()
     compiled.begin(specs(width))
-    assert met == [1, WORTH]
+    assert met == [False, True]
     assert compiled.instance_soon(specs(width), 0.0) is None  # the reference is sooner
     found = compiled.instance_soon(specs(width), 60.0)
     assert found is not None and compiled.instances.find(specs(width)) is found
@@ -227,7 +226,7 @@ def test_while_llvm_works_for_one_shape_another_that_needs_none_is_made(
         return assemble(*given)
 
     monkeypatch.setattr(objects.object_code, "assemble", slow)
-    compiled.instances.begin(specs(3), WORTH)
+    compiled.instances.begin(specs(3), is_urgent=True)
     assert is_at_work.wait(PATIENCE_S)
     found = compiled.instance_soon(specs(width), 60.0)
     assert found is not None and compiled.instances.find(specs(width)) is found
@@ -239,12 +238,60 @@ def test_while_llvm_works_for_one_shape_another_that_needs_none_is_made(
 def test_shapes_share_code_in_memory_as_long_as_one_of_them_runs(openings: Openings) -> None:
     compiled = CompiledGraph(reader(), Options(threads=1))
     programs = [compiled.builder.program(specs(width)) for width in range(100, 300, 8)]
-    code = {id(each.code) for each in programs}
-    assert len(code) < len(programs) / 2
+    loaded = [program.code.bytes for program in programs]
+    assert loaded[0] > 0 and sum(loaded) < len(programs) / 4 * loaded[0]
+    assert {program.code.address("run") for program in programs} == {programs[0].code.address("run")}
     held = {each: weakref.ref(program.code) for each, program in enumerate(programs)}
     del programs
     gc.collect()
     assert not any(each() for each in held.values())
+
+
+def mobile() -> engine.RuntimeGraph:
+    """What looks at pictures of any height and width: strides, a depthwise convolution, a residual, a mean."""
+    random = np.random.default_rng(11)
+    weight = random.standard_normal((10, 24)).astype(np.float32)
+    return built(
+        INPUT,
+        conv("stem", "0", "1", (3, 16), stride=(2, 2), padding=(1, 1)),
+        op("nn.ReLU6", "bound", "1", "2"),
+        conv("wide", "2", "3", (16, 48), (1, 1)),
+        conv("depth", "3", "4", (48, 48), stride=(2, 2), padding=(1, 1), groups=48),
+        conv("narrow", "4", "5", (48, 24), (1, 1)),
+        conv("more", "5", "6", (24, 24), padding=(1, 1)),
+        op("pnnx.Expression", "sum", "5 6", "7", expr="add(@0,@1)"),
+        op("torch.mean", "mean", "7", "8", dim=(2, 3), keepdim=False),
+        op("nn.Linear", "head", "8", "9", in_features=24, out_features=10, bias=False, weight=weight),
+        op("pnnx.Output", "out", "9"),
+        _0=(1, 3, None, None),
+    )  # fmt: skip
+
+
+def sizes_at_random(count: int, most: int) -> list[tuple[int, int]]:
+    random = np.random.default_rng(7)
+    return [(int(h), int(w)) for h, w in random.integers(5, most, (count, 2))]
+
+
+def picture(height: int, width: int) -> Array:
+    return np.random.default_rng(height * width).standard_normal((1, 3, height, width), np.float32)
+
+
+def test_pictures_of_any_height_and_width_give_what_the_reference_gives() -> None:
+    graph = mobile()
+    reference = engine.Session(graph, backend="reference")
+    session = engine.Session(graph, backend="compiled", cache=None, threads=2)
+    for size in [(5, 5), (5, 64), (64, 5), (33, 34), (34, 33), *sizes_at_random(12, 70)]:
+        found, expected = session.run([picture(*size)])[0], reference.run([picture(*size)])[0]
+        np.testing.assert_allclose(found, expected, rtol=0, atol=2e-5 * np.abs(expected).max())
+
+
+def test_after_some_sizes_of_pictures_most_find_all_code_made(openings: Openings) -> None:
+    compiled = CompiledGraph(mobile(), Options(threads=1))
+    sizes = sizes_at_random(60, 120)
+    for height, width in sizes[:40]:
+        compiled.builder.program([TensorSpec((1, 3, height, width), F32)])
+    found = [compiled.builder.known_program([TensorSpec((1, 3, *size), F32)]) for size in sizes[40:]]
+    assert sum(each is not None for each in found) >= 16
 
 
 def test_what_took_long_once_is_tried_again_after_a_while(openings: Openings) -> None:

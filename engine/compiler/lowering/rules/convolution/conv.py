@@ -19,6 +19,7 @@ from engine.compiler.lowering.result import Result, as_image
 from engine.compiler.lowering.rules.convolution.conv_kernels import direct, flat_filters, kernels_of, raw_strides
 from engine.compiler.lowering.rules.convolution.conv_parameters import (
     ConvParameters,
+    bearable,
     border_of,
     depth_of,
     parameters_of,
@@ -44,7 +45,7 @@ Filters = tuple[Array, Array | None]
 """Weight (O, I, KD, KH, KW) and bias."""
 
 
-def _wanted_border(op: RuntimeOperator, x: TensorSpec, y: TensorSpec) -> Border:
+def _wanted_border(op: RuntimeOperator, x: TensorSpec, y: TensorSpec, is_open: bool) -> Border:
     layer, weight = op.definition, op.attributes.get("weight")
     kernel = tuple(weight.shape[2:]) if weight is not None else ()
     if not isinstance(layer, conv.Conv | conv.StridedSameConv) or not 1 <= len(kernel) <= 3:
@@ -56,6 +57,8 @@ def _wanted_border(op: RuntimeOperator, x: TensorSpec, y: TensorSpec) -> Border:
         return NO_BORDER
     try:
         parameters = parameters_of(conv_, kernel, pairs)
+        if is_open and max(parameters.dilation) == 1:  # what a stride leaves over at the end of one size, another reads
+            return bearable(parameters.border, x.sizes[2:])
         return border_of(*spans_of(parameters, x.sizes[2:], y.sizes[2:]), x.sizes[2:])
     except NotLoweredError:
         return NO_BORDER
@@ -130,7 +133,7 @@ def _whole(
         packed = context.lowering.packed(kernel.packing, (weight, bias), lambda: kernel.pack(flat, bias))
         return result.step(kernel, [x, packed], origin=_origin(x, source, row, column))
 
-    yield step_of(context.choose(kernels_of(context, result, parameters, weight, source), step_of))
+    yield context.choose(kernels_of(context, result, parameters, weight, source), step_of)
 
 
 def _with_computed(

@@ -102,7 +102,7 @@ def _pair(numbers: list[int]) -> tuple[int, int]:
 
 def spans_of(
     parameters: ConvParameters, sizes: tuple[int, ...], counts: tuple[int, ...]
-) -> tuple[list[Span], list[Span]]:
+) -> tuple[Sequence[Span], Sequence[Span]]:
     """The spans that the rows and columns of the output fall into.
 
     Args:
@@ -125,7 +125,7 @@ def spans_of(
     return rows, columns
 
 
-def border_of(rows: list[Span], columns: list[Span], sizes: tuple[int, ...]) -> Border:
+def border_of(rows: Sequence[Span], columns: Sequence[Span], sizes: tuple[int, ...]) -> Border:
     """The zeros around an image of ``sizes`` that are read.
 
     Raises:

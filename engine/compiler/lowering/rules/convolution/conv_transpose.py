@@ -120,7 +120,7 @@ def _border(rows: list[Phase], columns: list[Phase], sizes: tuple[int, ...]) -> 
     return bearable((top, left, bottom, right), sizes)
 
 
-def _wanted_border(op: RuntimeOperator, x: TensorSpec, y: TensorSpec) -> Border:
+def _wanted_border(op: RuntimeOperator, x: TensorSpec, y: TensorSpec, is_open: bool) -> Border:
     layer, weight = op.definition, op.attributes.get("weight")
     if not isinstance(layer, ConvTranspose) or weight is None or x.rank != layer.spatial_rank + 2:
         return NO_BORDER

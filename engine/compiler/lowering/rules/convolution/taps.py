@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 # What splitting an axis must save of its products, and pixels that every span must have.
 WORTH = 0.15
@@ -101,18 +102,19 @@ class Span:
         return max(0, -self.origin)
 
 
-def spans(axis: ConvAxis, *, can_split: bool) -> list[Span]:
-    """The output of an axis in spans, one of all pixels unless it pays to split."""
+@lru_cache(maxsize=4096)
+def spans(axis: ConvAxis, *, can_split: bool) -> Sequence[Span]:
+    """The output of an axis in spans, one of all pixels unless it pays to split; layers of one geometry ask again."""
     if axis.kernel > MOST_TAPS:
-        return [Span.of(axis, 0, axis.count, range(axis.kernel))]
+        return (Span.of(axis, 0, axis.count, range(axis.kernel)),)
     runs = _merged(axis.runs())
     met = [taps for _, taps in runs if taps]
     if not met:  # zeros everywhere; some tap has to read them
-        return [Span.of(axis, 0, axis.count, range(axis.kernel))]
+        return (Span.of(axis, 0, axis.count, range(axis.kernel)),)
     whole = range(min(each.start for each in met), max(each.stop for each in met))
     if can_split and axis.dilation > 1 and len(met) == len(runs) and _is_worth(runs, whole):
-        return _split(axis, runs)
-    return [Span.of(axis, 0, axis.count, whole)]
+        return tuple(_split(axis, runs))
+    return (Span.of(axis, 0, axis.count, whole),)
 
 
 def _merged(runs: Iterator[tuple[int, range]]) -> list[tuple[int, range]]:

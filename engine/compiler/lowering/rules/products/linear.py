@@ -76,7 +76,7 @@ def linear_step(
         ConvParameters(kernel=(1, 1), integers=integers, has_shift=has_shift),
         dense_strides(result.image),
     )
-    return step_of(context.choose(tiled(context, result, parameters, filters, source, target), step_of))
+    return context.choose(tiled(context, result, parameters, filters, source, target), step_of)
 
 
 def rows_as_image(array: Array) -> Array:

@@ -160,8 +160,7 @@ def _steps(context: Context, left: View, right: View, form: _Form, result: Resul
         vectors=vectors,
         host=context.host,
     )
-    kernel = context.choose(_tiled(made, b), lambda each: result.step(each, [a, b]))
-    return [*steps, result.step(kernel, [a, b])]
+    return [*steps, context.choose(_tiled(made, b), lambda each: result.step(each, [a, b]))]
 
 
 def _is_packed_once(left: View, right: View) -> bool:
