@@ -1,37 +1,89 @@
 """Runs of sizes at random: memory, and how long the slowest take beside a size that is always the same.
 
-    python -m benchmarks.random_shapes [--runs 10000] [--threads 1] [--save NAME]
+    python -m benchmarks.random_shapes [--pictures NAME] [--runs 10000] [--threads 1] [--save NAME]
 
-The network is that of bench_shapes.py: text in lines whose width is open, here 32 to 320. A session that chooses for
-itself runs a width at random, again and again; what it holds is written down after a tenth of the runs and at the end.
-The fixed size it is held against is the widest: no line at random takes longer by itself. Answers are held against the
-reference's now and then.
+The network is that of bench_shapes.py: text in lines whose width is open, here 32 to 320. With ``--pictures`` it is one
+of bench_graph.py's (mobilenet_v2), whose pictures have any height and any width from 96 to 288: hardly any comes twice.
+A session that chooses for itself runs sizes at random, again and again; what it holds is written down after a tenth of
+the runs and at the end. The fixed size it is held against is the largest: no other takes longer by itself. Answers are
+held against the reference's now and then.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
 
 import engine
 from benchmarks.bench_shapes import F32, HEIGHT, network
+from benchmarks.files import Files, default_folder
 from benchmarks.machine import ROOT, describe, heading
 from benchmarks.memory import resident_bytes
 from benchmarks.report import table, write
+from engine.graph import RuntimeGraph
+from engine.tensor import TensorSpec
 
 WIDTHS: Final = (32, 320)
+PIXELS: Final = (96, 288)
 PARTS: Final = 10
 _LOOK_EVERY: Final = 500
 
 
-def line(width: int) -> np.ndarray:
-    """A picture of a line of text."""
-    return np.random.default_rng(width).random((1, 1, HEIGHT, width), F32)
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """A network, and inputs of any size for it.
+
+    Args:
+        largest: the size that takes longest.
+        drawn: one at random.
+        what: of them, for the report.
+    """
+
+    graph: RuntimeGraph
+    largest: tuple[int, ...]
+    drawn: Callable[[np.random.Generator], tuple[int, ...]]
+    what: str
+
+    @staticmethod
+    def made(shape: tuple[int, ...]) -> np.ndarray:
+        """An input of a size."""
+        return np.random.default_rng(math.prod(shape)).random(shape, F32)
+
+
+def lines() -> Sizes:
+    """Lines of text of any width."""
+
+    def drawn(random: np.random.Generator) -> tuple[int, ...]:
+        return 1, 1, HEIGHT, int(random.integers(WIDTHS[0], WIDTHS[1] + 1))
+
+    return Sizes(network(), (1, 1, HEIGHT, WIDTHS[1]), drawn, f"widths {WIDTHS[0]} to {WIDTHS[1]}")
+
+
+def pictures(name: str) -> Sizes:
+    """A network of bench_graph.py, with pictures of any height and width."""
+    files = Files(default_folder() / name)
+    if not files.param.exists():
+        raise SystemExit(f"python -m benchmarks.bench_graph --networks {name} --export-only")
+    graph = RuntimeGraph(files.param, files.bin)
+    graph.init()
+    (port,) = [each for each in graph.source.operators if each.type == "pnnx.Input"]
+    spec = TensorSpec((1, 3, None, None), F32)
+    opened = RuntimeGraph.from_source(replace(graph.source, annotations={port.outputs[0]: spec}))
+    opened.build()
+
+    def drawn(random: np.random.Generator) -> tuple[int, ...]:
+        height, width = random.integers(PIXELS[0], PIXELS[1] + 1, 2)
+        return 1, 3, int(height), int(width)
+
+    what = f"{name}, heights and widths {PIXELS[0]} to {PIXELS[1]}"
+    return Sizes(opened, (1, 3, PIXELS[1], PIXELS[1]), drawn, what)
 
 
 def seconds(session: engine.Session, x: np.ndarray) -> float:
@@ -41,29 +93,30 @@ def seconds(session: engine.Session, x: np.ndarray) -> float:
     return time.perf_counter() - start
 
 
-def fixed(threads: int | None, runs: int) -> list[float]:
-    """Milliseconds of runs of the widest line."""
-    session, x = engine.Session(network(), threads=threads, cache=None), line(WIDTHS[1])
-    session.prepare(specs=[engine.TensorSpec(x.shape, x.dtype)])
+def fixed(sizes: Sizes, threads: int | None, runs: int) -> list[float]:
+    """Milliseconds of runs of the largest."""
+    session, x = engine.Session(sizes.graph, threads=threads, cache=None), sizes.made(sizes.largest)
+    session.prepare(specs=[TensorSpec(x.shape, x.dtype)])
     times = [1e3 * seconds(session, x) for _ in range(runs)]
     session.close()
     return times
 
 
-def measured(threads: int | None, runs: int) -> list[dict[str, Any]]:
+def measured(sizes: Sizes, threads: int | None, runs: int) -> list[dict[str, Any]]:
     """What was seen in each tenth of the runs."""
-    graph, random = network(), np.random.default_rng(1)
-    session = engine.Session(graph, threads=threads, cache=None)
-    reference = engine.Session(graph, backend="reference")
+    random = np.random.default_rng(1)
+    session = engine.Session(sizes.graph, threads=threads, cache=None)
+    reference = engine.Session(sizes.graph, backend="reference")
     parts = []
     for part in range(PARTS):
         times = []
         for number in range(runs // PARTS):
-            x = line(int(random.integers(WIDTHS[0], WIDTHS[1] + 1)))
+            x = sizes.made(sizes.drawn(random))
             times.append(1e3 * seconds(session, x))
             if number % _LOOK_EVERY == 0:
                 expected = reference.run([x])[0]
-                np.testing.assert_allclose(session.run([x])[0], expected, rtol=1e-3, atol=1e-4)
+                error = np.abs(session.run([x])[0] - expected).max()
+                assert error <= 1e-3 * np.abs(expected).max(), f"{x.shape}: {error}"
         parts.append({"part": part, "times_ms": times, "bytes": resident_bytes()})
     session.close()
     return parts
@@ -74,17 +127,19 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         allow_abbrev=False, description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.add_argument("--pictures", metavar="NAME", help="a network of bench_graph.py; without it lines of text")
     parser.add_argument("--runs", type=int, default=10_000)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--save", metavar="NAME", help="write benchmarks/results/NAME.json and NAME.md")
     args = parser.parse_args(argv)
-    alone = fixed(args.threads, max(100, args.runs // PARTS))
-    parts = measured(args.threads, args.runs)
-    rows = [_row("always the widest", alone, None, alone)]
+    sizes = pictures(args.pictures) if args.pictures else lines()
+    alone = fixed(sizes, args.threads, max(100, args.runs // PARTS))
+    parts = measured(sizes, args.threads, args.runs)
+    rows = [_row("always the largest", alone, None, alone)]
     rows += [_row(f"{each['part'] + 1} of {PARTS}", each["times_ms"], each["bytes"], alone) for each in parts]
     machine = describe(())
-    titles = ["runs", "median ms", "p99 ms", "p99 x the widest's", "slowest ms", "RSS MB"]
-    how = f"{args.runs} runs, {args.threads} threads, widths {WIDTHS[0]} to {WIDTHS[1]}"
+    titles = ["runs", "median ms", "p99 ms", "p99 x the largest's", "slowest ms", "RSS MB"]
+    how = f"{args.runs} runs, {args.threads} threads, {sizes.what}"
     text = f"# Sizes at random\n\n{heading(machine)}; {how}\n\n{table(titles, rows)}\n"
     print(text)
     if args.save:

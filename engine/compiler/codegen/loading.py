@@ -11,6 +11,7 @@ import ctypes
 import mmap
 import struct
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Final
 
 from engine.compiler.codegen.elf import X86_64, ObjectFile, Relocation
@@ -140,3 +141,15 @@ def _of_c(name: str) -> int:
     if not found:
         raise CompileError("generated code calls what there is not", found=name)
     return found
+
+
+@lru_cache(maxsize=1024)
+def names_of(data: bytes) -> tuple[frozenset[str], frozenset[str]]:
+    """Functions that an object has for others, and those it needs of them.
+
+    Raises:
+        CompileError: it is no ELF file.
+    """
+    symbols = [each for each in ObjectFile(data).symbols if each.is_global and each.name]
+    here = frozenset(each.name for each in symbols if each.section is not None)
+    return here, frozenset(each.name for each in symbols) - here

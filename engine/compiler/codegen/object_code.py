@@ -6,14 +6,12 @@ import hashlib
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Any, Final
 from weakref import WeakValueDictionary
 
-from engine.compiler.codegen.elf import ObjectFile
 from engine.compiler.codegen.host import Host, import_llvm
 from engine.compiler.codegen.leftovers import give_back
-from engine.compiler.codegen.loading import Block, UnknownFormError
+from engine.compiler.codegen.loading import Block, UnknownFormError, names_of
 from engine.errors import CompileError
 
 # The most bytes of object code kept by the text of its module: graphs share kernels, and all programs the team's code.
@@ -168,7 +166,7 @@ class Joined:
         for piece in pieces:
             code, is_new = _shared(piece, host)
             self.bytes += code.bytes if is_new else 0
-            self._codes.update(dict.fromkeys((name for each in piece for name in _names(each)[0]), code))
+            self._codes.update(dict.fromkeys((name for each in piece for name in names_of(each)[0]), code))
 
     def address(self, name: str) -> int:
         """Where a function begins."""
@@ -188,7 +186,7 @@ def loaded(objects: Sequence[bytes], host: Host, *, is_apart: bool = False) -> C
         CompileError: as ``Code`` says.
     """
     try:
-        calls = [_names(each) for each in objects] if is_apart else []
+        calls = [names_of(each) for each in objects] if is_apart else []
     except CompileError:  # of a form that only LLVM knows
         calls = []
     if not calls:
@@ -209,11 +207,3 @@ def _shared(objects: Sequence[bytes], host: Host) -> tuple[Code, bool]:
         return code, False
     code = _loaded[key] = Code(objects, host)
     return code, True
-
-
-@lru_cache(maxsize=1024)
-def _names(data: bytes) -> tuple[frozenset[str], frozenset[str]]:
-    """Functions that an object has for others, and those it needs of them."""
-    symbols = [each for each in ObjectFile(data).symbols if each.is_global and each.name]
-    here = frozenset(each.name for each in symbols if each.section is not None)
-    return here, frozenset(each.name for each in symbols) - here

@@ -100,7 +100,8 @@ def direct(columns: int, in_channels: int = 16) -> Conv:
     strides = Strides(0, 320, 16)
     return Conv(
         batch=1, rows=20, columns=20, in_channels=in_channels, out_channels=16, groups=1,
-        kernel=(1, 1), stride=(1, 1), dilation=(1, 1), source=strides, target=strides, tile=ConvTile(1, columns, 1), host=describe("avx2"),
+        kernel=(1, 1), stride=(1, 1), dilation=(1, 1), source=strides, target=strides,
+        tile=ConvTile(1, columns, 1), host=describe("avx2"),
     )  # fmt: skip
 
 
