@@ -27,6 +27,7 @@ from engine.tensor import TensorSpec, is_known, known_value
 if TYPE_CHECKING:
     from engine.compiler.lowering import Lowering
     from engine.compiler.lowering.choosing import Choose
+    from engine.compiler.lowering.remembered import Remembered
 
 # How often a graph is lowered, each time without a fusion or a kernel that could not be made.
 ATTEMPTS = 8
@@ -83,6 +84,7 @@ class Generator:
         self._is_wide = is_narrow(graph)  # 16-bit floats are computed as float32
         self.is_open = static_specs(graph.inputs) is None
         self._weights = Weights() if self.is_open else None
+        self._remembered: Remembered | None = None
         self.made = 0
 
     def compile(
@@ -140,6 +142,7 @@ class Generator:
             if not host.has_dots:  # kernels of floats are faster than those of bytes
                 off |= {quantised_products.__name__}
             graph = widened(taken, is_kept=self.is_open) if self._is_wide else taken
+            self._remembered = None
             self._optimised, self._passes = optimise(graph, off, lambda: progress("passes", 0, 1))
         return self._optimised
 
@@ -192,12 +195,15 @@ class Generator:
         from engine.compiler.lowering import Lowering, lower
         from engine.compiler.lowering.narrow import Narrow, narrow_of
         from engine.compiler.lowering.outputs import laid_flat
+        from engine.compiler.lowering.remembered import Remembered
 
         graph, given = self.optimised(specs, host, progress), self._taken
         outputs = laid_flat(graph.operators, _returned(graph))
         before = laid_flat(given.operators, _returned(given))
         if self._is_wide and len(before) != len(outputs):
             raise NotWidenedError("its outputs are others")
+        if self._remembered is None:
+            self._remembered = Remembered()
         lowering = Lowering(
             graph.operators,
             self.infer(graph, specs),
@@ -211,6 +217,7 @@ class Generator:
             self.is_open,
             weights,
             narrow_of(given, graph, specs, before) if self._is_wide else Narrow(),
+            self._remembered,
         )
         lower(lowering, lambda number: progress("lowering", number, len(graph.operators)))
         return lowering

@@ -84,7 +84,7 @@ def make_blueprint(
         constants=constants,
         weights=shared,
         steps=tuple(
-            _native(step, starts, objects.calls[step.kernel.name]) for step in steps if isinstance(step, KernelStep)
+            _native(step, starts, objects.call_of(step.kernel)) for step in steps if isinstance(step, KernelStep)
         ),
         segments=tuple(_segments(steps, starts)),
         arena_bytes=memory.bytes,

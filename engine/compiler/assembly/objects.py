@@ -51,13 +51,17 @@ class Objects:
 
     Args:
         code: object code, in parts.
-        calls: of every kernel, by its name.
+        calls: of every kernel, as ``call_of`` finds it.
         made: how many kernels had to be made.
     """
 
     code: list[bytes]
-    calls: Mapping[str, Call]
+    calls: Mapping[object, Call]
     made: int
+
+    def call_of(self, kernel: Kernel) -> Call:
+        """How a kernel is called."""
+        return self.calls[id(kernel)] if id(kernel) in self.calls else self.calls[kernel.name]
 
 
 def make_objects(
@@ -82,10 +86,10 @@ def make_objects(
         CompileError: the program would be too large.
         RefusedError: some of its kernels would, or they are not valid.
     """
-    first: dict[str, KernelStep] = {}
+    first: dict[object, KernelStep] = {}
     for step in wanted_quick(steps):
-        if isinstance(step, KernelStep):
-            first.setdefault(step.kernel.name, step)
+        if isinstance(step, KernelStep):  # to look for code takes no longer than to name a kernel
+            first.setdefault(id(step.kernel) if is_open else step.kernel.name, step)
     with _assembling(cores) as assemble:
         maker = _Maker(host, assemble, is_open=is_open, is_known=is_known)
         for number, step in enumerate(first.values()):
@@ -129,7 +133,7 @@ class _Maker:
         self._host, self._assemble, self._is_open, self._is_known = host, assemble, is_open, is_known
         self._key = host.key
         self._left = PROGRAM_OPERATIONS
-        self._calls: dict[str, Call] = {}
+        self._calls: dict[object, Call] = {}
         self._found: dict[str, bytes] = {}
         self._written = Openings()
         self._shared = Shared()
@@ -146,17 +150,19 @@ class _Maker:
         opening = self._opened(step) if self._is_open else None
         known = opening and (OPENINGS.find(opening) or self._written.find(opening))
         if known:
-            self._calls[step.kernel.name] = Call(known.function, known.numbers)
+            self._calls[id(step.kernel)] = Call(known.function, known.numbers)
             if known.code:
                 self._found[known.function] = known.code
             return
         if self._is_known and opening is not None:
             raise NotYetMadeError
+        if opening is None and step.kernel.name in self._calls:
+            return
         if self._left < 0:
             raise CompileError("the program would be too large", expected=f"{PROGRAM_OPERATIONS:,} instructions")
         module = None if opening is None else _opened_module(opening)
         if opening is not None and module is not None:
-            self._calls[step.kernel.name] = opening.call
+            self._calls[id(step.kernel)] = opening.call
             self._written.keep(opening, b"")
         else:
             opening, module = None, self._closed_module(step)

@@ -15,11 +15,13 @@ from engine.compiler.lowering.declining import FLOAT32, FLOAT64, NotLoweredError
 from engine.compiler.lowering.layout.placement import Placement, look_ahead
 from engine.compiler.lowering.meaning import meant
 from engine.compiler.lowering.narrow import Narrow
+from engine.compiler.lowering.remembered import Remembered, kinds_of
 from engine.compiler.lowering.steps import Step
 from engine.compiler.lowering.terms.term import Term, term_of
 from engine.compiler.storage import Storage, View, alarm, constant
 from engine.graph.operand import RuntimeOperand
 from engine.graph.operator import RuntimeOperator
+from engine.layers.definition.bound import BoundLayer
 from engine.layers.quantised.quantised import speaks_of_quantised
 from engine.options import Options
 from engine.passes import JOINS
@@ -55,6 +57,7 @@ class Lowering:
         is_open: whether inputs come in many shapes, so that one of few kernels is better than the best of many.
         weights: of all programs of the graph; None where each has its own.
         narrow: what of it is 16-bit floats.
+        remembered: what lowerings of these operators for other shapes have found.
 
     Attributes:
         placement: where results shall lie.
@@ -81,6 +84,7 @@ class Lowering:
     is_open: bool = False
     weights: Packs | None = None
     narrow: Narrow = field(default_factory=Narrow)
+    remembered: Remembered = field(default_factory=Remembered)
     placement: Placement = field(init=False)
     alarm: View = field(default_factory=alarm)
     steps: list[Step] = field(default_factory=list)
@@ -98,7 +102,9 @@ class Lowering:
     def __post_init__(self) -> None:
         joins = JOINS not in self.options.passes_off
         written = [name if self.narrow.returned(port) is None else "" for port, name in enumerate(self.outputs)]
-        self.placement = look_ahead(self.operators, written, self.spec, self.term, joins, is_open=self.is_open)
+        self.placement = look_ahead(
+            self.operators, written, self.spec, self.term, joins, is_open=self.is_open, found=self.remembered.images
+        )
 
     def forget(self) -> None:
         """Let go of what was lowered: it holds packed weights, and this object is part of a ring of references."""
@@ -173,9 +179,17 @@ class Lowering:
         # Asked by those who look ahead and by every operator before it; constants turn up on the way.
         key = op.name, sum(each.name in self.constants for each in op.inputs)
         if key not in self._terms:
-            known = self.known(op)
-            self._terms[key] = term_of(meant(op.layer, known), known)
+            self._terms[key] = self._term(op, op.layer)
         return self._terms[key]
+
+    def _term(self, op: RuntimeOperator, layer: BoundLayer) -> Term | None:
+        known, terms = self.known(op), self.remembered.terms
+        kinds = kinds_of(known)
+        if kinds is None:
+            return term_of(meant(layer, known), known)
+        if (op.name, kinds) not in terms:
+            terms[op.name, kinds] = term_of(meant(layer, known), known)
+        return terms[op.name, kinds]
 
 
 def _root(array: Array) -> Array:

@@ -36,7 +36,8 @@ def look_ahead(
     term_of: Callable[[RuntimeOperator], object | None],
     joins: bool,
     *,
-    is_open: bool = False,
+    is_open: bool,
+    found: dict[object, Collection[str]],
 ) -> Placement:
     """Look through a graph before it is lowered.
 
@@ -45,6 +46,7 @@ def look_ahead(
         term_of: the expression of an operator that is a map, None for others.
         joins: whether parts of a concatenation may be computed in their place.
         is_open: whether images come in many sizes.
+        found: which tensors were images when the graph was looked through before; by their ranks and dtypes.
     """
 
     def keeps_order(op: RuntimeOperator) -> bool:
@@ -53,13 +55,22 @@ def look_ahead(
             isinstance(layer, Cat) or type(layer) in SEE_THROUGH or type(layer) in WIDENING or term_of(op) is not None
         )
 
+    kinds = _kinds(operators, spec_of)
+    if kinds not in found:
+        found[kinds] = find_images(operators, spec_of, IMAGE_LAYERS, keeps_order)
     return Placement(
         spec_of=spec_of,
         outputs=outputs,
         places=find_places(operators, spec_of) if joins else {},
-        images=find_images(operators, spec_of, IMAGE_LAYERS, keeps_order),
+        images=found[kinds],
         is_open=is_open,
     )
+
+
+def _kinds(operators: Sequence[RuntimeOperator], spec_of: SpecOf) -> object:
+    """All that makes tensors images, or others, in a graph of these operators."""
+    specs = (spec_of(each) for op in operators for each in op.outputs)
+    return tuple(None if spec is None else (spec.rank, spec.dtype.char) for spec in specs)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
