@@ -24,6 +24,7 @@ from engine.compiler.weights import with_own_weights
 from engine.figures import METER
 from engine.graph import RuntimeGraph, RuntimeOperator
 from engine.memory.blocks import is_mapped, move_to_disk
+from engine.memory.collecting import without_collector
 from engine.memory.sharing import shared
 from engine.options import Options
 from engine.progress import Progress, asking, silent
@@ -143,10 +144,11 @@ class Builder:
             return None
         start = time.perf_counter()
         try:
-            blueprint = self._generator.compile(specs, self.host, asking(silent), 1, is_known=True)
+            with without_collector():
+                blueprint = self._generator.compile(specs, self.host, asking(silent), 1, is_known=True)
+                program = self._loaded(blueprint, specs, silent)
         except NotYetMadeError:
             return None
-        program = self._loaded(blueprint, specs, silent)
         self.known_s = time.perf_counter() - start
         return replace(program, origin=Origin(time_s=self.known_s))
 
