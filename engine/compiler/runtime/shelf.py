@@ -4,8 +4,8 @@ The instance for the shapes of its file is kept as long as its session; all othe
 newcomer takes the place of those that were run clearly less often, or it is not kept. So more shapes than fit, in turn
 or at random, do not push each other out for ever: some of them stay, and the reference answers for the rest.
 
-What was made in no time for shapes that have come once, as the sizes of pictures do, has a small part of the budget:
-the oldest goes. It is made again if its shapes are, and stays then.
+What was made in no time for shapes that have come once or twice, as the sizes of pictures do, has a small part of the
+budget: the oldest goes. It is made again if its shapes come again, and stays when they have come often enough.
 """
 
 from __future__ import annotations
@@ -27,8 +27,9 @@ from engine.limits import memory_bytes
 SHARE: Final = 1 / 4
 # Runs that are counted of one instance; beyond it, more make no difference.
 MOST_USES: Final = 255
-# Bytes for what was made in no time and has run once.
+# Bytes for what was made in no time and has not run so often; of ten thousand sizes at random some come twice.
 PASSING_BYTES: Final = 16 << 20
+OFTEN: Final = 3
 # What is fixed for every program and for every step of it: tables, names, the code's own bookkeeping.
 _PROGRAM_BYTES: Final = 64 << 10
 _STEP_BYTES: Final = 4 << 10
@@ -69,7 +70,7 @@ class Kept:
     @property
     def is_passing(self) -> bool:
         """Whether it may never run again, and can go without a loss."""
-        return self.is_quick and self.uses <= 1 and not self.is_own
+        return self.is_quick and self.uses < OFTEN and not self.is_own
 
     def use(self) -> Instance:
         """The instance, about to be run."""
