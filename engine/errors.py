@@ -38,7 +38,12 @@ class EngineError(Exception):
         where: operator, file and line, member or input name.
         found: the offending value, printed with str().
         expected: what would have been right, printed with str().
+
+    Attributes:
+        remark: what else speaks for a cause, at the end of the text.
     """
+
+    remark = ""
 
     def __init__(self, problem: str, *, where: str = "", found: object = _NOTHING, expected: object = _NOTHING) -> None:
         super().__init__(problem)
@@ -73,7 +78,7 @@ class EngineError(Exception):
             text += f": found {self.found}"
         if self.expected is not None:
             text += f", expected {self.expected}"
-        return text
+        return f"{text}; {self.remark}" if self.remark else text
 
 
 def _text(value: object) -> str:

@@ -10,15 +10,16 @@ from typing import Any
 
 from engine import onnx, pnnx
 from engine.bundle import PARAM, WEIGHTS, Bundle
-from engine.errors import GraphError, ModelFormatError, named
+from engine.errors import EngineError, GraphError, ModelFormatError, named
 from engine.graph import surgery
 from engine.graph.building.bodies import builds_bodies
 from engine.graph.building.captured import without_captured
 from engine.graph.building.generalise import BatchError, generalise_batch
-from engine.graph.building.inference import find_mismatches, propagate
+from engine.graph.building.inference import find_mismatches, follow, propagate
 from engine.graph.building.linking import link
 from engine.graph.building.losses import find_losses
 from engine.graph.building.reuse import reused_layers
+from engine.graph.building.suspicion import remark_on
 from engine.graph.building.warning import GraphWarning, refusal
 from engine.graph.description import describe
 from engine.graph.operand import RuntimeOperand
@@ -317,7 +318,14 @@ def _build(
     inputs = input_operators(operators)
     outputs = [op.inputs[0] for op in operators if op.type == "pnnx.Output"]
     known = {op.outputs[0].name: op.outputs[0].annotation or UNKNOWN for op in inputs}
-    for name, value in propagate(kahn(operators), known).items():
+    values: dict[str, object] = dict(known)
+    try:
+        follow(kahn(operators), values)
+    except EngineError as error:
+        if layers is None:  # as the file has it, changed by nobody
+            error.remark = remark_on(error, kahn(operators), operands, values)
+        raise
+    for name, value in values.items():
         operands[name].value = value
     order = arrange(operators, order_name)
     for index, op in enumerate(order):

@@ -45,6 +45,10 @@ CAUSES: Final[tuple[tuple[Fits, str], ...]] = (
         "attention masks are exported first and under the input's name; export with --opt-level 1",
     ),
     (_is("torch.as_strided"), "storage_offset is dropped"),
+    (
+        _is("nn.PixelShuffle", "nn.PixelUnshuffle", "nn.ChannelShuffle"),
+        "another reshape and permutation is taken for a shuffle; export with --opt-level 1",
+    ),
     (_is_squeezed, "a squeeze_ after another in-place one is dropped; squeeze without the underscore is kept"),
     (_becomes_integral, "div(rounding_mode='floor') is exported as a plain division"),
     (_becomes_float, "multiplying integers by 1.0, or dividing them by 1, is dropped although it changes the dtype"),
