@@ -116,14 +116,13 @@ def _cheapest(found: list[tuple[float, ConvTile]]) -> list[ConvTile]:
     return [tile for _, tile in sorted(found, key=lambda each: each[0])] or [ConvTile(1, 1, 1)]
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=4096)
 def _ranked_open(
     host: Host, rows: range, columns: range, out_channels: int, taps: int, sizes: tuple[int, ...]
 ) -> tuple[ConvTile, ...]:
     """The tiles that waste least on average over such images; first that of large ones, where it costs little more."""
-    vectors = choose_tile(host, 1, TYPICAL, out_channels, taps, sizes).vectors
-    usual = _usual(host, rows.start > 1, out_channels, taps, vectors)
-    costs = _costs(host, rows, columns, out_channels, taps, vectors)
+    usual = _usual(host, rows.start > 1, out_channels, taps, sizes)
+    costs = _costs(host, rows, columns, out_channels, taps, usual.vectors)
     ranked = _cheapest([(cost, tile) for tile, cost in costs.items()])
     if usual in costs and costs[usual] <= NEAR * costs[ranked[0]]:
         ranked = [usual, *(each for each in ranked if each != usual)]
@@ -147,12 +146,13 @@ def _costs(
     return found
 
 
-@lru_cache(maxsize=256)
-def _usual(host: Host, has_rows: bool, out_channels: int, taps: int, vectors: int) -> ConvTile:
-    """The tile of a large image, where images come in many sizes."""
+@lru_cache(maxsize=1024)
+def _usual(host: Host, has_rows: bool, out_channels: int, taps: int, sizes: tuple[int, ...]) -> ConvTile:
+    """The tile of a large image, where images come in many sizes; its panels are those of all."""
+    vectors = choose_tile(host, 1, TYPICAL, out_channels, taps, sizes).vectors
     size = range(TYPICAL, TYPICAL + 1)
     costs = _costs(host, size if has_rows else range(1, 2), size, out_channels, taps, vectors)
-    return min(costs, key=lambda tile: costs[tile], default=ConvTile(1, 1, 1))
+    return min(costs, key=lambda tile: costs[tile], default=ConvTile(1, 1, vectors))
 
 
 def _cycles_of_all(host: Host, tile: ConvTile, count: int, taps: int, arrival: float = 0.0) -> float:
