@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any, Final
 
-from engine.compiler.blueprint import Address, Blueprint, Buffer, NativeStep, ReferenceCall, Region, Segment
+from engine.compiler.blueprint import Address, Blueprint, Buffer, NativeStep, ReferenceCall, Region, Segment, home_of
 from engine.passes import PassReport
 from engine.tensor import Array
 
@@ -34,7 +34,7 @@ def from_facts(facts: Mapping[str, Any], code: tuple[bytes, ...], constants: Arr
     """The blueprint again.
 
     Raises:
-        KeyError, TypeError, ValueError: the facts are not of ``to_facts``.
+        KeyError, TypeError, ValueError, IndexError: the facts are not of ``to_facts``.
     """
     return Blueprint(
         **{name: facts[name] for name in _PLAIN},
@@ -63,7 +63,7 @@ def _step(values: Sequence[Any]) -> NativeStep:
         function=function,
         kind=kind,
         chunks=chunks,
-        arguments=tuple(map(Address, arguments)),
+        arguments=tuple(map(_address, arguments)),
         operators=tuple(operators),
         flops=flops,
         bytes=moved,
@@ -89,4 +89,9 @@ def _regions(values: Sequence[Any]) -> tuple[Region | None, ...]:
 
 def _region(values: Sequence[Any]) -> Region:
     address, shape, strides, dtype = values
-    return Region(address=Address(address), shape=tuple(shape), strides=tuple(strides), dtype=dtype)
+    return Region(address=_address(address), shape=tuple(shape), strides=tuple(strides), dtype=dtype)
+
+
+def _address(value: Any) -> Address:
+    home_of(value)  # raises where it is none
+    return Address(value)

@@ -62,6 +62,14 @@ def test_every_field_is_kept(blueprint: Blueprint, whole: bytes, tmp_path: Path)
     assert {*changed, *facts._COMPOUND} == {each.name for each in fields(Blueprint)}
 
 
+@pytest.mark.parametrize("place", [[0, 0, 64], None, 6, 2.5, "0"], ids=repr)
+def test_what_is_no_address_is_refused(blueprint: Blueprint, place: object) -> None:
+    told = facts.to_facts(blueprint)
+    told["steps"][0][3][0] = place
+    with pytest.raises((TypeError, IndexError)):
+        facts.from_facts(told, blueprint.code, blueprint.constants)
+
+
 def test_a_blueprint_without_constants_is_read(blueprint: Blueprint, tmp_path: Path) -> None:
     file = io.BytesIO()
     entry.write(file, KEY, replace(blueprint, constants=np.zeros(0, np.uint8)))
