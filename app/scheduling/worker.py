@@ -8,6 +8,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
+import engine
 from app.scheduling.job import Demand, Job, Stage, Work
 from app.scheduling.pace import Pace
 from app.scheduling.turns import Turns, items_of
@@ -39,7 +40,7 @@ class Worker:
         try:
             demand = job.do(work.prepare)
         except BaseException as exc:
-            error = exc
+            error = self._told(job, exc)
         with self._lock:
             self._turns.preparing -= 1
             self._pace.prepare_s.add(time.perf_counter() - start)
@@ -96,8 +97,13 @@ class Worker:
                 assert job.work is not None
                 job.do(partial(job.work.run, job.ticket.is_void))
             except BaseException as exc:
-                failed[job] = exc
+                failed[job] = self._told(job, exc)
         return failed
+
+    def _told(self, job: Job, error: BaseException) -> BaseException:
+        """What a request fails with: that its time was up, and not where the work stopped because of that."""
+        is_late = isinstance(error, engine.RunCancelledError) and job.ticket.is_void()
+        return self._turns.too_late() if is_late else error
 
     def _compute_together(self, jobs: list[Job]) -> bool:
         """Whether they have run as one: one that fails must not harm the others."""
@@ -119,9 +125,11 @@ class Worker:
         start = time.perf_counter()
         try:
             assert job.work is not None
-            result = None if job.ticket.is_void() else job.do(partial(job.work.finish, queue_s))
+            if job.ticket.is_void():  # the loop may not have said so yet to whoever waits
+                raise self._turns.too_late()
+            result = job.do(partial(job.work.finish, queue_s))
         except BaseException as exc:
-            error = exc
+            error = self._told(job, exc)
         with self._lock:
             self._pace.finish_s.add(time.perf_counter() - start)
             self._turns.over(job)

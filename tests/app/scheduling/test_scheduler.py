@@ -10,6 +10,7 @@ import weakref
 
 import pytest
 
+import engine
 from app.errors import DeadlineExceededError, ModelNotReadyError, QueueFullError
 from app.log import request_id
 from app.scheduling.job import Demand
@@ -174,6 +175,37 @@ def test_a_deadline_ends_the_waiting_of_those_that_run_and_of_those_that_wait() 
         await until(lambda: not scheduler.is_busy)
         assert await scheduler.run(Task("after", order), soon()) == "after by -"
         assert order.runs == [["held"], ["after"]]
+
+    run(test)
+
+
+class Late(Task):
+    """Its time is over in one of its steps; told so, it stops or goes on to its end."""
+
+    def __init__(self, order: Order, step: str, *, stops: bool) -> None:
+        super().__init__("late", order)
+        self._step, self._stops = step, stops
+
+    def _fail(self, where: str) -> None:
+        if where == self._step:
+            time.sleep(0.1)
+            if self._stops:
+                raise engine.RunCancelledError("the run was cancelled")
+
+
+@pytest.mark.parametrize(
+    ("step", "stops"), [("prepare", False), ("prepare", True), ("run", False), ("run", True), ("finish", True)]
+)
+def test_who_is_late_is_told_so_by_whoever_finds_out_first(
+    step: str, stops: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The loop, which has a clock of its own, is the later one here.
+    monkeypatch.setattr(Scheduler, "_expire", lambda self, job: None)
+
+    async def test(scheduler: Scheduler, order: Order) -> None:
+        with pytest.raises(DeadlineExceededError, match="'model' did not answer within the request's time"):
+            await scheduler.run(Late(order, step, stops=stops), time.monotonic() + 0.05)
+        assert await scheduler.run(Task("after", order), soon()) == "after by -"
 
     run(test)
 
