@@ -77,7 +77,7 @@ class Opening:
     @property
     def _function(self) -> str:
         """The name of what was written: everything it depends on is in it."""
-        guards = [(key, found) for key, (_, found) in self.sizes.guards.items()]
+        guards = list(self.sizes.guards.items())
         return f"{self._kernel.kind}_{hashlib.sha1(f'{self.key} {guards}'.encode()).hexdigest()[:16]}"
 
     def write(self) -> Module:

@@ -43,7 +43,7 @@ class Sizes:
     def __init__(self) -> None:
         self.values: list[int] = []
         self.pattern: list[int | None] = []
-        self.guards: dict[str, tuple[Of, object]] = {}
+        self.guards: dict[str, object] = {}
         self.reads: dict[str, tuple[int, Of]] = {}
 
     def open(self, value: int) -> int:
@@ -64,26 +64,19 @@ class Sizes:
         """The table for other values."""
         return [int(of(values)) for _, of in self.reads.values()]
 
-    def fits(self, values: Sequence[int]) -> bool:
-        """Whether what was written is right for other values."""
-        try:
-            return all(of(values) == found for of, found in self.guards.values())
-        except ArithmeticError:  # a guard after another that does not hold
-            return False
-
 
 class Form:
     """What was written for some sizes, as far as others have to do with it: its guards and its table, as code.
 
-    The texts of guards and reads are expressions of Python's operators; as one function of each kind they are looked
-    through in a fraction of the time, and weigh nothing.
+    The texts of guards and reads are expressions of Python's operators: one function of all guards, and one of all
+    reads, are soon looked through, and weigh nothing.
 
     Args:
         sizes: those it was written for.
     """
 
     def __init__(self, sizes: Sizes) -> None:
-        guards = " and ".join(f"{key} == {found!r}" for key, (_, found) in sizes.guards.items())
+        guards = " and ".join(f"{key} == {found!r}" for key, found in sizes.guards.items())
         reads = ", ".join(sizes.reads)
         try:
             self._fits: Callable[[Sequence[int]], bool] = _function(guards or "True")
@@ -133,11 +126,11 @@ class Size:
 
     def settled(self) -> int:
         """The number itself: code is for this one alone."""
-        return cast(int, self.guarded(self.key, self.of, self.value))
+        return cast(int, self.guarded(self.key, self.value))
 
-    def guarded(self, key: str, of: Of, found: object) -> object:
+    def guarded(self, key: str, found: object) -> object:
         """What was found out, which code relies on from now on."""
-        self.sizes.guards.setdefault(key, (of, found))
+        self.sizes.guards.setdefault(key, found)
         return found
 
     def __repr__(self) -> str:
@@ -162,7 +155,7 @@ class Size:
         return float(self.settled())
 
     def __bool__(self) -> bool:
-        return bool(self.guarded(f"bool({self.key})", lambda values: bool(self.of(values)), bool(self.value)))
+        return bool(self.guarded(f"bool({self.key})", bool(self.value)))
 
     def __neg__(self) -> Size:
         return Size(self.sizes, -self.value, lambda values: -self.of(values), f"(-{self.key})")
@@ -238,10 +231,9 @@ def _comparison(name: str) -> Callable[[Any, Any], Any]:
     def compare(self: Size, other: Any) -> Any:
         if not isinstance(other, int | float | Size):
             return NotImplemented
-        first, second = self.of, other.of if isinstance(other, Size) else lambda _: other
         found = function(self.value, other.value if isinstance(other, Size) else other)
         key = f"{name}({self.key},{other.key if isinstance(other, Size) else other})"
-        return self.guarded(key, lambda values: function(first(values), second(values)), found)
+        return self.guarded(key, found)
 
     return compare
 

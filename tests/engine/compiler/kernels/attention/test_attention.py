@@ -9,7 +9,7 @@ import pytest
 
 from engine.compiler.assembly.opening import Opening
 from engine.compiler.codegen.host import describe
-from engine.compiler.codegen.ir import Module, TooLargeError
+from engine.compiler.codegen.ir import Form, Module, TooLargeError
 from engine.compiler.kernels.attention.attention import Attention
 from engine.compiler.kernels.attention.layout import choose_rows
 from engine.compiler.kernels.attention.rows import Mask
@@ -146,7 +146,8 @@ def test_any_number_of_keys_and_queries_with_the_same_code(level: str, is_causal
         first, *others = [Opening(kernel, "host", 4) for kernel in kernels]
         first.write()
         assert [k.rows for k in kernels] == [kernels[0].rows] * 3  # or it is another code
-        assert all(first.sizes.fits(each.sizes.values) and each.key == first.key for each in others)
+        form = Form(first.sizes)
+        assert all(form.fits(each.sizes.values) and each.key == first.key for each in others)
 
 
 @pytest.mark.parametrize("level", LEVELS)
