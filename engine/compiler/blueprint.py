@@ -5,6 +5,7 @@ Nothing here refers to a graph or to memory: places are offsets, functions and o
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, Final, NewType
@@ -71,6 +72,12 @@ def port_of(place: Address) -> int:
 def offset_of(place: Address) -> int:
     """Bytes after the beginning of its home."""
     return place >> _PLACE_BITS
+
+
+def taken_apart(places: Sequence[Address]) -> tuple[list[Home], list[int]]:
+    """The homes of places, and the bytes there; at once, for a program has a thousand."""
+    of_home = (1 << _HOME_BITS) - 1
+    return [_HOMES[place & of_home] for place in places], [place >> _PLACE_BITS for place in places]
 
 
 def among_constants(place: Address, at: int) -> Address:

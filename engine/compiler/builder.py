@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import statistics
 import time
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -46,7 +48,7 @@ class Builder:
     Attributes:
         bodies: the bodies of its operators.
         carried: the programs of the graph's bundle; None where it has none.
-        known_s: how long ``known_program`` took the last time.
+        known_s: how long ``known_program`` took lately, but for the one time it was disturbed.
 
     Raises:
         CompileError: there is no generator for this processor.
@@ -67,6 +69,7 @@ class Builder:
         self._cache = Cache(folder=options.cache, max_bytes=options.cache_max_bytes) if options.cache else None
         self._digest: bytes | None = None
         self.known_s = 0.0
+        self._lately: deque[float] = deque(maxlen=3)
         self._kept = 0
 
     @property
@@ -149,8 +152,10 @@ class Builder:
                 program = self._loaded(blueprint, specs, silent)
         except NotYetMadeError:
             return None
-        self.known_s = time.perf_counter() - start
-        return replace(program, origin=Origin(time_s=self.known_s))
+        took_s = time.perf_counter() - start
+        self._lately.append(took_s)
+        self.known_s = statistics.median(self._lately)
+        return replace(program, origin=Origin(time_s=took_s))
 
     def makes_soon(self, patience_s: float) -> bool:
         """Whether ``known_program`` takes no longer than that; where it took longer it is tried again after a while."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -16,6 +16,7 @@ from engine.compiler.weights import Weights
 from engine.compiler.widening import NotWidenedError, is_narrow, wide_specs, widened
 from engine.errors import CompileError
 from engine.graph import RuntimeGraph
+from engine.graph.building.foreseen import Foreseen
 from engine.graph.port import static_specs
 from engine.layers.creation.container import Constant
 from engine.options import Options
@@ -27,6 +28,7 @@ from engine.tensor import TensorSpec, is_known, known_value
 if TYPE_CHECKING:
     from engine.compiler.lowering import Lowering
     from engine.compiler.lowering.choosing import Choose
+    from engine.compiler.lowering.recipes import Recipes
     from engine.compiler.lowering.remembered import Remembered
 
 # How often a graph is lowered, each time without a fusion or a kernel that could not be made.
@@ -85,6 +87,8 @@ class Generator:
         self.is_open = static_specs(graph.inputs) is None
         self._weights = Weights() if self.is_open else None
         self._remembered: Remembered | None = None
+        self._recipes: Recipes | None = None
+        self._foreseen: Foreseen | None = None
         self.made = 0
 
     def compile(
@@ -119,10 +123,13 @@ class Generator:
         tuner = Tuner(self._options.cache, host, stopwatch)
         # Where shapes share code, what is best for one of them says little of the others.
         best: Choose = take_first if self.is_open and not tune else tuner
-        choose = Avoiding(TakingMade(Made(host)) if is_known else best)
+        taking = TakingMade(Made(host))
+        choose = Avoiding(taking if is_known else best)
         weights = None if tune else self._weights
         setbacks = Setbacks(choose.avoid)
-        lower = partial(self._lower, specs, host, setbacks, progress, choose, weights)
+        lower = partial(
+            self._lower, specs, host, setbacks, progress, choose, weights, others=taking.others if is_known else None
+        )
         for _ in range(ATTEMPTS):
             try:
                 lowering = self._lower_narrow(lower)
@@ -142,13 +149,16 @@ class Generator:
             if not host.has_dots:  # kernels of floats are faster than those of bytes
                 off |= {quantised_products.__name__}
             graph = widened(taken, is_kept=self.is_open) if self._is_wide else taken
-            self._remembered = None
+            self._remembered = self._recipes = None
+            self._foreseen = Foreseen() if self.is_open else None
             self._optimised, self._passes = optimise(graph, off, lambda: progress("passes", 0, 1))
         return self._optimised
 
-    def infer(self, graph: RuntimeGraph, specs: Sequence[TensorSpec]) -> Mapping[str, object]:
+    def infer(
+        self, graph: RuntimeGraph, specs: Sequence[TensorSpec], foreseen: Foreseen | None = None
+    ) -> Mapping[str, object]:
         """What is known of every operand of the optimised graph."""
-        return graph.infer(wide_specs(specs) if self._is_wide else specs)
+        return graph.infer(wide_specs(specs) if self._is_wide else specs, foreseen)
 
     def known_values(self, graph: RuntimeGraph, specs: Sequence[TensorSpec]) -> dict[str, object]:
         """Values of operands of the optimised graph that no run changes."""
@@ -190,11 +200,18 @@ class Generator:
         progress: Progress,
         choose: Choose,
         weights: Weights | None,
+        *,
+        others: Collection[str] | None,
     ) -> Lowering:
-        """Turn operators into steps."""
+        """Turn operators into steps.
+
+        others: where what was made of operators for other shapes will do, those that are not made as well as can be.
+        """
+        from engine.compiler.assembly.objects import Made
         from engine.compiler.lowering import Lowering, lower
         from engine.compiler.lowering.narrow import Narrow, narrow_of
         from engine.compiler.lowering.outputs import laid_flat
+        from engine.compiler.lowering.recipes import Recipes
         from engine.compiler.lowering.remembered import Remembered
 
         graph, given = self.optimised(specs, host, progress), self._taken
@@ -202,11 +219,14 @@ class Generator:
         before = laid_flat(given.operators, _returned(given))
         if self._is_wide and len(before) != len(outputs):
             raise NotWidenedError("its outputs are others")
-        if self._remembered is None:
-            self._remembered = Remembered()
+        if self._remembered is None or self._recipes is None:
+            self._remembered, self._recipes = Remembered(), Recipes()
+        narrow = narrow_of(given, graph, specs, before) if self._is_wide else Narrow()
+        if others is not None:
+            self._recipes.settle((host, narrow), Made(host).ready, self.made, others)
         lowering = Lowering(
             graph.operators,
-            self.infer(graph, specs),
+            self.infer(graph, specs, self._foreseen),
             [port.operand for port in graph.inputs],
             outputs,
             host,
@@ -216,8 +236,9 @@ class Generator:
             choose,
             self.is_open,
             weights,
-            narrow_of(given, graph, specs, before) if self._is_wide else Narrow(),
+            narrow,
             self._remembered,
+            self._recipes if others is not None and not (setbacks.alone or setbacks.refused) else None,
         )
         lower(lowering, lambda number: progress("lowering", number, len(graph.operators)))
         return lowering

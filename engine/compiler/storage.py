@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -24,6 +25,20 @@ ALIASING_BYTES = 1024
 PAGE_BYTES = 4096
 ALIGNMENT = 64
 FLOAT32 = np.dtype(np.float32)
+
+
+_DTYPES: dict[int, DType] = {}
+
+
+def number_of(dtype: DType) -> int:
+    """The number of a dtype in this process."""
+    _DTYPES.setdefault(dtype.num, dtype)
+    return dtype.num
+
+
+def dtype_of(number: int) -> DType:
+    """The dtype of which ``number_of`` has told the number."""
+    return _DTYPES[number]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +58,11 @@ class Frame:
     pitch: int
     border: tuple[int, int, int, int]
 
+    @property
+    def numbers(self) -> tuple[Any, ...]:
+        """What it is made of."""
+        return self.batch, self.rows, self.columns, self.channels, self.pitch, self.border
+
 
 @dataclass(eq=False, slots=True, weakref_slot=True)
 class Storage:
@@ -58,6 +78,7 @@ class Storage:
 
     Attributes:
         begin: where the phantom begins.
+        traits: all that tells it from others, in numbers; made when it is first asked for.
     """
 
     phantom: Array
@@ -67,6 +88,15 @@ class Storage:
     data: Array | None = None
     port: int = -1
     begin: int = field(init=False)
+    _traits: tuple[Any, ...] | None = field(default=None, init=False)
+
+    @property
+    def traits(self) -> tuple[Any, ...]:
+        if self._traits is None:
+            phantom = self.phantom
+            numbers = phantom.size, number_of(phantom.dtype), int(self.home), self.is_zeroed
+            self._traits = *numbers, None if self.frame is None else self.frame.numbers, self.port
+        return self._traits
 
     def __post_init__(self) -> None:
         self.begin = _begin(self.phantom)
@@ -177,6 +207,14 @@ def alarm() -> View:
     return View(storage, storage.phantom)
 
 
+def storage_with(traits: tuple[Any, ...]) -> Storage:
+    """A new storage like the one these were told of; it is no constant."""
+    size, dtype, home, is_zeroed, frame, port = traits
+    return Storage(
+        _phantom(size, dtype_of(dtype)), Home(home), is_zeroed, None if frame is None else Frame(*frame), port=port
+    )
+
+
 def row_major(shape: Sequence[int], dtype: DType, home: Home = Home.ARENA, port: int = -1) -> View:
     """A new tensor whose last dimension is contiguous."""
     storage = Storage(_phantom(math.prod(shape), dtype), home, port=port)
@@ -237,4 +275,4 @@ def channels_last(
     image = inner if len(sizes) > 1 else inner[:, 0]
     frame = Frame(images, rows, columns, channels, pitch, border) if any(border) else None
     storage = Storage(phantom, is_zeroed=frame is not None, frame=frame)
-    return View(storage, np.moveaxis(image, -1, 1), border)
+    return View(storage, image.transpose(0, image.ndim - 1, *range(1, image.ndim - 1)), border)

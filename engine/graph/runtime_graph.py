@@ -14,6 +14,7 @@ from engine.errors import EngineError, GraphError, ModelFormatError, named
 from engine.graph import surgery
 from engine.graph.building.bodies import builds_bodies
 from engine.graph.building.captured import without_captured
+from engine.graph.building.foreseen import Foreseen
 from engine.graph.building.generalise import BatchError, generalise_batch
 from engine.graph.building.inference import find_mismatches, follow, propagate
 from engine.graph.building.linking import link
@@ -287,13 +288,17 @@ class RuntimeGraph:
         graph._built = _build(source, self._registry, "kahn", reused_layers(self.operators, source))
         return graph
 
-    def infer(self, specs: Sequence[TensorSpec]) -> dict[str, object]:
+    def infer(self, specs: Sequence[TensorSpec], foreseen: Foreseen | None = None) -> dict[str, object]:
         """What is known of every operand when the inputs have these specs; the graph itself is unchanged.
+
+        Args:
+            foreseen: what its operators have announced before, for whoever asks often; one thread at a time.
 
         Raises:
             EngineError: an operator does not accept what follows from these inputs.
         """
-        return propagate(self.operators, dict(zip((port.operand for port in self.inputs), specs, strict=True)))
+        inputs = dict(zip((port.operand for port in self.inputs), specs, strict=True))
+        return propagate(self.operators, inputs, foreseen)
 
     def describe(self) -> dict[str, Any]:
         """Everything the graph can tell, as plain data; see docs/graph.md for the keys."""

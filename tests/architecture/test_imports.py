@@ -32,6 +32,7 @@ ALLOWED: dict[str, set[str]] = {
     "engine.memory": VOCABULARY,
     "engine.tensor": {"engine.errors"},
     "engine.figures": set(),
+    "engine.recurring": set(),
     "engine.limits": {"engine.errors", "engine.memory.resources", "engine.tensor"},
     "engine.promotion": VOCABULARY,
     "engine.special": VOCABULARY,
@@ -40,7 +41,8 @@ ALLOWED: dict[str, set[str]] = {
     "engine.expression": VOCABULARY | {"engine.promotion", "engine.special"},
     "engine.layers": VOCABULARY | {"engine.promotion", "engine.special", "engine.expression"},
     "engine.onnx": VOCABULARY | {"engine.memory", "engine.layers", "engine.pnnx"},
-    "engine.graph": VOCABULARY | {"engine.bundle", "engine.expression", "engine.layers", "engine.onnx", "engine.pnnx"},
+    "engine.graph": VOCABULARY
+    | {"engine.bundle", "engine.expression", "engine.layers", "engine.onnx", "engine.pnnx", "engine.recurring"},
     "engine.passes": VOCABULARY | {"engine.expression", "engine.graph", "engine.layers", "engine.pnnx"},
     "engine.options": {"engine.errors", "engine.passes"},
     "engine.profiling": {"engine.graph"},
@@ -57,11 +59,11 @@ ALLOWED: dict[str, set[str]] = {
     "engine.compiler.lowering": VOCABULARY
     | {"engine.compiler.blueprint", "engine.compiler.codegen.host", "engine.compiler.kernels"}
     | {"engine.compiler.storage", "engine.expression", "engine.graph", "engine.layers", "engine.passes"}
-    | {"engine.options", "engine.promotion"},
+    | {"engine.options", "engine.promotion", "engine.recurring"},
     "engine.compiler": VOCABULARY
     | {"engine.bundle", "engine.figures", "engine.memory", "engine.options", "engine.profiling", "engine.progress"}
     | {"engine.expression", "engine.graph", "engine.layers", "engine.passes", "engine.pnnx", "engine.promotion"}
-    | {"engine.special"},
+    | {"engine.recurring", "engine.special"},
     "engine.toolchain": VOCABULARY | {"engine.bundle", "engine.compiler", "engine.options", "engine.progress"},
     "engine.session": VOCABULARY
     | {

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from engine.compiler.assembly.clearing import with_borders_cleared
-from engine.compiler.assembly.memory import MemoryPlan, find_lifetimes, plan_memory, storages_of
+from engine.compiler.assembly.memory import Lifetime, MemoryPlan, find_lifetimes, plan_memory, storages_of
 from engine.compiler.assembly.objects import make_objects
 from engine.compiler.assembly.opening import Call
 from engine.compiler.blueprint import (
@@ -74,6 +74,7 @@ def make_blueprint(
         raise CompileError("the program would have too many steps", found=len(lowering.steps), expected=PROGRAM_STEPS)
     memory = plan_memory(lowering.steps, kept, lowering.host.memory)
     steps = with_borders_cleared(lowering.steps, memory.unclean, lowering.host, is_apart=is_open)
+    lifetimes = memory.lifetimes if len(steps) == len(lowering.steps) else find_lifetimes(steps, kept)
     objects = make_objects(steps, lowering.host, progress, cores, is_open=is_open, is_known=is_known)
     lowering.made = objects.made
     constants, places, tables_at = _constants(steps, kept)
@@ -93,7 +94,7 @@ def make_blueprint(
         alarm=memory.offsets.get(lowering.alarm.storage),
         tables_at=tables_at,
         operators=tuple(op.name for op in lowering.operators),
-        buffers=tuple(_buffers(steps, kept, lowering.views, memory)),
+        buffers=tuple(_buffers(lifetimes, lowering.views, memory)),
         passes=tuple(passes),
     )
 
@@ -184,14 +185,16 @@ def _is_dealt(step: KernelStep) -> bool:
     return weights >= step.kernel.host.memory.second_bytes and weights > _MOSTLY * (step.bytes - weights)
 
 
-def _buffers(
-    steps: Sequence[Step], kept: Sequence[View], views: Mapping[str, View], memory: MemoryPlan
-) -> Iterator[Buffer]:
-    """What lies where and when, with borders' clearing counted as a step."""
+def _buffers(lifetimes: Mapping[Storage, Lifetime], views: Mapping[str, View], memory: MemoryPlan) -> Iterator[Buffer]:
+    """What lies where and when.
+
+    Args:
+        lifetimes: with borders' clearing counted as a step.
+    """
     names: dict[Storage, list[str]] = {}
     for name, view in views.items():
         names.setdefault(view.storage, []).append(name)
-    for storage, life in find_lifetimes(steps, kept).items():
+    for storage, life in lifetimes.items():
         operands = tuple(names.get(storage, ()))
         at = memory.offsets[storage]
         yield Buffer(offset=at, bytes=storage.bytes, first=life.first, last=life.last, operands=operands)

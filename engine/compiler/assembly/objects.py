@@ -17,6 +17,8 @@ from engine.compiler.codegen import object_code
 from engine.compiler.codegen.host import Host
 from engine.compiler.codegen.ir import Module, TooLargeError
 from engine.compiler.kernels.kernel import Kernel
+from engine.compiler.kernels.ready import Ready
+from engine.compiler.kernels.recurrent.recurrence import Recurrence
 from engine.compiler.lowering.steps import KernelStep, Step
 from engine.compiler.runtime.lending import lent
 from engine.compiler.runtime.priority import give_way
@@ -102,7 +104,7 @@ def make_objects(
 
 
 class Made:
-    """Tells whether there is code for a step; what has no open sizes is made anew for every shape."""
+    """What code there is for a step; what has no open sizes is made anew for every shape."""
 
     def __init__(self, host: Host) -> None:
         self._key = host.key
@@ -110,6 +112,22 @@ class Made:
     def __call__(self, step: KernelStep) -> bool:
         opening = opening_of(step.kernel, self._key, len(step.pointers))
         return not opening.is_open or OPENINGS.has(opening)
+
+    def ready(self, step: KernelStep) -> Ready | None:
+        """The kernel with its code; None where there is none, or something else must know which kernel it is."""
+        kernel, opening = step.kernel, opening_of(step.kernel, self._key, len(step.pointers))
+        found = OPENINGS.find(opening) if opening.is_open else None
+        if found is None or kernel.reads_few or isinstance(kernel, Recurrence):
+            return None
+        return Ready(
+            host=kernel.host,
+            function=found.function,
+            numbers=found.numbers,
+            code=found.code,
+            reported=kernel.reported_kind,
+            pieces=kernel.chunks,
+            operations=kernel.flops,
+        )
 
 
 class _Maker:
@@ -147,6 +165,10 @@ class _Maker:
         Raises:
             CompileError: the program would be too large.
         """
+        if isinstance(step.kernel, Ready):
+            self._calls[id(step.kernel)] = Call(step.kernel.function, step.kernel.numbers)
+            self._found[step.kernel.function] = step.kernel.code
+            return
         opening = self._opened(step) if self._is_open else None
         known = opening and (OPENINGS.find(opening) or self._written.find(opening))
         if known:

@@ -128,7 +128,7 @@ class Host:
     @property
     def key(self) -> str:
         """All that generated code depends on."""
-        return "/".join(map(str, astuple(self)))
+        return _key(self)
 
     @property
     def element_bytes(self) -> int:
@@ -277,3 +277,8 @@ def describe(name: str, cpu: str | None = None) -> Host:
         repeats_from_memory=name == "avx512",
         registers_beside=_BESIDE[name],
     )
+
+
+@lru_cache(maxsize=8)
+def _key(host: Host) -> str:
+    return "/".join(map(str, astuple(host)))

@@ -10,6 +10,8 @@ from __future__ import annotations
 EXACT = 16
 # Classes from a size to twice as much.
 STEPS = 4
+# Choices that are kept for a class, the best first: where there is no code for it another is better than none.
+MOST_RANKED = 12
 # Sizes of a class that an average is taken of.
 SAMPLES = 16
 

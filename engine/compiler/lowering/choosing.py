@@ -41,10 +41,14 @@ class TakingMade:
 
     Args:
         is_made: whether there is code for a step.
+
+    Attributes:
+        others: operators for which it took another than the best.
     """
 
     def __init__(self, is_made: Callable[[KernelStep], bool]) -> None:
         self._is_made = is_made
+        self.others: set[str] = set()
 
     def __call__(self, operator: str, candidates: Iterator[K], step_of: Callable[[K], KernelStep]) -> KernelStep:
         """One of those that read the weights as the best does: others would have to be packed.
@@ -54,7 +58,10 @@ class TakingMade:
         """
         best = next(candidates)
         alike = (each for each in candidates if isinstance(each, type(best)) and _packing(each) == _packing(best))
-        for step in map(step_of, chain((best,), alike)):
+        if self._is_made(step := step_of(best)):
+            return step
+        self.others.add(operator)
+        for step in map(step_of, alike):
             if self._is_made(step):
                 return step
         raise NotYetMadeError

@@ -185,7 +185,7 @@ class Context:
 
     def place(self, *, is_image: bool | None = None) -> View:
         """Memory for the first result; channels-last where those around it are, unless the caller says."""
-        return self.lowering.placement.place(self.op.outputs[0], is_image)
+        return self.lowering.place(self.op.outputs[0], is_image)
 
     def step(self, kernel: Kernel, *views: View) -> KernelStep:
         """A kernel that computes this operator alone, and the views it takes, in its order."""
@@ -206,7 +206,7 @@ class Context:
             views: of what the kernel reads beside its result before the others do.
         """
         fused = absorb(self.lowering, replace(alone(self.op, index), views=tuple(views)), image_of)
-        target = self.lowering.placement.place(fused.operand, is_image)
+        target = self.lowering.place(fused.operand, is_image)
         result = Result.seen(fused, target, image_of, self.lowering.alarm)
         if result.image.strides[1] > 1:
             raise NotLoweredError("its result does not lie in rows")

@@ -52,7 +52,7 @@ def place_in_order(context: Context, operand: RuntimeOperand) -> View:
         if view is not None and view.strides[-1:] <= (1,):
             return view
         users.pop()
-    return context.lowering.placement.place(operand, is_image=False)
+    return context.lowering.place(operand, is_image=False)
 
 
 def new_in_order(context: Context, operand: RuntimeOperand, order: Sequence[int]) -> View:
@@ -77,7 +77,7 @@ def _mover(context: Context, operand: RuntimeOperand) -> RuntimeOperator | None:
 
 def _seen_through(context: Context, users: list[RuntimeOperator]) -> View | None:
     """The result of the last of some operators in its place, as the operand of the first; None where it is no view."""
-    target = context.lowering.placement.place(users[-1].outputs[0], is_image=False)
+    target = context.lowering.place(users[-1].outputs[0], is_image=False)
     phantom = target.phantom
     for user in reversed(users):
         spec = context.lowering.spec(user.inputs[0])

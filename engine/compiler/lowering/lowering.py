@@ -10,13 +10,14 @@ from typing import Protocol
 import numpy as np
 
 from engine.compiler.codegen.host import Host
+from engine.compiler.lowering.asking import Question, noted
 from engine.compiler.lowering.choosing import Choose, take_first
 from engine.compiler.lowering.declining import FLOAT32, FLOAT64, NotLoweredError
 from engine.compiler.lowering.layout.placement import Placement, look_ahead
 from engine.compiler.lowering.meaning import meant
 from engine.compiler.lowering.narrow import Narrow
 from engine.compiler.lowering.remembered import Remembered, kinds_of
-from engine.compiler.lowering.steps import Step
+from engine.compiler.lowering.steps import Made, Step
 from engine.compiler.lowering.terms.term import Term, term_of
 from engine.compiler.storage import Storage, View, alarm, constant
 from engine.graph.operand import RuntimeOperand
@@ -43,6 +44,17 @@ class Packs(Protocol):
         """
 
 
+class Recalls(Protocol):
+    """What is asked before a rule is: whether that was asked the same before."""
+
+    def made(self, lowering: Lowering, op: RuntimeOperator, make: Callable[[], Made]) -> Made:
+        """What the rule of an operator makes.
+
+        Args:
+            make: asks the rule.
+        """
+
+
 @dataclass(slots=True)
 class Lowering:
     """A graph being lowered. Only the walk changes it.
@@ -58,6 +70,7 @@ class Lowering:
         weights: of all programs of the graph; None where each has its own.
         narrow: what of it is 16-bit floats.
         remembered: what lowerings of these operators for other shapes have found.
+        recipes: what rules have made in them; None where all is to be made anew.
 
     Attributes:
         placement: where results shall lie.
@@ -70,6 +83,7 @@ class Lowering:
         fusions: names of what joined others, by the name of the pass.
         absorbed: names of operators that a kernel before them computes.
         made: how many of its kernels had to be made, as assembly tells.
+        notes: what a rule has asked, while somebody wants to know.
     """
 
     operators: Sequence[RuntimeOperator]
@@ -85,6 +99,7 @@ class Lowering:
     weights: Packs | None = None
     narrow: Narrow = field(default_factory=Narrow)
     remembered: Remembered = field(default_factory=Remembered)
+    recipes: Recalls | None = None
     placement: Placement = field(init=False)
     alarm: View = field(default_factory=alarm)
     steps: list[Step] = field(default_factory=list)
@@ -95,6 +110,7 @@ class Lowering:
     fusions: dict[str, list[str]] = field(default_factory=dict)
     absorbed: set[str] = field(default_factory=set)
     made: int = 0
+    notes: list[tuple[Question, object]] | None = None
     _stored: dict[int, tuple[Array, View]] = field(default_factory=dict)
     _terms: dict[tuple[str, int], Term | None] = field(default_factory=dict)
     _packed: dict[object, tuple[Sequence[weakref.ref[Array]], weakref.ref[Storage]]] = field(default_factory=dict)
@@ -103,7 +119,7 @@ class Lowering:
         joins = JOINS not in self.options.passes_off
         written = [name if self.narrow.returned(port) is None else "" for port, name in enumerate(self.outputs)]
         self.placement = look_ahead(
-            self.operators, written, self.spec, self.term, joins, is_open=self.is_open, found=self.remembered.images
+            self.operators, written, self._spec, self.term, joins, is_open=self.is_open, found=self.remembered.images
         )
 
     def forget(self) -> None:
@@ -117,13 +133,18 @@ class Lowering:
         """Whether integers of the graph may know a scale and a zero point, which memory does not hold."""
         return any(speaks_of_quantised(op.definition) for op in self.operators)
 
+    @noted
     def spec(self, operand: RuntimeOperand) -> TensorSpec | None:
         """Shape and dtype of an operand that can lie in memory; texts are Python's, and lie where it has them."""
+        return self._spec(operand)
+
+    def _spec(self, operand: RuntimeOperand) -> TensorSpec | None:
         value = self.values.get(operand.name, UNKNOWN)
         if not isinstance(value, TensorSpec) or value.dtype.hasobject:
             return None
         return value if value.is_static else None
 
+    @noted
     def value(self, operand: RuntimeOperand) -> View | object:
         """What an operand is while lowering: constant array, Python value, or view.
 
@@ -139,6 +160,7 @@ class Lowering:
             return value
         raise NotLoweredError(f"operand '{operand.name}' is a value only a run can tell")
 
+    @noted
     def stored(self, data: Array) -> View:
         """A constant in memory; the same array is stored once."""
         if self.weights is not None and data.nbytes >= LARGE_BYTES:
@@ -160,6 +182,37 @@ class Lowering:
             self._packed[key] = [weakref.ref(root) for root in roots], weakref.ref(storage)
         return View(storage, storage.phantom)
 
+    @noted
+    def view(self, operand: RuntimeOperand) -> View | None:
+        """Where an operand lies; None where that is nowhere yet."""
+        return self.views.get(operand.name)
+
+    @noted
+    def place(self, operand: RuntimeOperand, is_image: bool | None = None) -> View:
+        """Memory for an operand about to be computed; see Placement.place()."""
+        return self.placement.place(operand, is_image)
+
+    @noted
+    def joined(self, operand: RuntimeOperand) -> View:
+        """Memory of a concatenation's result; see Placement.joined()."""
+        return self.placement.joined(operand)
+
+    @noted
+    def is_joined(self, operand: RuntimeOperand) -> bool:
+        """Whether an operand has its place in a concatenation."""
+        return operand.name in self.placement.places
+
+    @noted
+    def is_image(self, operand: RuntimeOperand) -> bool:
+        """Whether an operand should lie channels-last."""
+        return self.placement.is_image(operand)
+
+    @noted
+    def border_for(self, operand: RuntimeOperand) -> tuple[int, int, int, int]:
+        """The zeros that users of an operand want around it."""
+        return self.placement.border_for(operand)
+
+    @noted
     def known(self, op: RuntimeOperator) -> list[object]:
         """What is known of an operator's operands: the array of a constant, a spec, a value."""
         return [self._known(each) for each in op.inputs]
@@ -169,9 +222,10 @@ class Lowering:
         value = self.constants.get(operand.name, self.values.get(operand.name, UNKNOWN))
         return TensorSpec(value.shape, value.dtype, value.value) if isinstance(value, TensorSpec) else value
 
+    @noted
     def term(self, op: RuntimeOperator) -> Term | None:
         """The expression an operator stands for, if it is a map of float32 or float64."""
-        spec = self.spec(op.outputs[0]) if len(op.outputs) == 1 else None
+        spec = self._spec(op.outputs[0]) if len(op.outputs) == 1 else None
         if op.layer is None or op.name in self.refused or spec is None or not spec.size:
             return None
         if spec.dtype not in (FLOAT32, FLOAT64):

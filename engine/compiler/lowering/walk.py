@@ -165,8 +165,12 @@ def _commit(lowering: Lowering, made: Made) -> None:
 
 def _made(lowering: Lowering, op: RuntimeOperator, bound: BoundLayer) -> Made:
     """What becomes of an operator: what its rule makes of it, or a step of its reference layer."""
-    try:
+
+    def make() -> Made:
         return _or_apart(lowering, lambda: _by_rule(lowering, op, bound))
+
+    try:
+        return make() if lowering.recipes is None else lowering.recipes.made(lowering, op, make)
     except NotLoweredError as declined:
         return _by_reference(lowering, op, str(declined))
     except (EngineError, NotYetMadeError):
@@ -258,7 +262,7 @@ def _memory(lowering: Lowering, operand: RuntimeOperand) -> View | None:
     if spec is None or (spec.dtype in QUANTISED and lowering.quantises):
         return None
     if spec.dtype == FLOAT32 and spec.size:
-        return lowering.placement.place(operand)
+        return lowering.place(operand)
     return row_major(spec.sizes, spec.dtype)
 
 

@@ -1,8 +1,9 @@
 """The one thread of the process that compiles while others run.
 
 A shape that is met becomes a wish. Met a second time, it is worth compiling: shapes that come once, as the sizes of
-pictures do, cost nothing but a note. The thread takes what is wanted most, and of that what was met last; a wish that
-nobody repeats is forgotten. What is made goes to the shelf, which may decline it; then it is not made again unless it
+pictures do, cost nothing but a note. So do those that are made in no time when they come: only what somebody had to do
+without is made. The thread takes what is wanted most, and of that what was met last; a wish that nobody repeats is
+forgotten. What is made goes to the shelf, which may decline it; then it is not made again unless it
 is wanted more often.
 """
 
@@ -76,6 +77,7 @@ class Wish:
         bytes: what an instance takes; None while that is not known.
         is_hopeless: it cannot be made.
         is_urgent: it is made even if it was met once.
+        is_missed: somebody had to do without it since it was tried last.
     """
 
     maker: weakref.ref[Maker]
@@ -85,6 +87,7 @@ class Wish:
     bytes: int | None = None
     is_hopeless: bool = False
     is_urgent: bool = False
+    is_missed: bool = False
     met_s: float = field(default_factory=time.monotonic)
 
     def give_up(self, reason: str) -> None:
@@ -119,12 +122,13 @@ class Background:
 
         Args:
             times: how often it was met.
-            now: False to note it only.
+            now: False to note it only: nobody has to do without it.
             is_urgent: whether it is worth it however seldom it was met.
         """
         with self._lock:
             wish = self._note(maker, key, specs)
             wish.is_urgent |= is_urgent
+            wish.is_missed |= now
             wish.times = min(wish.times + times, MOST_USES)
             wish.met_s = time.monotonic()
             self._fade()
@@ -186,7 +190,7 @@ class Background:
         maker = wish.maker()
         if maker is None or wish.is_hopeless or time.monotonic() - wish.met_s > PATIENCE_S:
             return False
-        if wish.times < WORTH and not wish.is_urgent:
+        if not wish.is_missed or (wish.times < WORTH and not wish.is_urgent):
             return False
         return SHELF.admits(maker.typical_bytes if wish.bytes is None else wish.bytes, wish.times, maker.limit)
 
@@ -246,7 +250,7 @@ class Background:
             sys.setswitchinterval(usual)
 
     def _fulfil(self, wish: Wish) -> None:
-        maker = wish.maker()
+        maker, wish.is_missed = wish.maker(), False
         if maker is None:
             return
         try:

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from engine.compiler.blueprint import Home, NativeStep, Segment, home_of, offset_of, port_of
+from engine.compiler.blueprint import Home, NativeStep, Segment, port_of, taken_apart
 from engine.compiler.runtime.allocation import aligned_bytes
 from engine.compiler.runtime.program import Program
 from engine.compiler.runtime.protocol import (
@@ -50,7 +50,7 @@ class Tables:
         places = [argument for step in steps for argument in step.arguments]
         plan = program.blueprint
         bases = {Home.CONSTANT: address_of(plan.constants), Home.WEIGHT: address_of(plan.weights)}
-        homes, offsets = [home_of(each) for each in places], [offset_of(each) for each in places]
+        homes, offsets = taken_apart(places)
         self.arguments = np.array([bases.get(home, 0) + at for home, at in zip(homes, offsets, strict=True)], np.int64)
         self._words = self.arguments.data
         self._inside = np.array([k for k, home in enumerate(homes) if home is Home.ARENA], np.intp)
@@ -66,10 +66,13 @@ class Tables:
         self.steps = aligned_bytes(max(1, len(steps)) * STEP_BYTES).view(np.int64).reshape(-1, STEP_BYTES // 8)
         at = address_of(self.arguments)
         self._chunks = [0]
-        for record, step in zip(self.steps, steps, strict=False):
-            record[:] = program.code.address(step.function), at, step.chunks, self._chunks[-1], step.is_dealt
+        records = []
+        for step in steps:
+            records.append((program.code.address(step.function), at, step.chunks, self._chunks[-1], step.is_dealt))
             at += 8 * len(step.arguments)
             self._chunks.append(self._chunks[-1] + step.chunks)
+        if records:
+            self.steps[:] = records
         segments = program.blueprint.segments
         rows = [(each.first, each.last) for each in segments]
         self.pieces: list[list[int]] = []

@@ -6,14 +6,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from engine.compiler.codegen.host import Host
-from engine.compiler.kernels.alike import alike, mean_count
+from engine.compiler.kernels.alike import MOST_RANKED, alike, mean_count
 from engine.compiler.kernels.channels import few
 
 # Products written out for one tile; beyond it the taps are walked in loops.
 UNROLLED = 400
 ROWS, COLUMNS = 4, 16
-# Tiles that are kept of those that were looked at.
-MOST_RANKED = 4
 
 
 @dataclass(frozen=True, slots=True)

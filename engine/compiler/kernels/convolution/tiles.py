@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from engine.compiler.codegen.host import Host
-from engine.compiler.kernels.alike import alike, mean_count
+from engine.compiler.kernels.alike import MOST_RANKED, alike, mean_count
 from engine.compiler.kernels.channels import few, vectors_of
 
 # Vectors of a panel that are tried; the first of equals is taken.
@@ -18,8 +18,6 @@ PANEL_SIZES = (2, 3, 4, 1, 6, 8)
 # Tiles of two widths take twice the code, some 10 ms of a compiler: what they save, at least, as a share and in cycles.
 LEAST_SAVED = 0.01
 LEAST_CYCLES = 20_000
-# Tiles that are kept of those that were looked at for images of many sizes.
-MOST_RANKED = 4
 # Pixels of an image by which panels are chosen for images of many sizes; most tiles divide it.
 TYPICAL = 5040
 # What the tile that is best for it may cost more than another: so that many sizes share code.

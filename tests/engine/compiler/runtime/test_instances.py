@@ -235,6 +235,20 @@ def test_shapes_that_come_once_cost_neither_threads_nor_compiles_nor_memory(
     assert len(alone._wishes) <= background.MAX_WISHES
 
 
+def test_what_nobody_had_to_do_without_is_not_compiled(
+    compiled: CompiledGraph, monkeypatch: pytest.MonkeyPatch, alone: Background
+) -> None:
+    kitchen = Kitchen(compiled, monkeypatch, 0)
+    for size in (*range(1, 8), *range(1, 8)):  # made in no time, each time it comes, and not kept
+        assert kitchen.instances.get_soon(specs(size), kitchen.make) is not None
+    kitchen.instances.limit = 100
+    before = len(kitchen.compiles)
+    for _ in range(2):
+        kitchen.serve(50)
+    settle(alone)
+    assert kitchen.compiles[before:] == [50]
+
+
 def test_the_shape_of_the_file_stays_whatever_comes(
     compiled: CompiledGraph, monkeypatch: pytest.MonkeyPatch, alone: Background
 ) -> None:

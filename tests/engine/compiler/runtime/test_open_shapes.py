@@ -301,6 +301,14 @@ def test_what_took_long_once_is_tried_again_after_a_while(openings: Openings) ->
     assert not any(tries[:10]) and all(tries[20:])
 
 
+def test_what_took_long_for_once_is_no_measure(openings: Openings) -> None:
+    compiled = CompiledGraph(reader(), Options(threads=1))
+    width = known_width(compiled)
+    compiled.builder._lately.extend([0.01, 60.0])
+    assert compiled.builder.known_program(specs(width)) is not None
+    assert compiled.builder.known_s < 60
+
+
 def test_what_is_kept_of_a_shape_has_its_weights(tmp_path: Path, openings: Openings) -> None:
     graph = reader()
     made = engine.Session(graph, backend="compiled", cache=tmp_path, threads=1)

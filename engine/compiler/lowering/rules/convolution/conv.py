@@ -80,8 +80,10 @@ def lower_conv(context: Context) -> Made:
     edges: Sequence[KernelStep] = ()
     if layer.padding_mode != "zeros" and any(map(any, pairs)):
         x, edges = surrounded(context, x, pairs, conv.PADDING_MODES[layer.padding_mode])
-        pairs = [(0, 0)] * len(pairs)
-    parameters = replace(parameters_of(layer, kernel, pairs), depth=depth_of(layer, kernel, pairs, x.shape[2:], sizes))
+        pairs = ((0, 0),) * len(pairs)
+    parameters = parameters_of(layer, kernel, pairs)
+    if (depth := depth_of(layer, kernel, pairs, x.shape[2:], sizes)) is not None:
+        parameters = replace(parameters, depth=depth)
     rows, columns = spans_of(parameters, x.shape[2:], sizes)
     image, copies = context.image(x, border_of(rows, columns, x.shape[2:]))
     result = fused(context, len(kernel))

@@ -7,6 +7,7 @@ from dataclasses import replace
 from itertools import islice
 
 from engine.compiler.codegen.host import Host
+from engine.compiler.kernels.alike import MOST_RANKED
 from engine.compiler.kernels.convolution.conv import Conv
 from engine.compiler.kernels.convolution.depthwise import Depthwise
 from engine.compiler.kernels.convolution.depthwise_tile import rank_tiles as rank_depthwise_tiles
@@ -90,7 +91,7 @@ def _depthwise(
         rows if parameters.depth is None else 1,
         columns,
         *geometry,
-        CANDIDATES,
+        _candidates(context),
         is_open=context.lowering.is_open,
     ):
         yield Depthwise(
@@ -170,8 +171,13 @@ def tiled(
     of = (first.rows, first.columns, first.out_channels, first.taps)
     is_open = context.lowering.is_open
     host = _tiled_for(context, parameters)
-    for tile in rank_tiles(host, *of, may_vary=not is_open, is_open=is_open, count=CANDIDATES)[1:]:
+    for tile in rank_tiles(host, *of, may_vary=not is_open, is_open=is_open, count=_candidates(context))[1:]:
         yield replace(first, tile=tile)
+
+
+def _candidates(context: Context) -> int:
+    """How many tiles are of use: where shapes are open any that has code, else those that may be measured."""
+    return MOST_RANKED if context.lowering.is_open else CANDIDATES
 
 
 def _tiled_for(context: Context, parameters: ConvParameters) -> Host:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from engine.compiler.kernels.axis import WindowAxis
 from engine.compiler.lowering.declining import NotLoweredError
@@ -41,7 +42,8 @@ class ConvParameters:
         return 1 if self.depth is None else self.depth.kernel
 
 
-def parameters_of(layer: conv.Conv, kernel: tuple[int, ...], pairs: Sequence[tuple[int, int]]) -> ConvParameters:
+@lru_cache(maxsize=4096)  # every size asks for the same
+def parameters_of(layer: conv.Conv, kernel: tuple[int, ...], pairs: tuple[tuple[int, int], ...]) -> ConvParameters:
     """The parameters of a layer of these kernel sizes.
 
     Args:
@@ -88,11 +90,11 @@ def depth_of(
 
 def settled_conv(
     layer: conv.Conv | conv.StridedSameConv, sizes: tuple[int, ...], kernel: tuple[int, ...]
-) -> tuple[conv.Conv, list[tuple[int, int]]]:
+) -> tuple[conv.Conv, tuple[tuple[int, int], ...]]:
     """The convolution a layer is, and what it has before and after each axis of an image of these sizes."""
     if isinstance(layer, conv.Conv):
-        return layer, layer.padding_of(kernel)
-    return layer.conv, layer.pairs_of(sizes, kernel)
+        return layer, tuple(layer.padding_of(kernel))
+    return layer.conv, tuple(layer.pairs_of(sizes, kernel))
 
 
 def _pair(numbers: list[int]) -> tuple[int, int]:

@@ -32,8 +32,8 @@ def finished(context: Context, fused: Fused) -> Made:
     operands = tuple(view for each in fused.views if (view := image_of(each, sizes, _as_it_is)) is not None)
     first = max(operands, key=lambda view: len({*view.strides} - {0}), default=None)
     is_image = first is not None and first.is_image
-    is_made_up = first is None and lowering.placement.is_image(fused.operand)
-    target = lowering.placement.place(fused.operand, is_image or is_made_up)
+    is_made_up = first is None and lowering.is_image(fused.operand)
+    target = lowering.place(fused.operand, is_image or is_made_up)
     result = Result(fused, target, target, operands, lowering.alarm)
     strides = [view.strides for view in operands]
     kernel = make_map(sizes, target.strides, strides, _shifted(fused.tree), context.host)

@@ -33,9 +33,9 @@ def lower_pad(context: Context) -> Made:
     pairs = _pairs(layer, len(x.shape))
     border = _zeros_around(layer, pairs, value)
     out = context.op.outputs[0]
-    placement = context.lowering.placement
-    if border is not None and placement.is_image(out) and out.name not in placement.places:
-        further = placement.border_for(out)
+    lowering = context.lowering
+    if border is not None and lowering.is_image(out) and not lowering.is_joined(out):
+        further = lowering.border_for(out)
         return _with_zeros(context, x, border, further)
     target = context.place()
     return context.made(target, *padded(context, x, target, pairs, layer.mode, value))

@@ -124,7 +124,7 @@ def lower_mesh(context: Context) -> Made:
 @kernels_for(Unpack)
 def lower_unpack(context: Context) -> Made:
     """The items of a list whose maker has told where they lie."""
-    views = {each.name: context.lowering.views.get(each.name) for each in context.op.outputs}
+    views = {each.name: context.lowering.view(each) for each in context.op.outputs}
     known = {name: view for name, view in views.items() if view is not None}
     if len(known) < len(views):
         raise NotLoweredError("there is no kernel for it")
@@ -177,7 +177,7 @@ def lower_cat(context: Context) -> Made:
     if len({part.dtype for part in parts}) > 1:
         raise NotLoweredError("there is no kernel for several dtypes")
     is_single = parts[0].dtype == FLOAT32
-    target = context.lowering.placement.joined(context.op.outputs[0]) if is_single else context.place_like(parts[0])
+    target = context.lowering.joined(context.op.outputs[0]) if is_single else context.place_like(parts[0])
     axis = context.layer(join.Cat).dim % len(target.shape)
     steps, in_place, first = [], [], 0
     for index, part in enumerate(parts):

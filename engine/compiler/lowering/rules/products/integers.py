@@ -40,7 +40,7 @@ def lower_conv_integer(context: Context) -> Made:
     layer, pads = windows_and_pads(node, weight.ndim - 2)
     if not node.as_float or weight.ndim > 4 or (node.group > 1 and weight.shape[1] % 2):
         raise NotLoweredError("there is no kernel for its integers")
-    parameters, sizes = parameters_of(layer, weight.shape[2:], pads), context.result_spec.sizes[2:]
+    parameters, sizes = parameters_of(layer, weight.shape[2:], tuple(pads)), context.result_spec.sizes[2:]
     rows, columns = spans_of(parameters, x.shape[2:], sizes)
     parts = [*product(rows, columns)]
     # Zeros that parts of the output leave out are no bytes that stand for zero.

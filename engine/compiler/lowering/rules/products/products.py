@@ -243,7 +243,7 @@ class _Form:
 def _result(context: Context, fused: Fused, as_image: ImageOf, order: Sequence[int]) -> Result:
     """Memory for the result, in the order those behind it want or its own if the kernel can store so, or in this."""
     alarm = context.lowering.alarm
-    for target in (place_in_order(context, fused.operand), context.lowering.placement.place(fused.operand, False)):
+    for target in (place_in_order(context, fused.operand), context.lowering.place(fused.operand, False)):
         image = target.derive(as_image(target.phantom))
         if image is not None and image.strides[1] <= 1:
             return Result.seen(fused, target, as_image, alarm)

@@ -56,7 +56,7 @@ class Results:
         operands = dict(zip(names, context.op.outputs, strict=True))
         for operand in operands.values():
             computable(context.lowering.spec(operand), context.dtype)
-        views = {name: context.lowering.placement.place(each, False) for name, each in operands.items()}
+        views = {name: context.lowering.place(each, False) for name, each in operands.items()}
         memory = {
             name: view if _is_in_rows(view) else row_major(view.shape, context.dtype) for name, view in views.items()
         }
