@@ -33,7 +33,7 @@ MOST_MET: Final = 24_000
 # Of a lowering: to write one down takes a quarter of what it saves the next time.
 MOST_WRITTEN: Final = 12
 # Things that recipes speak of and that are no numbers.
-MOST_HELD: Final = 20_000
+MOST_HELD: Final = 100_000
 # Of what is written: without references, so that equal things are equal bytes.
 _MARSHAL: Final = 2
 
