@@ -52,7 +52,7 @@ UNCOUNTED: Final = (
     "docs/test_operators_doc.py::test_compiled_are",
 )
 # Of a test with many cases the first few run what the others do, but for tables of different things.
-COUNTED_CASES: Final = 2
+COUNTED_CASES: Final = 4
 TABLES: Final = ("engine/layers/", "engine/expression/", "app/codec/")
 # What is made for these is made by the lines that make it for the first one.
 OTHER_LEVELS: Final = ("avx2", "sse")

@@ -9,6 +9,7 @@ There are thousands of recipes, and the collector of garbage looks at each of th
 from __future__ import annotations
 
 import marshal
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -32,6 +33,8 @@ MOST_KEPT: Final = 12_000
 MOST_MET: Final = 24_000
 # Of a lowering: to write one down takes a quarter of what it saves the next time.
 MOST_WRITTEN: Final = 12
+# Of an operator one after the other that were of no use: what it asks is never answered twice in the same way.
+MOST_IN_VAIN: Final = 8
 # Things that recipes speak of and that are no numbers.
 MOST_HELD: Final = 100_000
 # Of what is written: without references, so that equal things are equal bytes.
@@ -86,6 +89,7 @@ class Recipes:
     def __init__(self) -> None:
         self._kept: Recurring[object, _Recipe] = Recurring(MOST_KEPT, MOST_MET)
         self._held: dict[object, Any] = {}
+        self._in_vain: Counter[str] = Counter()
         self._of: object = None
         self._made = self._left = 0
         self._others: Collection[str] = ()
@@ -108,16 +112,20 @@ class Recipes:
         if known != self._of or len(self._held) > MOST_HELD:
             self._kept.clear()
             self._held.clear()
+            self._in_vain.clear()
             self._of = known
 
     def made(self, lowering: Lowering, op: RuntimeOperator, make: Callable[[], Made]) -> Made:
         """What an operator's rule makes: as it was made before, if all it would ask is answered as it was then."""
+        if self._in_vain[op.name] >= MOST_IN_VAIN:
+            return make()
         key = op.name, *[_shape(lowering.values.get(each.name)) for each in op.inputs]
         recipe = self._kept.find(key)
-        is_good = recipe is not None and recipe.until in (None, self._made)
-        found = recipe.again(lowering) if recipe is not None and is_good else None
-        if found is not None:
-            return found
+        if recipe is not None and recipe.until in (None, self._made):
+            found = recipe.again(lowering)
+            self._in_vain[op.name] = 0 if found is not None else self._in_vain[op.name] + 1
+            if found is not None:
+                return found
         if not self._kept.comes_again(key) or not self._left:
             return make()
         self._left -= 1

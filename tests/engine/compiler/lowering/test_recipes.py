@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from copy import deepcopy
 from dataclasses import replace
 from functools import partial
 
@@ -15,8 +16,9 @@ from engine.compiler.assembly.objects import Made as Code
 from engine.compiler.blueprint import Blueprint
 from engine.compiler.codegen.host import detect
 from engine.compiler.lowering import Lowering, lower
+from engine.compiler.lowering.asking import noted
 from engine.compiler.lowering.choosing import TakingMade, take_first
-from engine.compiler.lowering.recipes import Recipes
+from engine.compiler.lowering.recipes import MOST_IN_VAIN, Recipes
 from engine.compiler.lowering.remembered import Remembered
 from engine.compiler.lowering.steps import Made
 from engine.compiler.weights import Weights
@@ -206,6 +208,21 @@ def test_no_lowering_writes_down_more_than_a_few(monkeypatch: pytest.MonkeyPatch
         lowered.blueprint(picture(41, 41), recalls=True)
         kept.append(len(lowered.recipes))
     assert kept == [0, 2, 4, 6]
+
+
+def test_an_operator_whose_questions_never_have_the_same_answer_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    term = Lowering.term
+    monkeypatch.setattr(
+        Lowering, "term", noted(lambda self, op: None if term(self, op) is None else deepcopy(term(self, op)))
+    )
+    lowered = Lowered(detector())
+    lowered.blueprint(picture(41, 41), recalls=False, is_known=False)
+    written = []
+    keep = Recipes._keep
+    monkeypatch.setattr(Recipes, "_keep", lambda self, key, *given: written.append(key[0]) or keep(self, key, *given))
+    for _ in range(30):
+        lowered.blueprint(picture(41, 41), recalls=True)
+    assert written.count("stem") == 1 + MOST_IN_VAIN
 
 
 def test_thousands_of_sizes_take_little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
