@@ -3,8 +3,8 @@
 A shape that is met becomes a wish. Met a second time, it is worth compiling: shapes that come once, as the sizes of
 pictures do, cost nothing but a note. So do those that are made in no time when they come: only what somebody had to do
 without is made. The thread takes what is wanted most, and of that what was met last; a wish that nobody repeats is
-forgotten. What is made goes to the shelf, which may decline it; then it is not made again unless it
-is wanted more often.
+forgotten. What is made goes to the shelf, which may decline it; then it is not made again unless it is wanted more
+often.
 """
 
 from __future__ import annotations
