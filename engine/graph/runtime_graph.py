@@ -20,6 +20,7 @@ from engine.graph.building.inference import find_mismatches, follow, propagate
 from engine.graph.building.linking import link
 from engine.graph.building.losses import find_losses
 from engine.graph.building.reuse import reused_layers
+from engine.graph.building.storage import over_storage
 from engine.graph.building.suspicion import remark_on
 from engine.graph.building.warning import GraphWarning, refusal
 from engine.graph.description import describe
@@ -87,7 +88,7 @@ class RuntimeGraph:
     @classmethod
     def from_source(cls, source: pnnx.Graph, name: str = "graph", *, registry: Registry = registry) -> RuntimeGraph:
         """A graph in memory instead of a file pair; it needs build()."""
-        return cls._holding(without_captured(source), name, registry)
+        return cls._holding(_as_run(source), name, registry)
 
     @classmethod
     def _holding(cls, source: pnnx.Graph, name: str, registry: Registry) -> RuntimeGraph:
@@ -130,7 +131,7 @@ class RuntimeGraph:
                 if onnx.is_onnx(self._param):
                     self._source = onnx.read(self._param)
                 else:
-                    self._source = without_captured(pnnx.read(self._param, self._bin, verify=verify))
+                    self._source = _as_run(pnnx.read(self._param, self._bin, verify=verify))
 
     def build(self, order: OrderName = "kahn", *, strict: bool = False) -> None:
         """Link operators, make their layers, order them, infer every shape and dtype, plan a run.
@@ -314,6 +315,11 @@ class RuntimeGraph:
 
     def __repr__(self) -> str:
         return f"RuntimeGraph({self.name!r}, {self.state.value})"
+
+
+def _as_run(source: pnnx.Graph) -> pnnx.Graph:
+    """A file's graph with modules called as they were written, and strides over what they count in."""
+    return over_storage(without_captured(source))
 
 
 def _build(

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import re
 import sys
 import types
 import typing
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -22,6 +23,7 @@ from engine.layers.definition import hints
 from engine.limits import INT_RANGE, MAX_ITEMS
 
 type_hints = typing.get_type_hints
+_ROUNDED: Final = re.compile(r"int\((-?[0-9]{1,15}(?:\.[0-9]{1,15})?)\)")
 _field_hints: WeakKeyDictionary[type, dict[str, Any]] = WeakKeyDictionary()
 
 
@@ -147,7 +149,8 @@ def _is_tensor(hint: Any) -> bool:
 def _plain(value: object) -> object:
     """Run-time values as Python ones: 0-dim and numpy scalars as numbers, vectors and lists as tuples.
 
-    A tensor of one element in a list is a number, whatever its dimensions, as in PyTorch.
+    A tensor of one element in a list is a number, whatever its dimensions, as in PyTorch; so is the text ``int(8)``,
+    which the converter writes into lists of sizes that a model has rounded.
     """
     if isinstance(value, np.generic):
         return value.item()
@@ -155,6 +158,8 @@ def _plain(value: object) -> object:
         return value.item() if value.ndim == 0 else tuple(value.tolist())
     if isinstance(value, (list, tuple)):
         return tuple(item.item() if _is_single(item) else _plain(item) for item in value)
+    if isinstance(value, str) and (rounded := _ROUNDED.fullmatch(value)):
+        return int(float(rounded[1]))
     return value
 
 

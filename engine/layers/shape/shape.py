@@ -216,7 +216,11 @@ class AtLeast(_Reshaping):
 
 @register("torch.as_strided")
 class AsStrided(Rearrangement):
-    """out[i, j, ...] = flat[storage_offset + i * stride[0] + j * stride[1] + ...] of a contiguous input."""
+    """out[i, j, ...] = flat[storage_offset + i * stride[0] + j * stride[1] + ...] of a contiguous input.
+
+    A view of another tensor counts in that one's memory: a graph gives it that one instead
+    (engine/graph/building/storage.py).
+    """
 
     size: tuple[int, ...]
     stride: tuple[int, ...]

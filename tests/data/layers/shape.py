@@ -68,6 +68,15 @@ SAMPLES = [
     Sample("rot90", lambda x: (x.rot90(1, (0, 1)), x.rot90(2, (1, 2)), x.rot90(-1, (0, 2)), x.rot90(4, (0, 1))), (X,)),
     Sample("as_strided", lambda x: torch.as_strided(x, (3, 2), (2, 5)), (X,)),
     Sample(
+        "as_strided_of_views",
+        lambda x: (
+            torch.as_strided(x.permute(2, 0, 1), (2, 3), (12, 4)),
+            torch.as_strided((x * 2).transpose(0, 1).reshape(3, 2, 2, 2), (3, 3, 2), (4, 1, 12)),
+            torch.as_strided(x.permute(2, 0, 1).reshape(8, 3) + 1, (4, 2), (3, 7)),
+        ),
+        (X,),
+    ),
+    Sample(
         "repeat_interleave",
         lambda x: (x.repeat_interleave(2, 1), x.repeat_interleave(3), x.repeat_interleave(2, dim=-1)),
         (X,),

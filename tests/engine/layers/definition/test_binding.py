@@ -111,6 +111,20 @@ def test_an_unknown_size_is_an_open_dimension() -> None:
 
 
 @pytest.mark.parametrize(
+    ("sizes", "shape"), [(("int(8)", 3), (8, 3)), (("int(7.9)", "int(2)"), (7, 2)), (("int(0)", 4), (0, 4))]
+)
+def test_a_size_that_the_model_has_rounded_is_a_number(sizes: tuple[object, ...], shape: tuple[int, ...]) -> None:
+    layer = bound(weight=1, sizes=sizes)
+    assert layer.infer([TensorSpec((2, 3), F32)]) == TensorSpec(shape, F32)
+
+
+@pytest.mark.parametrize("text", ["int(8", "int()", "int(1e3)", "int(8)8", "float(8)", f"int({'9' * 16})"])
+def test_other_texts_are_no_sizes(text: str) -> None:
+    with pytest.raises(ParameterError, match="wrong kind of value"):
+        bound(weight=1, sizes=(text, 3))
+
+
+@pytest.mark.parametrize(
     ("given", "message"),
     [
         ({}, "operand 'weight' is missing: found 1 operands"),
