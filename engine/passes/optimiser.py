@@ -11,6 +11,7 @@ from engine import pnnx
 from engine.errors import EngineError, ParameterError
 from engine.graph import RuntimeGraph
 from engine.passes.common_subexpressions import common_subexpressions
+from engine.passes.computed_items import computed_items
 from engine.passes.constant_folding import constant_folding
 from engine.passes.dead_operators import dead_operators
 from engine.passes.expression_fusion import expression_fusion
@@ -37,6 +38,7 @@ PASSES: Final[Mapping[str, Pass]] = MappingProxyType(
             quantised_products,
             integer_products,
             constant_folding,
+            computed_items,
             common_subexpressions,
             transpose_cancelling,
             pad_into_conv,

@@ -16,6 +16,7 @@ from engine.compiler.lowering.rules.products import (
     contracting,
     einsum,
     encoder,
+    experts,
     fourier,
     grouped,
     integers,
@@ -29,6 +30,7 @@ from engine.compiler.lowering.rules.products import complexes as complex_product
 from engine.compiler.lowering.rules.recurrent import layers as recurrent
 from engine.compiler.lowering.rules.recurrent import onnx as recurrent_onnx
 from engine.compiler.lowering.rules.rows import (
+    counting,
     distances,
     extremes,
     normalising,
@@ -53,11 +55,13 @@ __all__ += [
     "contracting",
     "conv",
     "conv_transpose",
+    "counting",
     "deforming",
     "distances",
     "einsum",
     "elements",
     "encoder",
+    "experts",
     "extremes",
     "filling",
     "fourier",

@@ -24,6 +24,19 @@ def vectors(x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
     )
 
 
+FIRST, SECOND = torch.randn(3, 4, 8), torch.randn(3, 8, 4)
+
+
+def experts(x: torch.Tensor, gates: torch.Tensor) -> torch.Tensor:
+    """Every row by the two of three experts that its gates prefer, as a language model sorts rows by expert."""
+    weights, chosen = gates.softmax(-1).topk(2, -1)
+    order = torch.argsort(chosen.flatten(), stable=True)
+    ends = torch.histc(chosen.flatten()[order].float(), 3, 0, 2).cumsum(0, dtype=torch.int32)
+    made = torch._grouped_mm(torch._grouped_mm(x[order // 2], FIRST, offs=ends).relu(), SECOND, offs=ends)
+    made = made * weights.flatten()[order, None]
+    return torch.zeros_like(made).index_copy(0, order, made).reshape(-1, 2, 4).sum(1)
+
+
 SAMPLES = [
     Sample(
         "matmul",
@@ -198,4 +211,5 @@ SAMPLES = [
         ),
         (M, N, W),
     ),
+    Sample("mixture_of_experts", experts, (torch.randn(6, 4), torch.randn(6, 3))),
 ]

@@ -118,6 +118,10 @@ def _scanned(context: Context, dim: int, mode: Mode, *, is_reverse: bool = False
     if not x.shape or spec is None:
         raise NotLoweredError("its operand is a single number")
     axis = checked_axis(dim, len(x.shape))
+    if x.dtype == FLOAT32 and spec.dtype.kind == "i":  # whole numbers are what is summed
+        whole = row_major(x.shape, spec.dtype)
+        composition.typed(whole, Operand(0), x, domain="float")
+        x = whole
     sizes = math.prod(x.shape[:axis]), x.shape[axis], math.prod(x.shape[axis + 1 :])
     if (x.dtype, spec.dtype) != (FLOAT32, FLOAT32):
         if mode == "logarithm":

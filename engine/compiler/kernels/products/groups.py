@@ -1,0 +1,163 @@
+"""Rows in groups, each group times a matrix of its own; the run says where groups end: a mixture of experts.
+
+The matrices are packed ahead, into panels of columns. A chunk is a panel of one group: its rows, tile by tile, where
+the last tile is shifted back to end with the group; a group of fewer rows than a tile has smaller ones. Rows behind the
+last group are zero. Ends that fall, or lie beyond the rows, set the alarm: the result is void, and whoever computes it
+in another way says what is wrong.
+
+Arguments: left, packed matrices, ends, target, alarm (an int).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Self
+
+import numpy as np
+
+from engine.compiler.codegen.ir import Function, Index, Module, Sizes, Value, as_value, constant, vector
+from engine.compiler.kernels.channels import Panel, cases, few, panels_of, starts_of, width_of
+from engine.compiler.kernels.indexing.gather import OUTSIDE
+from engine.compiler.kernels.kernel import Kernel, start
+from engine.compiler.kernels.products.tile import Tile
+from engine.tensor import Array
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupedProduct(Kernel):
+    """Products of static geometry but for where groups end.
+
+    Args:
+        groups: how many.
+        rows, columns, terms: of the result, and how many products are summed for an element.
+        source, target: distances of rows in the left factor and in the result; columns lie side by side.
+        bits: of an end.
+        tile_rows, vectors: rows of a tile, and vectors of a panel.
+    """
+
+    kind = "grouped_product"
+    sets_alarm = True
+    groups: int
+    rows: int
+    columns: int
+    terms: int
+    source: int
+    target: int
+    bits: int
+    tile_rows: int
+    vectors: int
+
+    @property
+    def flops(self) -> int:
+        return 2 * self.rows * self.columns * self.terms
+
+    def opened(self, sizes: Sizes) -> Self:
+        return self.with_open(sizes, "rows")
+
+    @cached_property
+    def panels(self) -> tuple[Panel, ...]:
+        """The vectors of every panel."""
+        return panels_of(self.columns, self.host.lanes, self.vectors)
+
+    @property
+    def packing(self) -> tuple[object, ...]:
+        """What the packed matrices depend on beside their values."""
+        return self.kind, self.panels
+
+    @property
+    def group_floats(self) -> int:
+        """Of a packed matrix."""
+        return self.terms * sum(map(width_of, self.panels))
+
+    @property
+    def chunks(self) -> int:
+        return self.groups * len(self.panels)
+
+    @cached_property
+    def heights(self) -> list[int]:
+        """Rows of tiles, the highest first: a group takes the highest that fits."""
+        return list(dict.fromkeys([*few(self.tile_rows)[::-2][:3], 1]))
+
+    def pack(self, matrices: Array) -> Array:
+        """Matrices (groups, terms, columns) panel by panel, columns that a vector lacks zero."""
+        pieces, column = [], 0
+        for panel in self.panels:
+            piece = np.zeros((self.groups, self.terms, width_of(panel)), matrices.dtype)
+            for (_, real), first in zip(panel, starts_of(panel), strict=True):
+                piece[:, :, first : first + real] = matrices[:, :, column : column + real]
+                column += real
+            pieces.append(piece.reshape(self.groups, -1))
+        return np.concatenate(pieces, axis=1)
+
+    def emit(self, module: Module) -> None:
+        shapes = [(height, panel) for panel in dict.fromkeys(self.panels) for height in self.heights]
+        functions = {shape: self._emit_tile(module, *shape) for shape in shapes}
+        f, (left, right, ends, target, alarm), chunk = start(module, self, 5)
+        group, panel = f.divmod(chunk, len(self.panels))
+        first, last = self._bounds(f, ends, group)
+        is_fine = f.binary("and", f.compare("sle", constant(0, "i64"), first), f.compare("sle", first, last))
+        is_fine = f.binary("and", is_fine, f.compare("sle", last, as_value(self.rows)))
+        with f.unless(is_fine):
+            f.store(constant(OUTSIDE, "i32"), alarm)
+        width = self.terms * width_of(self.panels[0])
+        packed = f.at(right, f.add(f.mul(group, self.group_floats), f.mul(panel, width)))
+        out = f.at(target, f.mul(panel, sum(real for _, real in self.panels[0])))
+        with f.when(is_fine):
+            for part in cases(f, panel, self.panels):
+                names = {height: functions[height, part] for height in self.heights}
+                self._multiply(f, names, (left, packed, out), (first, last))
+                with f.when(f.compare("eq", as_value(group), as_value(self.groups - 1))):
+                    self._clear(f, part, out, last)
+        f.finish()
+
+    def _bounds(self, f: Function, ends: Value, group: Index) -> tuple[Value, Value]:
+        """The first row of a group, and the first behind it."""
+        last = _end(f, ends, group, self.bits)
+        before = _end(f, ends, f.maximum(f.add(group, -1), 0), self.bits)
+        return f.select(f.less(0, group), before, constant(0, "i64")), last
+
+    def _multiply(
+        self, f: Function, names: dict[int, str], places: tuple[Value, Value, Value], bounds: tuple[Value, Value]
+    ) -> None:
+        """All rows of a group, in the highest tiles it has rows for."""
+        (left, packed, out), (first, last) = places, bounds
+        count = f.sub(last, first)
+        above: int | None = None
+        for height in self.heights:
+            # Tiles that end within the group, and one more that is shifted back; none where a higher one fits.
+            tiles, _ = f.divmod(f.add(count, height - 1), height)
+            is_due = f.less(height - 1, count)
+            if above is not None:
+                is_due = f.binary("and", is_due, f.less(count, above))
+            with f.when(is_due), f.loop(0, tiles) as tile:
+                row = f.minimum(f.add(first, f.mul(tile.index, height)), f.sub(last, height))
+                f.call(names[height], [f.at(left, f.mul(row, self.source)), packed, f.at(out, f.mul(row, self.target))])
+            above = height
+
+    def _clear(self, f: Function, panel: Panel, out: Value, last: Value) -> None:
+        """Zeros in the rows behind the last group."""
+        with f.loop(last, self.rows) as row:
+            line, column = f.at(out, f.mul(row.index, self.target)), 0
+            for lanes, real in panel:
+                f.store_lanes(constant(0.0, vector(lanes)), f.at(line, column), real)
+                column += real
+
+    def _emit_tile(self, module: Module, height: int, panel: Panel) -> str:
+        """The inner function of a tile and a panel."""
+        name = f"{self.name}_{height}_{'_'.join(str(real) for _, real in panel)}"
+        f = module.inner(name, [("ptr", "left"), ("ptr", "right"), ("ptr", "target")])
+        left, right, target = f.parameters
+        tile = Tile(rows=height, panel=panel, row=self.source, term=1, memory=self.host.memory)
+        for row, line in enumerate(tile.lines(tile.multiply(f, left, right, self.terms, tile.zeros()))):
+            column = 0
+            for value, (_, real) in zip(line, panel, strict=True):
+                f.store_lanes(value, f.at(target, row * self.target + column), real)
+                column += real
+        f.finish()
+        return name
+
+
+def _end(f: Function, ends: Value, group: Index, bits: int) -> Value:
+    value = f.load(f"i{bits}", f.at(ends, group, bits // 8), bits // 8)
+    return value if bits == 64 else f.convert("sext", value, "i64")

@@ -1,0 +1,48 @@
+"""Products of groups of rows with a matrix each, as a mixture of experts has them."""
+
+from __future__ import annotations
+
+from engine.compiler.kernels.products.groups import GroupedProduct
+from engine.compiler.kernels.products.product import choose_product_tile
+from engine.compiler.lowering.context import Context
+from engine.compiler.lowering.declining import FLOAT32, NotLoweredError
+from engine.compiler.lowering.fusion import alone
+from engine.compiler.lowering.rules.indexing.picking import BITS, indices_of
+from engine.compiler.lowering.rules.products.products import product
+from engine.compiler.lowering.rules.registry import kernels_for
+from engine.compiler.lowering.steps import Made
+from engine.compiler.storage import row_major
+from engine.layers.linear.matmul import GroupedMatmul
+
+
+@kernels_for(GroupedMatmul)
+def lower_grouped_matmul(context: Context) -> Made:
+    """input[rows of e] @ other[e], where other is known now; without ends a stack of products."""
+    if context.argument(2) is None:
+        return product(context, context.tensor(0), context.tensor(1), alone(context.op))
+    x, matrices, ends = context.tensor(0), context.weight(1), indices_of(context.argument(2), context)
+    spec = context.lowering.spec(context.op.outputs[0])
+    if spec is None or spec.dtype != FLOAT32 or not matrices.size or not ends.is_row_major:
+        raise NotLoweredError("its shape is known only in a run, or it is empty")
+    steps = []
+    if x.strides[1] != 1:
+        copied = row_major(x.shape, x.dtype)
+        steps.append(context.copy(x, copied))
+        x = copied
+    rows, (groups, terms, columns) = x.shape[0], matrices.shape
+    tile_rows, vectors = choose_product_tile(context.host, rows, columns, terms, is_open=context.lowering.is_open)
+    target = row_major(spec.sizes, FLOAT32)
+    kernel = GroupedProduct(
+        groups=groups,
+        rows=rows,
+        columns=columns,
+        terms=terms,
+        source=x.strides[0],
+        target=target.strides[0],
+        bits=BITS[ends.dtype.name],
+        tile_rows=tile_rows,
+        vectors=vectors,
+        host=context.host,
+    )
+    packed = context.lowering.packed(kernel.packing, (matrices,), lambda: kernel.pack(matrices))
+    return context.made(target, *steps, context.step(kernel, x, packed, ends, target))
