@@ -15,7 +15,8 @@ ONE_THREAD := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 TESTERS ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))
 # Where no bytecode may lie beside the code, it lies here: every test process would compile all it imports.
 BYTECODE := $(if $(PYTHONDONTWRITEBYTECODE),PYTHONDONTWRITEBYTECODE= PYTHONPYCACHEPREFIX=$(abspath $(VENV))/bytecode)
-COVERAGE_FLOOR := 90
+COVERAGE_FLOOR := 93
+COVERED := $(VENV)/covered.json
 
 .DEFAULT_GOAL := help
 .PHONY: help install serve test pytest nightly fuzz schema scale lint type fmt bench image clean
@@ -32,7 +33,8 @@ serve: install ## serve the models in model_store/ on 127.0.0.1:8000
 test: lint type pytest ## lint, types, and all tests with branch coverage
 
 pytest: $(VENV)/.installed-test
-	$(ONE_THREAD) $(BYTECODE) $(BIN)/python -m pytest -n $(TESTERS) --dist worksteal --cov --cov-report=term --cov-fail-under=$(COVERAGE_FLOOR)
+	$(ONE_THREAD) $(BYTECODE) $(BIN)/python -m slipcover --json --out $(COVERED) -m pytest -n $(TESTERS) --dist worksteal
+	@$(BIN)/python -m slipcover --merge $(COVERED) --out $(COVERED) --fail-under $(COVERAGE_FLOOR) || { echo "less than $(COVERAGE_FLOOR) % are covered" >&2; exit 1; }
 
 nightly: $(VENV)/.installed-test ## the tests with fifty times as many examples of every property
 	$(ONE_THREAD) $(BYTECODE) $(BIN)/python -m pytest -n $(TESTERS) --dist worksteal --hypothesis-profile=nightly --timeout=3600
@@ -65,7 +67,7 @@ image: ## build the container image
 	docker build --tag $(IMAGE) $(DOCKER_BUILD_FLAGS) .
 
 clean: ## remove .venv and everything that tools leave behind
-	rm -rf $(VENV) build dist *.egg-info .coverage .coverage.* .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/.made:

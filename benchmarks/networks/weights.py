@@ -61,7 +61,8 @@ def _initialise(layer: nn.Module) -> None:
         nn.init.normal_(layer.bias, 0, 0.1)
     elif isinstance(layer, nn.LayerNorm):
         nn.init.uniform_(layer.weight, 0.8, 1.2)
-        nn.init.normal_(layer.bias, 0, 0.1)
+        if layer.bias is not None:
+            nn.init.normal_(layer.bias, 0, 0.1)
 
 
 def _move(norm: nn.BatchNorm1d | nn.BatchNorm2d) -> None:
