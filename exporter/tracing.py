@@ -33,7 +33,7 @@ def trace(model: Any, tensors: Sequence[Any], result: Any, path: Path) -> tuple[
     if isinstance(model, OnnxModel):
         copy(model, path)
         return ()
-    with _quiet() as caught:
+    with _quiet() as caught, whole_norms(model):
         try:
             _script(model, tensors, result).save(str(path))
         except Exception as exc:
@@ -56,6 +56,24 @@ def plain_attention() -> Iterator[None]:
         yield
     finally:
         torch.backends.mha.set_fastpath_enabled(before)
+
+
+@contextmanager
+def whole_norms(model: Any) -> Iterator[None]:
+    """Layer norms without a bias get one of zeros meanwhile: the converter drops the weight of those that have none."""
+    modules = [] if isinstance(model, torch.jit.ScriptModule) else model.modules()
+    bare = [each for each in modules if isinstance(each, torch.nn.LayerNorm) and _lacks_bias(each)]
+    for each in bare:
+        each.bias = torch.nn.Parameter(torch.zeros_like(each.weight), requires_grad=False)
+    try:
+        yield
+    finally:
+        for each in bare:
+            each.bias = None
+
+
+def _lacks_bias(norm: Any) -> bool:
+    return norm.weight is not None and norm.bias is None
 
 
 @contextmanager

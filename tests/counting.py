@@ -6,7 +6,8 @@ frame for functions, and so holds what they hold, and it takes longer than to co
 
 from __future__ import annotations
 
-from slipcover import pytest_plugin
+import sys
 
-if pytest_plugin._slipcover_instance is not None:
-    pytest_plugin._slipcover_instance.d_miss_threshold = 2**31 - 1
+_plugin = sys.modules.get("slipcover.pytest_plugin")
+if _plugin is not None and _plugin._slipcover_instance is not None:
+    _plugin._slipcover_instance.d_miss_threshold = 2**31 - 1

@@ -35,6 +35,19 @@ class Classifier(nn.Module):
         return self.head(self.block(x).mean(dim=(2, 3)))
 
 
+class BareNorm(nn.Module):
+    """A layer norm with a weight and no bias, whose weight the converter drops."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(4, bias=False)
+        self.plain = nn.LayerNorm(4, elementwise_affine=False)
+        nn.init.uniform_(self.norm.weight, 0.5, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.norm(x) + self.plain(x)
+
+
 class Sequences(nn.Module):
     """Ids and a mask of booleans in, a tuple out; the width of the mask is the length of the sequence."""
 

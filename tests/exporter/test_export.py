@@ -37,6 +37,16 @@ def test_dimensions_that_differ_are_dynamic_and_tried_at_three_sizes(networks: s
     assert exported.tried == ("[1,3,6,6]f32", "[2,3,8,10]f32", "[3,3,10,14]f32")
 
 
+def test_a_layer_norm_without_a_bias_keeps_its_weight_and_the_module_stays_as_it_is(
+    torch: Any, networks: str, tmp_path: Path
+) -> None:
+    model = exporter.load_source(f"{networks}:BareNorm")
+    exported = exporter.export(model, exporter.parse_inputs(["2,3,4"]), tmp_path)
+    assert exported.tried == ("[2,3,4]f32",)
+    assert model.norm.bias is None
+    assert [name for name, _ in model.named_parameters()] == ["norm.weight"]
+
+
 def test_integers_booleans_and_tuples_are_exported(networks: str, tmp_path: Path) -> None:
     exported = export(f"{networks}:Sequences", ["2,5i64", "2,5bool"], tmp_path)
     assert [str(port.spec) for port in exported.graph.inputs] == ["[2, 5] int64", "[2, 5] bool"]
