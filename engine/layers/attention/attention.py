@@ -78,11 +78,10 @@ class ScaledDotProductAttention(Layer):
             expected = "[..., L, E], [..., S, E], [..., S, V]"
             raise ShapeError("query, key and value do not fit", found=found, expected=expected)
         lead = broadcast_shapes(query[:-2], self._grouped(query, key), self._grouped(query, value))
-        scores = (*lead, query[-2], key[-2])
-        if mask is not None and broadcast_shapes(mask, scores) != scores:
-            expected = format_shape(scores)
-            raise ShapeError("attn_mask does not broadcast to the scores", found=format_shape(mask), expected=expected)
-        return (*lead, query[-2], value[-1])
+        scores: Shape = (*lead, query[-2], key[-2])
+        if mask is not None:
+            scores = _told(scores, mask)
+        return (*scores[:-1], value[-1])
 
     def _grouped(self, query: Shape, other: Shape) -> Shape:
         """The leading axes of key or value, after every head has been repeated for the heads it serves."""
@@ -92,6 +91,15 @@ class ScaledDotProductAttention(Layer):
         if heads is not None and groups is not None and (groups == 0 or heads % groups):
             raise ShapeError("heads do not divide into groups", found=f"{heads} by {groups}")
         return (*other[:-3], heads)
+
+
+def _told(scores: Shape, mask: Shape) -> Shape:
+    """The shape of scores to which a mask is added: it may tell sizes that they leave open, and change none."""
+    told = broadcast_shapes(mask, scores)
+    if len(told) != len(scores) or not all(map(may_equal, told, scores)):
+        found, expected = format_shape(mask), format_shape(scores)
+        raise ShapeError("attn_mask does not broadcast to the scores", found=found, expected=expected)
+    return told
 
 
 def exponentials(scores: Array) -> tuple[Array, Array]:

@@ -83,6 +83,15 @@ def test_operands_that_do_not_fit_are_refused(operands: list[Any], params: dict[
     assert refusal("F.scaled_dot_product_attention", *operands, **params) == message
 
 
+def test_a_mask_tells_sizes_that_the_scores_leave_open() -> None:
+    layer, dtype = build("F.scaled_dot_product_attention", 4), np.dtype(np.float32)
+    states = [TensorSpec((None, None, None, 8), dtype)] * 3
+    assert layer.infer([*states, TensorSpec((1, 4, None, None), dtype)]) == TensorSpec((None, 4, None, 8), dtype)
+    assert layer.infer([*states, TensorSpec((6, 5), dtype)]) == TensorSpec((None, None, 6, 8), dtype)
+    with pytest.raises(ShapeError, match="attn_mask does not broadcast to the scores"):
+        layer.infer([*states, TensorSpec((1, 1, 4, None, None), dtype)])
+
+
 def test_a_constant_added_to_all_scores_changes_nothing() -> None:
     q, k, v = np.random.default_rng(0).normal(size=(3, 2, 4, 8)).astype(np.float32)
     layer = build("F.scaled_dot_product_attention", 4)
