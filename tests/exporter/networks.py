@@ -48,6 +48,22 @@ class BareNorm(nn.Module):
         return self.norm(x) + self.plain(x)
 
 
+class WrittenGelu(nn.Module):
+    """GELU as GPT-2 writes it, which the converter takes for the exact one."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return 0.5 * x * (1 + torch.tanh((2 / torch.pi) ** 0.5 * (x + 0.044715 * x.pow(3))))
+
+
+class Gelus(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.written, self.plain, self.exact, self.drop = WrittenGelu(), nn.GELU("tanh"), nn.GELU(), nn.Dropout()
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        return self.drop(self.written(x)), self.plain(x), self.exact(x)
+
+
 class Sequences(nn.Module):
     """Ids and a mask of booleans in, a tuple out; the width of the mask is the length of the sequence."""
 

@@ -47,6 +47,16 @@ def test_a_layer_norm_without_a_bias_keeps_its_weight_and_the_module_stays_as_it
     assert [name for name, _ in model.named_parameters()] == ["norm.weight"]
 
 
+def test_a_gelu_that_a_module_writes_out_stays_the_one_by_tanh(torch: Any, networks: str, tmp_path: Path) -> None:
+    model = exporter.load_source(f"{networks}:Gelus")
+    exported = exporter.export(model, exporter.parse_inputs(["2,300"]), tmp_path, rtol=1e-5)
+    kinds = [
+        op.params.get("approximate", "none") for op in exported.graph.source.operators if "gelu" in op.type.lower()
+    ]
+    assert sorted(map(str, kinds)) == ["none", "tanh", "tanh"]
+    assert "forward" not in vars(model.written)
+
+
 def test_integers_booleans_and_tuples_are_exported(networks: str, tmp_path: Path) -> None:
     exported = export(f"{networks}:Sequences", ["2,5i64", "2,5bool"], tmp_path)
     assert [str(port.spec) for port in exported.graph.inputs] == ["[2, 5] int64", "[2, 5] bool"]
