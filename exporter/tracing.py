@@ -76,7 +76,7 @@ def whole_norms(model: Any) -> Iterator[None]:
 
 @contextmanager
 def plain_gelus(model: Any) -> Iterator[None]:
-    """Modules that write out GELU by tanh call PyTorch's meanwhile: the converter takes the formula for the exact one."""
+    """Modules that write out GELU by tanh call PyTorch's meanwhile; the converter would make the exact one of them."""
     written = [each for each in _modules(model) if _is_gelu_by_tanh(each)]
     for each in written:
         each.forward = _gelu_by_tanh
