@@ -34,7 +34,7 @@ _MOST: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where a tensor lies: in the storage of an operand, with what steps between elements (None: wholly in order)."""
+    """Where a tensor lies: in the storage of an operand, with what steps between elements."""
 
     operand: str
     shape: tuple[int, ...]
@@ -67,7 +67,9 @@ def _over_storage(op: Operator, makers: Mapping[str, Operator], annotations: Map
 def _place(name: str, makers: Mapping[str, Operator], annotations: Mapping[str, TensorSpec]) -> _Place | None:
     """Where an operand lies; None where a shape is not known, or views are too many."""
     views: list[tuple[str, Operator]] = []
-    while (maker := makers.get(name)) is not None and _is_view(maker) and len(views) < _MOST:
+    while (maker := makers.get(name)) is not None and _is_view(maker):
+        if len(views) == _MOST:
+            return None
         views.append((name, maker))
         name = maker.inputs[0]
     shape = _sizes(name, annotations)

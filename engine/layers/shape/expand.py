@@ -120,7 +120,7 @@ class RepeatInterleave(Rearrangement):
         shape, axis = self._slices(input.shape)
         if isinstance(repeats, TensorSpec):
             _check_counts(repeats.shape, shape[axis])
-            return TensorSpec(replaced(shape, axis, None), input.dtype)
+            return TensorSpec(replaced(shape, axis, _total(repeats, shape[axis])), input.dtype)
         if not isinstance(repeats, int):
             raise ParameterError("repeats must be an integer", found=repr(repeats)[:40])
         if repeats < 0:
@@ -149,6 +149,13 @@ def _check_counts(counts: Shape, slices: Dim) -> None:
     known = counts and None not in (counts[0], slices)
     if len(counts) > 1 or (known and counts[0] not in (1, slices)):
         raise ShapeError("repeats do not fit", found=format_shape(counts), expected=f"a number or [{slices}]")
+
+
+def _total(repeats: TensorSpec, slices: Dim) -> Dim:
+    """How many slices there will be, where the numbers of repetitions are known already."""
+    if repeats.value is None or repeats.dtype.kind not in "iu" or (repeats.value < 0).any():
+        return None
+    return product((slices, int(repeats.value.item()))) if repeats.size == 1 else sum(map(int, repeats.value))
 
 
 class Repetitions(Rearrangement):

@@ -10,10 +10,8 @@ from engine.expression import Input, Literal, Node, postorder
 from engine.graph import RuntimeOperator
 from engine.layers import Signature
 from engine.layers.creation.container import Expression
-from engine.layers.definition.overload import Overloaded
-from engine.layers.shape.expand import RepeatInterleave
 from engine.passes.support.algebra import explicit, simplified
-from engine.passes.support.facts import Facts, is_pure, stored_tensor
+from engine.passes.support.facts import Facts, is_pure
 from engine.passes.support.trees import reading, rebuilt
 from engine.pnnx import Operator, Parameter
 from engine.tensor import UNKNOWN, known_value
@@ -25,8 +23,6 @@ def with_known_arguments(op: RuntimeOperator, facts: Facts) -> Operator:
         return op.source
     if isinstance(op.definition, Expression):
         return _shorter(op, op.definition, facts)
-    if isinstance(op.definition, Overloaded):
-        return _repeated(op, op.definition, facts)
     found = {index: entry for index in range(len(op.inputs)) if (entry := _parameter(op, index, facts)) is not None}
     if not found:
         return op.source
@@ -53,19 +49,6 @@ def _parameter(op: RuntimeOperator, index: int, facts: Facts) -> tuple[str, Para
     operand = next((name for name, source in sources if source.index == index), None)
     is_number = isinstance(value, (int, float))
     return (operand, value) if operand is not None and is_number else None  # type: ignore[return-value]
-
-
-def _repeated(op: RuntimeOperator, layer: Overloaded, facts: Facts) -> Operator:
-    """Slices that a raw type repeats as often as one stored number says, its arguments by their names."""
-    if not isinstance(layer.chosen(op.inputs)[0].layer, RepeatInterleave):
-        return op.source
-    count, dim = stored_tensor(op.inputs[1]), facts.known(op.inputs[2])
-    if count is None or count.size != 1 or count.dtype.kind not in "iu" or not (dim is None or isinstance(dim, int)):
-        return op.source
-    params: dict[str, Parameter] = {"repeats": int(count.item()), "dim": dim}
-    return with_fields(
-        op.source, type="torch.repeat_interleave", inputs=op.source.inputs[:1], labels=("input",), params=params
-    )
 
 
 def _without_tensors(value: object) -> object:

@@ -467,28 +467,3 @@ def test_an_expression_that_would_lay_out_too_much_on_the_way_is_left_to_the_run
     finally:
         tracemalloc.stop()
     assert peak < 1 << 24
-
-
-@pytest.mark.parametrize("dim", [2, None])
-def test_slices_that_one_stored_number_repeats_have_a_known_size(dim: int | None) -> None:
-    graph = built(
-        INPUT,
-        constant(data=np.array(8, np.int64)),
-        op("pnnx.Expression", "dim", "", "1", expr=str(dim)),
-        op("pnnx.Expression", "size", "", "2", expr="None"),
-        op("aten::repeat_interleave", "repeated", "0 c 1 2", "9"),
-        OUT,
-        _0=(1, 4, 1, 3),
-    )
-    made = applied(constant_folding, graph)
-    assert types(made)[-1] == "torch.repeat_interleave"
-    assert made.operands["9"].spec == TensorSpec((1, 4, 8, 3) if dim else (96,), np.dtype(F32))
-
-
-def test_slices_that_a_run_repeats_stay() -> None:
-    counts = op("pnnx.Input", "counts", "", "c")
-    given = {"_0": (4, 3), "_c": TensorSpec((4,), np.dtype(np.int64))}
-    dim, size = (op("pnnx.Expression", name, "", name, expr=text) for name, text in (("d", "0"), ("s", "None")))
-    graph = built(INPUT, counts, dim, size, op("aten::repeat_interleave", "r", "0 c d s", "9"), OUT, **given)
-    made = applied(constant_folding, graph, np.ones((4, 3), F32), np.array([1, 0, 2, 1]))
-    assert types(made)[-1] == "aten::repeat_interleave"

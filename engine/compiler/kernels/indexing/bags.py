@@ -14,7 +14,7 @@ from typing import Literal, TypeAlias
 from engine.compiler.codegen.ir import Function, Index, Module, Value, as_value, constant, vector
 from engine.compiler.kernels.channels import fitting_lanes
 from engine.compiler.kernels.functions.arithmetic import maximum
-from engine.compiler.kernels.indexing.gather import OUTSIDE
+from engine.compiler.kernels.indexing.gather import OUTSIDE, load_index
 from engine.compiler.kernels.kernel import Kernel, block_of, start
 
 Mode: TypeAlias = Literal["sum", "mean", "max"]
@@ -143,5 +143,4 @@ class Bags(Kernel):
 
 
 def _integer(f: Function, base: Value, index: Index, bits: int) -> Value:
-    value = f.load(f"i{bits}", f.at(base, index, bits // 8), bits // 8)
-    return value if bits == 64 else f.convert("sext", value, "i64")
+    return load_index(f, f.at(base, index, bits // 8), bits)

@@ -75,9 +75,14 @@ class Gather(Kernel):
 
     def _row(self, f: Function, at: Value, alarm: Value) -> Value:
         """The row of an index; the first, and the alarm, where there is none."""
-        index = f.load(f"i{self.bits}", at)
-        index = index if self.bits == 64 else f.convert("sext", index, "i64")
+        index = load_index(f, at, self.bits)
         is_inside = f.compare("ult", index, constant(self.rows, "i64"))
         with f.unless(is_inside):
             f.store(constant(OUTSIDE, "i32"), alarm)
         return f.select(is_inside, index, constant(0, "i64"))
+
+
+def load_index(f: Function, at: Value, bits: int) -> Value:
+    """An integer of so many bits, as an i64."""
+    index = f.load(f"i{bits}", at, bits // 8)
+    return index if bits == 64 else f.convert("sext", index, "i64")

@@ -15,7 +15,7 @@ from functools import cached_property
 
 from engine.compiler.codegen.ir import Function, Index, Module, Value, constant, vector
 from engine.compiler.kernels.channels import fitting_lanes
-from engine.compiler.kernels.indexing.gather import OUTSIDE
+from engine.compiler.kernels.indexing.gather import OUTSIDE, load_index
 from engine.compiler.kernels.kernel import Kernel, block_of, start
 
 ELEMENTS = {1: "i8", 2: "i16", 4: "i32", 8: "i64"}
@@ -103,8 +103,7 @@ class Picking(Kernel):
         """Where the element lies that the indices name."""
         for base, each in zip(at, self.positions, strict=True):
             size = each.bits // 8
-            index = f.load(f"i{each.bits}", f.at(base, f.mul(column, each.strides[-1]), size), size)
-            index = index if each.bits == 64 else f.convert("sext", index, "i64")
+            index = load_index(f, f.at(base, f.mul(column, each.strides[-1]), size), each.bits)
             if each.wraps:
                 turned = f.op("i64", f"add i64 {index.text}, {each.size}")
                 index = f.select(f.less(index, 0), turned, index)

@@ -16,7 +16,7 @@ from typing import Literal
 
 from engine.compiler.codegen.ir import Function, Index, Module, Value, constant
 from engine.compiler.kernels.elements import TYPES
-from engine.compiler.kernels.indexing.gather import OUTSIDE
+from engine.compiler.kernels.indexing.gather import OUTSIDE, load_index
 from engine.compiler.kernels.indexing.picking import Positions
 from engine.compiler.kernels.kernel import Kernel, block_of, start
 
@@ -91,8 +91,7 @@ class Scattering(Kernel):
     def _put(self, f: Function, out: Value, line: Value, places: Sequence[Value], alarm: Value) -> None:
         size, all_inside = TYPES[self.dtype][1], constant(1, "i1")
         for place, each in zip(places, self.positions, strict=True):
-            index = f.load(f"i{each.bits}", place, each.bits // 8)
-            index = index if each.bits == 64 else f.convert("sext", index, "i64")
+            index = load_index(f, place, each.bits)
             if each.wraps:
                 turned = f.op("i64", f"add i64 {index.text}, {each.size}")
                 index = f.select(f.less(index, 0), turned, index)

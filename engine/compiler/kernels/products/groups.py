@@ -17,10 +17,11 @@ from typing import Self
 import numpy as np
 
 from engine.compiler.codegen.ir import Function, Index, Module, Sizes, Value, as_value, constant, vector
-from engine.compiler.kernels.channels import Panel, cases, few, panels_of, starts_of, width_of
-from engine.compiler.kernels.indexing.gather import OUTSIDE
-from engine.compiler.kernels.kernel import Kernel, start
+from engine.compiler.kernels.channels import Panel, cases, few, panels_of, width_of
+from engine.compiler.kernels.indexing.gather import OUTSIDE, load_index
+from engine.compiler.kernels.kernel import Epilogue, Kernel, Strides, start
 from engine.compiler.kernels.products.tile import Tile
+from engine.compiler.kernels.target import Target
 from engine.tensor import Array
 
 
@@ -83,11 +84,11 @@ class GroupedProduct(Kernel):
         """Matrices (groups, terms, columns) panel by panel, columns that a vector lacks zero."""
         pieces, column = [], 0
         for panel in self.panels:
+            count = sum(real for _, real in panel)
             piece = np.zeros((self.groups, self.terms, width_of(panel)), matrices.dtype)
-            for (_, real), first in zip(panel, starts_of(panel), strict=True):
-                piece[:, :, first : first + real] = matrices[:, :, column : column + real]
-                column += real
+            piece[:, :, :count] = matrices[:, :, column : column + count]
             pieces.append(piece.reshape(self.groups, -1))
+            column += count
         return np.concatenate(pieces, axis=1)
 
     def emit(self, module: Module) -> None:
@@ -137,27 +138,25 @@ class GroupedProduct(Kernel):
 
     def _clear(self, f: Function, panel: Panel, out: Value, last: Value) -> None:
         """Zeros in the rows behind the last group."""
+        target, nothing = self._target(f, out), [constant(0.0, vector(lanes)) for lanes, _ in panel]
         with f.loop(last, self.rows) as row:
-            line, column = f.at(out, f.mul(row.index, self.target)), 0
-            for lanes, real in panel:
-                f.store_lanes(constant(0.0, vector(lanes)), f.at(line, column), real)
-                column += real
+            target.at(w=row.index).store_panel(nothing, panel)
+
+    def _target(self, f: Function, address: Value) -> Target:
+        return Target.of(f, Epilogue(), Strides(0, 0, self.target), [address])
 
     def _emit_tile(self, module: Module, height: int, panel: Panel) -> str:
         """The inner function of a tile and a panel."""
         name = f"{self.name}_{height}_{'_'.join(str(real) for _, real in panel)}"
         f = module.inner(name, [("ptr", "left"), ("ptr", "right"), ("ptr", "target")])
-        left, right, target = f.parameters
+        left, right, address = f.parameters
+        target = self._target(f, address)
         tile = Tile(rows=height, panel=panel, row=self.source, term=1, memory=self.host.memory)
         for row, line in enumerate(tile.lines(tile.multiply(f, left, right, self.terms, tile.zeros()))):
-            column = 0
-            for value, (_, real) in zip(line, panel, strict=True):
-                f.store_lanes(value, f.at(target, row * self.target + column), real)
-                column += real
+            target.at(w=row).store_panel(line, panel)
         f.finish()
         return name
 
 
 def _end(f: Function, ends: Value, group: Index, bits: int) -> Value:
-    value = f.load(f"i{bits}", f.at(ends, group, bits // 8), bits // 8)
-    return value if bits == 64 else f.convert("sext", value, "i64")
+    return load_index(f, f.at(ends, group, bits // 8), bits)

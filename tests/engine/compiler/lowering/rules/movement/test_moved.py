@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from engine import Session, TensorSpec
 from tests.engine.compiler.lowering.rules.indexing.test_picking import kernel_of
+from tests.engine.graph.build import INPUT, built, op
 
 RANDOM = np.random.default_rng(37)
 ONE: list[tuple[str, tuple[int, ...], dict[str, Any]]] = [
@@ -49,3 +51,24 @@ def test_padding_with_any_number_is_gathered() -> None:
     for number in (0.25, -0.0, 1.0, np.inf):
         assert kernel_of("Pad", [x.astype(np.float32)], pads=(1, 0, 0, 2), value=number, mode="constant") == "gather"
     assert kernel_of("F.pad", [x.astype(np.float64)], pad=(1, 1), mode="constant", value=np.nan) == "reference"
+
+
+@pytest.mark.parametrize("counts", [8, [8], [1, 0, 3, 2]], ids=str)
+@pytest.mark.parametrize("dim", [1, None])
+def test_slices_are_repeated_as_often_as_stored_numbers_say(dim: int | None, counts: int | list[int]) -> None:
+    """A raw type takes them as a tensor, and its size is known before a run."""
+    x = RANDOM.standard_normal((1, 4, 1, 3)).astype(np.float32) if dim else RANDOM.standard_normal(4).astype(np.float32)
+    net = built(
+        INPUT,
+        op("pnnx.Attribute", "c", "", "1", data=np.array(counts, np.int64)),
+        op("pnnx.Expression", "dim", "", "2", expr=str(dim)),
+        op("pnnx.Expression", "size", "", "3", expr="None"),
+        op("aten::repeat_interleave", "it", "0 1 2 3", "9"),
+        op("pnnx.Output", "out", "9"),
+        _0=x.shape,
+    )
+    expected = np.repeat(x, counts, 1 if dim else 0)
+    assert net.operands["9"].spec == TensorSpec(expected.shape, expected.dtype)
+    session = Session(net, backend="compiled", cache=None, measure_host=False)
+    np.testing.assert_array_equal(session.run([x])[0], expected)
+    assert not [row for row in session.describe()["operators"] if row.get("kernel") == "reference"]
