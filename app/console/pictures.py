@@ -11,8 +11,9 @@ from app.render.spelling import count_text, percent_text, shape_text, text_width
 from app.render.svg.markup import element, number, text
 
 KINDS: Final[Mapping[str, str]] = {
-    "conv": "conv", "winograd": "conv", "depthwise": "conv", "gemm": "linear", "matmul": "linear", "pool": "pool",
-    "softmax": "activation", "attention": "attention", "map": "expression", "transpose": "shape", "reduce": "reduce",
+    "conv": "conv", "winograd": "conv", "depthwise": "conv", "grouped": "conv", "gemm": "linear", "matmul": "linear",
+    "pool": "pool", "softmax": "activation", "attention": "attention", "map": "expression", "transpose": "shape",
+    "reduce": "reduce",
 }  # fmt: skip
 _WIDTH: Final = 1120
 _LANE, _NAME, _TOP = 30, 20, 24

@@ -169,7 +169,7 @@ class Conv(Convolution):
 
     def emit(self, module: Module) -> None:
         functions = {
-            (panel, columns): emit_tile(module, self._tile_of(panel, columns))
+            (panel, columns): self.write_tile(module, panel, columns)
             for columns in range(self.tile.columns - self.tile.varies, self.tile.columns + 1)
             for panel in dict.fromkeys(self.panels)
         }
@@ -180,7 +180,7 @@ class Conv(Convolution):
             group, panel = f.divmod(each_panel.index, len(self.panels))
             weight = f.at(weights, f.mul(each_panel.index, self.panel_floats))
             channel = f.add(f.mul(group, self.out_channels), f.mul(panel, sum(real for _, real in self.panels[0])))
-            source = f.at(image, f.mul(group, self.in_channels))
+            source = f.at(image, self.first_input(f, group, panel))
             with f.loop(*tiles) as each_tile:
                 n, h, across = self._number(f, each_tile)
                 w = self._column(f, across)
@@ -193,6 +193,14 @@ class Conv(Convolution):
                     for each in cases(f, panel, self.panels):
                         f.call(functions[each, columns], arguments)
         f.finish()
+
+    def first_input(self, f: Function, group: Index, panel: Index) -> Index:
+        """Input channels before those that a panel of a group reads."""
+        return f.mul(group, self.in_channels)
+
+    def write_tile(self, module: Module, panel: Panel, columns: int) -> str:
+        """Write the inner function of a tile; its name."""
+        return emit_tile(module, self._tile_of(panel, columns))
 
     def _tile_of(self, panel: Panel, columns: int) -> TileCode:
         kh, kw = self.kernel

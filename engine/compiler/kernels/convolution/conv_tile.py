@@ -83,18 +83,22 @@ class TileCode:
         return width_of(self.panel)
 
 
-def emit_tile(module: Module, tile: TileCode) -> str:
-    """Write the function; its name."""
+def emit_tile(module: Module, tile: TileCode, writer: type[TileWriter] | None = None) -> str:
+    """Write the function; its name.
+
+    Args:
+        writer: of its products, where they are not those of a panel with repeated numbers.
+    """
     planes = [("i64", "first"), ("i64", "count")] if tile.planes else []
     ahead = [("ptr", "ahead")] if tile.fetching else []
     f = module.inner(tile.name, [("ptr", "image"), ("ptr", "weights"), *ahead, *planes, *tile.epilogue.parameters])
-    _TileWriter(tile, f).emit()
+    (writer or TileWriter)(tile, f).emit()
     f.finish()
     return tile.name
 
 
 @dataclass(frozen=True, slots=True)
-class _TileWriter:
+class TileWriter:
     """A tile being written."""
 
     code: TileCode

@@ -15,7 +15,7 @@ from typing import Self
 
 import numpy as np
 
-from engine.compiler.codegen.ir import Function, Index, Module, Sizes, Value, is_open, lanes_of, vector
+from engine.compiler.codegen.ir import Function, Index, Module, Sizes, Value, is_open, vector
 from engine.compiler.kernels.axis import WindowAxis
 from engine.compiler.kernels.channels import cases, vectors_of, width_of
 from engine.compiler.kernels.convolution.depthwise_tile import UNROLLED, DepthwiseTile, is_resident
@@ -31,11 +31,10 @@ FEW_ROWS = 8
 
 @dataclass(frozen=True, kw_only=True)
 class Depthwise(Convolution):
-    """A convolution of static geometry with one input channel to a group.
+    """A convolution of static geometry with one input and one output channel to a group.
 
     Args:
         channels: of the output.
-        multiplier: output channels for each input channel; must divide the host's lanes.
         kernel, stride, dilation: (height, width).
         tile: how the work is blocked; see choose_tile().
         depth: the windows along the planes of volumes, as in ``conv``; a tile has one row then.
@@ -43,7 +42,6 @@ class Depthwise(Convolution):
 
     kind = "depthwise"
     channels: int
-    multiplier: int = 1
     kernel: tuple[int, int]
     stride: tuple[int, int]
     dilation: tuple[int, int]
@@ -53,9 +51,7 @@ class Depthwise(Convolution):
     @cached_property
     def vectors(self) -> list[tuple[int, int]]:
         """The vectors (lanes, channels) of a pixel."""
-        vectors = vectors_of(self.channels, self.host.lanes)
-        # Lanes of one input channel lie side by side: a vector holds whole groups of them.
-        return [(max(lanes, real, self.multiplier), real) for lanes, real in vectors]
+        return vectors_of(self.channels, self.host.lanes)
 
     @property
     def taps(self) -> int:
@@ -122,10 +118,10 @@ class Depthwise(Convolution):
             h: Index = 0
             if is_open(self.tiling[0]) or self.tiling[0] > 1:
                 h = f.minimum(f.mul(down, self.tile.rows), self.rows - self.tile.rows)
-            channel, first = f.mul(each, self.host.lanes), f.mul(each, self.host.lanes // self.multiplier)
+            channel = f.mul(each, self.host.lanes)
             plane, met = first_plane(f, self.depth, n)
             arguments = [
-                place(f, image, self.source, plane, f.mul(h, self.stride[0]), 0, first),
+                place(f, image, self.source, plane, f.mul(h, self.stride[0]), 0, channel),
                 f.at(weights, f.mul(each, self.host.lanes * (1 + self.taps))),
                 *met,
                 *target.at(n, h, 0, channel).addresses,
@@ -259,14 +255,8 @@ class _Strip:
             target.store(total, self.real, row, column)
 
     def _input(self, address: Value) -> Value:
-        """A vector of input values, each repeated for its output channels."""
-        multiplier, type_ = self.kernel.multiplier, vector(self.lanes // self.kernel.multiplier)
-        value = self.f.load_lanes(type_, address, self.real // multiplier)
-        if multiplier == 1:
-            return value
-        if lanes_of(type_) == 1:
-            return self.f.splat(value, self.lanes)
-        return self.f.shuffle(value, Value("poison", type_), [lane // multiplier for lane in range(self.lanes)])
+        """A vector of input values."""
+        return self.f.load_lanes(vector(self.lanes), address, self.real)
 
     def _value(self, tap: int, weights: Value | None = None) -> Value:
         """The weights of a tap, or the bias for -1, from a register if they are kept there."""

@@ -7,10 +7,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from engine.compiler.kernels.convolution.bundles import rank_bundle_tiles
 from engine.compiler.kernels.convolution.conv import Conv
 from engine.compiler.kernels.convolution.depthwise import Depthwise
 from engine.compiler.kernels.convolution.depthwise_tile import choose_tile as choose_depthwise_tile
-from engine.compiler.kernels.convolution.tiles import choose_tile
+from engine.compiler.kernels.convolution.grouped import GroupedConv
+from engine.compiler.kernels.convolution.tiles import ConvTile, choose_tile
 from engine.compiler.kernels.expr import cost
 from engine.compiler.kernels.kernel import Kernel, Strides
 from engine.compiler.kernels.map import Map
@@ -65,7 +67,7 @@ def banded(kernel: Kernel) -> Banded | None:
         return None
     if isinstance(kernel, Conv | Depthwise) and kernel.depth is not None:  # planes of volumes are no rows
         return None
-    if type(kernel) is Conv:
+    if isinstance(kernel, Conv):
         return _conv(kernel)
     if type(kernel) is Depthwise:
         return _depthwise(kernel)
@@ -101,9 +103,7 @@ def _conv(kernel: Conv) -> Banded | None:
 
     def make(band: int) -> Kernel:
         height, width = (1, band * columns) if columns else (band, kernel.columns)
-        sizes = (kernel.tile.vectors,)  # the weights are packed for them
-        tile = choose_tile(kernel.host, height, width, kernel.out_channels, kernel.taps, sizes, may_vary=True)
-        return replace(kernel, batch=1, rows=height, columns=width, tile=tile)
+        return replace(kernel, batch=1, rows=height, columns=width, tile=_tile_for(kernel, height, width))
 
     return Banded(
         make=make,
@@ -119,6 +119,15 @@ def _conv(kernel: Conv) -> Banded | None:
         weights=4 * kernel.groups * len(kernel.panels) * kernel.panel_floats,
         finishing=cost(kernel.epilogue.tree),
     )
+
+
+def _tile_for(kernel: Conv, rows: int, columns: int) -> ConvTile:
+    """The tile that is best for so many pixels, with the weights as they are packed."""
+    if isinstance(kernel, GroupedConv):
+        across, gap = kernel.stride[1], kernel.dilation[1]
+        return rank_bundle_tiles(kernel.host, rows, columns, kernel.kernel, across, gap, kernel.in_channels)[0]
+    sizes = (kernel.tile.vectors,)
+    return choose_tile(kernel.host, rows, columns, kernel.out_channels, kernel.taps, sizes, may_vary=True)
 
 
 def _unflattened(kernel: Conv) -> tuple[int, int, int] | None:

@@ -9,9 +9,11 @@ import pytest
 
 from engine.compiler.codegen.host import describe
 from engine.compiler.kernels.axis import WindowAxis
+from engine.compiler.kernels.convolution.bundles import rank_bundle_tiles
 from engine.compiler.kernels.convolution.conv import Conv
 from engine.compiler.kernels.convolution.depthwise import Depthwise
 from engine.compiler.kernels.convolution.depthwise_tile import choose_tile as choose_depthwise_tile
+from engine.compiler.kernels.convolution.grouped import GroupedConv
 from engine.compiler.kernels.convolution.tiles import choose_tile
 from engine.compiler.kernels.images.resize import Resize
 from engine.compiler.kernels.kernel import Kernel
@@ -57,7 +59,12 @@ WINDOWS = [
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize(
     ("kernel", "stride", "dilation", "padding", "groups"),
-    [*((*each, 1) for each in WINDOWS), (*WINDOWS[0], 2), *((*each, 20) for each in WINDOWS[:4])],
+    [
+        *((*each, 1) for each in WINDOWS),
+        (*WINDOWS[0], 2),
+        *((*each, 10) for each in WINDOWS[:5]),
+        *((*each, 20) for each in WINDOWS[:4]),
+    ],
     ids=str,
 )
 def test_a_convolution_leaves_out_what_lies_beyond_the_planes(
@@ -87,6 +94,10 @@ def test_a_convolution_leaves_out_what_lies_beyond_the_planes(
     if groups == 20:
         tile = choose_depthwise_tile(host, 1, columns, kernel[1:], stride[1:], dilation[1:])
         code = Depthwise(channels=20, tile=tile, **geometry)
+    elif groups == 10:
+        taps = planes * kernel[1], kernel[2]
+        tile_ = rank_bundle_tiles(host, rows, columns, taps, stride[2], dilation[2], 2)[0]
+        code = GroupedConv(in_channels=2, out_channels=40, outputs=4, groups=1, tile=tile_, **geometry)
     else:
         out_channels = len(weight) // groups
         code = Conv(

@@ -8,9 +8,11 @@ from itertools import islice
 
 from engine.compiler.codegen.host import Host
 from engine.compiler.kernels.alike import MOST_RANKED
+from engine.compiler.kernels.convolution.bundles import Bundle, pays, rank_bundle_tiles
 from engine.compiler.kernels.convolution.conv import Conv
 from engine.compiler.kernels.convolution.depthwise import Depthwise
 from engine.compiler.kernels.convolution.depthwise_tile import rank_tiles as rank_depthwise_tiles
+from engine.compiler.kernels.convolution.grouped import GroupedConv
 from engine.compiler.kernels.convolution.integers import DOTS, ways
 from engine.compiler.kernels.convolution.tiles import PANEL_SIZES, choose_tile, rank_tiles
 from engine.compiler.kernels.kernel import Convolution, Strides
@@ -48,6 +50,7 @@ def kernels_of(
     if parameters.kernel == (1, 1) and parameters.stride == (1, 1):
         size = _flattened((source, target, *epilogue.operands), n, rows, columns, parameters.depth is None)
     by_tile = tiled(context, result, parameters, weight, source, target, size=size)
+    yield from _grouped(context, result, parameters, weight, source, target, size or (n, rows, columns))
     for filtering in _filterings(context, parameters, weight, shape)[: CANDIDATES - 1]:
         if filtering is None:
             yield from islice(by_tile, 1)
@@ -99,6 +102,51 @@ def _depthwise(
             rows=rows,
             columns=columns,
             channels=channels,
+            kernel=parameters.kernel,
+            stride=parameters.stride,
+            dilation=parameters.dilation,
+            source=source,
+            target=target,
+            tile=tile,
+            depth=parameters.depth,
+            host=context.host,
+            epilogue=result.epilogue,
+        )
+
+
+def _grouped(
+    context: Context,
+    result: Result,
+    parameters: ConvParameters,
+    weight: Array,
+    source: Strides,
+    target: Strides,
+    size: tuple[int, int, int],
+) -> Iterator[GroupedConv]:
+    """The kernels of a convolution whose groups are narrow, where several share a vector."""
+    bundle = Bundle(weight.shape[1], len(weight) // parameters.groups, parameters.groups, context.host.lanes)
+    if parameters.integers or not pays(context.host, bundle, parameters.kernel[1]):
+        return
+    (n, rows, columns), (down, across) = size, parameters.kernel
+    for tile in rank_bundle_tiles(
+        context.host,
+        rows,
+        columns,
+        (parameters.planes * down, across),
+        parameters.stride[1],
+        parameters.dilation[1],
+        bundle.inputs,
+        _candidates(context),
+        is_open=context.lowering.is_open,
+    ):
+        yield GroupedConv(
+            batch=n,
+            rows=rows,
+            columns=columns,
+            in_channels=bundle.inputs,
+            out_channels=len(weight),
+            outputs=bundle.outputs,
+            groups=1,
             kernel=parameters.kernel,
             stride=parameters.stride,
             dilation=parameters.dilation,

@@ -22,7 +22,6 @@ def check(
     *,
     stride: tuple[int, int] = (1, 1),
     dilation: tuple[int, int] = (1, 1),
-    multiplier: int = 1,
     gap: int = 0,
     epilogue: bool = False,
 ) -> None:
@@ -31,8 +30,7 @@ def check(
     random = np.random.default_rng(7)
     height = (rows - 1) * stride[0] + (kernel[0] - 1) * dilation[0] + 1
     width = (columns - 1) * stride[1] + (kernel[1] - 1) * dilation[1] + 1
-    in_channels = channels // multiplier
-    pitch = in_channels + gap
+    pitch = channels + gap
     image = random.standard_normal((n, height, width, pitch), np.float32)
     weight = random.standard_normal((channels, 1, *kernel), np.float32)
     bias = random.standard_normal(channels, np.float32)
@@ -47,7 +45,6 @@ def check(
         kernel=kernel,
         stride=stride,
         dilation=dilation,
-        multiplier=multiplier,
         source=dense(height, width, pitch),
         target=out,
         tile=choose_tile(host, rows, columns, kernel, stride, dilation),
@@ -59,7 +56,7 @@ def check(
     packed = guarded_array(code.pack(weight, bias))
     result = guarded_array(np.full(other.shape, np.nan, np.float32))
     run(code, level, [flat, packed, result, *([guarded_array(other)] if epilogue else [])])
-    wanted = convolved(image[..., :in_channels], weight, bias, stride, dilation, in_channels)
+    wanted = convolved(image[..., :channels], weight, bias, stride, dilation, channels)
     if epilogue:
         wanted = np.maximum(wanted, 0) + other
     np.testing.assert_allclose(result, wanted, rtol=1e-5, atol=1e-5 * np.sqrt(kernel[0] * kernel[1]))
@@ -95,12 +92,6 @@ def test_a_window_too_large_to_write_out(level: str) -> None:
 )
 def test_any_stride_and_dilation(level: str, stride: tuple[int, int], dilation: tuple[int, int]) -> None:
     check(level, (1, 7, 6, 19), (3, 3), stride=stride, dilation=dilation)
-
-
-@pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize(("multiplier", "channels"), [(2, 6), (2, 44), (4, 40)])
-def test_several_outputs_of_a_channel(level: str, multiplier: int, channels: int) -> None:
-    check(level, (1, 4, 5, channels), (3, 3), multiplier=multiplier)
 
 
 @pytest.mark.parametrize("level", LEVELS)

@@ -1,0 +1,159 @@
+"""Convolution of narrow groups, several to a vector, against the sum written out in float64; and where it is chosen."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine.compiler.codegen.host import Host, describe
+from engine.compiler.kernels.convolution.bundles import Bundle, pays, rank_bundle_tiles
+from engine.compiler.kernels.convolution.grouped import GroupedConv
+from engine.compiler.kernels.convolution.tiles import ConvTile
+from engine.compiler.kernels.expr import Operand, apply
+from engine.compiler.kernels.kernel import Epilogue
+from tests.engine.compiler.kernels.convolution.summed import convolved
+from tests.engine.compiler.kernels.guarded import guarded_array
+from tests.engine.compiler.kernels.running import LEVELS, dense, run
+from tests.engine.compiler.machines import EMERALD_RAPIDS, ZEN_3, ZEN_4
+
+Pair = tuple[int, int]
+
+
+def check(
+    level: str,
+    size: tuple[int, int, int],
+    channels: tuple[int, int, int],
+    kernel: Pair = (3, 3),
+    *,
+    stride: Pair = (1, 1),
+    dilation: Pair = (1, 1),
+    gap: int = 0,
+    tail: bool = False,
+    tile: ConvTile | None = None,
+) -> None:
+    """Run a kernel whose image, weights and target end at a guard page; pixels lie ``gap`` floats apart.
+
+    Args:
+        channels: groups, and the input and output channels of each.
+    """
+    (n, rows, columns), (groups, inputs, outputs) = size, channels
+    random = np.random.default_rng(17)
+    height = (rows - 1) * stride[0] + (kernel[0] - 1) * dilation[0] + 1
+    width = (columns - 1) * stride[1] + (kernel[1] - 1) * dilation[1] + 1
+    pitch = groups * inputs + gap
+    image = random.standard_normal((n, height, width, pitch), np.float32)
+    weight = random.standard_normal((groups * outputs, inputs, *kernel), np.float32)
+    bias = random.standard_normal(groups * outputs, np.float32)
+    other = random.standard_normal((n, rows, columns, groups * outputs), np.float32)
+    host, out = describe(level), dense(rows, columns, groups * outputs)
+    code = GroupedConv(
+        batch=n,
+        rows=rows,
+        columns=columns,
+        in_channels=inputs,
+        out_channels=groups * outputs,
+        outputs=outputs,
+        groups=1,
+        kernel=kernel,
+        stride=stride,
+        dilation=dilation,
+        source=dense(height, width, pitch),
+        target=out,
+        tile=tile or rank_bundle_tiles(host, rows, columns, kernel, stride[1], dilation[1], inputs)[0],
+        host=host,
+        epilogue=Epilogue(apply("add", apply("silu", Operand(0)), Operand(1)), (out,)) if tail else Epilogue(),
+    )
+    flat = guarded_array(image.reshape(-1)[: image.size - gap])
+    result = guarded_array(np.full(other.shape, np.nan, np.float32))
+    run(code, level, [flat, guarded_array(code.pack(weight, bias)), result, *([guarded_array(other)] if tail else [])])
+    wanted = convolved(image[..., : groups * inputs], weight, bias, stride, dilation, groups)
+    wanted = wanted / (1 + np.exp(-wanted)) + other if tail else wanted
+    np.testing.assert_allclose(result, wanted, rtol=1e-5, atol=1e-5 * weight[0].size ** 0.5)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize(
+    "channels", [(1, 2, 2), (2, 1, 2), (8, 4, 4), (7, 3, 3), (9, 1, 3), (5, 4, 1), (6, 3, 2), (17, 1, 1)]
+)
+def test_any_number_of_groups_of_any_width(level: str, channels: tuple[int, int, int]) -> None:
+    check(level, (2, 4, 6), channels)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("size", [(1, 1), (1, 29), (13, 1), (2, 3), (7, 7)])
+@pytest.mark.parametrize("stride", [1, 2])
+def test_any_size(level: str, size: Pair, stride: int) -> None:
+    check(level, (1, *size), (5, 2, 3), stride=(stride, stride))
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("kernel", [(1, 1), (5, 5), (1, 9), (9, 1), (2, 4), (1, 101)])
+def test_any_window(level: str, kernel: Pair) -> None:
+    check(level, (1, 4, 9), (5, 2, 2), kernel)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize(
+    ("stride", "dilation"), [((3, 1), (1, 2)), ((2, 2), (3, 3)), ((1, 4), (2, 1)), ((1, 1), (1, 5000))]
+)
+def test_any_stride_and_dilation(level: str, stride: Pair, dilation: Pair) -> None:
+    check(level, (1, 3, 5), (5, 3, 2), stride=stride, dilation=dilation)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("tile", [ConvTile(1, 5, 1), ConvTile(3, 2, 1), ConvTile(2, 1, 1)])
+def test_pixels_may_lie_apart_and_tiles_overlap(level: str, tile: ConvTile) -> None:
+    check(level, (2, 5, 7), (9, 2, 2), gap=7, tail=True, tile=tile)
+
+
+@settings(max_examples=40, deadline=None)
+@given(data=st.data())
+def test_whatever_the_geometry(data: st.DataObject) -> None:
+    level = data.draw(st.sampled_from(LEVELS))
+    lanes = describe(level).lanes
+    small, pair = st.integers(1, 3), st.tuples(st.integers(1, 3), st.integers(1, 4))
+    channels = data.draw(st.tuples(st.integers(1, 20), st.integers(1, lanes), st.integers(1, lanes)))
+    size = data.draw(st.tuples(st.integers(1, 2), st.integers(1, 6), st.integers(1, 19)))
+    geometry = {"stride": data.draw(st.tuples(small, small)), "dilation": data.draw(st.tuples(small, small))}
+    check(
+        level,
+        size,
+        channels,
+        data.draw(pair),
+        gap=data.draw(st.integers(0, 5)),
+        tail=data.draw(st.booleans()),
+        **geometry,
+    )
+
+
+@pytest.mark.parametrize(
+    ("host", "together", "alone"),
+    [
+        (
+            EMERALD_RAPIDS,
+            [(4, 4, 3), (5, 5, 3), (8, 8, 3), (1, 2, 3), (4, 4, 1)],
+            [(16, 16, 3), (12, 12, 3), (9, 3, 3)],
+        ),
+        # Of vectors half as wide it begins two where it begins one that is whole.
+        (ZEN_4, [(4, 4, 3), (2, 2, 3), (1, 2, 3)], [(8, 8, 3), (5, 5, 3), (16, 16, 3)]),
+        (ZEN_3, [(4, 4, 3), (2, 2, 3)], [(8, 8, 3), (5, 5, 3), (4, 4, 1)]),
+    ],
+)
+def test_groups_share_vectors_where_most_lanes_would_be_empty(
+    host: Host, together: list[tuple[int, int, int]], alone: list[tuple[int, int, int]]
+) -> None:
+    def share(inputs: int, outputs: int, taps: int) -> bool:
+        return pays(host, Bundle(inputs, outputs, 32, host.lanes), taps)
+
+    assert all(share(*each) for each in together) and not any(share(*each) for each in alone)
+
+
+@pytest.mark.parametrize("host", [EMERALD_RAPIDS, ZEN_4, ZEN_3, describe("sse"), describe("neon")])
+@pytest.mark.parametrize("is_open", [False, True])
+def test_tiles_fit_the_image_and_are_as_many_as_asked_for(host: Host, is_open: bool) -> None:
+    for rows, columns in ((1, 1), (7, 7), (56, 56), (2, 1000)):
+        tiles = rank_bundle_tiles(host, rows, columns, (3, 3), 1, 1, 2, 5, is_open=is_open)
+        assert 1 <= len(tiles) <= 5
+        assert all(each.rows <= rows and each.columns <= columns for each in tiles)
