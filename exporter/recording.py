@@ -17,8 +17,8 @@ import torch
 from numpy.typing import NDArray
 
 import engine
+from exporter.preparation import plain_attention, single_names
 from exporter.tensors import answer, flatten, to_array
-from exporter.tracing import plain_attention
 
 _FUSED: Final = re.compile(r"(conv|convtranspose|linear)bn[123]d_\d+")
 _REPEATED: Final = re.compile(r"pnnx_unique_\d+")
@@ -55,7 +55,7 @@ def record(model: Any, tensors: Sequence[Any], graph: engine.RuntimeGraph) -> di
         ``in_0``, ..., ``out_0``, ... and ``operand/NAME``. A TorchScript model gives no operands: its submodules cannot
         be listened to.
     """
-    with plain_attention(), _listening(model) as calls:
+    with plain_attention(), single_names(model), _listening(model) as calls:
         outputs = list(flatten(answer(model, tensors)))
     recorded = {f"in_{index}": to_array(tensor) for index, tensor in enumerate(tensors)}
     for call, made in _matches(calls, list(_operators(graph))):

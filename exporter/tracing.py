@@ -6,16 +6,14 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import torch
 
 from exporter.errors import TracingError, describe
 from exporter.onnx_model import OnnxModel, copy
+from exporter.preparation import plain_attention, prepared
 from exporter.tensors import has_dict
-
-# A share of 1 by which two ways to compute GELU by tanh may differ; it differs from the exact one by 5e-4.
-_EXACT: Final = 1e-5
 
 
 def trace(model: Any, tensors: Sequence[Any], result: Any, path: Path) -> tuple[str, ...]:
@@ -36,7 +34,7 @@ def trace(model: Any, tensors: Sequence[Any], result: Any, path: Path) -> tuple[
     if isinstance(model, OnnxModel):
         copy(model, path)
         return ()
-    with _quiet() as caught, whole_norms(model), plain_gelus(model):
+    with _quiet() as caught, prepared(model):
         try:
             _script(model, tensors, result).save(str(path))
         except Exception as exc:
@@ -48,69 +46,6 @@ def _script(model: Any, tensors: Sequence[Any], result: Any) -> Any:
     if isinstance(model, torch.jit.ScriptModule):
         return model
     return torch.jit.trace(_as_child(model), tuple(tensors), check_trace=False, strict=not has_dict(result))
-
-
-@contextmanager
-def plain_attention() -> Iterator[None]:
-    """Attention as its formula says: PyTorch's fused encoder layer would arrive as one operator of twenty operands."""
-    before = torch.backends.mha.get_fastpath_enabled()
-    torch.backends.mha.set_fastpath_enabled(False)
-    try:
-        yield
-    finally:
-        torch.backends.mha.set_fastpath_enabled(before)
-
-
-@contextmanager
-def whole_norms(model: Any) -> Iterator[None]:
-    """Layer norms without a bias get one of zeros meanwhile: the converter drops the weight of those that have none."""
-    bare = [each for each in _modules(model) if isinstance(each, torch.nn.LayerNorm) and _lacks_bias(each)]
-    for each in bare:
-        each.bias = torch.nn.Parameter(torch.zeros_like(each.weight), requires_grad=False)
-    try:
-        yield
-    finally:
-        for each in bare:
-            each.bias = None
-
-
-@contextmanager
-def plain_gelus(model: Any) -> Iterator[None]:
-    """Modules that write out GELU by tanh call PyTorch's meanwhile; the converter would make the exact one of them."""
-    written = [each for each in _modules(model) if _is_gelu_by_tanh(each)]
-    for each in written:
-        each.forward = _gelu_by_tanh
-    try:
-        yield
-    finally:
-        for each in written:
-            del each.forward
-
-
-def _modules(model: Any) -> list[Any]:
-    """Of a module that is not scripted yet."""
-    return [] if isinstance(model, torch.jit.ScriptModule) else list(model.modules())
-
-
-def _gelu_by_tanh(x: Any) -> Any:
-    return torch.nn.functional.gelu(x, approximate="tanh")
-
-
-def _is_gelu_by_tanh(module: Any) -> bool:
-    """Whether a module without weights gives what the formula gives, wherever the exact one gives something else."""
-    if isinstance(module, torch.nn.GELU) or module.state_dict() or any(module.children()):
-        return False
-    x = torch.linspace(-6, 6, 241)
-    try:
-        found = module(x)
-    except Exception:  # of other operands
-        return False
-    is_alike = isinstance(found, torch.Tensor) and found.shape == x.shape and found.dtype == x.dtype
-    return is_alike and bool((found - _gelu_by_tanh(x)).abs().max() < _EXACT)
-
-
-def _lacks_bias(norm: Any) -> bool:
-    return norm.weight is not None and norm.bias is None
 
 
 @contextmanager

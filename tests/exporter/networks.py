@@ -64,6 +64,22 @@ class Gelus(nn.Module):
         return self.drop(self.written(x)), self.plain(x), self.exact(x)
 
 
+class TwiceNamed(nn.Module):
+    """Layers that are attributes, and parts of a sequence: as temporal convolutional networks are written."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv1 = nn.utils.weight_norm(nn.Conv1d(3, 5, 3, padding=2))
+        self.conv2 = nn.utils.weight_norm(nn.Conv1d(5, 5, 3, padding=2))
+        self.net = nn.Sequential(self.conv1, nn.ReLU(), self.conv2, nn.ReLU())
+        self.transposed = nn.ConvTranspose1d(5, 3, 2, 2, bias=False)
+        self.blocks = nn.ModuleList([nn.ModuleDict({"grow": self.transposed, "again": self.transposed})])
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.blocks[0]["again"](self.net(x))
+        return y
+
+
 class Sequences(nn.Module):
     """Ids and a mask of booleans in, a tuple out; the width of the mask is the length of the sequence."""
 

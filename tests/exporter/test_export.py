@@ -47,6 +47,21 @@ def test_a_layer_norm_without_a_bias_keeps_its_weight_and_the_module_stays_as_it
     assert [name for name, _ in model.named_parameters()] == ["norm.weight"]
 
 
+@pytest.mark.filterwarnings("ignore:.*weight_norm.*deprecated:FutureWarning")
+def test_layers_with_several_names_are_exported_under_one_and_the_module_stays_as_it_is(
+    torch: Any, networks: str, tmp_path: Path
+) -> None:
+    model = exporter.load_source(f"{networks}:TwiceNamed")
+    before = dict(model.named_modules(remove_duplicate=False))
+    exported = exporter.export(
+        model, exporter.parse_inputs(["1,3,20"]), tmp_path / "pair", reference=tmp_path / "values.npz"
+    )
+    assert exported.tried == ("1,3,20",)
+    assert dict(model.named_modules(remove_duplicate=False)) == before
+    recorded = {name for name in np.load(tmp_path / "values.npz") if name.startswith("operand/")}
+    assert len(recorded) >= 4
+
+
 def test_a_gelu_that_a_module_writes_out_stays_the_one_by_tanh(torch: Any, networks: str, tmp_path: Path) -> None:
     model = exporter.load_source(f"{networks}:Gelus")
     exported = exporter.export(model, exporter.parse_inputs(["2,300"]), tmp_path, rtol=1e-5)

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from engine.compiler.kernels.expr import Apply, Expr, Number, Operand
+from engine.compiler.lowering.factors import PRODUCTS, Factor, Weighed, scores_of, weighed_of
 from engine.graph.operand import RuntimeOperand
 from engine.graph.operator import RuntimeOperator
 from engine.layers.elementwise.identity import Dropout, Identity, RawIdentity
 from engine.layers.indexing.masking import MaskedFill, Where
-from engine.layers.linear.matmul import Matmul
 from engine.layers.normalisation.softmax import Softmax
 from engine.passes.support.facts import trains
 from engine.tensor import Array, TensorSpec
@@ -50,14 +50,15 @@ class Chain:
     Args:
         inner: all operators but the last, in execution order.
         last: the product with the value.
-        query, columns, value: operands; columns is the key with its last dimensions exchanged.
+        query, columns: factors; columns is the key with its last dimensions exchanged.
+        weighed: the last product.
     """
 
     inner: tuple[RuntimeOperator, ...]
     last: RuntimeOperator
-    query: RuntimeOperand
-    columns: RuntimeOperand
-    value: RuntimeOperand
+    query: Factor
+    columns: Factor
+    weighed: Weighed
     scale: float
     masks: tuple[ChainMask, ...]
 
@@ -70,7 +71,7 @@ class Chain:
 def find_chains(lowering: Lowering) -> Iterator[Chain]:
     """All chains of a graph."""
     for op in lowering.operators:
-        if type(op.definition) is Matmul:
+        if type(op.definition) in PRODUCTS:
             chain = _Search(lowering, op).chain()
             if chain is not None and not {*chain.names} & {*lowering.refused, *lowering.alone}:
                 yield chain
@@ -98,7 +99,7 @@ class _Search:
             spec = self.lowering.spec(operand)
             if following is None or spec is None or (spec.shape, spec.dtype) != (scores.shape, FLOAT32):
                 return None
-            if self.is_weighed and type(following.definition) is Matmul:
+            if self.is_weighed and type(following.definition) in PRODUCTS:
                 return self._ended(following, operand)
             if not self._takes(following, operand, scores):
                 return None
@@ -113,21 +114,22 @@ class _Search:
         return user if user.layer is not None and not user.layer.dynamic and len(user.outputs) == 1 else None
 
     def _ended(self, last: RuntimeOperator, weights: RuntimeOperand) -> Chain | None:
-        if len(self.first.inputs) != 2 or len(last.inputs) != 2:  # a factor may be an attribute
+        factors, weighed = scores_of(self.lowering, self.first), weighed_of(self.lowering, last, weights)
+        if factors is None or weighed is None:
             return None
-        (query, columns), (left, value) = self.first.inputs, last.inputs
-        specs = [self.lowering.spec(each) for each in (query, columns, value, last.outputs[0])]
-        if left is not weights or value is weights or not all(_is_stack(spec) for spec in specs):
+        operands = [each.operand for each in (*factors, weighed.value)]
+        result, scores = self.lowering.spec(last.outputs[0]), self.lowering.spec(weights)
+        if not all(map(_is_stack, [*map(self.lowering.spec, operands), result])):
             return None
-        result, scores = specs[-1], self.lowering.spec(weights)
-        if result is None or scores is None or result.shape[:-2] != scores.shape[:-2]:
+        if result is None or scores is None or weighed.in_order(result.shape)[:-2] != scores.shape[:-2]:
             return None
+        query, columns = factors
         return Chain(
             inner=tuple(self.inner),
             last=last,
             query=query,
             columns=columns,
-            value=value,
+            weighed=weighed,
             scale=self.scale,
             masks=tuple(self.masks),
         )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -12,7 +14,8 @@ from engine.layers.definition.registry import register
 from engine.layers.operands.axes import checked_axis, replaced, sizes
 from engine.layers.shape.shape import Rearrangement
 from engine.limits import check_size
-from engine.tensor import Array, Dim, Shape, TensorSpec, format_shape, product
+from engine.promotion import broadcast_shapes
+from engine.tensor import UNKNOWN, Array, Dim, Shape, TensorSpec, format_shape, product
 
 
 @register("Tensor.expand", "aten::broadcast_to", renamed={"size": "sizes"})
@@ -42,6 +45,25 @@ class ExpandAs(Rearrangement):
 
     def forward(self, input: Array, other: Array) -> Array:
         return np.broadcast_to(input, sizes(_expanded(input.shape, other.shape)))
+
+
+@register("aten::broadcast_tensors")
+class BroadcastTensors(Rearrangement):
+    """Each of some tensors expanded to the shape that all of them have together.
+
+    Raises:
+        ShapeError: there is none.
+    """
+
+    def infer(self, tensors: Any) -> Any:
+        if not all(isinstance(tensor, TensorSpec) for tensor in tensors):
+            return UNKNOWN
+        shape = broadcast_shapes(*[tensor.shape for tensor in tensors])
+        return [TensorSpec(shape, tensor.dtype) for tensor in tensors]
+
+    def forward(self, tensors: Sequence[Array]) -> list[Array]:
+        shape = broadcast_shapes(*[tensor.shape for tensor in tensors])
+        return [np.broadcast_to(tensor, sizes(shape)) for tensor in tensors]
 
 
 def _expanded(shape: Shape, sizes: Shape) -> Shape:

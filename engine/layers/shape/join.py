@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import reduce
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -209,3 +209,33 @@ def _matrix(shape: Shape) -> Any:
 
 def _sum(dims: Sequence[Dim]) -> Dim:
     return None if None in dims else sum(dim for dim in dims if dim is not None)
+
+
+@register("aten::pad_sequence", positional=("sequences", "batch_first", "padding_value", "padding_side"))
+class PadSequence(_Join):
+    """Sequences (l, ...) of any lengths as one tensor (L, n, ...), or (n, L, ...) with the batch first.
+
+    What a sequence lacks of the longest is ``padding_value``, after its end or before its beginning.
+    """
+
+    batch_first: bool = False
+    padding_value: float = 0.0
+    padding_side: Literal["right", "left"] | None = "right"
+
+    def _joined_spec(self, tensors: Sequence[TensorSpec]) -> TensorSpec:
+        first = tensors[0]
+        if any(not each.rank or each.rank != first.rank or each.dtype != first.dtype for each in tensors):
+            raise ShapeError("only sequences of one kind can be padded", found=", ".join(map(str, tensors[:3])))
+        inner = reduce(_alike, [each.shape[1:] for each in tensors])
+        lengths = [each.shape[0] for each in tensors]
+        longest = None if None in lengths else max(length for length in lengths if length is not None)
+        outer = (len(tensors), longest) if self.batch_first else (longest, len(tensors))
+        return TensorSpec((*outer, *inner), first.dtype)
+
+    def _join(self, tensors: Sequence[Array]) -> Array:
+        longest = max(map(len, tensors))
+        result = np.full((len(tensors), longest, *tensors[0].shape[1:]), self.padding_value, tensors[0].dtype)
+        for row, each in zip(result, tensors, strict=True):
+            begin = longest - len(each) if self.padding_side == "left" else 0
+            row[begin : begin + len(each)] = each
+        return result if self.batch_first else np.moveaxis(result, 0, 1)

@@ -35,5 +35,18 @@ SAMPLES = [
         (X, Y),
     ),
     Sample("cartesian_prod", lambda x, y: torch.cartesian_prod(x, y), (torch.arange(3.0), torch.arange(2.0))),
+    Sample("broadcast_tensors", lambda x, y: torch.broadcast_tensors(x, y, x[0, 0]), (X, Y)),
+    Sample(
+        "broadcast_tensors_dynamic", lambda x, y: torch.broadcast_tensors(x, y), (X, Y), [(Y, X)], dynamic=(Y, X)
+    ),
+    Sample(
+        "pad_sequence",
+        lambda x, y, i: (
+            torch.nn.utils.rnn.pad_sequence([x[0], y[0], x[1, :2]]),
+            torch.nn.utils.rnn.pad_sequence([y[0], x[0]], batch_first=True, padding_value=-1.5, padding_side="left"),
+            torch.nn.utils.rnn.pad_sequence([i[0], i[0, :2], i[1, 1:]], batch_first=True, padding_value=7.0),
+        ),
+        (X, Y, INTS),
+    ),
     Sample("block_diag", lambda x, y: torch.block_diag(x, y), (torch.ones(2, 3), torch.ones(1, 2))),
 ]

@@ -174,3 +174,62 @@ def test_a_factor_that_is_an_attribute_is_no_operand(is_first: bool) -> None:
     np.testing.assert_allclose(
         session.run(inputs)[0], Session(net, backend="reference").run(inputs)[0], rtol=1e-5, atol=1e-5
     )
+
+
+EINSUMS = {
+    "heads in front": ("bhid,bhjd->bhij", "bhij,bhjd->bhid", (2, 3, 20, 8), (2, 3, 33, 8), (2, 3, 33, 6)),
+    "heads behind positions": ("bihd,bjhd->bhij", "bhij,bjhd->bihd", (2, 20, 3, 8), (2, 33, 3, 8), (2, 33, 3, 6)),
+    "operands the other way round": ("bhjd,bhid->bhij", "bhjd,bhij->bhid", (2, 3, 33, 8), (2, 3, 20, 8), (2, 3, 33, 6)),
+    "keys of one head": ("bhid,bjd->bhij", "bhij,bjd->bhid", (2, 3, 20, 8), (2, 33, 8), (2, 33, 6)),
+    "width before positions": ("bhdi,bhdj->bhij", "bhij,bhdj->bhid", (2, 3, 8, 20), (2, 3, 8, 33), (2, 3, 6, 33)),
+    "no stack": ("id,jd->ij", "ij,jd->id", (20, 8), (33, 8), (33, 6)),
+    "dots": ("...id,...jd->...ij", "...ij,...jd->...id", (2, 3, 20, 8), (2, 3, 33, 8), (2, 3, 33, 6)),
+}
+OTHER_SUMS = {
+    "columns before rows in the result": (
+        ("bhid,bhjd->bhij", "bhij,bhjd->bhdi"), (2, 3, 20, 8), (2, 3, 33, 8), (2, 3, 33, 6),
+    ),
+    "weights over all heads": (("bhid,bhjd->bhij", "bhij,bjd->bid"), (2, 3, 20, 8), (2, 3, 33, 8), (2, 33, 6)),
+    "rows summed instead of columns": (
+        ("bhid,bhjd->bhij", "bhij,bhid->bhjd"), (2, 3, 20, 8), (2, 3, 33, 8),
+        (2, 3, 20, 6),
+    ),
+    "queries beside values": (("bhid,bhjd->bhij", "bhij,bhijd->bhid"), (2, 3, 20, 8), (2, 3, 33, 8), (2, 3, 20, 33, 6)),
+    "one width, repeated": (("bhid,bhjd->bhij", "bhij,bhjd->bhid"), (2, 3, 20, 8), (2, 3, 33, 1), (2, 3, 33, 6)),
+}  # fmt: skip
+
+
+def summed_chain(equations: tuple[str, str], *shapes: tuple[int, ...]) -> RuntimeGraph:
+    """As ``chain``, with Einstein summations for products."""
+    first, last = equations
+    ordered = "w v" if last.partition(",")[0].endswith("ij") else "v w"
+    return built(
+        *(op("pnnx.Input", f"pnnx_input_{k}", "", name) for k, name in enumerate("qkv")),
+        op("torch.einsum", "scores", "q k", "p", equation=first),
+        op("pnnx.Expression", "middle", "p", "s", expr="mul(@0,0.3)"),
+        op("F.softmax", "weigh", "s", "w", dim=-1),
+        op("torch.einsum", "attend", ordered, "y", equation=last),
+        op("pnnx.Output", "out", "y"),
+        **dict(zip(("_q", "_k", "_v"), shapes, strict=True)),
+    )  # fmt: skip
+
+
+def summed_kernels(net: RuntimeGraph) -> list[str]:
+    values = [random(*port.spec.sizes) for port in net.inputs if port.spec is not None]
+    session = Session(net, backend="compiled", cache=None)
+    (mine,), (theirs,) = session.run(values), Session(net, backend="reference").run(values)
+    np.testing.assert_allclose(mine, theirs, rtol=2e-5, atol=2e-6)
+    return [row["kernel"] for row in session.run(values, profile=True).kernels]
+
+
+@pytest.mark.parametrize("case", EINSUMS)
+def test_products_written_as_einstein_summations(case: str) -> None:
+    first, last, *shapes = EINSUMS[case]
+    found = summed_kernels(summed_chain((first, last), *shapes))
+    assert found.count("attention") == 1 and not {"softmax", "product"} & {*found}
+
+
+@pytest.mark.parametrize("case", OTHER_SUMS)
+def test_summations_that_are_no_attention_are_left_as_they_are(case: str) -> None:
+    equations, *shapes = OTHER_SUMS[case]
+    assert "attention" not in summed_kernels(summed_chain(equations, *shapes))

@@ -248,7 +248,7 @@ def test_shapes_share_code_in_memory_as_long_as_one_of_them_runs(openings: Openi
 
 
 def mobile() -> engine.RuntimeGraph:
-    """What looks at pictures of any height and width: strides, a depthwise convolution, a residual, a mean."""
+    """What looks at pictures of any height and width: strides, convolutions in groups, a residual, a mean."""
     random = np.random.default_rng(11)
     weight = random.standard_normal((10, 24)).astype(np.float32)
     return built(
@@ -258,7 +258,8 @@ def mobile() -> engine.RuntimeGraph:
         conv("wide", "2", "3", (16, 48), (1, 1)),
         conv("depth", "3", "4", (48, 48), stride=(2, 2), padding=(1, 1), groups=48),
         conv("narrow", "4", "5", (48, 24), (1, 1)),
-        conv("more", "5", "6", (24, 24), padding=(1, 1)),
+        conv("more", "5", "in", (24, 24), padding=(1, 1)),
+        conv("groups", "in", "6", (24, 24), padding=(1, 1), groups=12),
         op("pnnx.Expression", "sum", "5 6", "7", expr="add(@0,@1)"),
         op("torch.mean", "mean", "7", "8", dim=(2, 3), keepdim=False),
         op("nn.Linear", "head", "8", "9", in_features=24, out_features=10, bias=False, weight=weight),

@@ -107,14 +107,14 @@ def _unpacked(context: Context) -> Sequence[RuntimeOperand] | None:
     return user.outputs if isinstance(user.definition, Unpack) and user.name not in context.lowering.refused else None
 
 
-@kernels_for(MeshGrid)
-def lower_mesh(context: Context) -> Made:
-    """Every vector spread along the dimensions of the others: views, as soon as the list of them is taken apart."""
+@kernels_for(MeshGrid, expand.BroadcastTensors)
+def lower_spread(context: Context) -> Made:
+    """Every tensor spread along the dimensions of the others: views, as soon as the list of them is taken apart."""
     items, outputs = context.items(0), _unpacked(context)
     sources = [each for each in items if isinstance(each, View)] if isinstance(items, list) else []
     if outputs is None or not isinstance(items, list) or not len(items) == len(sources) == len(outputs):
         raise NotLoweredError("its operands or its results are known only in a run")
-    grids = context.layer(MeshGrid).forward([each.phantom for each in sources])
+    grids = context.layer(Layer).forward([each.phantom for each in sources])
     views = [view for each, grid in zip(sources, grids, strict=True) if (view := each.derive(grid)) is not None]
     if len(views) < len(outputs):
         raise NotLoweredError("there is no kernel for this rearrangement")

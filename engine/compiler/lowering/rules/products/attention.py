@@ -56,13 +56,16 @@ def lower_chain(context: Context, chain: Chain) -> Made:
         if found is None or (found.kind == "add") != (mask.kind == "add"):
             raise NotLoweredError("its mask is of another dtype")
         masks.append(replace(found, fill=mask.fill, is_added=False))
-    columns = context.stored(lowering.value(chain.columns))
+    query, columns, value = (
+        each.seen_in(context.stored(lowering.value(each.operand)))
+        for each in (chain.query, chain.columns, chain.weighed.value)
+    )
     target = place_in_order(context, context.op.outputs[0])
     attended = Attended(
-        query=context.stored(lowering.value(chain.query)),
+        query=query,
         key=derived(columns, columns.phantom.swapaxes(-1, -2)),
-        value=context.stored(lowering.value(chain.value)),
-        target=target,
+        value=value,
+        target=chain.weighed.seen_in(target),
         masks=masks,
         scale=chain.scale,
         is_zero=False,

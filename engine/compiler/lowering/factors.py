@@ -1,0 +1,129 @@
+"""The products of attention, whichever operator spells them: of stacks of matrices, or an Einstein summation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from engine.compiler.lowering.stacks import derived
+from engine.compiler.storage import View
+from engine.errors import EngineError
+from engine.graph.operand import RuntimeOperand
+from engine.graph.operator import RuntimeOperator
+from engine.layers.linear.einsum import Einsum, Labels
+from engine.layers.linear.matmul import Matmul
+from engine.tensor import Dim
+
+if TYPE_CHECKING:
+    from engine.compiler.lowering.lowering import Lowering
+
+PRODUCTS = Matmul, Einsum
+
+
+@dataclass(frozen=True, slots=True)
+class Factor:
+    """An operand as a stack of matrices.
+
+    Args:
+        axes: its dimensions as those of the stack, then rows and columns, None for one that it lacks; None as a whole
+            where they are in that order.
+    """
+
+    operand: RuntimeOperand
+    axes: tuple[int | None, ...] | None = None
+
+    def seen_in(self, view: View) -> View:
+        """The operand's view so."""
+        if self.axes is None:
+            return view
+        turned = view.phantom.transpose([axis for axis in self.axes if axis is not None])
+        return derived(view, turned[tuple(None if axis is None else slice(None) for axis in self.axes)])
+
+
+@dataclass(frozen=True, slots=True)
+class Weighed:
+    """The product of weights, whose dimensions are in order, with a value.
+
+    Args:
+        axes: dimensions of the result as those of the stack, then rows and columns; None where they are in that order.
+    """
+
+    value: Factor
+    axes: tuple[int, ...] | None = None
+
+    def in_order(self, shape: tuple[Dim, ...]) -> tuple[Dim, ...]:
+        """A shape of the result, its dimensions in that order."""
+        return shape if self.axes is None else tuple(shape[axis] for axis in self.axes)
+
+    def seen_in(self, result: View) -> View:
+        """The result's view so."""
+        return result if self.axes is None else derived(result, result.phantom.transpose(self.axes))
+
+
+def scores_of(lowering: Lowering, op: RuntimeOperator) -> tuple[Factor, Factor] | None:
+    """What an operator multiplies to a stack of matrices in order, rows by columns; None where it does otherwise."""
+    if type(op.definition) is Matmul:
+        return (Factor(op.inputs[0]), Factor(op.inputs[1])) if len(op.inputs) == 2 else None
+    found = _labelled(lowering, op)
+    if found is None or len(found[1]) < 2:
+        return None
+    terms, output = found
+    *stack, row, column = output
+    left, right = (0, 1) if row in terms[0] else (1, 0)
+    summed = [label for label in terms[left] if label in terms[right] and label not in output]
+    if len(summed) != 1 or row in terms[right] or column in terms[left]:
+        return None
+    orders = (*stack, row, *summed), (*stack, *summed, column)
+    factors = [_factor(op.inputs[k], terms[k], order) for k, order in zip((left, right), orders, strict=True)]
+    first, second = factors
+    return None if first is None or second is None else (first, second)
+
+
+def weighed_of(lowering: Lowering, op: RuntimeOperator, weights: RuntimeOperand) -> Weighed | None:
+    """What an operator multiplies weights by, a stack of matrices in order; None where it does otherwise."""
+    if type(op.definition) is Matmul:
+        is_product = len(op.inputs) == 2 and op.inputs[0] is weights and op.inputs[1] is not weights
+        return Weighed(Factor(op.inputs[1])) if is_product else None
+    found = _labelled(lowering, op)
+    if found is None or op.inputs[0] is op.inputs[1]:
+        return None
+    terms, output = found
+    given, other = (0, 1) if op.inputs[0] is weights else (1, 0)
+    if len(terms[given]) < 2:
+        return None
+    *stack, row, summed = terms[given]
+    own = [label for label in output if label not in terms[given]]
+    order = (*stack, row, *own)
+    if len(own) != 1 or output[-1] != own[0] or {*output} != {*order} or row in terms[other]:
+        return None
+    value = _factor(op.inputs[other], terms[other], (*stack, summed, *own))
+    return None if value is None else Weighed(value, tuple(output.index(label) for label in order))
+
+
+def _labelled(lowering: Lowering, op: RuntimeOperator) -> tuple[tuple[Labels, ...], Labels] | None:
+    """The terms and the output of a summation of two operands whose dimensions of one label are equal."""
+    specs = [lowering.spec(each) for each in op.inputs]
+    layer = op.definition
+    if not isinstance(layer, Einsum) or len(specs) != 2:
+        return None
+    shapes = [each.shape for each in specs if each is not None]
+    if len(shapes) < 2:
+        return None
+    try:
+        equation = layer.labelled(shapes)
+    except EngineError:  # whoever runs it says what is wrong
+        return None
+    sizes: dict[str, Dim] = {}
+    for term, shape in zip(equation.terms, shapes, strict=True):
+        if any(sizes.setdefault(label, size) != size for label, size in zip(term, shape, strict=True)):
+            return None
+    is_plain = all(len({*labels}) == len(labels) for labels in (*equation.terms, equation.output))
+    return (equation.terms, equation.output) if is_plain else None
+
+
+def _factor(operand: RuntimeOperand, term: Labels, order: Sequence[str]) -> Factor | None:
+    """An operand, its dimensions in an order; None where that leaves some out, or rows or columns are lacking."""
+    if not {*term} <= {*order} or any(label not in term for label in order[-2:]):
+        return None
+    return Factor(operand, tuple(term.index(label) if label in term else None for label in order))

@@ -1,0 +1,112 @@
+"""What a module is made to be while it is traced, where the converter would get it wrong; it is restored afterwards."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any, Final
+
+import torch
+
+# A share of 1 by which two ways to compute GELU by tanh may differ; it differs from the exact one by 5e-4.
+_EXACT: Final = 1e-5
+
+
+@contextmanager
+def prepared(model: Any) -> Iterator[None]:
+    """A module with all of it done; one that is scripted already stays as it is."""
+    with ExitStack() as stack:
+        if not isinstance(model, torch.jit.ScriptModule):
+            for each in (single_names, whole_norms, plain_gelus):
+                stack.enter_context(each(model))
+        yield
+
+
+@contextmanager
+def plain_attention() -> Iterator[None]:
+    """Attention as its formula says: PyTorch's fused encoder layer would arrive as one operator of twenty operands."""
+    before = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(before)
+
+
+@contextmanager
+def single_names(model: Any) -> Iterator[None]:
+    """Modules with several names become one for each: the converter looks for weights under one, and calls another.
+
+    Temporal convolutional networks are written so: a convolution is an attribute, and part of a sequence beside it.
+    """
+    replaced: list[tuple[Any, str, Any]] = []
+    if not isinstance(model, torch.jit.ScriptModule):
+        _give_single_names(model, set(), (), replaced)
+    try:
+        yield
+    finally:
+        for parent, name, child in reversed(replaced):
+            parent._modules[name] = child
+
+
+def _give_single_names(
+    module: Any, met: set[int], above: tuple[int, ...], replaced: list[tuple[Any, str, Any]]
+) -> None:
+    """Replace what was met before by a copy, and note what it was."""
+    met.add(id(module))
+    above = (*above, id(module))
+    for name, child in [*module._modules.items()]:
+        if child is None or isinstance(child, torch.jit.ScriptModule) or id(child) in above:
+            continue
+        if id(child) in met:
+            replaced.append((module, name, child))
+            child = module._modules[name] = copy.deepcopy(child)
+        _give_single_names(child, met, above, replaced)
+
+
+@contextmanager
+def whole_norms(model: Any) -> Iterator[None]:
+    """Layer norms without a bias get one of zeros meanwhile: the converter drops the weight of those that have none."""
+    bare = [each for each in model.modules() if isinstance(each, torch.nn.LayerNorm) and _lacks_bias(each)]
+    for each in bare:
+        each.bias = torch.nn.Parameter(torch.zeros_like(each.weight), requires_grad=False)
+    try:
+        yield
+    finally:
+        for each in bare:
+            each.bias = None
+
+
+@contextmanager
+def plain_gelus(model: Any) -> Iterator[None]:
+    """Modules that write out GELU by tanh call PyTorch's meanwhile; the converter would make the exact one of them."""
+    written = [each for each in model.modules() if _is_gelu_by_tanh(each)]
+    for each in written:
+        each.forward = _gelu_by_tanh
+    try:
+        yield
+    finally:
+        for each in written:
+            del each.forward
+
+
+def _gelu_by_tanh(x: Any) -> Any:
+    return torch.nn.functional.gelu(x, approximate="tanh")
+
+
+def _is_gelu_by_tanh(module: Any) -> bool:
+    """Whether a module without weights gives what the formula gives, wherever the exact one gives something else."""
+    if isinstance(module, torch.nn.GELU) or module.state_dict() or any(module.children()):
+        return False
+    x = torch.linspace(-6, 6, 241)
+    try:
+        found = module(x)
+    except Exception:  # of other operands
+        return False
+    is_alike = isinstance(found, torch.Tensor) and found.shape == x.shape and found.dtype == x.dtype
+    return is_alike and bool((found - _gelu_by_tanh(x)).abs().max() < _EXACT)
+
+
+def _lacks_bias(norm: Any) -> bool:
+    return norm.weight is not None and norm.bias is None
