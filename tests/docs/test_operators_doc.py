@@ -18,6 +18,7 @@ from engine.layers.elementwise.cast import To, TypeAs
 from engine.layers.onnx.elementwise.arithmetic import Mod, OnnxCumProd
 from engine.layers.onnx.products.conv import ConvInteger
 from engine.layers.onnx.products.matmul import MatMulInteger
+from engine.layers.shape.expand import BroadcastTensors
 from engine.layers.shape.split import AxisSplit
 from tests.engine.layers.samples import Sample, all_samples
 
@@ -80,7 +81,10 @@ def test_compiled_are_on_the_page_the_layers_of_which_some_recorded_operator_is_
     # Of a list, what is lowered are its items; repetitions, windows, filters are recorded as tensors of the run.
     deformed, inverse = "pnnx.custom_op.torchvision.deform_conv2d", "torchaudio.functional.inverse_spectrogram"
     types = ("aten::repeat_interleave", deformed, inverse)
-    told_elsewhere = {(AxisSplit, None), (MeshGrid, None), *((engine.registry[type].layer, None) for type in types)}
+    told_elsewhere = {
+        *((layer, None) for layer in (AxisSplit, BroadcastTensors, MeshGrid)),
+        *((engine.registry[type].layer, None) for type in types),
+    }
     made_by_a_pass = {(ConvInteger, None), (MatMulInteger, None)}
     known_where_recorded = {(Zeros, None), (Ones, None)}
     others = recorded_in_other_dtypes | dilated | told_elsewhere | made_by_a_pass | known_where_recorded

@@ -56,7 +56,7 @@ def test_layers_with_several_names_are_exported_under_one_and_the_module_stays_a
     exported = exporter.export(
         model, exporter.parse_inputs(["1,3,20"]), tmp_path / "pair", reference=tmp_path / "values.npz"
     )
-    assert exported.tried == ("1,3,20",)
+    assert exported.tried == ("[1,3,20]f32",)
     assert dict(model.named_modules(remove_duplicate=False)) == before
     recorded = {name for name in np.load(tmp_path / "values.npz") if name.startswith("operand/")}
     assert len(recorded) >= 4

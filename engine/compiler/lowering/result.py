@@ -92,6 +92,11 @@ def as_image(array: Array) -> Array:
     return array[:, :, None, :] if array.ndim == 3 else array
 
 
+def lines_as_image(array: Array, columns: int) -> Array:
+    """(..., columns) as (1, columns, rows, 1): kernels of rows address what they store so."""
+    return np.moveaxis(array.reshape(-1, columns), 1, 0)[None, :, :, None]
+
+
 def _planes(array: Array) -> Array:
     n, c, d, h, w = array.shape
     if n > 1 and d > 1 and array.strides[0] != d * array.strides[2]:

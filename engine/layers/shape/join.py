@@ -12,6 +12,7 @@ from engine.errors import ShapeError
 from engine.layers.definition.registry import register
 from engine.layers.operands.axes import checked_axis, may_match, replaced
 from engine.layers.shape.shape import AtLeast, Rearrangement, Unsqueeze
+from engine.limits import check_size
 from engine.promotion import cast, promote_types
 from engine.tensor import (
     UNKNOWN,
@@ -212,7 +213,7 @@ def _sum(dims: Sequence[Dim]) -> Dim:
 
 
 @register("aten::pad_sequence", positional=("sequences", "batch_first", "padding_value", "padding_side"))
-class PadSequence(_Join):
+class PadSequence(Rearrangement):
     """Sequences (l, ...) of any lengths as one tensor (L, n, ...), or (n, L, ...) with the batch first.
 
     What a sequence lacks of the longest is ``padding_value``, after its end or before its beginning.
@@ -222,20 +223,27 @@ class PadSequence(_Join):
     padding_value: float = 0.0
     padding_side: Literal["right", "left"] | None = "right"
 
-    def _joined_spec(self, tensors: Sequence[TensorSpec]) -> TensorSpec:
+    def infer(self, sequences: Any) -> Any:
+        specs = _items([sequences])
+        return self._padded_spec(specs) if all(isinstance(each, TensorSpec) for each in specs) else UNKNOWN
+
+    def forward(self, sequences: Sequence[Array]) -> Array:
+        self._padded_spec([TensorSpec(each.shape, each.dtype) for each in _items([sequences])])
+        longest, first = max(map(len, sequences)), sequences[0]
+        check_size((len(sequences), longest, *first.shape[1:]), first.dtype)
+        result = np.full((len(sequences), longest, *first.shape[1:]), self.padding_value, first.dtype)
+        for row, each in zip(result, sequences, strict=True):
+            begin = longest - len(each) if self.padding_side == "left" else 0
+            row[begin : begin + len(each)] = each
+        return result if self.batch_first else np.moveaxis(result, 0, 1)
+
+    def _padded_spec(self, tensors: Sequence[TensorSpec]) -> TensorSpec:
         first = tensors[0]
         if any(not each.rank or each.rank != first.rank or each.dtype != first.dtype for each in tensors):
-            raise ShapeError("only sequences of one kind can be padded", found=", ".join(map(str, tensors[:3])))
+            found = ", ".join(map(str, tensors[:3]))
+            raise ShapeError("only sequences of one rank and dtype can be padded", found=found)
         inner = reduce(_alike, [each.shape[1:] for each in tensors])
         lengths = [each.shape[0] for each in tensors]
         longest = None if None in lengths else max(length for length in lengths if length is not None)
         outer = (len(tensors), longest) if self.batch_first else (longest, len(tensors))
         return TensorSpec((*outer, *inner), first.dtype)
-
-    def _join(self, tensors: Sequence[Array]) -> Array:
-        longest = max(map(len, tensors))
-        result = np.full((len(tensors), longest, *tensors[0].shape[1:]), self.padding_value, tensors[0].dtype)
-        for row, each in zip(result, tensors, strict=True):
-            begin = longest - len(each) if self.padding_side == "left" else 0
-            row[begin : begin + len(each)] = each
-        return result if self.batch_first else np.moveaxis(result, 0, 1)

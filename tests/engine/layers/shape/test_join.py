@@ -38,6 +38,27 @@ REFUSALS: list[tuple[str, tuple[object, ...], dict[str, Any], str]] = [
     ("torch.stack", (X, X), {"dim": 4}, "dim is out of range: found 4, expected -4 to 3"),
     ("aten::cartesian_prod", ([M, V],), {}, "only vectors can be combined: found [3, 4], expected [n]"),
     ("aten::block_diag", ([X],), {}, "only matrices can be blocks: found [2, 3, 4], expected at most 2 dimensions"),
+    (
+        "aten::pad_sequence",
+        ([X, M],),
+        {},
+        "only sequences of one rank and dtype can be padded: found [2, 3, 4] float32, [3, 4] float32",
+    ),
+    ("aten::pad_sequence", ([S],), {}, "only sequences of one rank and dtype can be padded: found [] float32"),
+    ("aten::pad_sequence", ([M, tensor(2, 5)],), {}, "only equal shapes can be stacked: found [4] and [5]"),
+    ("aten::pad_sequence", ([],), {}, "there is nothing to join: found no tensor, expected at least one"),
+    (
+        "aten::pad_sequence",
+        ([M], False, 0.0, "middle"),
+        {},
+        "unknown padding_side: found middle, expected right or left",
+    ),
+    (
+        "aten::broadcast_tensors",
+        ([X, V],),
+        {},
+        "shapes do not broadcast: found [2, 3, 4] and [5], expected each dimension equal or 1, counted from the last",
+    ),
     # split
     (
         "torch.split",

@@ -28,6 +28,7 @@ from engine.layers.onnx.operands.constants import whole_numbers
 from engine.layers.onnx.vision.image import Col2Im
 from engine.layers.operands.axes import checked_axis
 from engine.layers.shape.diagonal import Diag
+from engine.layers.shape.join import PadSequence
 
 # Taps of a patch, each a map of its own.
 MOST_TAPS = 64
@@ -152,3 +153,21 @@ def _laid_down(context: Context, windows: Sequence[Window]) -> Made:
     (top, left) = (window.before for window in windows)
     inner = derived(ground, ground.phantom[..., top : top + height, left : left + width])
     return composition.finish(Operand(0), inner)
+
+
+@kernels_for(PadSequence)
+def lower_pad_sequence(context: Context) -> Made:
+    """The number it is padded with everywhere, and every sequence over its part of it."""
+    items, layer = context.items(0), context.layer(PadSequence)
+    sources = [each for each in items if isinstance(each, View)] if isinstance(items, list) else []
+    if not isinstance(items, list) or len(sources) < len(items) or any(each.dtype != FLOAT32 for each in sources):
+        raise NotLoweredError("its sequences are no tensors of float32 that are computed before")
+    target = context.place(is_image=False)
+    rows = np.moveaxis(target.phantom, 0 if layer.batch_first else 1, 0)
+    steps = [fill(context, target, layer.padding_value)]
+    for row, source in zip(rows, sources, strict=True):
+        length = source.shape[0]
+        begin = len(row) - length if layer.padding_side == "left" else 0
+        if source.phantom.size:
+            steps.append(context.copy(source, derived(target, row[begin : begin + length])))
+    return context.made(target, *steps)

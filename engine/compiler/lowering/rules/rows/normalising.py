@@ -12,6 +12,7 @@ from engine.compiler.kernels.expr import Expr, Operand, apply
 from engine.compiler.kernels.rows.layer_norm import LayerNorm as Kernel
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.declining import NotLoweredError
+from engine.compiler.lowering.result import lines_as_image
 from engine.compiler.lowering.rules.elementwise.composing import Composition, derived
 from engine.compiler.lowering.rules.registry import kernels_for
 from engine.compiler.lowering.steps import Made
@@ -48,7 +49,7 @@ def _normalised(
     if any(scale is not None and scale.size != columns for scale in scales):
         raise NotLoweredError("its weight or bias has an unusual shape")
     rows, copies = context.rows(x, len(normalized_shape))
-    result = context.fuse(partial(_as_image, columns=columns), is_image=False)
+    result = context.fuse(partial(lines_as_image, columns=columns), is_image=False)
     kernel = Kernel(
         rows=rows.shape[0],
         columns=columns,
@@ -91,8 +92,3 @@ def _with_computed(
             tree = apply(name, tree, Operand(len(views)))
             views.append(view)
     return composition.finish(tree, *views)
-
-
-def _as_image(array: Array, columns: int) -> Array:
-    """(..., columns) as (1, columns, rows, 1)."""
-    return np.moveaxis(array.reshape(-1, columns), 1, 0)[None, :, :, None]

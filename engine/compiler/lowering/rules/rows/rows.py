@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,9 @@ from engine.compiler.kernels.rows.softmax import Softmax
 from engine.compiler.kernels.rows.typed_reduction import TypedMode, TypedReduction
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.declining import FLOAT32, NotLoweredError
+from engine.compiler.lowering.fusion import absorb, alone
 from engine.compiler.lowering.pixels import fold
+from engine.compiler.lowering.result import lines_as_image
 from engine.compiler.lowering.rules.elementwise.composing import derived
 from engine.compiler.lowering.rules.pooling.pool import mean_of_pixels
 from engine.compiler.lowering.rules.registry import kernels_for
@@ -42,6 +45,8 @@ def lower_softmax(context: Context) -> Made:
     if not context.result_spec.shape:
         raise NotLoweredError("its operand is a single number")
     axis = layer.axis(len(x.shape))
+    if axis == len(x.shape) - 1 and (made := _softmax_and_next(context, x)) is not None:
+        return made
     steps: list[KernelStep] = []
     source = _rows(x, axis)
     if source is None:
@@ -64,6 +69,25 @@ def lower_softmax(context: Context) -> Made:
     )
     steps.append(context.step(kernel, source, result))
     return context.made(target, *steps, *(() if is_direct else [context.copy(out, target)]))
+
+
+def _softmax_and_next(context: Context, x: View) -> Made | None:
+    """Softmax along the last dimension, and the element-wise operators after it; None where there are none."""
+    seen_as = partial(lines_as_image, columns=x.shape[-1])
+    if len(absorb(context.lowering, alone(context.op), seen_as).operators) == 1:
+        return None
+    rows, copies = context.rows(x, 1)
+    result = context.fuse(seen_as, is_image=False)
+    kernel = Softmax(
+        rows=rows.shape[0],
+        columns=rows.shape[1],
+        source=rows.strides[0],
+        target=result.image.strides[2],
+        is_logarithm=isinstance(context.layer(Layer), softmax.LogSoftmax),
+        host=context.host,
+        epilogue=result.epilogue,
+    )
+    return result.made(*copies, result.step(kernel, [rows]))
 
 
 def _like(x: View, axis: int) -> View:
