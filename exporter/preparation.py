@@ -9,6 +9,8 @@ from typing import Any, Final
 
 import torch
 
+# Activations that the converter finds under their own name alone, and ends where they work in place.
+_ENDING: Final = (torch.nn.ELU, torch.nn.CELU, torch.nn.Hardtanh, torch.nn.RReLU, torch.nn.Threshold)
 # A share of 1 by which two ways to compute GELU by tanh may differ; it differs from the exact one by 5e-4.
 _EXACT: Final = 1e-5
 
@@ -18,7 +20,7 @@ def prepared(model: Any) -> Iterator[None]:
     """A module with all of it done; one that is scripted already stays as it is."""
     with ExitStack() as stack:
         if not isinstance(model, torch.jit.ScriptModule):
-            for each in (single_names, whole_norms, plain_gelus):
+            for each in (single_names, whole_norms, plain_gelus, new_results):
                 stack.enter_context(each(model))
         yield
 
@@ -89,6 +91,19 @@ def plain_gelus(model: Any) -> Iterator[None]:
     finally:
         for each in written:
             del each.forward
+
+
+@contextmanager
+def new_results(model: Any) -> Iterator[None]:
+    """Some activations that work in place make new tensors meanwhile, for the converter ends where they do not."""
+    in_place = [each for each in model.modules() if type(each) in _ENDING and each.inplace]
+    for each in in_place:
+        each.inplace = False
+    try:
+        yield
+    finally:
+        for each in in_place:
+            each.inplace = True
 
 
 def _gelu_by_tanh(x: Any) -> Any:

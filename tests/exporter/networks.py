@@ -80,6 +80,21 @@ class TwiceNamed(nn.Module):
         return y
 
 
+class InPlace(nn.Module):
+    """Activations that write over what they are given, each of which the converter would end at."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.acts = nn.ModuleList([nn.ELU(0.7, True), nn.CELU(0.5, True), nn.Hardtanh(-0.5, 0.4, True)])
+        self.acts.extend([nn.RReLU(inplace=True), nn.Threshold(-0.1, 0.2, True), nn.ReLU6(True)])
+        self.convs = nn.ModuleList(nn.Conv2d(3, 3, 1) for _ in self.acts)
+
+    def forward(self, x: Tensor) -> Tensor:
+        for conv, act in zip(self.convs, self.acts, strict=True):
+            x = act(conv(x))
+        return x
+
+
 class Sequences(nn.Module):
     """Ids and a mask of booleans in, a tuple out; the width of the mask is the length of the sequence."""
 

@@ -62,6 +62,15 @@ def test_layers_with_several_names_are_exported_under_one_and_the_module_stays_a
     assert len(recorded) >= 4
 
 
+def test_activations_that_work_in_place_are_exported_and_work_in_place_afterwards(
+    torch: Any, networks: str, tmp_path: Path
+) -> None:
+    model = exporter.load_source(f"{networks}:InPlace")
+    exported = exporter.export(model, exporter.parse_inputs(["1,3,5,6"]), tmp_path)
+    assert exported.tried == ("[1,3,5,6]f32",)
+    assert all(each.inplace for each in model.acts)
+
+
 def test_a_gelu_that_a_module_writes_out_stays_the_one_by_tanh(torch: Any, networks: str, tmp_path: Path) -> None:
     model = exporter.load_source(f"{networks}:Gelus")
     exported = exporter.export(model, exporter.parse_inputs(["2,300"]), tmp_path, rtol=1e-5)
