@@ -126,6 +126,13 @@ _ALL: Final = (
         shape=(1, 3, 12, 384, 64),
         group="transformers",
     ),
+    Network(
+        name="summed_attention_3136",
+        module="attention",
+        make="summed_attention",
+        shape=(1, 3, 3136, 3, 64),
+        group="transformers",
+    ),
     Network(name="lstm_tagger_100", module="sequences", make="lstm_tagger", shape=(1, 100, 64), group="recurrent"),
     Network(
         name="gru_classifier_100", module="sequences", make="gru_classifier", shape=(1, 100, 64), group="recurrent"
@@ -148,6 +155,7 @@ _ALL: Final = (
     ),
     Network(name="unet_of_volumes", module="volumes", make="unet_of_volumes", shape=(1, 1, 32, 64, 64), group="others"),
     Network(name="branches_224", module="branches", make="mobileone_s0", shape=_pictures(224), group="others"),
+    Network(name="resnext50_32x4d", module="resnet", make="resnext50", shape=_pictures(224), group="others"),
     Network(name="odd_picture", module="awkward", make="odd_picture", shape=(1, 3, 97, 131), group="awkward"),
     Network(name="odd_channels", module="awkward", make="odd_channels", shape=_pictures(112), group="awkward"),
     Network(name="dilated", module="awkward", make="dilated", shape=_pictures(96), group="awkward"),

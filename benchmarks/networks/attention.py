@@ -61,6 +61,20 @@ def window_attention() -> nn.Module:
     return MaskedAttention(torch.where((behind >= 0) & (behind < 64), 0.0, -torch.inf).view(1, 1, 384, 384))
 
 
+class SummedAttention(nn.Module):
+    """Attention alone, as papers' code writes it: Einstein summations of (N, 3, T, heads, width)."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = x.unbind(1)
+        scores = torch.einsum("bihd,bjhd->bhij", q, k) * q.shape[-1] ** -0.5
+        return torch.einsum("bhij,bjhd->bihd", scores.softmax(-1), v)
+
+
+def summed_attention() -> nn.Module:
+    """As many positions as a picture of 56 × 56 has."""
+    return SummedAttention()
+
+
 def feed_forward(width: int, approximate: str = "none") -> nn.Sequential:
     """Four times as wide, GELU, and back."""
     return nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(approximate), nn.Linear(4 * width, width))

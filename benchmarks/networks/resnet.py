@@ -1,4 +1,4 @@
-"""ResNet-18 and ResNet-50 (He et al. 2015), as torchvision defines them."""
+"""ResNet-18 and ResNet-50 (He et al. 2015), and ResNeXt-50 (Xie et al. 2017), as torchvision defines them."""
 
 from __future__ import annotations
 
@@ -21,17 +21,26 @@ class _BasicBlock(nn.Module):
 
 
 class _Bottleneck(nn.Module):
-    expansion = 4
+    expansion, groups = 4, 1
 
     def __init__(self, i: int, width: int, stride: int) -> None:
         super().__init__()
+        inner = width if self.groups == 1 else 2 * width
         self.body = nn.Sequential(
-            conv_norm(i, width, 1), conv_norm(width, width, 3, stride), conv_norm(width, 4 * width, 1, act=None)
+            conv_norm(i, inner, 1),
+            conv_norm(inner, inner, 3, stride, groups=self.groups),
+            conv_norm(inner, 4 * width, 1, act=None),
         )
         self.downsample = _downsample(i, 4 * width, stride)
 
     def forward(self, x: Tensor) -> Tensor:
         return torch.relu(self.body(x) + self.downsample(x))
+
+
+class _InGroups(_Bottleneck):
+    """Twice as wide inside, in 32 groups."""
+
+    groups = 32
 
 
 def _downsample(i: int, o: int, stride: int) -> nn.Module:
@@ -57,3 +66,8 @@ def resnet18() -> nn.Module:
 def resnet50() -> nn.Module:
     """25.6 M parameters, 4.1 G multiply-adds."""
     return _resnet(_Bottleneck, (3, 4, 6, 3))
+
+
+def resnext50() -> nn.Module:
+    """25.0 M parameters, 4.2 G multiply-adds; four to 32 channels a group."""
+    return _resnet(_InGroups, (3, 4, 6, 3))

@@ -75,7 +75,7 @@ def pays(host: Host, bundle: Bundle, across: int) -> bool:
 
 def _product(host: Host, lanes: int) -> float:
     """What a product of vectors of so many lanes takes: processors that begin one wide one a cycle begin two narrow."""
-    is_halved = host.products_in_flight < 2 * _LATENCY and host.lanes > 8
+    is_halved = host.products_in_flight < 1.5 * _LATENCY and host.lanes > 8
     return 0.5 if is_halved and 2 * lanes <= host.lanes else 1.0
 
 

@@ -132,11 +132,13 @@ class Conv(Convolution):
         some_tiles = max(1, min(tiles, int(IMAGE_SHARE * cache) // tile_bytes))
         some_panels = max(1, min(panels, int(WEIGHT_SHARE * cache) // (4 * self.panel_floats)))
         grid = Grid((tiles, panels), (some_tiles, some_panels)).evened()
-        work, wanted = self.flops / (tiles * panels), self.host.wanted_chunks
+        # Of a few pixels the weights are read once, which takes longer than to multiply them.
+        read = 4 * self.panel_floats / tiles / self.host.chunk_bytes
+        work, wanted = max(self.flops / (tiles * panels) / self.host.chunk_flops, read), self.host.wanted_chunks
         # Threads that have rows of their own read what they wrote themselves, but all of the weights.
         image_bytes, weight_bytes = self.groups * tiles * tile_bytes, panels * 4 * self.panel_floats
         rows_first = tiles >= FEW_TILES and WEIGHTS_TO_IMAGE * image_bytes >= weight_bytes
-        return grid.cut(wanted, work, self.host.chunk_flops, rows_first=rows_first)
+        return grid.cut(wanted, work, 1, rows_first=rows_first)
 
     @property
     def chunks(self) -> int:

@@ -194,6 +194,7 @@ _BY_OWN_NAMES: tuple[Callable[..., Value], ...] = (
 DOUBLES: Mapping[str, Callable[..., Value]] = {
     **{each.__name__: each for each in _BY_OWN_NAMES},
     "exp_down": exponential.exp,
+    "exp_or_zero": exponential.exp,
     "pow": power.power,
     "hypot": power.hypot,
     "fma": Function.fma,

@@ -72,7 +72,7 @@ class _Softmax:
     def _add(self, column: Index, count: int, carried: Value, highest: Value) -> Value:
         """The sum with one more vector; the exponentials are kept where the result will be."""
         f, row = self.row.f, self.row
-        value = functions_of(highest.type)["exp_down"](f, f.fsub(self._load(column, count), highest))
+        value = functions_of(highest.type)["exp_or_zero"](f, f.fsub(self._load(column, count), highest))
         if not self.kernel.is_logarithm and not row.remember(column, value):
             f.store_lanes(value, f.at(row.target.addresses[0], column), count)
         return f.fadd(carried, value)

@@ -64,6 +64,7 @@ APPROXIMATED = (
     Row("exp", np.exp),
     Row("exp2", np.exp2),
     Row("exp_down", np.exp, high=71),
+    Row("exp_or_zero", np.exp, low=-87.3, high=71),
     Row("exp2_down", np.exp2, low=-126, high=0),
     Row("expm1", np.expm1),
     Row("log", np.log),

@@ -93,3 +93,13 @@ def test_the_epilogue_sees_the_element_it_belongs_to(level: str) -> None:
 
 def test_work_falls_into_chunks_that_together_do_all_of_it() -> None:
     check(LEVELS[0], np.random.default_rng(1).standard_normal((301, 400), np.float32), False)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("columns", [5, 49, 700])
+def test_what_a_mask_leaves_next_to_nothing_is_zero_and_not_subnormal(level: str, columns: int) -> None:
+    rows = np.random.default_rng(1).standard_normal((4, columns), np.float32)
+    rows[:, 1::2] -= 100
+    found = computed(level, rows, is_logarithm=False)
+    assert (found[:, 1::2] == 0).all() and (found[:, ::2] > 1e-6).all()
+    assert np.isnan(computed(level, np.array([[-100, np.nan, 0]], np.float32), is_logarithm=False)).all()
