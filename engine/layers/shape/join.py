@@ -221,7 +221,7 @@ class PadSequence(Rearrangement):
 
     batch_first: bool = False
     padding_value: float = 0.0
-    padding_side: Literal["right", "left"] | None = "right"
+    padding_side: Literal["left", "right"] | None = "right"
 
     def infer(self, sequences: Any) -> Any:
         specs = _items([sequences])

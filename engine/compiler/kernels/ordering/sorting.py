@@ -1,8 +1,9 @@
 """Elements of rows in sorted order, some places of it or all, and where they came from.
 
 Every element becomes a number of 64 bits, its value above its place: no two are equal, and equal elements keep their
-order whatever sorts them. NaN is larger than every number, and -0 is 0. Short rows are sorted by counting how many come
-before each; of long ones those that can be asked for are kept, by their leading bits, and sorted digit by digit.
+order whatever sorts them. NaN is larger than every number, and -0 is 0. The first few are picked one by one. Short rows
+are sorted by counting how many come before each; of long ones those that can be asked for are kept, by their leading
+bits, and sorted digit by digit.
 
 Arguments: source, places (int64), elements, scratch.
 """
@@ -20,6 +21,8 @@ from engine.compiler.kernels.kernel import Kernel, block_of, start
 
 # Rows that are sorted by counting: its square of comparisons takes as long as the passes over all digits.
 COUNTED = 256
+# Places that are picked one by one, each in a pass over the row: at most so many, and such a share of its columns.
+PICKED, PICKED_SHARE = 16, 1 / 8
 SORTED = ("float32", "bool", "uint8", "int8", "int16", "int32")
 """Dtypes that fit 32 bits."""
 # Bits of a number of 64 from which its digits begin, least first, and how many each has; the last one has the sign.
@@ -82,6 +85,11 @@ class Sorting(Kernel):
         return self.columns <= COUNTED
 
     @property
+    def is_picked(self) -> bool:
+        """Whether the places are so near the beginning of the order that each is looked for by itself."""
+        return self.middle == "none" and self.first + self.count <= min(PICKED, PICKED_SHARE * self.columns)
+
+    @property
     def scratch(self) -> int:
         """64-bit numbers that the scratch holds."""
         return 1 if self.is_short else 2 * self.width * self.chunks
@@ -100,7 +108,9 @@ class Sorting(Kernel):
             result = _Result(line, f.at(places, out, 8), f.at(elements, out, size), size)
             missing = self._pack(f, line, numbers)
             wanted = self._wanted(f, missing)
-            if self.is_short:
+            if self.is_picked:
+                self._pick(f, numbers, result)
+            elif self.is_short:
                 self._count(f, numbers, self.columns, wanted, result)
             else:
                 self._long(f, (numbers, other, bins), wanted, result)
@@ -186,6 +196,22 @@ class Sorting(Kernel):
             with f.when(is_wanted):
                 result.write(f, number, rank)
 
+    def _pick(self, f: Function, numbers: Value, result: _Result) -> None:
+        """Write every element that is asked for: the least that is larger than the one before."""
+        lanes = self.lanes
+        last = f.splat(constant(2**63 - 1, "i64"), lanes)
+        with f.loop(0, self.first + self.count, carry=[constant(-(2**63), "i64")]) as each:
+            bound = f.splat(each.carried[0], lanes)
+            with f.loop(0, self.width, lanes, carry=[last]) as other:
+                number = f.load(last.type, f.at(numbers, other.index, 8), 8)
+                left = f.select(f.compare("sge", number, bound), number, last)
+                other.carry([_smaller(f, [left, other.carried[0]])])
+            found = fold_lanes(f, other.results[0], _smaller)
+            is_wanted = f.less(self.first - 1, each.index)
+            with f.when(is_wanted):
+                result.write(f, found, f.sub(each.index, self.first))
+            each.carry([as_value(f.add(found, 1))])
+
     def _select(self, f: Function, numbers: Value, count: Index, bins: Value) -> Value:
         """Keep those whose leading digit lets them be among the first ``count``, and how many they are."""
         if not isinstance(count, Value) and count == self.columns:
@@ -252,6 +278,11 @@ def added(f: Function, values: Sequence[Value]) -> Value:
     """The sum of two integers, as fold_lanes() takes it."""
     first, second = values
     return f.binary("add", first, second)
+
+
+def _smaller(f: Function, values: Sequence[Value]) -> Value:
+    first, second = values
+    return f.select(f.compare("slt", first, second), first, second)
 
 
 def _is_nan(f: Function, x: Value) -> Value:

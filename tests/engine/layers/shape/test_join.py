@@ -51,7 +51,7 @@ REFUSALS: list[tuple[str, tuple[object, ...], dict[str, Any], str]] = [
         "aten::pad_sequence",
         ([M], False, 0.0, "middle"),
         {},
-        "unknown padding_side: found middle, expected right or left",
+        "unknown padding_side: found middle, expected left or right",
     ),
     (
         "aten::broadcast_tensors",

@@ -43,6 +43,8 @@ def test_order_of_every_dtype(dtype: str) -> None:
         x = RANDOM.integers(0, 2 if dtype == "bool" else 100, (3, columns)).astype(dtype)
         x[0, :2] = (np.iinfo(dtype).min, np.iinfo(dtype).max) if x.dtype.kind in "iu" else (0, 1)
         assert kernel_of("torch.sort", [x], 2, dim=1, descending=columns == 7) == "sort"
+        for is_on in (False, True):
+            assert kernel_of("torch.topk", [x], 2, k=3, dim=1, largest=is_on) == "sort"
 
 
 @pytest.mark.parametrize("level", LEVELS)
@@ -51,7 +53,8 @@ def test_rows_of_every_length(level: str) -> None:
         x = awkward(3, columns)
         x[1] = 1.0
         source = guarded_array(x)
-        for first, count in {(0, columns), (0, min(5, columns)), (columns // 2, 1), (columns - 1, 1)}:
+        few = {(0, min(5, columns)), (min(2, columns - 1), 1), (columns // 200, columns // 200)} - {(0, 0)}
+        for first, count in {(0, columns), (columns // 2, 1), (columns - 1, 1), *few}:
             for is_descending in (False, True):
                 kernel = Sorting(
                     dtype="float32", rows=3, columns=columns, source=columns, first=first, count=count,
