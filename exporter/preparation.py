@@ -62,8 +62,12 @@ def _give_single_names(
         if child is None or isinstance(child, torch.jit.ScriptModule) or id(child) in above:
             continue
         if id(child) in met:
+            try:
+                copied = copy.deepcopy(child)
+            except Exception:  # it holds what cannot be copied, and keeps its names
+                continue
             replaced.append((module, name, child))
-            child = module._modules[name] = copy.deepcopy(child)
+            child = module._modules[name] = copied
         _give_single_names(child, met, above, replaced)
 
 

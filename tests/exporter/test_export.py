@@ -62,6 +62,17 @@ def test_layers_with_several_names_are_exported_under_one_and_the_module_stays_a
     assert len(recorded) >= 4
 
 
+@pytest.mark.filterwarnings("ignore:.*weight_norm.*deprecated:FutureWarning")
+def test_layers_that_cannot_be_copied_keep_their_names(torch: Any, networks: str) -> None:
+    model = exporter.load_source(f"{networks}:TwiceNamed")
+    model(torch.ones(1, 3, 20))  # with gradients: what weight_norm computes cannot be copied now
+    before = dict(model.named_modules(remove_duplicate=False))
+    with importlib.import_module("exporter.preparation").single_names(model):
+        assert model.net[0] is model.conv1 and model.net[1] is before["net.1"]
+        assert model.blocks[0]["again"] is not model.transposed
+    assert dict(model.named_modules(remove_duplicate=False)) == before
+
+
 def test_activations_that_work_in_place_are_exported_and_work_in_place_afterwards(
     torch: Any, networks: str, tmp_path: Path
 ) -> None:
