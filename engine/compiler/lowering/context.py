@@ -13,7 +13,7 @@ from engine.compiler.kernels.kernel import Kernel
 from engine.compiler.lowering.choosing import K
 from engine.compiler.lowering.copying import copy
 from engine.compiler.lowering.declining import FLOAT32, FLOAT64, NotLoweredError, computable
-from engine.compiler.lowering.fusion import ImageOf, absorb, alone
+from engine.compiler.lowering.fusion import Fused, ImageOf, absorb, alone
 from engine.compiler.lowering.layout.wishes import NO_BORDER, Border
 from engine.compiler.lowering.lowering import Lowering
 from engine.compiler.lowering.result import Result, as_image
@@ -206,6 +206,10 @@ class Context:
             views: of what the kernel reads beside its result before the others do.
         """
         fused = absorb(self.lowering, replace(alone(self.op, index), views=tuple(views)), image_of)
+        return self.result_of(fused, image_of, is_image=is_image)
+
+    def result_of(self, fused: Fused, image_of: ImageOf, *, is_image: bool) -> Result:
+        """The same of operators that have joined already."""
         target = self.lowering.place(fused.operand, is_image)
         result = Result.seen(fused, target, image_of, self.lowering.alarm)
         if result.image.strides[1] > 1:

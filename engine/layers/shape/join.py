@@ -230,8 +230,9 @@ class PadSequence(Rearrangement):
     def forward(self, sequences: Sequence[Array]) -> Array:
         self._padded_spec([TensorSpec(each.shape, each.dtype) for each in _items([sequences])])
         longest, first = max(map(len, sequences)), sequences[0]
-        check_size((len(sequences), longest, *first.shape[1:]), first.dtype)
-        result = np.full((len(sequences), longest, *first.shape[1:]), self.padding_value, first.dtype)
+        shape = len(sequences), longest, *first.shape[1:]
+        check_size(shape, first.dtype)
+        result = np.full(shape, self.padding_value, first.dtype)
         for row, each in zip(result, sequences, strict=True):
             begin = longest - len(each) if self.padding_side == "left" else 0
             row[begin : begin + len(each)] = each

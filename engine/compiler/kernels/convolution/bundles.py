@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from engine.compiler.codegen.host import Host
-from engine.compiler.kernels.alike import MOST_RANKED, alike, mean_count
-from engine.compiler.kernels.channels import few, fitting_lanes, vectors_of
+from engine.compiler.kernels.alike import MOST_RANKED, chosen_for, mean_count, tried
+from engine.compiler.kernels.channels import fitting_lanes, vectors_of
 from engine.compiler.kernels.convolution.tiles import ConvTile
 
 # Products of a row of taps that are written out.
@@ -100,7 +100,7 @@ def rank_bundle_tiles(
         count: how many are wanted; there may be fewer.
         is_open: whether images come in many sizes: then sizes near each other get the same tiles.
     """
-    sizes = (alike(rows), alike(columns)) if is_open else (range(rows, rows + 1), range(columns, columns + 1))
+    sizes = (chosen_for(each, is_open=is_open) for each in (rows, columns))
     return list(_ranked(host, *sizes, kernel, stride, dilation, inputs, is_open)[:count])
 
 
@@ -125,10 +125,8 @@ def _ranked(
     limit = max(1, min(host.most_rows(1), UNROLLED // (written * inputs)))
     tiles = [
         ConvTile(height, width, 1)
-        for height in (few(limit, rows.start) if is_open else range(1, min(limit, rows.start) + 1))
-        for width in (
-            few(limit // height, columns.start) if is_open else range(1, min(limit // height, columns.start) + 1)
-        )
+        for height in tried(limit, rows, is_open=is_open)
+        for width in tried(limit // height, columns, is_open=is_open)
     ]
 
     def cost(tile: ConvTile) -> float:

@@ -24,7 +24,7 @@ import numpy as np
 from engine.compiler.codegen.ir import Function, Index, Loop, Module, Sizes, Value, is_open
 from engine.compiler.kernels.axis import WindowAxis
 from engine.compiler.kernels.channels import Panel, cases, panels_of, width_of
-from engine.compiler.kernels.convolution.conv_tile import TileCode, emit_tile
+from engine.compiler.kernels.convolution.conv_tile import TileCode, TileWriter, emit_tile
 from engine.compiler.kernels.convolution.integers import ways
 from engine.compiler.kernels.convolution.planes import first_plane, is_clipped
 from engine.compiler.kernels.convolution.tiles import ConvTile, wide_tiles
@@ -200,23 +200,27 @@ class Conv(Convolution):
         """Input channels before those that a panel of a group reads."""
         return f.mul(group, self.in_channels)
 
+    @property
+    def taps_in_run(self) -> int:
+        """Taps of a row that one run multiplies: all of them where they follow each other in memory, else one."""
+        return self.kernel[1] if self.dilation[1] == 1 and self.source.w == self.in_channels else 1
+
     def write_tile(self, module: Module, panel: Panel, columns: int) -> str:
         """Write the inner function of a tile; its name."""
-        return emit_tile(module, self._tile_of(panel, columns))
+        return emit_tile(module, self.tile_of(panel, columns), TileWriter)
 
-    def _tile_of(self, panel: Panel, columns: int) -> TileCode:
-        kh, kw = self.kernel
-        is_run = kw == 1 or (self.dilation[1] == 1 and self.source.w == self.in_channels)
+    def tile_of(self, panel: Panel, columns: int) -> TileCode:
+        """What the inner function of a tile is made of."""
+        (kh, kw), in_run = self.kernel, self.taps_in_run
         pixels, inputs = self.batch * self.rows * self.columns, self.source.w * self.stride[0] * self.stride[1]
         of_row = (self.packed_kernel or self.kernel)[1] * self.in_channels
         planes = (self.source.n * (self.depth.dilation if self.depth else 1), self.packed_taps // self.planes)
         loops = [
             (1 if is_clipped(self.depth) else self.planes, *planes),
             (kh, self.source.h * self.dilation[0], of_row),
+            (kw // in_run, self.source.w * self.dilation[1], self.in_channels),
         ]
-        if not is_run:
-            loops.append((kw, self.source.w * self.dilation[1], self.in_channels))
-        run, memory = self.in_channels * (kw if is_run else 1), self.host.memory
+        run, memory = self.in_channels * in_run, self.host.memory
         strands = self.strands if run == self.taps else 1
         return TileCode(
             name=f"{self.name}_{columns}_{'_'.join(str(real) for _, real in panel)}",

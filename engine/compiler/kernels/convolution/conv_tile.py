@@ -8,7 +8,7 @@ would push sums out of them, so the sums go to the stack first and a loop over t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 
@@ -83,16 +83,16 @@ class TileCode:
         return width_of(self.panel)
 
 
-def emit_tile(module: Module, tile: TileCode, writer: type[TileWriter] | None = None) -> str:
+def emit_tile(module: Module, tile: TileCode, writer: Callable[[TileCode, Function], TileWriter]) -> str:
     """Write the function; its name.
 
     Args:
-        writer: of its products, where they are not those of a panel with repeated numbers.
+        writer: makes what writes it.
     """
     planes = [("i64", "first"), ("i64", "count")] if tile.planes else []
     ahead = [("ptr", "ahead")] if tile.fetching else []
     f = module.inner(tile.name, [("ptr", "image"), ("ptr", "weights"), *ahead, *planes, *tile.epilogue.parameters])
-    (writer or TileWriter)(tile, f).emit()
+    writer(tile, f).emit()
     f.finish()
     return tile.name
 

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from engine.compiler.codegen.host import Host
-from engine.compiler.kernels.alike import MOST_RANKED, alike, mean_count
-from engine.compiler.kernels.channels import few
+from engine.compiler.kernels.alike import MOST_RANKED, chosen_for, mean_count, tried
 
 # Products written out for one tile; beyond it the taps are walked in loops.
 UNROLLED = 400
@@ -67,7 +66,7 @@ def rank_tiles(
         count: how many are wanted, the best first; there may be fewer.
         is_open: whether images come in many sizes: then a few tiles are tried, and sizes near each other get the same.
     """
-    sizes = (alike(rows), alike(columns)) if is_open else (range(rows, rows + 1), range(columns, columns + 1))
+    sizes = (chosen_for(each, is_open=is_open) for each in (rows, columns))
     return list(_ranked(host, *sizes, kernel, stride, dilation, is_open)[:count])
 
 
@@ -82,8 +81,7 @@ def _ranked(
     is_open: bool,
 ) -> tuple[DepthwiseTile, ...]:
     """The cheapest tiles, the best first."""
-    heights = few(ROWS, rows.start) if is_open else range(1, min(rows.start, ROWS) + 1)
-    widths = few(COLUMNS, columns.start) if is_open else range(1, min(columns.start, COLUMNS) + 1)
+    heights, widths = tried(ROWS, rows, is_open=is_open), tried(COLUMNS, columns, is_open=is_open)
     shapes = [DepthwiseTile(r, c) for r in heights for c in widths]
     fitting = [tile for tile in shapes if tile.rows * tile.columns * kernel[0] * kernel[1] <= UNROLLED]
     if not fitting:

@@ -9,16 +9,15 @@ Arguments: image (first tap of the first pixel), packed weights, target, operand
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from itertools import product
 
 from engine.compiler.codegen.ir import Function, Index, Module, Value, lanes_of, vector
 from engine.compiler.kernels.channels import Panel, fitting_lanes
 from engine.compiler.kernels.convolution.bundles import Bundle, is_written_out
 from engine.compiler.kernels.convolution.conv import Conv
-from engine.compiler.kernels.convolution.conv_tile import TileCode, TileWriter, emit_tile
-from engine.compiler.kernels.convolution.planes import is_clipped
+from engine.compiler.kernels.convolution.conv_tile import TileWriter, emit_tile
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,55 +46,26 @@ class GroupedConv(Conv):
     def first_input(self, f: Function, group: Index, panel: Index) -> Index:
         return f.mul(panel, self.bundle.size * self.in_channels)
 
+    @property
+    def taps_in_run(self) -> int:
+        return self.kernel[1] if is_written_out(self.kernel[1], self.in_channels) else 1
+
     def write_tile(self, module: Module, panel: Panel, columns: int) -> str:
-        return emit_tile(module, self._code_of(panel, columns), _Writer)
+        tile = replace(self.tile_of(panel, columns), is_far=False, is_source_far=False)
+        writer = partial(_Writer, bundle=self.bundle, pitch=self.source.w, places=self._places(columns))
+        return emit_tile(module, tile, writer)
 
-    def _code_of(self, panel: Panel, columns: int) -> _Code:
-        (height, width), source = self.kernel, self.source
-        gap, of_row = source.w * self.dilation[1], width * self.in_channels
-        planes = source.n * (self.depth.dilation if self.depth else 1), self.packed_taps // self.planes
-        taps = width if is_written_out(width, self.in_channels) else 1
-        loops = [
-            (1 if is_clipped(self.depth) else self.planes, *planes),
-            (height, source.h * self.dilation[0], of_row),
-            (width // taps, gap, self.in_channels),
-        ]
-        return _Code(
-            name=f"{self.name}_{columns}_{panel[0][1]}",
-            rows=self.tile.rows,
-            columns=columns,
-            panel=panel,
-            steps=(self.stride[0] * source.h, self.stride[1] * source.w),
-            loops=tuple(each for each in loops if each[0] > 1),
-            run=taps * self.in_channels,
-            skipped=0,
-            planes=planes if is_clipped(self.depth) else None,
-            target=self.target,
-            epilogue=self.epilogue,
-            strands=1,
-            fetching=self.fetching,
-            integers=0,
-            ways="",
-            has_shift=False,
-            memory=self.host.memory,
-            is_far=False,
-            is_source_far=False,
-            bundle=self.bundle,
-            pitch=source.w,
-            places=self._places(columns, taps),
-        )
-
-    def _places(self, columns: int, taps: int) -> dict[int, list[tuple[int, int]]]:
+    def _places(self, columns: int) -> dict[int, list[tuple[int, int]]]:
         """Input pixels of a row, from left to right, and the (output pixel, tap) that meet there."""
         met: dict[int, list[tuple[int, int]]] = {}
-        for column, tap in product(range(columns), range(taps)):
+        for column, tap in product(range(columns), range(self.taps_in_run)):
             met.setdefault(column * self.stride[1] + tap * self.dilation[1], []).append((column, tap))
         return dict(sorted(met.items()))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Code(TileCode):
-    """A tile of bundled groups.
+@dataclass(frozen=True, slots=True)
+class _Writer(TileWriter):
+    """A tile of bundled groups being written.
 
     Args:
         pitch: distance of neighbouring input pixels.
@@ -106,40 +76,32 @@ class _Code(TileCode):
     pitch: int
     places: Mapping[int, Sequence[tuple[int, int]]]
 
-
-@dataclass(frozen=True, slots=True)
-class _Writer(TileWriter):
-    """A tile being written."""
-
-    code: _Code
-    f: Function
-
     def _run(self, image: Value, weights: Value, ahead: Value | None, totals: list[Value]) -> list[Value]:
         """All taps of a row, or one: every pixel is read once, and each of its channels brought to its lanes once."""
         f, code, sums = self.f, self.code, list(totals)
         self._fetch_weights(ahead, code.run)
-        met = [*product(range(code.rows), code.places)]
-        pixels = [self._channels(f.at(f.at(image, row * code.steps[0]), place * code.pitch)) for row, place in met]
-        inputs, (lanes, _) = code.bundle.inputs, code.panel[0]
+        met = [*product(range(code.rows), self.places)]
+        pixels = [self._channels(f.at(f.at(image, row * code.steps[0]), place * self.pitch)) for row, place in met]
+        inputs, (lanes, _) = self.bundle.inputs, code.panel[0]
         for channel in range(inputs):
             terms = range(channel, code.run, inputs)
             of_taps = [f.load(vector(lanes), f.at(weights, term * code.width)) for term in terms]
             for (row, place), each in zip(met, pixels, strict=True):
                 value = self._spread(each, channel)
-                for column, tap in code.places[place]:
+                for column, tap in self.places[place]:
                     k = row * code.columns + column
                     sums[k] = f.fma(value, of_taps[tap], sums[k])
         return sums
 
     def _channels(self, address: Value) -> Value:
         """Those of a pixel that the groups of the vector read."""
-        bundle, (_, real) = self.code.bundle, self.code.panel[0]
+        bundle, (_, real) = self.bundle, self.code.panel[0]
         count = real // bundle.outputs * bundle.inputs
         return self.f.load_lanes(vector(fitting_lanes(count, bundle.lanes)), address, count)
 
     def _spread(self, pixel: Value, channel: int) -> Value:
         """A channel of each group in all lanes that are the group's."""
-        bundle, (lanes, real) = self.code.bundle, self.code.panel[0]
+        bundle, (lanes, real) = self.bundle, self.code.panel[0]
         if lanes_of(pixel.type) == 1:
             return self.f.splat(pixel, lanes)
         places = [bundle.source_of(lane, channel) if lane < real else None for lane in range(lanes)]

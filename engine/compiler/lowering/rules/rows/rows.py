@@ -74,10 +74,11 @@ def lower_softmax(context: Context) -> Made:
 def _softmax_and_next(context: Context, x: View) -> Made | None:
     """Softmax along the last dimension, and the element-wise operators after it; None where there are none."""
     seen_as = partial(lines_as_image, columns=x.shape[-1])
-    if len(absorb(context.lowering, alone(context.op), seen_as).operators) == 1:
+    fused = absorb(context.lowering, alone(context.op), seen_as)
+    if len(fused.operators) == 1:
         return None
     rows, copies = context.rows(x, 1)
-    result = context.fuse(seen_as, is_image=False)
+    result = context.result_of(fused, seen_as, is_image=False)
     kernel = Softmax(
         rows=rows.shape[0],
         columns=rows.shape[1],
