@@ -193,7 +193,6 @@ _BY_OWN_NAMES: tuple[Callable[..., Value], ...] = (
 )  # fmt: skip
 DOUBLES: Mapping[str, Callable[..., Value]] = {
     **{each.__name__: each for each in _BY_OWN_NAMES},
-    "exp_down": exponential.exp,
     "exp_or_zero": exponential.exp,
     "pow": power.power,
     "hypot": power.hypot,
