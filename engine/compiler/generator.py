@@ -28,6 +28,7 @@ from engine.tensor import TensorSpec, is_known, known_value
 if TYPE_CHECKING:
     from engine.compiler.lowering import Lowering
     from engine.compiler.lowering.choosing import Choose
+    from engine.compiler.lowering.endings import Endings
     from engine.compiler.lowering.recipes import Recipes
     from engine.compiler.lowering.remembered import Remembered
 
@@ -88,6 +89,7 @@ class Generator:
         self._weights = Weights() if self.is_open else None
         self._remembered: Remembered | None = None
         self._recipes: Recipes | None = None
+        self._endings: Endings | None = None
         self._foreseen: Foreseen | None = None
         self.made = 0
 
@@ -209,21 +211,26 @@ class Generator:
         """
         from engine.compiler.assembly.objects import Made
         from engine.compiler.lowering import Lowering, lower
+        from engine.compiler.lowering.endings import Endings
         from engine.compiler.lowering.narrow import Narrow, narrow_of
         from engine.compiler.lowering.outputs import laid_flat
         from engine.compiler.lowering.recipes import Recipes
         from engine.compiler.lowering.remembered import Remembered
+        from engine.compiler.lowering.waists import waists_of
 
         graph, given = self.optimised(specs, host, progress), self._taken
         outputs = laid_flat(graph.operators, _returned(graph))
         before = laid_flat(given.operators, _returned(given))
         if self._is_wide and len(before) != len(outputs):
             raise NotWidenedError("its outputs are others")
-        if self._remembered is None or self._recipes is None:
+        if self._remembered is None or self._recipes is None or self._endings is None:
             self._remembered, self._recipes = Remembered(), Recipes()
+            self._endings = Endings(waists_of(graph.operators, outputs))
         narrow = narrow_of(given, graph, specs, before) if self._is_wide else Narrow()
         if others is not None:
             self._recipes.settle((host, narrow), Made(host).ready, self.made, others)
+            self._endings.settle((host, narrow), self.made, others)
+        recalls = others is not None and not (setbacks.alone or setbacks.refused)
         lowering = Lowering(
             graph.operators,
             self.infer(graph, specs, self._foreseen),
@@ -238,7 +245,8 @@ class Generator:
             weights,
             narrow,
             self._remembered,
-            self._recipes if others is not None and not (setbacks.alone or setbacks.refused) else None,
+            self._recipes if recalls else None,
+            self._endings if recalls else None,
         )
         lower(lowering, lambda number: progress("lowering", number, len(graph.operators)))
         return lowering
@@ -249,9 +257,11 @@ class Generator:
         """Make the code and the memory plan of what was lowered."""
         from engine.compiler.assembly.generation import make_blueprint
 
-        fusions = [
-            PassReport(name=name, removed=len(ops), changed=tuple(ops)) for name, ops in lowering.fusions.items()
-        ]
+        joined: dict[str, list[str]] = {}
+        for found in (lowering.fusions, *(piece.fusions for piece in lowering.rest)):
+            for name, ops in found.items():
+                joined.setdefault(name, []).extend(ops)
+        fusions = [PassReport(name=name, removed=len(ops), changed=tuple(ops)) for name, ops in joined.items()]
         passes = [*self._passes, *fusions]
         blueprint = make_blueprint(
             lowering, passes, progress, cores, weights=weights, is_open=self.is_open, is_known=is_known

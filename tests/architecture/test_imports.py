@@ -57,7 +57,7 @@ ALLOWED: dict[str, set[str]] = {
     "engine.compiler.kernels": VOCABULARY
     | {"engine.compiler.codegen.host", "engine.compiler.codegen.ir", "engine.special"},
     "engine.compiler.lowering": VOCABULARY
-    | {"engine.compiler.blueprint", "engine.compiler.codegen.host", "engine.compiler.kernels"}
+    | {"engine.compiler.blueprint", "engine.compiler.codegen.host", "engine.compiler.ending", "engine.compiler.kernels"}
     | {"engine.compiler.storage", "engine.expression", "engine.graph", "engine.layers", "engine.passes"}
     | {"engine.options", "engine.promotion", "engine.recurring"},
     "engine.compiler": VOCABULARY

@@ -3,25 +3,15 @@
 from __future__ import annotations
 
 import mmap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from engine.compiler.assembly.clearing import with_borders_cleared
-from engine.compiler.assembly.memory import Lifetime, MemoryPlan, find_lifetimes, plan_memory, storages_of
+from engine.compiler.assembly.memory import storages_of
 from engine.compiler.assembly.objects import make_objects
-from engine.compiler.assembly.opening import Call
-from engine.compiler.blueprint import (
-    Address,
-    Blueprint,
-    Buffer,
-    Home,
-    NativeStep,
-    ReferenceCall,
-    Region,
-    Segment,
-    address,
-)
+from engine.compiler.assembly.parts import keep_endings, parts_of
+from engine.compiler.assembly.pieces import buffers_of, pieces_of, region_of
+from engine.compiler.blueprint import Blueprint, Home, ReferenceCall, Region, Segment
 from engine.compiler.codegen.leftovers import give_back_freed
 from engine.compiler.lowering import Lowering
 from engine.compiler.lowering.steps import KernelStep, ReferenceStep, Step
@@ -40,8 +30,6 @@ PROGRAM_STEPS = 10_000
 _FREED_BYTES = 32 << 20
 # Smaller tables are not worth a file.
 _TABLE_BYTES = 4 << 20
-# A kernel that has so many times as many weights to read as all else waits for them and nothing else.
-_MOSTLY = 2
 
 
 def make_blueprint(
@@ -72,29 +60,33 @@ def make_blueprint(
     kept = [view for name in lowering.results if (view := _output(lowering, name)) is not None]
     if len(lowering.steps) > PROGRAM_STEPS:
         raise CompileError("the program would have too many steps", found=len(lowering.steps), expected=PROGRAM_STEPS)
-    memory = plan_memory(lowering.steps, kept, lowering.host.memory)
-    steps = with_borders_cleared(lowering.steps, memory.unclean, lowering.host, is_apart=is_open)
-    lifetimes = memory.lifetimes if len(steps) == len(lowering.steps) else find_lifetimes(steps, kept)
+    parts = parts_of(lowering, kept, is_open=is_open)
+    steps = [step for part in parts for step in part.steps]
     objects = make_objects(steps, lowering.host, progress, cores, is_open=is_open, is_known=is_known)
     lowering.made = objects.made
     constants, places, tables_at = _constants(steps, kept)
     shared, shared_places = _weights(steps, kept, weights)
-    starts = {**memory.offsets, **places, **shared_places}
+    offsets = {each: at for part in parts for each, at in part.memory.offsets.items()}
+    starts = {**offsets, **places, **shared_places}
+    alarm = offsets.get(lowering.alarm.storage, None if lowering.ending is None else lowering.ending.alarm)
+    outputs = [_result(lowering, each, starts) for each in lowering.results]
+    own = pieces_of(lowering, parts, starts, objects, outputs)
+    keep_endings(lowering, parts, own)
+    pieces = [*own, *lowering.rest]
+    native = tuple(step for piece in pieces for step in piece.steps)
     return Blueprint(
-        code=tuple(objects.code),
+        code=tuple(dict.fromkeys([*objects.code, *(each for piece in lowering.rest for each in piece.code)])),
         constants=constants,
         weights=shared,
-        steps=tuple(
-            _native(step, starts, objects.call_of(step.kernel)) for step in steps if isinstance(step, KernelStep)
-        ),
-        segments=tuple(_segments(steps, starts)),
-        arena_bytes=memory.bytes,
-        outputs=tuple(_result(lowering, each, starts) for each in lowering.results),
+        steps=native,
+        segments=tuple(_segments(steps, starts)) if not lowering.rest else (Segment(first=0, last=len(native)),),
+        arena_bytes=parts[0].memory.bytes,
+        outputs=tuple(pieces[-1].outputs),
         reasons=dict(lowering.reasons),
-        alarm=memory.offsets.get(lowering.alarm.storage),
+        alarm=alarm,
         tables_at=tables_at,
         operators=tuple(op.name for op in lowering.operators),
-        buffers=tuple(_buffers(lifetimes, lowering.views, memory)),
+        buffers=tuple(buffers_of(pieces)),
         passes=tuple(passes),
     )
 
@@ -105,7 +97,7 @@ def _output(lowering: Lowering, output: View | str) -> View | None:
 
 def _result(lowering: Lowering, output: View | str, starts: Mapping[Storage, int]) -> Region | str:
     view = _output(lowering, output)
-    return _region(view, starts) if view is not None else str(output)
+    return region_of(view, starts) if view is not None else str(output)
 
 
 def _constants(steps: Sequence[Step], kept: Sequence[View]) -> tuple[Array, dict[Storage, int], int | None]:
@@ -148,58 +140,6 @@ def _weights(steps: Sequence[Step], kept: Sequence[View], weights: Weights | Non
     return weights.lay_out(dict.fromkeys(each for each in storages if each.home is Home.WEIGHT).keys())
 
 
-def _address(storage: Storage, offset: int, starts: Mapping[Storage, int]) -> Address:
-    start = 0 if storage.home in (Home.INPUT, Home.OUTPUT) else starts[storage]
-    return address(storage.home, max(storage.port, 0), start + offset)
-
-
-def _region(view: View, starts: Mapping[Storage, int]) -> Region:
-    at = _address(view.storage, view.offset, starts)
-    return Region(address=at, shape=view.shape, strides=view.phantom.strides, dtype=view.dtype.name)
-
-
-def _native(step: KernelStep, starts: Mapping[Storage, int], call: Call) -> NativeStep:
-    pointers = (_address(each.storage, each.offset, starts) for each in step.pointers)
-    numbers = (address(Home.NUMBER, 0, each) for each in call.numbers)
-    return NativeStep(
-        function=call.function,
-        kind=step.kernel.reported_kind,
-        chunks=step.kernel.chunks,
-        arguments=(*pointers, *numbers),
-        operators=step.operators,
-        flops=step.kernel.flops,
-        bytes=step.bytes,
-        is_dealt=_is_dealt(step),
-    )
-
-
-def _is_dealt(step: KernelStep) -> bool:
-    """Whether threads should take a kernel's chunks in turn.
-
-    Usually a thread that has consecutive chunks finds more of what it reads in its own cache. Where there is little but
-    weights to read, more than a cache holds, chunks beside each other read the same weights or ones that lie beside
-    each other: threads that have these at the same time read memory only once, and in order.
-    """
-    stored = {each.storage for each in step.pointers if each.storage.home in (Home.CONSTANT, Home.WEIGHT)}
-    weights = 0 if step.kernel.reads_few else sum(each.bytes for each in stored)
-    return weights >= step.kernel.host.memory.second_bytes and weights > _MOSTLY * (step.bytes - weights)
-
-
-def _buffers(lifetimes: Mapping[Storage, Lifetime], views: Mapping[str, View], memory: MemoryPlan) -> Iterator[Buffer]:
-    """What lies where and when.
-
-    Args:
-        lifetimes: with borders' clearing counted as a step.
-    """
-    names: dict[Storage, list[str]] = {}
-    for name, view in views.items():
-        names.setdefault(view.storage, []).append(name)
-    for storage, life in lifetimes.items():
-        operands = tuple(names.get(storage, ()))
-        at = memory.offsets[storage]
-        yield Buffer(offset=at, bytes=storage.bytes, first=life.first, last=life.last, operands=operands)
-
-
 def _segments(steps: Sequence[Step], starts: Mapping[Storage, int]) -> list[Segment]:
     segments: list[Segment] = []
     first = index = 0
@@ -219,6 +159,6 @@ def _segments(steps: Sequence[Step], starts: Mapping[Storage, int]) -> list[Segm
 def _call(step: ReferenceStep, starts: Mapping[Storage, int]) -> ReferenceCall:
     return ReferenceCall(
         operator=step.operator.name,
-        inputs=tuple(None if view is None else _region(view, starts) for view in step.inputs),
-        outputs=tuple(None if view is None else _region(view, starts) for view in step.outputs),
+        inputs=tuple(None if view is None else region_of(view, starts) for view in step.inputs),
+        outputs=tuple(None if view is None else region_of(view, starts) for view in step.outputs),
     )

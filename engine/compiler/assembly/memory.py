@@ -8,7 +8,7 @@ once, when the arena is made.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from engine.compiler.blueprint import Home
@@ -34,7 +34,7 @@ class Lifetime:
 
 @dataclass(frozen=True, slots=True)
 class MemoryPlan:
-    """Where every storage of the arena begins, in bytes, and how long the arena is.
+    """Where every storage of the arena begins, in bytes, and how long the arena is with it.
 
     Args:
         unclean: storages whose border others have written over when they are first written.
@@ -46,17 +46,29 @@ class MemoryPlan:
     unclean: frozenset[Storage]
 
 
-def plan_memory(steps: Sequence[Step], kept: Iterable[View], caches: Memory) -> MemoryPlan:
-    """Lay out the arena.
+def plan_memory(
+    steps: Sequence[Step],
+    kept: Iterable[View],
+    caches: Memory,
+    *,
+    entering: Iterable[Storage] = (),
+    others: Mapping[Storage, int] | None = None,
+    begin: int = 0,
+) -> MemoryPlan:
+    """Lay out the arena, or what is behind a part of it.
 
     Args:
         kept: views that are read after the last step.
         caches: of the processor it is laid out for.
+        entering: what holds something before the first step.
+        others: storages that lie before, and where.
+        begin: the end of what lies before.
     """
-    lifetimes = find_lifetimes(steps, kept)
-    offsets: dict[Storage, int] = {}
+    lifetimes = find_lifetimes(steps, kept, entering)
+    offsets: dict[Storage, int] = {each: at for each, at in (others or {}).items() if each in lifetimes}
     shared_bytes = SHARED_SHARE * caches.second_bytes
-    end = _place_apart([each for each in lifetimes if _is_apart(each, shared_bytes)], lifetimes, offsets)
+    apart = [each for each in lifetimes if each not in offsets and _is_apart(each, shared_bytes)]
+    end = _place_apart(apart, lifetimes, offsets, begin)
     placed: list[tuple[int, int, Storage]] = []
     for storage in sorted(lifetimes, key=lambda each: (-each.bytes, lifetimes[each].first)):
         if storage in offsets:
@@ -75,21 +87,18 @@ def plan_memory(steps: Sequence[Step], kept: Iterable[View], caches: Memory) -> 
     return MemoryPlan(offsets, lifetimes, max([end, *(high for _, high, _ in placed)]), unclean)
 
 
-def find_lifetimes(steps: Sequence[Step], kept: Iterable[View]) -> dict[Storage, Lifetime]:
-    """When each storage of the arena holds something."""
-    lifetimes: dict[Storage, Lifetime] = {}
-
-    def touch(storage: Storage, index: int) -> None:
+def find_lifetimes(
+    steps: Sequence[Step], kept: Iterable[View], entering: Iterable[Storage] = ()
+) -> dict[Storage, Lifetime]:
+    """When each storage of the arena holds something; arguments as ``plan_memory`` has them."""
+    first: dict[Storage, int] = dict.fromkeys(entering, 0)
+    last = dict(first)
+    touched = [(index, storage) for index, step in enumerate(steps) for storage in storages_of(step)]
+    for index, storage in (*touched, *((len(steps), view.storage) for view in kept)):
         if storage.home is Home.ARENA:
-            known = lifetimes.get(storage, Lifetime(index, index))
-            lifetimes[storage] = Lifetime(min(known.first, index), max(known.last, index))
-
-    for index, step in enumerate(steps):
-        for storage in storages_of(step):
-            touch(storage, index)
-    for view in kept:
-        touch(view.storage, len(steps))
-    return lifetimes
+            first.setdefault(storage, index)
+            last[storage] = index
+    return {storage: Lifetime(index, last[storage]) for storage, index in first.items()}
 
 
 def storages_of(step: Step) -> list[Storage]:
@@ -104,9 +113,10 @@ def _is_apart(storage: Storage, shared_bytes: float) -> bool:
     return storage.is_zeroed and (storage.frame is None or storage.bytes < shared_bytes)
 
 
-def _place_apart(storages: Sequence[Storage], lifetimes: dict[Storage, Lifetime], offsets: dict[Storage, int]) -> int:
-    """Storages that share with their like, at the front; the end of them."""
-    end = 0
+def _place_apart(
+    storages: Sequence[Storage], lifetimes: dict[Storage, Lifetime], offsets: dict[Storage, int], end: int
+) -> int:
+    """Storages that share with their like, from some byte on; the end of them."""
     slots: dict[Frame | None, list[tuple[int, int]]] = {}
     for storage in sorted(storages, key=lambda each: lifetimes[each].first):
         life = lifetimes[storage]

@@ -54,11 +54,13 @@ class Objects:
     Args:
         code: object code, in parts.
         calls: of every kernel, as ``call_of`` finds it.
+        found: by the function's name, what was made before.
         made: how many kernels had to be made.
     """
 
     code: list[bytes]
     calls: Mapping[object, Call]
+    found: Mapping[str, bytes]
     made: int
 
     def call_of(self, kernel: Kernel) -> Call:
@@ -205,7 +207,7 @@ class _Maker:
             else:
                 if opening is not None:
                     OPENINGS.keep(opening, code[-1])
-        return Objects(code, self._calls, len(self._pending))
+        return Objects(code, self._calls, self._found, len(self._pending))
 
     def _opened(self, step: KernelStep) -> Opening | None:
         opening = opening_of(step.kernel, self._key, len(step.pointers))

@@ -10,6 +10,7 @@ from typing import Protocol
 import numpy as np
 
 from engine.compiler.codegen.host import Host
+from engine.compiler.ending import Ending, Piece
 from engine.compiler.lowering.asking import Question, noted
 from engine.compiler.lowering.choosing import Choose, take_first
 from engine.compiler.lowering.declining import FLOAT32, FLOAT64, NotLoweredError
@@ -19,6 +20,7 @@ from engine.compiler.lowering.narrow import Narrow
 from engine.compiler.lowering.remembered import Remembered, kinds_of
 from engine.compiler.lowering.steps import Made, Step
 from engine.compiler.lowering.terms.term import Term, term_of
+from engine.compiler.lowering.waists import Cut
 from engine.compiler.storage import Storage, View, alarm, constant
 from engine.graph.operand import RuntimeOperand
 from engine.graph.operator import RuntimeOperator
@@ -55,6 +57,19 @@ class Recalls(Protocol):
         """
 
 
+class Ends(Protocol):
+    """What is asked before every operator: whether all from there on is known."""
+
+    def reached(self, lowering: Lowering, number: int) -> bool:
+        """Whether it is, and the lowering has it."""
+
+    def keep(self, cut: Cut, ending: Ending | None) -> None:
+        """This follows a waist; None for what no other program can have, then or ever."""
+
+    def until(self, operators: Collection[str]) -> int | None:
+        """How much code there may be for what was made of these operators to be the best that can be made."""
+
+
 @dataclass(slots=True)
 class Lowering:
     """A graph being lowered. Only the walk changes it.
@@ -71,6 +86,7 @@ class Lowering:
         narrow: what of it is 16-bit floats.
         remembered: what lowerings of these operators for other shapes have found.
         recipes: what rules have made in them; None where all is to be made anew.
+        endings: what was made in them from some operators on; None likewise.
 
     Attributes:
         placement: where results shall lie.
@@ -82,6 +98,8 @@ class Lowering:
         reasons: operator -> why it is left to the reference.
         fusions: names of what joined others, by the name of the pass.
         absorbed: names of operators that a kernel before them computes.
+        cuts: where what follows is to be kept for other shapes.
+        passed, ending, rest: the last tensor that was computed here, and what follows it, where that was known.
         made: how many of its kernels had to be made, as assembly tells.
         notes: what a rule has asked, while somebody wants to know.
     """
@@ -100,6 +118,7 @@ class Lowering:
     narrow: Narrow = field(default_factory=Narrow)
     remembered: Remembered = field(default_factory=Remembered)
     recipes: Recalls | None = None
+    endings: Ends | None = None
     placement: Placement = field(init=False)
     alarm: View = field(default_factory=alarm)
     steps: list[Step] = field(default_factory=list)
@@ -109,6 +128,10 @@ class Lowering:
     reasons: dict[str, str] = field(default_factory=dict)
     fusions: dict[str, list[str]] = field(default_factory=dict)
     absorbed: set[str] = field(default_factory=set)
+    cuts: list[Cut] = field(default_factory=list)
+    passed: View | None = None
+    ending: Ending | None = None
+    rest: Sequence[Piece] = ()
     made: int = 0
     notes: list[tuple[Question, object]] | None = None
     _stored: dict[int, tuple[Array, View]] = field(default_factory=dict)
@@ -127,6 +150,12 @@ class Lowering:
         del self.placement
         for each in (self.steps, self.views, self.constants, self.results, self._stored, self._packed, self._terms):
             each.clear()
+
+    def forget_before(self, number: int, passed: RuntimeOperand) -> None:
+        """Go on as if of what operators before one have made nothing were known but what is passed on."""
+        later = {passed.name, *self.constants, *(each.name for op in self.operators[number:] for each in op.outputs)}
+        self.values = {name: value for name, value in self.values.items() if name in later}
+        self.views = {passed.name: self.views[passed.name]}
 
     @property
     def quantises(self) -> bool:

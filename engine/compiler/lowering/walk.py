@@ -56,12 +56,15 @@ def lower(lowering: Lowering, before_each: Callable[[int], None] | None = None) 
     for number, op in enumerate(lowering.operators):
         if before_each is not None:
             before_each(number)
+        if lowering.endings is not None and lowering.endings.reached(lowering, number):
+            break
         if op.name in chains:
             _lower_chain(lowering, chains[op.name])
         elif op.name not in lowering.absorbed and op.name not in waiting:
             _lower(lowering, op)
     _drop_lists(lowering)
-    lowering.results = [_result(lowering, port, name) for port, name in enumerate(lowering.outputs)]
+    if lowering.ending is None:
+        lowering.results = [_result(lowering, port, name) for port, name in enumerate(lowering.outputs)]
     # A strip is code for one geometry: where images come in many sizes each would wait for its own.
     if STRIPS not in lowering.options.passes_off and not lowering.is_open:
         _merge(lowering)

@@ -119,6 +119,11 @@ class Placement:
             return channels_last(shape, self.border_for(operand), dtype)
         return spaced_rows(shape, dtype) if self._is_read_in_rows(operand) else row_major(shape, dtype)
 
+    @property
+    def is_apart(self) -> bool:
+        """Whether anything that has a place in a concatenation is kept out of it."""
+        return bool(self._apart)
+
     def settle(self) -> None:
         """What was given so far is as it shall be."""
         self._given.clear()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import replace
 from functools import partial
@@ -11,72 +11,15 @@ import numpy as np
 import pytest
 
 import engine
-from engine.compiler.assembly.generation import make_blueprint
-from engine.compiler.assembly.objects import Made as Code
-from engine.compiler.blueprint import Blueprint
-from engine.compiler.codegen.host import detect
-from engine.compiler.lowering import Lowering, lower
+from engine.compiler.lowering import Lowering
 from engine.compiler.lowering.asking import noted
-from engine.compiler.lowering.choosing import TakingMade, take_first
 from engine.compiler.lowering.recipes import MOST_IN_VAIN, Recipes
-from engine.compiler.lowering.remembered import Remembered
-from engine.compiler.lowering.steps import Made
-from engine.compiler.weights import Weights
-from engine.graph.operator import RuntimeOperator
-from engine.passes import optimise
 from engine.tensor import TensorSpec
+from tests.engine.compiler.lowering.lowered import Lowered
 from tests.engine.graph.build import F32, INPUT, built, conv, op
 
 POOL = {"kernel_size": (3, 3), "stride": (2, 2), "padding": (1, 1), "ceil_mode": True}
 LSTM = {"num_layers": 1, "bias": False, "batch_first": True, "bidirectional": False, "proj_size": 0}
-
-
-class Counting(Recipes):
-    """Counts the rules that are asked."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.asked: list[str] = []
-
-    def made(self, lowering: Lowering, op: RuntimeOperator, make: Callable[[], Made]) -> Made:
-        def counted() -> Made:
-            self.asked.append(op.name)
-            return make()
-
-        return super().made(lowering, op, counted)
-
-
-class Lowered:
-    """A graph that is lowered for one shape after the other."""
-
-    def __init__(self, graph: engine.RuntimeGraph) -> None:
-        self._graph = optimise(graph)[0]
-        self._weights, self._remembered, self._host = Weights(), Remembered(), detect()
-        self.recipes = Counting()
-        self._code = Code(self._host)
-        self.settle()
-
-    def settle(self, known: object = None, made: int = 0, others: Collection[str] = ()) -> None:
-        """From now on so much is known."""
-        self._known = known, self._code.ready, made, others
-
-    def blueprint(self, specs: Sequence[TensorSpec], *, recalls: bool, is_known: bool = True) -> Blueprint:
-        """The blueprint for some shapes, of code that was made before or not."""
-        self.recipes.settle(*self._known)
-        ports = ([port.operand for port in ports] for ports in (self._graph.inputs, self._graph.outputs))
-        lowering = Lowering(
-            self._graph.operators,
-            self._graph.infer(specs),
-            *ports,
-            self._host,
-            choose=TakingMade(self._code) if is_known else take_first,
-            is_open=True,
-            weights=self._weights,
-            remembered=self._remembered,
-            recipes=self.recipes if recalls else None,
-        )
-        lower(lowering)
-        return make_blueprint(lowering, weights=self._weights, is_open=True, is_known=is_known)
 
 
 def detector() -> engine.RuntimeGraph:
@@ -149,14 +92,14 @@ def test_programs_are_those_of_rules_that_were_all_asked(
     lowered = Lowered(graph())
     sizes = [(int(a), int(b)) for a, b in np.random.default_rng(3).integers(least, least + 9, (24, 2))]
     for size in sizes:
-        lowered.blueprint(spec(*size), recalls=False, is_known=False)
+        lowered.blueprint(spec(*size), is_known=False)
     made = partial(replace, constants=np.empty(0), weights=np.empty(0), code=())
     asked = []
     for size in sizes * 3:
         lowered.recipes.asked.clear()
         found = lowered.blueprint(spec(*size), recalls=True)
         asked.append(len(lowered.recipes.asked))
-        expected = lowered.blueprint(spec(*size), recalls=False)
+        expected = lowered.blueprint(spec(*size))
         assert made(found) == made(expected) and {*found.code} == {*expected.code}
     assert sum(asked[-24:]) < sum(asked[:24]) / 2
 
@@ -165,7 +108,7 @@ def test_behind_a_stride_sizes_of_which_the_whole_has_met_none_are_met_again() -
     lowered = Lowered(detector())
     sizes = [(41, 41), (42, 41), (41, 42), (42, 42)]
     for size in sizes:
-        lowered.blueprint(picture(*size), recalls=False, is_known=False)
+        lowered.blueprint(picture(*size), is_known=False)
     asked = []
     for size in sizes:
         lowered.recipes.asked.clear()
@@ -183,7 +126,7 @@ def asked_for(lowered: Lowered, size: tuple[int, int]) -> list[str]:
 
 def test_where_other_things_are_known_than_before_rules_are_asked_again() -> None:
     lowered = Lowered(detector())
-    lowered.blueprint(picture(41, 41), recalls=False, is_known=False)
+    lowered.blueprint(picture(41, 41), is_known=False)
     assert "depth" not in [asked_for(lowered, (41, 41)) for _ in range(3)][-1]
     lowered.settle("of another host")
     assert "depth" in asked_for(lowered, (41, 41))
@@ -191,7 +134,7 @@ def test_where_other_things_are_known_than_before_rules_are_asked_again() -> Non
 
 def test_what_was_not_the_best_is_good_until_there_is_more_code() -> None:
     lowered = Lowered(detector())
-    lowered.blueprint(picture(41, 41), recalls=False, is_known=False)
+    lowered.blueprint(picture(41, 41), is_known=False)
     lowered.settle(made=1, others={"depth"})
     assert not {"stem", "depth"} & {*[asked_for(lowered, (41, 41)) for _ in range(3)][-1]}
     lowered.settle(made=2)
@@ -202,7 +145,7 @@ def test_what_was_not_the_best_is_good_until_there_is_more_code() -> None:
 def test_no_lowering_writes_down_more_than_a_few(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("engine.compiler.lowering.recipes.MOST_WRITTEN", 2)
     lowered = Lowered(detector())
-    lowered.blueprint(picture(41, 41), recalls=False, is_known=False)
+    lowered.blueprint(picture(41, 41), is_known=False)
     kept = []
     for _ in range(4):
         lowered.blueprint(picture(41, 41), recalls=True)
@@ -216,7 +159,7 @@ def test_an_operator_whose_questions_never_have_the_same_answer_is_left_alone(mo
         Lowering, "term", noted(lambda self, op: None if term(self, op) is None else deepcopy(term(self, op)))
     )
     lowered = Lowered(detector())
-    lowered.blueprint(picture(41, 41), recalls=False, is_known=False)
+    lowered.blueprint(picture(41, 41), is_known=False)
     written = []
     keep = Recipes._keep
     monkeypatch.setattr(Recipes, "_keep", lambda self, key, *given: written.append(key[0]) or keep(self, key, *given))
@@ -229,6 +172,6 @@ def test_thousands_of_sizes_take_little_memory(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr("engine.compiler.lowering.recipes.MOST_KEPT", 8)
     lowered = Lowered(detector())
     for size in [(41, 41), (60, 41)] * 4:
-        lowered.blueprint(picture(*size), recalls=False, is_known=False)
+        lowered.blueprint(picture(*size), is_known=False)
         lowered.blueprint(picture(*size), recalls=True)
     assert 0 < len(lowered.recipes) <= 8

@@ -1,0 +1,116 @@
+"""The last part of a program, behind a waist of its graph: finished, and put as it is into every program that has it.
+
+It lies in memory of its own, at the front of the arena, so it is the same whatever lies behind. There are hundreds of a
+graph, and the collector of garbage looks at each part of a thing: what can be is written as bytes.
+"""
+
+from __future__ import annotations
+
+import marshal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from engine.compiler.blueprint import Address, Home, NativeStep, Region, home_of
+
+Lying = tuple[int, int, int, int, tuple[str, ...]]
+"""The values of a ``Buffer``, in its order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Consecutive kernels of a program, with memory of their own.
+
+    Args:
+        buffers: what lies where in the arena, counted from the first of these steps.
+        outputs: what the graph returns, where the program ends with them; else none.
+        fusions: what joined, by the name of the pass.
+        code: that the steps call; empty where it is no other program's.
+    """
+
+    steps: Sequence[NativeStep]
+    buffers: Sequence[Lying]
+    outputs: Sequence[Region | str]
+    fusions: Mapping[str, list[str]]
+    code: Sequence[bytes]
+
+    @property
+    def is_shareable(self) -> bool:
+        """Whether it needs no code, constants or values that only its program has."""
+        regions = [each for each in self.outputs if isinstance(each, Region)]
+        if len(regions) < len(self.outputs) or not all(self.code):
+            return False
+        places = [*(place for step in self.steps for place in step.arguments), *(each.address for each in regions)]
+        return all(home_of(each) is not Home.CONSTANT for each in places)
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """The kernels behind a waist, up to the next one that has an ending of its own, or the end.
+
+    Args:
+        text: all of a ``Piece`` but its code.
+        arena_bytes: what it and those after it take of the arena, from its beginning.
+        at: byte of the arena where the storage begins of the tensor that it reads.
+        alarm: as blueprints have it.
+        until: how much code there may be for it to be the best that can be made; None for any.
+        after: what follows it.
+    """
+
+    text: bytes
+    code: tuple[bytes, ...]
+    arena_bytes: int
+    at: int
+    alarm: int | None
+    until: int | None
+    after: Ending | None
+
+    @property
+    def pieces(self) -> list[Piece]:
+        """Its kernels, and those that follow."""
+        return [self._piece(), *(self.after.pieces if self.after is not None else ())]
+
+    def _piece(self) -> Piece:
+        steps, buffers, outputs, fusions = marshal.loads(self.text)
+        return Piece(
+            steps=[_step(*each) for each in steps],
+            buffers=buffers,
+            outputs=[_region(*each) for each in outputs],
+            fusions=fusions,
+            code=self.code,
+        )
+
+
+def text_of(piece: Piece) -> bytes:
+    """A piece as ``Ending`` has it."""
+    steps = [
+        (s.function, s.kind, s.chunks, s.arguments, s.operators, s.flops, s.bytes, s.is_dealt) for s in piece.steps
+    ]
+    regions = [each for each in piece.outputs if isinstance(each, Region)]
+    outputs = [(each.address, each.shape, each.strides, each.dtype) for each in regions]
+    return marshal.dumps((steps, list(piece.buffers), outputs, dict(piece.fusions)))
+
+
+def _step(
+    function: str,
+    kind: str,
+    chunks: int,
+    arguments: tuple[Address, ...],
+    operators: tuple[str, ...],
+    flops: int,
+    moved: int,
+    is_dealt: bool,
+) -> NativeStep:
+    return NativeStep(
+        function=function,
+        kind=kind,
+        chunks=chunks,
+        arguments=arguments,
+        operators=operators,
+        flops=flops,
+        bytes=moved,
+        is_dealt=is_dealt,
+    )
+
+
+def _region(address: Address, shape: tuple[int, ...], strides: tuple[int, ...], dtype: str) -> Region:
+    return Region(address=address, shape=shape, strides=strides, dtype=dtype)

@@ -1,0 +1,109 @@
+"""What follows a waist of a graph is not lowered again where it was before for a tensor of the same form.
+
+Of pictures of any size hardly any comes twice; behind a few strides few sizes are left, of each operator
+(``recipes.py``) and of all that follow as well.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping
+from typing import Final
+
+from engine.compiler.blueprint import Home
+from engine.compiler.ending import Ending
+from engine.compiler.lowering.lowering import Lowering
+from engine.compiler.lowering.steps import ReferenceStep
+from engine.compiler.lowering.waists import Cut
+from engine.compiler.storage import View, number_of
+from engine.graph.operand import RuntimeOperand
+from engine.recurring import Recurring
+
+# Of a graph: some 4 KB each.
+MOST_KEPT: Final = 3_000
+# What was met once; what is met a second time is kept.
+MOST_MET: Final = 24_000
+# From one waist to the next that is looked at pictures become so many times smaller: others tell as many sizes apart.
+_SHRINKING: Final = 2
+
+
+class Endings:
+    """What was made behind the waists of a graph, by what was passed on there; what was not used for longest goes.
+
+    Args:
+        waists: by the number of the operator behind it, what is passed on.
+    """
+
+    def __init__(self, waists: Mapping[int, RuntimeOperand]) -> None:
+        self._waists = dict(waists)
+        self._kept: Recurring[object, Ending] = Recurring(MOST_KEPT, MOST_MET)
+        self._of: object = None
+        self._made = 0
+        self._others: Collection[str] = ()
+        self._pixels = math.inf
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def settle(self, known: object, made: int = 0, others: Collection[str] = ()) -> None:
+        """Make ready for a lowering; as ``Recipes.settle``."""
+        self._made, self._others, self._pixels = made, others, math.inf
+        if known != self._of:
+            self._kept.clear()
+            self._of = known
+
+    def reached(self, lowering: Lowering, number: int) -> bool:
+        """Whether all is known that is made from an operator on, and the lowering has it.
+
+        Where it is worth knowing the next time, the lowering is cut there, and what was before is forgotten: then
+        nothing that follows can depend on it.
+        """
+        key = self._key(lowering, number)
+        if key is None:
+            return False
+        found, view = self._kept.find(key), lowering.views[self._waists[number].name]
+        if found is not None and found.until in (None, self._made):
+            lowering.passed, lowering.ending, lowering.rest = view, found, found.pieces
+            return True
+        if self._kept.comes_again(key):
+            fusions = {name: len(joined) for name, joined in lowering.fusions.items()}
+            lowering.cuts.append(Cut(key, number, view, len(lowering.steps), lowering.views, fusions))
+            lowering.forget_before(number, self._waists[number])
+        return False
+
+    def keep(self, cut: Cut, ending: Ending | None) -> None:
+        """This follows a waist; None for what no other program can have, then or ever."""
+        if ending is None:
+            self._waists.pop(cut.number, None)
+        else:
+            self._kept.keep(cut.key, ending)
+
+    def until(self, operators: Collection[str]) -> int | None:
+        """How much code there may be for what was made of these operators to be the best that can be made."""
+        return self._made if any(name in self._others for name in operators) else None
+
+    def _key(self, lowering: Lowering, number: int) -> object | None:
+        """All that decides what follows an operator; None where it is not looked at."""
+        operand = self._waists.get(number)
+        view = None if operand is None else lowering.views.get(operand.name)
+        spec = None if operand is None else lowering.spec(operand)
+        if view is None or spec is None or spec.value is not None or view.storage.home is not Home.ARENA:
+            return None
+        pixels = math.prod(spec.sizes[2:])
+        if pixels * _SHRINKING > self._pixels or not _is_all_before(lowering, number):
+            return None
+        self._pixels = pixels
+        return number, _form(view)
+
+
+def _is_all_before(lowering: Lowering, number: int) -> bool:
+    """Whether all that was done so far was done to operators before this one, by kernels."""
+    if lowering.placement.is_apart or any(isinstance(each, ReferenceStep) for each in lowering.steps):
+        return False
+    return all(op.name not in lowering.absorbed for op in lowering.operators[number:])
+
+
+def _form(view: View) -> object:
+    phantom = view.phantom
+    own = phantom.shape, phantom.strides, number_of(phantom.dtype), view.offset, view.border
+    return own, view.storage.traits
