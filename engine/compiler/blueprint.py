@@ -74,10 +74,13 @@ def offset_of(place: Address) -> int:
     return place >> _PLACE_BITS
 
 
-def taken_apart(places: Sequence[Address]) -> tuple[list[Home], list[int]]:
-    """The homes of places, and the bytes there; at once, for a program has a thousand."""
-    of_home = (1 << _HOME_BITS) - 1
-    return [_HOMES[place & of_home] for place in places], [place >> _PLACE_BITS for place in places]
+def taken_apart(places: Sequence[Address]) -> tuple[Array, Array]:
+    """The homes of places, as numbers, and the bytes there; at once, for a program has a thousand."""
+    try:
+        words = np.array(places, np.int64)
+    except OverflowError:  # somewhere behind two gigabytes
+        words = np.array(places, object)
+    return (words & (1 << _HOME_BITS) - 1).astype(np.intp), (words >> _PLACE_BITS).astype(np.int64)
 
 
 def among_constants(place: Address, at: int) -> Address:
@@ -177,6 +180,7 @@ class Blueprint:
         weights: those that other programs of the graph use, too; a block like it.
         outputs: of every output its region, or the name of an operand whose value is kept.
         reasons: operator -> why it runs on the reference.
+        clean: bytes of the arena, from and to, that must be zero before the first run in it.
         alarm: byte of the arena where kernels say why the run is void, if it is: an Alarm.
         operators: names of those the passes left.
         passes: what they did.
@@ -191,6 +195,7 @@ class Blueprint:
     arena_bytes: int
     outputs: tuple[Region | str, ...]
     reasons: dict[str, str]
+    clean: tuple[tuple[int, int], ...] = ()
     alarm: int | None = None
     tables_at: int | None = None
     operators: tuple[str, ...] = ()

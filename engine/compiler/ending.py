@@ -22,6 +22,7 @@ class Piece:
 
     Args:
         buffers: what lies where in the arena, counted from the first of these steps.
+        clean: bytes of the arena, from and to, that must be zero before the first run in it.
         outputs: what the graph returns, where the program ends with them; else none.
         fusions: what joined, by the name of the pass.
         code: that the steps call; empty where it is no other program's.
@@ -29,6 +30,7 @@ class Piece:
 
     steps: Sequence[NativeStep]
     buffers: Sequence[Lying]
+    clean: Sequence[tuple[int, int]]
     outputs: Sequence[Region | str]
     fusions: Mapping[str, list[str]]
     code: Sequence[bytes]
@@ -70,10 +72,11 @@ class Ending:
         return [self._piece(), *(self.after.pieces if self.after is not None else ())]
 
     def _piece(self) -> Piece:
-        steps, buffers, outputs, fusions = marshal.loads(self.text)
+        steps, buffers, clean, outputs, fusions = marshal.loads(self.text)
         return Piece(
             steps=[_step(*each) for each in steps],
             buffers=buffers,
+            clean=clean,
             outputs=[_region(*each) for each in outputs],
             fusions=fusions,
             code=self.code,
@@ -87,7 +90,7 @@ def text_of(piece: Piece) -> bytes:
     ]
     regions = [each for each in piece.outputs if isinstance(each, Region)]
     outputs = [(each.address, each.shape, each.strides, each.dtype) for each in regions]
-    return marshal.dumps((steps, list(piece.buffers), outputs, dict(piece.fusions)))
+    return marshal.dumps((steps, list(piece.buffers), list(piece.clean), outputs, dict(piece.fusions)))
 
 
 def _step(

@@ -152,8 +152,8 @@ class Generator:
                 off |= {quantised_products.__name__}
             graph = widened(taken, is_kept=self.is_open) if self._is_wide else taken
             self._remembered = self._recipes = None
-            self._foreseen = Foreseen() if self.is_open else None
             self._optimised, self._passes = optimise(graph, off, lambda: progress("passes", 0, 1))
+            self._foreseen = Foreseen(self._optimised.operators) if self.is_open else None
         return self._optimised
 
     def infer(
@@ -216,7 +216,7 @@ class Generator:
         from engine.compiler.lowering.outputs import laid_flat
         from engine.compiler.lowering.recipes import Recipes
         from engine.compiler.lowering.remembered import Remembered
-        from engine.compiler.lowering.waists import waists_of
+        from engine.graph.waists import waists_of
 
         graph, given = self.optimised(specs, host, progress), self._taken
         outputs = laid_flat(graph.operators, _returned(graph))

@@ -83,6 +83,7 @@ def make_blueprint(
         arena_bytes=parts[0].memory.bytes,
         outputs=tuple(pieces[-1].outputs),
         reasons=dict(lowering.reasons),
+        clean=tuple(each for piece in pieces for each in piece.clean),
         alarm=alarm,
         tables_at=tables_at,
         operators=tuple(op.name for op in lowering.operators),

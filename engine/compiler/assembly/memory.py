@@ -38,12 +38,14 @@ class MemoryPlan:
 
     Args:
         unclean: storages whose border others have written over when they are first written.
+        clean: bytes, from and to, that must be zero before the first run.
     """
 
     offsets: dict[Storage, int]
     lifetimes: dict[Storage, Lifetime]
     bytes: int
     unclean: frozenset[Storage]
+    clean: tuple[tuple[int, int], ...]
 
 
 def plan_memory(
@@ -84,7 +86,10 @@ def plan_memory(
         offsets[storage] = at
         placed.append((at, _aligned(at + storage.bytes), storage))
     unclean = frozenset(each for _, _, each in placed if each.is_zeroed and _is_unclean(each, placed, lifetimes))
-    return MemoryPlan(offsets, lifetimes, max([end, *(high for _, high, _ in placed)]), unclean)
+    clean = [(low, high) for low, high, each in placed if each.is_zeroed and each not in unclean]
+    if begin < end:
+        clean.append((begin, end))
+    return MemoryPlan(offsets, lifetimes, max([end, *(high for _, high, _ in placed)]), unclean, tuple(clean))
 
 
 def find_lifetimes(

@@ -10,8 +10,8 @@ from engine.compiler.assembly.memory import MemoryPlan, find_lifetimes, plan_mem
 from engine.compiler.blueprint import Home
 from engine.compiler.ending import Ending, Piece, text_of
 from engine.compiler.lowering import Lowering
+from engine.compiler.lowering.cuts import Cut
 from engine.compiler.lowering.steps import KernelStep, Step
-from engine.compiler.lowering.waists import Cut
 from engine.compiler.storage import Storage, View
 
 

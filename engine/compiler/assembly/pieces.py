@@ -10,8 +10,8 @@ from engine.compiler.assembly.parts import Part
 from engine.compiler.blueprint import Address, Buffer, Home, NativeStep, Region, address
 from engine.compiler.ending import Piece
 from engine.compiler.lowering import Lowering
+from engine.compiler.lowering.cuts import Cut
 from engine.compiler.lowering.steps import KernelStep
-from engine.compiler.lowering.waists import Cut
 from engine.compiler.storage import Storage, View
 
 # A kernel that has so many times as many weights to read as all else waits for them and nothing else.
@@ -81,6 +81,7 @@ def pieces_of(
                 (memory.offsets[each], each.bytes, life.first, life.last, names.get(each, ()))
                 for each, life in memory.lifetimes.items()
             ],
+            clean=memory.clean,
             outputs=outputs if is_last else (),
             fusions=_fusions(lowering, part.cut, after),
             code=[*dict.fromkeys(objects.found.get(each.function, b"") for each in steps)],

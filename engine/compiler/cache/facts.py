@@ -11,7 +11,19 @@ from engine.passes import PassReport
 from engine.tensor import Array
 
 _COMPOUND: Final = frozenset(
-    {"code", "constants", "weights", "steps", "segments", "outputs", "reasons", "operators", "passes", "buffers"}
+    {
+        "code",
+        "constants",
+        "weights",
+        "steps",
+        "segments",
+        "outputs",
+        "reasons",
+        "operators",
+        "passes",
+        "buffers",
+        "clean",
+    }
 )
 # Numbers and the like, which need no translation, whichever a blueprint has.
 _PLAIN: Final = tuple(each.name for each in fields(Blueprint) if each.name not in _COMPOUND)
@@ -24,7 +36,7 @@ def to_facts(blueprint: Blueprint) -> dict[str, Any]:
         "code": [len(each) for each in blueprint.code],
         **{
             name: _listed(getattr(blueprint, name))
-            for name in ("steps", "segments", "outputs", "reasons", "operators", "buffers")
+            for name in ("steps", "segments", "outputs", "reasons", "operators", "buffers", "clean")
         },
         "passes": [each.describe() for each in blueprint.passes],
     }
@@ -46,6 +58,7 @@ def from_facts(facts: Mapping[str, Any], code: tuple[bytes, ...], constants: Arr
         reasons=dict(facts["reasons"]),
         operators=tuple(facts["operators"]),
         buffers=tuple(map(_buffer, facts["buffers"])),
+        clean=tuple((first, last) for first, last in facts["clean"]),
         passes=tuple(PassReport(**{**each, "changed": tuple(each["changed"])}) for each in facts["passes"]),
     )
 

@@ -1,30 +1,27 @@
-"""What follows a waist of a graph is not lowered again where it was before for a tensor of the same form.
+"""What follows a waist of a graph is not lowered again where it was before, for a tensor of the same form.
 
-Of pictures of any size hardly any comes twice; behind a few strides few sizes are left, of each operator
-(``recipes.py``) and of all that follow as well.
+That is done for all operators behind it at once; ``recipes.py`` does it for each.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Mapping
 from typing import Final
 
 from engine.compiler.blueprint import Home
 from engine.compiler.ending import Ending
+from engine.compiler.lowering.cuts import Cut
 from engine.compiler.lowering.lowering import Lowering
 from engine.compiler.lowering.steps import ReferenceStep
-from engine.compiler.lowering.waists import Cut
 from engine.compiler.storage import View, number_of
 from engine.graph.operand import RuntimeOperand
+from engine.graph.waists import Narrowing
 from engine.recurring import Recurring
 
 # Of a graph: some 4 KB each.
 MOST_KEPT: Final = 3_000
 # What was met once; what is met a second time is kept.
 MOST_MET: Final = 24_000
-# From one waist to the next that is looked at pictures become so many times smaller: others tell as many sizes apart.
-_SHRINKING: Final = 2
 
 
 class Endings:
@@ -40,14 +37,14 @@ class Endings:
         self._of: object = None
         self._made = 0
         self._others: Collection[str] = ()
-        self._pixels = math.inf
+        self._narrowing = Narrowing()
 
     def __len__(self) -> int:
         return len(self._kept)
 
     def settle(self, known: object, made: int = 0, others: Collection[str] = ()) -> None:
         """Make ready for a lowering; as ``Recipes.settle``."""
-        self._made, self._others, self._pixels = made, others, math.inf
+        self._made, self._others, self._narrowing = made, others, Narrowing()
         if known != self._of:
             self._kept.clear()
             self._of = known
@@ -61,11 +58,11 @@ class Endings:
         key = self._key(lowering, number)
         if key is None:
             return False
-        found, view = self._kept.find(key), lowering.views[self._waists[number].name]
+        found, view = self._kept.find(key, number), lowering.views[self._waists[number].name]
         if found is not None and found.until in (None, self._made):
             lowering.passed, lowering.ending, lowering.rest = view, found, found.pieces
             return True
-        if self._kept.comes_again(key):
+        if self._kept.comes_again(key, number):
             fusions = {name: len(joined) for name, joined in lowering.fusions.items()}
             lowering.cuts.append(Cut(key, number, view, len(lowering.steps), lowering.views, fusions))
             lowering.forget_before(number, self._waists[number])
@@ -89,10 +86,8 @@ class Endings:
         spec = None if operand is None else lowering.spec(operand)
         if view is None or spec is None or spec.value is not None or view.storage.home is not Home.ARENA:
             return None
-        pixels = math.prod(spec.sizes[2:])
-        if pixels * _SHRINKING > self._pixels or not _is_all_before(lowering, number):
+        if not self._narrowing.is_worth(spec.shape) or not _is_all_before(lowering, number):
             return None
-        self._pixels = pixels
         return number, _form(view)
 
 

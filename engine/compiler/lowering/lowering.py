@@ -13,6 +13,7 @@ from engine.compiler.codegen.host import Host
 from engine.compiler.ending import Ending, Piece
 from engine.compiler.lowering.asking import Question, noted
 from engine.compiler.lowering.choosing import Choose, take_first
+from engine.compiler.lowering.cuts import Cut
 from engine.compiler.lowering.declining import FLOAT32, FLOAT64, NotLoweredError
 from engine.compiler.lowering.layout.placement import Placement, look_ahead
 from engine.compiler.lowering.meaning import meant
@@ -20,7 +21,6 @@ from engine.compiler.lowering.narrow import Narrow
 from engine.compiler.lowering.remembered import Remembered, kinds_of
 from engine.compiler.lowering.steps import Made, Step
 from engine.compiler.lowering.terms.term import Term, term_of
-from engine.compiler.lowering.waists import Cut
 from engine.compiler.storage import Storage, View, alarm, constant
 from engine.graph.operand import RuntimeOperand
 from engine.graph.operator import RuntimeOperator

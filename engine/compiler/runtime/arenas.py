@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -23,7 +24,7 @@ _NUMBERS: Final = itertools.count(1)
 
 @dataclass(slots=True, eq=False)
 class Arena:
-    """A block of memory, zeroed before an instance writes to it for the first time.
+    """A block of memory.
 
     Args:
         user: who wrote to it last, as ``new_user`` numbers them; 0 for nobody.
@@ -72,8 +73,11 @@ class Arenas:
         self._idle: list[Arena] = []  # who wrote last is last
         self._largest = 0
 
-    def take(self, size: int, user: int) -> Arena:
-        """An arena of so many bytes at least, as this user has left it, or zeroed.
+    def take(self, size: int, user: int, clean: Sequence[tuple[int, int]]) -> Arena:
+        """An arena of so many bytes at least, as this user has left it.
+
+        Args:
+            clean: bytes, from and to, that are zero where others have used it.
 
         Raises:
             CompileError: there is not so much memory.
@@ -83,7 +87,8 @@ class Arenas:
             del arena  # its memory first
             arena = new_arena(_rounded(size))
         elif arena.user != user:
-            arena.block[:size] = 0
+            for first, last in clean:
+                arena.block[first:last] = 0
         arena.user = user
         return arena
 

@@ -94,7 +94,8 @@ class Instance:
         with self._lock:
             if self._arenas is None:
                 return self._run_in_team(inputs, times)
-            arena = self._arenas.take(self.program.blueprint.arena_bytes, self._user)
+            plan = self.program.blueprint
+            arena = self._arenas.take(plan.arena_bytes, self._user, plan.clean)
             self._settle(arena)
             try:
                 return self._run_in_team(inputs, times)

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from engine.compiler.blueprint import Home, NativeStep, Segment, port_of, taken_apart
+from engine.compiler.blueprint import Address, Home, NativeStep, Segment, offset_of, port_of, taken_apart
 from engine.compiler.runtime.allocation import aligned_bytes
 from engine.compiler.runtime.program import Program
 from engine.compiler.runtime.protocol import (
@@ -49,20 +49,14 @@ class Tables:
         steps = program.blueprint.steps
         places = [argument for step in steps for argument in step.arguments]
         plan = program.blueprint
-        bases = {Home.CONSTANT: address_of(plan.constants), Home.WEIGHT: address_of(plan.weights)}
+        bases = np.zeros(len(Home), np.int64)
+        bases[[Home.CONSTANT, Home.WEIGHT]] = address_of(plan.constants), address_of(plan.weights)
         homes, offsets = taken_apart(places)
-        self.arguments = np.array([bases.get(home, 0) + at for home, at in zip(homes, offsets, strict=True)], np.int64)
+        self.arguments = offsets + bases[homes]
         self._words = self.arguments.data
-        self._inside = np.array([k for k, home in enumerate(homes) if home is Home.ARENA], np.intp)
+        self._inside = np.flatnonzero(homes == Home.ARENA)
         self._arena = 0
-        outside = [(k, each) for k, each in enumerate(places) if homes[k] in (Home.INPUT, Home.OUTPUT)]
-        self._given, self._made = (
-            [
-                (port, [(k, offsets[k]) for k, each in outside if homes[k] is home and port_of(each) == port])
-                for port in dict.fromkeys(port_of(each) for k, each in outside if homes[k] is home)
-            ]
-            for home in (Home.INPUT, Home.OUTPUT)
-        )
+        self._given, self._made = (self._outside(places, homes, home) for home in (Home.INPUT, Home.OUTPUT))
         self.steps = aligned_bytes(max(1, len(steps)) * STEP_BYTES).view(np.int64).reshape(-1, STEP_BYTES // 8)
         at = address_of(self.arguments)
         self._chunks = [0]
@@ -85,6 +79,14 @@ class Tables:
         self._plan = plan
         self.counters = aligned_bytes(max(1, len(steps)) * counter_bytes(threads))
         self._trace: Array | None = None
+
+    @staticmethod
+    def _outside(places: Sequence[Address], homes: Array, home: Home) -> list[tuple[int, list[tuple[int, int]]]]:
+        """By the number of the input or output, which arguments point there, and where to."""
+        found: dict[int, list[tuple[int, int]]] = {}
+        for k in np.flatnonzero(homes == home).tolist():
+            found.setdefault(port_of(places[k]), []).append((k, offset_of(places[k])))
+        return [*found.items()]
 
     def make_team(self) -> Array:
         """A new block for threads to wait on, which leads them to these tables."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+from engine.graph.building.rests import Rests
 from engine.graph.operator import RuntimeOperator
 from engine.recurring import Recurring
 from engine.tensor import TensorSpec
@@ -18,9 +19,16 @@ class Foreseen:
     """Specs of results by specs of operands; where values decide, or a user's own layer, nothing is kept.
 
     It holds shapes and dtypes one after the other: the collector of garbage looks at each tuple once.
+
+    Args:
+        operators: of the graph, in execution order.
+
+    Attributes:
+        rests: what all of them announce from one on.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, operators: Sequence[RuntimeOperator]) -> None:
+        self.rests = Rests(operators)
         self._specs: Recurring[object, tuple[Any, ...]] = Recurring(MOST_KEPT, MOST_MET)
 
     def find(self, op: RuntimeOperator, inputs: Sequence[object]) -> list[object] | None:

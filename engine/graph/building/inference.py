@@ -78,11 +78,16 @@ def follow(order: Iterable[RuntimeOperator], values: dict[str, object], foreseen
     Raises:
         EngineError: when operands cannot fit their operator; names the operator.
     """
-    for op in wanted(order):
+    ahead = None if foreseen is None else foreseen.rests.looked_for()
+    for number, op in enumerate(wanted(order)):
+        if ahead is not None and ahead.knows(number, values):
+            break
         if op.layer is not None:
             inputs = [values[operand.name] for operand in op.inputs]
             results = _infer(op, inputs) if foreseen is None else _foreseen(op, inputs, foreseen)
             values.update(zip([operand.name for operand in op.outputs], results, strict=True))
+    if ahead is not None:
+        ahead.keep(values)
 
 
 def _foreseen(op: RuntimeOperator, inputs: Sequence[object], foreseen: Foreseen) -> list[object]:

@@ -74,7 +74,9 @@ def run(plan: MemoryPlan, arena: Array, last: int) -> None:
 def test_borders_are_zero_wherever_the_run_before_ended(steps: list[Step], data: st.DataObject) -> None:
     second_bytes = data.draw(st.sampled_from([0, 800, Memory().second_bytes]))
     plan = plan_memory(steps, [], Memory(second_bytes=second_bytes))
-    arena = np.zeros(plan.bytes // 4, np.int64)
+    arena = np.full(plan.bytes // 4, -1, np.int64)  # others have used it
+    for first, end in plan.clean:
+        arena[first // 4 : end // 4] = 0
     for last in [*data.draw(st.lists(st.integers(0, len(steps)), max_size=3)), len(steps)]:
         run(plan, arena, last)
 

@@ -15,9 +15,9 @@ from engine.compiler.lowering.endings import Endings
 from engine.compiler.lowering.recipes import Recipes
 from engine.compiler.lowering.remembered import Remembered
 from engine.compiler.lowering.steps import Made
-from engine.compiler.lowering.waists import waists_of
 from engine.compiler.weights import Weights
 from engine.graph.operator import RuntimeOperator
+from engine.graph.waists import waists_of
 from engine.passes import optimise
 from engine.tensor import TensorSpec
 

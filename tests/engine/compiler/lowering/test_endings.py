@@ -13,8 +13,7 @@ from engine.compiler.assembly import parts
 from engine.compiler.blueprint import Blueprint, NativeStep
 from engine.compiler.codegen import object_code
 from engine.compiler.codegen.host import Host, detect
-from engine.compiler.lowering import Lowering
-from engine.compiler.lowering.endings import Endings
+from engine.compiler.runtime.arenas import Arenas, new_user
 from engine.compiler.runtime.instance import Instance
 from engine.compiler.runtime.program import Program
 from engine.pnnx import Operator
@@ -68,9 +67,13 @@ def picture(size: tuple[int, int]) -> list[TensorSpec]:
 
 
 def answers(blueprint: Blueprint, x: np.ndarray) -> list[np.ndarray]:
-    """What a program answers, in memory that a run before has used."""
+    """What a program answers, in memory that others have used, and the run before."""
     code = object_code.loaded(blueprint.code, detect(), is_apart=True)
-    instance = Instance(Program(blueprint=blueprint, code=code, operators={}, known={}))
+    arenas = Arenas(1 << 30)
+    arena = arenas.take(blueprint.arena_bytes, new_user(), [])
+    arena.block[:] = 0xFF  # numbers that are none
+    arenas.give(arena)
+    instance = Instance(Program(blueprint=blueprint, code=code, operators={}, known={}), 1, arenas)
     for each in (np.full_like(x, 3), x):
         outputs = instance.run([each])
     return outputs

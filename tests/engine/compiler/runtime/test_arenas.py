@@ -16,42 +16,43 @@ from tests.engine.graph.build import INPUT, built, conv, op
 LIMIT = 1 << 30
 
 
-def test_a_user_finds_an_arena_as_it_left_it_and_others_find_zeros() -> None:
+def test_a_user_finds_an_arena_as_it_left_it_and_others_find_zeros_where_they_need_them() -> None:
     arenas = Arenas(LIMIT)
-    first = arenas.take(1000, 1)
+    first = arenas.take(1000, 1, [])
     first.block[:1000] = 7
     arenas.give(first)
-    again = arenas.take(1000, 1)
+    again = arenas.take(1000, 1, [])
     assert again is first and (again.block[:1000] == 7).all()
     arenas.give(again)
-    other = arenas.take(900, 2)
-    assert other is first and not other.block[:900].any()
+    other = arenas.take(900, 2, [(0, 100), (300, 900)])
+    assert other is first and not other.block[:100].any() and not other.block[300:900].any()
+    assert (other.block[100:300] == 7).all()
 
 
 def test_there_are_as_many_as_are_taken_at_once_and_everybody_gets_the_own_one_back() -> None:
     arenas = Arenas(LIMIT)
-    taken = [arenas.take(64, user) for user in (1, 2, 3)]
+    taken = [arenas.take(64, user, []) for user in (1, 2, 3)]
     assert len({each.address for each in taken}) == 3
     for each in taken:
         arenas.give(each)
-    assert [arenas.take(64, user) for user in (3, 1, 2)] == [taken[2], taken[0], taken[1]]
+    assert [arenas.take(64, user, []) for user in (3, 1, 2)] == [taken[2], taken[0], taken[1]]
 
 
 @pytest.mark.parametrize("size", [0, 1, 4096, (2 << 20) + 1, (4 << 20) - 1])
-def test_an_arena_is_zeroed_and_as_large_as_asked_for(size: int) -> None:
+def test_a_new_arena_is_zeroed_and_as_large_as_asked_for(size: int) -> None:
     arenas = Arenas(LIMIT)
-    arenas.give(arenas.take(size // 2, 1))
-    assert arenas.take(size, 2).block.size >= size
-    assert not arenas.take(size, 3).block.any()
+    arenas.give(arenas.take(size // 2, 1, []))
+    assert arenas.take(size, 2, []).block.size >= size
+    assert not arenas.take(size, 3, []).block.any()
 
 
 def test_what_outgrows_the_limit_is_not_kept() -> None:
     arenas = Arenas(1 << 20)
-    small, large = arenas.take(1 << 19, 1), arenas.take(1 << 20, 2)
+    small, large = arenas.take(1 << 19, 1, []), arenas.take(1 << 20, 2, [])
     arenas.give(small)
     arenas.give(large)
-    assert arenas.take(1 << 19, 3) is small
-    assert arenas.take(1 << 20, 2) is not large
+    assert arenas.take(1 << 19, 3, []) is small
+    assert arenas.take(1 << 20, 2, []) is not large
 
 
 def test_only_what_is_larger_than_all_before_counts() -> None:

@@ -43,14 +43,16 @@ def specs(height: int, width: int) -> list[TensorSpec]:
 
 
 def test_it_is_what_would_be_announced_without() -> None:
-    taken, foreseen = graph(), Foreseen()
+    taken = graph()
+    foreseen = Foreseen(taken.operators)
     sizes = [(int(a), int(b)) for a, b in np.random.default_rng(1).integers(3, 9, (60, 2))]
     for size in sizes:
         assert known(taken.infer(specs(*size), foreseen)) == known(taken.infer(specs(*size)))
 
 
 def test_of_sizes_that_come_a_third_time_no_layer_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    taken, foreseen, asked = graph(), Foreseen(), []
+    taken, asked = graph(), []
+    foreseen = Foreseen(taken.operators)
     infer = Conv.infer
     monkeypatch.setattr(Conv, "infer", lambda self, *given: asked.append(1) or infer(self, *given))
     for _ in range(5):
@@ -59,7 +61,8 @@ def test_of_sizes_that_come_a_third_time_no_layer_is_asked(monkeypatch: pytest.M
 
 
 def test_there_must_be_room_for_it_each_time() -> None:
-    taken, foreseen = graph(), Foreseen()
+    taken = graph()
+    foreseen = Foreseen(taken.operators)
     for _ in range(3):
         taken.infer(specs(64, 64), foreseen)
 

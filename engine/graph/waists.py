@@ -1,38 +1,38 @@
-"""Where a graph is narrow: all that follows reads one tensor of what was before, and nothing else."""
+"""Where a graph is narrow: all that follows reads one tensor of what was before, and nothing else.
+
+Of pictures of any height and width hardly any comes twice; behind a few strides few sizes are left. What is known of
+all that follows a waist is known again for the next tensor of that size.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 
-from engine.compiler.storage import View
 from engine.graph.operand import RuntimeOperand
 from engine.graph.operator import RuntimeOperator
 from engine.layers.creation.container import Constant
 
 
-@dataclass(frozen=True, slots=True)
-class Cut:
-    """A waist at which a program is made in two parts, of which other programs have the second as well.
+class Narrowing:
+    """Picks the waists that are worth looking at, one after the other: where pictures become smaller by half.
 
-    Args:
-        key: all that the second part depends on.
-        number: of its first operator.
-        view: where the tensor lies that it reads.
-        steps: how many there were before.
-        views: where operands lie that were made before.
-        fusions: and how many operators had joined others, by the name of the pass.
+    Those between tell as many sizes apart.
     """
 
-    key: object
-    number: int
-    view: View
-    steps: int
-    views: Mapping[str, View]
-    fusions: Mapping[str, int]
+    def __init__(self) -> None:
+        self._pixels = math.inf
+
+    def is_worth(self, shape: Sequence[int | None]) -> bool:
+        """Whether a tensor that is passed on is so much smaller than the last that was; asked in order."""
+        pixels = math.prod([dim or 0 for dim in shape[2:]])
+        if 2 * pixels > self._pixels:
+            return False
+        self._pixels = pixels
+        return True
 
 
-def waists_of(operators: Sequence[RuntimeOperator], outputs: Collection[str]) -> dict[int, RuntimeOperand]:
+def waists_of(operators: Sequence[RuntimeOperator], outputs: Collection[str] = ()) -> dict[int, RuntimeOperand]:
     """The only operand, constants aside, that an operator and those after it read of what was made before.
 
     Args:

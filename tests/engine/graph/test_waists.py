@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 import engine
-from engine.compiler.lowering.waists import waists_of
+from engine.graph.waists import waists_of
 from engine.pnnx import Operator
 from engine.tensor import TensorSpec
 from tests.engine.graph.build import F32, INPUT, built, op

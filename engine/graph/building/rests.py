@@ -1,0 +1,143 @@
+"""What all operators behind a waist announce, where they were asked before for a tensor of the same shape."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, MutableMapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any, Final
+
+from engine.graph.operand import RuntimeOperand
+from engine.graph.operator import RuntimeOperator
+from engine.graph.waists import Narrowing, waists_of
+from engine.limits import check_results
+from engine.recurring import Recurring
+from engine.tensor import TensorSpec
+
+# Of a graph: some 3 KB each.
+MOST_KEPT: Final = 4_000
+MOST_MET: Final = 24_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Rest:
+    """What operators from one on announce, up to the next that something is kept of, or the end.
+
+    Args:
+        specs: shapes and dtypes in turns: the collector of garbage looks at them once.
+        largest: the place of the one that takes most memory.
+        last: number of the operator after them.
+        after: what follows.
+    """
+
+    specs: tuple[Any, ...]
+    largest: int
+    last: int
+    after: _Rest | None
+
+    def spec(self, number: int) -> TensorSpec:
+        return TensorSpec(self.specs[2 * number], self.specs[2 * number + 1])
+
+
+class Rests:
+    """What is kept of a graph.
+
+    Args:
+        operators: in execution order.
+    """
+
+    def __init__(self, operators: Sequence[RuntimeOperator]) -> None:
+        self._waists: Mapping[int, RuntimeOperand] = waists_of(operators)
+        self._names = [each.name for op in operators for each in op.outputs]
+        self._begins = [0, *accumulate(len(op.outputs) for op in operators)]
+        self._kept: Recurring[object, _Rest] = Recurring(MOST_KEPT, MOST_MET)
+
+    def looked_for(self) -> Ahead:
+        """What asks, in one walk through the operators."""
+        return Ahead(self)
+
+    def find(self, key: object, number: int) -> _Rest | None:
+        """What is kept from an operator on."""
+        return self._kept.find(key, number)
+
+    def comes_again(self, key: object, number: int) -> bool:
+        """Whether it is worth keeping."""
+        return self._kept.comes_again(key, number)
+
+    def waist(self, number: int) -> RuntimeOperand | None:
+        """What is passed on to an operator and those after it, where that is one operand."""
+        return self._waists.get(number)
+
+    def put(self, rest: _Rest | None, first: int, values: MutableMapping[str, object]) -> None:
+        """Announce what is kept.
+
+        Raises:
+            ShapeError: there is no room for it.
+        """
+        while rest is not None:
+            check_results(rest.spec(rest.largest))
+            begin, end = self._begins[first], self._begins[rest.last]
+            values.update(zip(self._names[begin:end], map(rest.spec, range(end - begin)), strict=True))
+            first, rest = rest.last, rest.after
+
+    def keep(
+        self, key: object, first: int, last: int, values: Mapping[str, object], after: _Rest | None
+    ) -> _Rest | None:
+        """Keep what some operators announced, and what follows; None, and nothing is kept, where values decide."""
+        found = [values[name] for name in self._names[self._begins[first] : self._begins[last]]]
+        specs = [each for each in found if isinstance(each, TensorSpec) and each.value is None and each.is_static]
+        if len(specs) < len(found) or not specs:
+            return None
+        sizes = [(each.size or 0) * each.dtype.itemsize for each in specs]
+        flat = tuple(part for each in specs for part in (each.shape, each.dtype))
+        rest = _Rest(flat, sizes.index(max(sizes)), last, after)
+        self._kept.keep(key, rest)
+        return rest
+
+    @property
+    def count(self) -> int:
+        """Of all operators."""
+        return len(self._begins) - 1
+
+
+class Ahead:
+    """Looks ahead in one walk through the operators.
+
+    Args:
+        rests: of the graph.
+    """
+
+    def __init__(self, rests: Rests) -> None:
+        self._rests, self._narrowing = rests, Narrowing()
+        self._met: list[tuple[int, object]] = []
+        self._last = rests.count
+        self._after: _Rest | None = None
+
+    def knows(self, number: int, values: MutableMapping[str, object]) -> bool:
+        """Whether it is known what an operator and all after it announce; then it is among the values.
+
+        Raises:
+            ShapeError: there is no room for it.
+        """
+        operand = self._rests.waist(number)
+        spec = None if operand is None else values[operand.name]
+        if not isinstance(spec, TensorSpec) or spec.value is not None or not spec.is_static:
+            return False
+        if not self._narrowing.is_worth(spec.shape):
+            return False
+        key = number, spec.shape, spec.dtype
+        found = self._rests.find(key, number)
+        if found is not None:
+            self._rests.put(found, number, values)
+            self._last, self._after = number, found
+        elif self._rests.comes_again(key, number):
+            self._met.append((number, key))
+        return found is not None
+
+    def keep(self, values: Mapping[str, object]) -> None:
+        """All is announced: what came again is kept."""
+        for number, key in reversed(self._met):
+            rest = self._rests.keep(key, number, self._last, values, self._after)
+            if rest is None:
+                return
+            self._last, self._after = number, rest
