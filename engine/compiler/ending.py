@@ -54,7 +54,7 @@ class Ending:
         arena_bytes: what it and those after it take of the arena, from its beginning.
         at: byte of the arena where the storage begins of the tensor that it reads.
         alarm: as blueprints have it.
-        until: how much code there may be for it to be the best that can be made; None for any.
+        until: code with which another would be made, that is better: what each is found by.
         after: what follows it.
     """
 
@@ -63,7 +63,7 @@ class Ending:
     arena_bytes: int
     at: int
     alarm: int | None
-    until: int | None
+    until: tuple[tuple[str, tuple[int, ...]], ...]
     after: Ending | None
 
     @property

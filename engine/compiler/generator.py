@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -27,7 +27,7 @@ from engine.tensor import TensorSpec, is_known, known_value
 
 if TYPE_CHECKING:
     from engine.compiler.lowering import Lowering
-    from engine.compiler.lowering.choosing import Choose
+    from engine.compiler.lowering.choosing import Choose, Wanted
     from engine.compiler.lowering.endings import Endings
     from engine.compiler.lowering.recipes import Recipes
     from engine.compiler.lowering.remembered import Remembered
@@ -203,11 +203,12 @@ class Generator:
         choose: Choose,
         weights: Weights | None,
         *,
-        others: Collection[str] | None,
+        others: Mapping[str, Wanted] | None,
     ) -> Lowering:
         """Turn operators into steps.
 
-        others: where what was made of operators for other shapes will do, those that are not made as well as can be.
+        others: where what was made of operators for other shapes will do, those that are not made as well as can be,
+            with the code they want.
         """
         from engine.compiler.assembly.objects import Made
         from engine.compiler.lowering import Lowering, lower
@@ -228,8 +229,8 @@ class Generator:
             self._endings = Endings(waists_of(graph.operators, outputs))
         narrow = narrow_of(given, graph, specs, before) if self._is_wide else Narrow()
         if others is not None:
-            self._recipes.settle((host, narrow), Made(host).ready, self.made, others)
-            self._endings.settle((host, narrow), self.made, others)
+            self._recipes.settle((host, narrow), Made(host), others)
+            self._endings.settle((host, narrow), Made(host), others)
         recalls = others is not None and not (setbacks.alone or setbacks.refused)
         lowering = Lowering(
             graph.operators,

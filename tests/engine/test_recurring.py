@@ -31,3 +31,18 @@ def test_cleared_it_keeps_what_comes_again_at_once() -> None:
     kept.keep("a", 1)
     kept.clear()
     assert kept.find("a") is None and kept.comes_again("a")
+
+
+def test_where_most_of_a_kind_come_again_one_is_kept_at_once() -> None:
+    kept: Recurring[tuple[str, int], int] = Recurring(10, 100)
+
+    def is_kept(key: tuple[str, int]) -> bool:
+        if kept.find(key, key[0]) is not None:
+            return True
+        if is_worth := kept.comes_again(key, key[0]):
+            kept.keep(key, 1)
+        return is_worth
+
+    assert [is_kept(("few", each)) for each in (1, 2, 1, 2, 1, 2)] == [False, False, True, True, True, True]
+    assert is_kept(("few", 3)) and not is_kept(("many", 3))
+    assert not any(is_kept(("many", each)) for each in range(4, 20))

@@ -19,6 +19,7 @@ from engine.compiler.codegen.ir import Module, TooLargeError
 from engine.compiler.kernels.kernel import Kernel
 from engine.compiler.kernels.ready import Ready
 from engine.compiler.kernels.recurrent.recurrence import Recurrence
+from engine.compiler.lowering.choosing import Wanted
 from engine.compiler.lowering.steps import KernelStep, Step
 from engine.compiler.runtime.lending import lent
 from engine.compiler.runtime.priority import give_way
@@ -106,17 +107,26 @@ def make_objects(
 
 
 class Made:
-    """What code there is for a step; what has no open sizes is made anew for every shape."""
+    """What code there is for a host; see ``Code``."""
 
     def __init__(self, host: Host) -> None:
         self._key = host.key
 
-    def __call__(self, step: KernelStep) -> bool:
+    def is_made(self, step: KernelStep) -> bool:
+        """See ``Code``."""
         opening = opening_of(step.kernel, self._key, len(step.pointers))
-        return not opening.is_open or OPENINGS.has(opening)
+        return not opening.is_open or OPENINGS.has(*opening.wanted)
+
+    def wanted(self, step: KernelStep) -> Wanted:
+        """See ``Code``."""
+        return opening_of(step.kernel, self._key, len(step.pointers)).wanted
+
+    def has(self, wanted: Wanted) -> bool:
+        """See ``Code``."""
+        return OPENINGS.has(*wanted)
 
     def ready(self, step: KernelStep) -> Ready | None:
-        """The kernel with its code; None where there is none, or something else must know which kernel it is."""
+        """See ``Code``."""
         kernel, opening = step.kernel, opening_of(step.kernel, self._key, len(step.pointers))
         found = OPENINGS.find(opening) if opening.is_open else None
         if found is None or kernel.reads_few or isinstance(kernel, Recurrence):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections import OrderedDict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -70,6 +71,11 @@ class Opening:
         return bool(self.sizes.values)
 
     @property
+    def wanted(self) -> tuple[str, tuple[int, ...]]:
+        """What its code is found by."""
+        return self.key, tuple(self.sizes.values)
+
+    @property
     def call(self) -> Call:
         """How what was written is called."""
         return Call(self._function, tuple(self.sizes.numbers(self.sizes.values)))
@@ -120,21 +126,20 @@ class Openings:
 
     def find(self, opening: Opening) -> Opened | None:
         """Code that is right for the sizes at hand; None where there is none."""
-        found = self._find(opening)
+        found = self._find(*opening.wanted)
         if found is None:
             return None
         return Opened(found.function, tuple(found.form.numbers(opening.sizes.values)), found.code)
 
-    def has(self, opening: Opening) -> bool:
-        """Whether there is such code."""
-        return self._find(opening) is not None
+    def has(self, key: str, values: Sequence[int]) -> bool:
+        """Whether there is code of a name that is right for these sizes."""
+        return self._find(key, values) is not None
 
-    def _find(self, opening: Opening) -> _Variant | None:
+    def _find(self, key: str, values: Sequence[int]) -> _Variant | None:
         with self._lock:
-            variants = self._variants.get(opening.key, ())
+            variants = self._variants.get(key, ())
             if variants:
-                self._variants.move_to_end(opening.key)
-        values = opening.sizes.values
+                self._variants.move_to_end(key)
         return next((each for each in variants if each.form.fits(values)), None)
 
     def keep(self, opening: Opening, code: bytes) -> None:

@@ -71,14 +71,15 @@ def keep_endings(lowering: Lowering, parts: Sequence[Part], pieces: Sequence[Pie
 
 def _ending(lowering: Lowering, part: Part, cut: Cut, piece: Piece, after: Ending | None) -> Ending:
     memory, ends = part.memory, lowering.endings
-    until = None if ends is None else ends.until({name for step in piece.steps for name in step.operators})
+    operators = {name for step in piece.steps for name in step.operators}
+    until = () if ends is None else ends.wanted_for(operators)
     return Ending(
         text=text_of(piece),
         code=tuple(piece.code),
         arena_bytes=memory.bytes,
         at=memory.offsets[cut.view.storage],
         alarm=memory.offsets.get(lowering.alarm.storage, None if after is None else after.alarm),
-        until=after.until if until is None and after is not None else until,
+        until=(*until, *(() if after is None else after.until)),
         after=after,
     )
 

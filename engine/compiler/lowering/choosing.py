@@ -8,6 +8,7 @@ from typing import Final, Protocol, TypeVar
 
 from engine.compiler.blueprint import NotYetMadeError
 from engine.compiler.kernels.kernel import Convolution, Kernel
+from engine.compiler.kernels.ready import Ready
 from engine.compiler.lowering.declining import NotLoweredError
 from engine.compiler.lowering.steps import KernelStep
 
@@ -36,19 +37,36 @@ def take_first(operator: str, candidates: Iterator[K], step_of: Callable[[K], Ke
     return step_of(next(candidates))
 
 
+Wanted = tuple[str, tuple[int, ...]]
+"""What code is found by: its name, and the sizes it is to be right for."""
+
+
+class Code(Protocol):
+    """What code there is."""
+
+    def is_made(self, step: KernelStep) -> bool:
+        """Whether there is code for a step; what has no open sizes is made anew for every shape."""
+
+    def wanted(self, step: KernelStep) -> Wanted:
+        """What code for a step is found by."""
+
+    def has(self, wanted: Wanted) -> bool:
+        """Whether it is there."""
+
+    def ready(self, step: KernelStep) -> Ready | None:
+        """The kernel with its code; None where there is none, or something else must know which kernel it is."""
+
+
 class TakingMade:
     """Takes the best kernel of which there is code already: what is a little slower is sooner than what is to be made.
 
-    Args:
-        is_made: whether there is code for a step.
-
     Attributes:
-        others: operators for which it took another than the best.
+        others: operators for which it took another than the best, and the code there would have to be.
     """
 
-    def __init__(self, is_made: Callable[[KernelStep], bool]) -> None:
-        self._is_made = is_made
-        self.others: set[str] = set()
+    def __init__(self, code: Code) -> None:
+        self._code = code
+        self.others: dict[str, Wanted] = {}
 
     def __call__(self, operator: str, candidates: Iterator[K], step_of: Callable[[K], KernelStep]) -> KernelStep:
         """One of those that read the weights as the best does: others would have to be packed.
@@ -58,11 +76,11 @@ class TakingMade:
         """
         best = next(candidates)
         alike = (each for each in candidates if isinstance(each, type(best)) and _packing(each) == _packing(best))
-        if self._is_made(step := step_of(best)):
+        if self._code.is_made(step := step_of(best)):
             return step
-        self.others.add(operator)
+        self.others[operator] = self._code.wanted(step)
         for step in map(step_of, alike):
-            if self._is_made(step):
+            if self._code.is_made(step):
                 return step
         raise NotYetMadeError
 

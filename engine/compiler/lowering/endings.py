@@ -5,11 +5,12 @@ That is done for all operators behind it at once; ``recipes.py`` does it for eac
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from engine.compiler.blueprint import Home
 from engine.compiler.ending import Ending
+from engine.compiler.lowering.choosing import Code, Wanted
 from engine.compiler.lowering.cuts import Cut
 from engine.compiler.lowering.lowering import Lowering
 from engine.compiler.lowering.steps import ReferenceStep
@@ -35,16 +36,15 @@ class Endings:
         self._waists = dict(waists)
         self._kept: Recurring[object, Ending] = Recurring(MOST_KEPT, MOST_MET)
         self._of: object = None
-        self._made = 0
-        self._others: Collection[str] = ()
+        self._others: Mapping[str, Wanted] = {}
         self._narrowing = Narrowing()
 
     def __len__(self) -> int:
         return len(self._kept)
 
-    def settle(self, known: object, made: int = 0, others: Collection[str] = ()) -> None:
+    def settle(self, known: object, code: Code, others: Mapping[str, Wanted]) -> None:
         """Make ready for a lowering; as ``Recipes.settle``."""
-        self._made, self._others, self._narrowing = made, others, Narrowing()
+        self._code, self._others, self._narrowing = code, others, Narrowing()
         if known != self._of:
             self._kept.clear()
             self._of = known
@@ -59,7 +59,7 @@ class Endings:
         if key is None:
             return False
         found, view = self._kept.find(key, number), lowering.views[self._waists[number].name]
-        if found is not None and found.until in (None, self._made):
+        if found is not None and not any(map(self._code.has, found.until)):
             lowering.passed, lowering.ending, lowering.rest = view, found, found.pieces
             return True
         if self._kept.comes_again(key, number):
@@ -75,9 +75,9 @@ class Endings:
         else:
             self._kept.keep(cut.key, ending)
 
-    def until(self, operators: Collection[str]) -> int | None:
-        """How much code there may be for what was made of these operators to be the best that can be made."""
-        return self._made if any(name in self._others for name in operators) else None
+    def wanted_for(self, operators: Collection[str]) -> Sequence[Wanted]:
+        """Code with which other kernels would be taken for these operators, that are better."""
+        return [wanted for name, wanted in self._others.items() if name in operators]
 
     def _key(self, lowering: Lowering, number: int) -> object | None:
         """All that decides what follows an operator; None where it is not looked at."""

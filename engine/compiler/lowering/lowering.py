@@ -12,7 +12,7 @@ import numpy as np
 from engine.compiler.codegen.host import Host
 from engine.compiler.ending import Ending, Piece
 from engine.compiler.lowering.asking import Question, noted
-from engine.compiler.lowering.choosing import Choose, take_first
+from engine.compiler.lowering.choosing import Choose, Wanted, take_first
 from engine.compiler.lowering.cuts import Cut
 from engine.compiler.lowering.declining import FLOAT32, FLOAT64, NotLoweredError
 from engine.compiler.lowering.layout.placement import Placement, look_ahead
@@ -66,8 +66,8 @@ class Ends(Protocol):
     def keep(self, cut: Cut, ending: Ending | None) -> None:
         """This follows a waist; None for what no other program can have, then or ever."""
 
-    def until(self, operators: Collection[str]) -> int | None:
-        """How much code there may be for what was made of these operators to be the best that can be made."""
+    def wanted_for(self, operators: Collection[str]) -> Sequence[Wanted]:
+        """Code with which other kernels would be taken for these operators, that are better."""
 
 
 @dataclass(slots=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import marshal
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -20,6 +20,7 @@ from engine.compiler.blueprint import Home
 from engine.compiler.codegen.host import Host
 from engine.compiler.kernels.ready import Ready
 from engine.compiler.lowering.asking import Question
+from engine.compiler.lowering.choosing import Code, Wanted
 from engine.compiler.lowering.lowering import Lowering
 from engine.compiler.lowering.steps import KernelStep, Made, Pointer
 from engine.compiler.storage import Storage, View, dtype_of, number_of, storage_with
@@ -44,7 +45,6 @@ Numbers = dict[Storage, int]
 """Memory by the order in which it was first spoken of."""
 Form = tuple[Any, ...]
 """Something in numbers and texts."""
-MakesReady = Callable[[KernelStep], Ready | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class _Recipe:
         text: memory that was made, views of results, steps, and what joined.
         outside: memory that stays where it is, weights; spoken of by numbers below 0.
         code: of the kernels of all steps.
-        until: how much code there may be for it to be the best that can be made; None for any.
+        until: the code with which another would be made, that is better; None where this is the best.
     """
 
     questions: tuple[Question, ...]
@@ -64,7 +64,7 @@ class _Recipe:
     text: bytes
     outside: tuple[Storage, ...]
     code: tuple[bytes, ...]
-    until: int | None
+    until: Wanted | None
 
     def again(self, lowering: Lowering) -> Made | None:
         """What the rule would make now; None where something is answered in another way."""
@@ -91,24 +91,23 @@ class Recipes:
         self._held: dict[object, Any] = {}
         self._in_vain: Counter[str] = Counter()
         self._of: object = None
-        self._made = self._left = 0
-        self._others: Collection[str] = ()
-        self._makes_ready: MakesReady = _nothing
+        self._left = 0
+        self._others: Mapping[str, Wanted] = {}
 
     def __len__(self) -> int:
         return len(self._kept)
 
-    def settle(self, known: object, makes_ready: MakesReady, made: int = 0, others: Collection[str] = ()) -> None:
+    def settle(self, known: object, code: Code, others: Mapping[str, Wanted]) -> None:
         """Make ready for a lowering.
 
         Args:
             known: all that what is made depends on, beside the answers to questions; with another everything is
                 forgotten.
-            makes_ready: finds the code of a step.
-            made: grows with the code there is.
-            others: operators for which another kernel than the best is taken, for want of code; filled on the way.
+            code: what there is.
+            others: operators for which another kernel than the best is taken, for want of code, which is that; filled
+                on the way.
         """
-        self._makes_ready, self._made, self._others, self._left = makes_ready, made, others, MOST_WRITTEN
+        self._code, self._others, self._left = code, others, MOST_WRITTEN
         if known != self._of or len(self._held) > MOST_HELD:
             self._kept.clear()
             self._held.clear()
@@ -121,7 +120,7 @@ class Recipes:
             return make()
         key = op.name, *[_shape(lowering.values.get(each.name)) for each in op.inputs]
         recipe = self._kept.find(key)
-        if recipe is not None and recipe.until in (None, self._made):
+        if recipe is not None and (recipe.until is None or not self._code.has(recipe.until)):
             found = recipe.again(lowering)
             self._in_vain[op.name] = 0 if found is not None else self._in_vain[op.name] + 1
             if found is not None:
@@ -135,7 +134,7 @@ class Recipes:
             made = make()
         finally:
             lowering.notes = None
-        self._keep(key, lowering, notes, made, self._made if op.name in self._others else None)
+        self._keep(key, lowering, notes, made, self._others.get(op.name))
         return made
 
     def _keep(
@@ -144,7 +143,7 @@ class Recipes:
         lowering: Lowering,
         notes: Sequence[tuple[Question, object]],
         made: Made,
-        until: int | None,
+        until: Wanted | None,
     ) -> None:
         """Write down how something was made, unless there is more to it than memory and kernels that have code."""
         numbers = {lowering.alarm.storage: 0}
@@ -157,7 +156,7 @@ class Recipes:
             asked[question.key, again] = self._held.setdefault(question.key, question), form
         try:
             answers = _bytes([form for _, form in asked.values()])
-            text, outside, code = _written(made, numbers, self._makes_ready)
+            text, outside, code = _written(made, numbers, self._code)
         except _NotWrittenError:
             return
         questions = self._shared([question for question, _ in asked.values()])
@@ -181,17 +180,11 @@ class _NotWrittenError(Exception):
     """Something is made of more than memory and kernels."""
 
 
-def _nothing(step: KernelStep) -> None:
-    return None
-
-
 def _shape(value: object) -> object:
     return value.shape if isinstance(value, TensorSpec) else None
 
 
-def _written(
-    made: Made, numbers: Numbers, makes_ready: MakesReady
-) -> tuple[bytes, Sequence[Storage], tuple[bytes, ...]]:
+def _written(made: Made, numbers: Numbers, there_is: Code) -> tuple[bytes, Sequence[Storage], tuple[bytes, ...]]:
     """Text, memory that stays where it is, and code, as a recipe has them."""
     pieces: list[Form] = []
     outside: list[Storage] = []
@@ -215,7 +208,7 @@ def _written(
         views.append((name, _form_of_view(view, numbers)))
     steps, code = [], []
     for step in made.steps:
-        ready = makes_ready(step) if isinstance(step, KernelStep) else None
+        ready = there_is.ready(step) if isinstance(step, KernelStep) else None
         if ready is None or not isinstance(step, KernelStep):
             raise _NotWrittenError
         pointers = [(number(each.storage), each.offset) for each in step.pointers]

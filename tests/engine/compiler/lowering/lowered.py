@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import engine
 from engine.compiler.assembly.generation import make_blueprint
@@ -10,7 +10,7 @@ from engine.compiler.assembly.objects import Made as Code
 from engine.compiler.blueprint import Blueprint
 from engine.compiler.codegen.host import Host, detect
 from engine.compiler.lowering import Lowering, lower
-from engine.compiler.lowering.choosing import TakingMade, take_first
+from engine.compiler.lowering.choosing import TakingMade, Wanted, take_first
 from engine.compiler.lowering.endings import Endings
 from engine.compiler.lowering.recipes import Recipes
 from engine.compiler.lowering.remembered import Remembered
@@ -45,6 +45,7 @@ class Lowered:
 
     Attributes:
         lowering: the last.
+        code: what there is.
     """
 
     def __init__(self, graph: engine.RuntimeGraph, host: Host | None = None) -> None:
@@ -55,12 +56,12 @@ class Lowered:
         )
         self.recipes = Counting()
         self.endings = Endings(waists_of(self._graph.operators, self._outputs))
-        self._code = Code(self._host)
+        self.code = Code(self._host)
         self.settle()
 
-    def settle(self, known: object = None, made: int = 0, others: Collection[str] = ()) -> None:
+    def settle(self, known: object = None, others: Mapping[str, Wanted] | None = None) -> None:
         """From now on so much is known."""
-        self._known, self._made, self._others = known, made, others
+        self._known, self._others = known, others or {}
 
     def blueprint(
         self, specs: Sequence[TensorSpec], *, recalls: bool = False, ends: bool = False, is_known: bool = True
@@ -72,15 +73,15 @@ class Lowered:
             ends: whether what follows a waist is.
             is_known: whether all code was made before.
         """
-        self.recipes.settle(self._known, self._code.ready, self._made, self._others)
-        self.endings.settle(self._known, self._made, self._others)
+        self.recipes.settle(self._known, self.code, self._others)
+        self.endings.settle(self._known, self.code, self._others)
         self.lowering = Lowering(
             self._graph.operators,
             self._graph.infer(specs),
             self._inputs,
             self._outputs,
             self._host,
-            choose=TakingMade(self._code) if is_known else take_first,
+            choose=TakingMade(self.code) if is_known else take_first,
             is_open=True,
             weights=self._weights,
             remembered=self._remembered,

@@ -112,8 +112,10 @@ def step_of(kernel: Conv) -> Any:
 def test_of_kernels_that_read_the_same_weights_the_best_is_taken_of_which_there_is_code() -> None:
     best, other, worst, alien = direct(8), direct(6), direct(4), direct(8, 32)
     made: list[Conv] = [worst, other]
-    choose = TakingMade(lambda step: step.kernel in made)
+    there_is: Any = SimpleNamespace(is_made=lambda step: step.kernel in made, wanted=lambda step: step.kernel)
+    choose = TakingMade(there_is)
     assert choose("conv", iter([best, other, worst]), step_of).kernel is other
+    assert choose.others == {"conv": best}
     made.append(best)
     assert choose("conv", iter([best, other, worst]), step_of).kernel is best
     made[:] = [alien]

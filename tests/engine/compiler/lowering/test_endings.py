@@ -10,6 +10,7 @@ import pytest
 
 import engine
 from engine.compiler.assembly import parts
+from engine.compiler.assembly.objects import Made
 from engine.compiler.blueprint import Blueprint, NativeStep
 from engine.compiler.codegen import object_code
 from engine.compiler.codegen.host import Host, detect
@@ -163,16 +164,17 @@ def test_where_other_things_are_known_than_before_nothing_is_found() -> None:
     assert lowered.lowering.ending is None
 
 
-def test_what_was_not_the_best_is_good_until_there_is_more_code() -> None:
+def test_what_was_not_the_best_is_good_until_there_is_the_code_for_that(monkeypatch: pytest.MonkeyPatch) -> None:
     lowered = Lowered(backbone())
     lowered.blueprint(picture(SIZES[0]), is_known=False)
     found = []
-    for made in (1, 1, 1, 2):
-        lowered.settle(made=made, others={"deep"})
+    for better in (None, None, None, ("another", ()), ("better", ())):
+        monkeypatch.setattr(Made, "has", lambda self, wanted, better=better: wanted == better)
+        lowered.settle(others={"deep": ("better", ())})
         lowered.blueprint(picture(SIZES[0]), ends=True)
         found.append({name for piece in lowered.lowering.rest for step in piece.steps for name in step.operators})
-    assert found[:2] == [set(), set()] and "deep" in found[2]
-    assert "deep" not in found[3] and "head" in found[3]
+    assert found[:2] == [set(), set()] and "deep" in found[2] & found[3]
+    assert "deep" not in found[4] and "head" in found[4]
 
 
 def test_behind_a_waist_that_an_operator_of_numpy_follows_nothing_is_kept_nor_tried_again() -> None:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import engine
+from engine.compiler.assembly.objects import Made
 from engine.compiler.lowering import Lowering
 from engine.compiler.lowering.asking import noted
 from engine.compiler.lowering.recipes import MOST_IN_VAIN, Recipes
@@ -132,12 +133,13 @@ def test_where_other_things_are_known_than_before_rules_are_asked_again() -> Non
     assert "depth" in asked_for(lowered, (41, 41))
 
 
-def test_what_was_not_the_best_is_good_until_there_is_more_code() -> None:
+def test_what_was_not_the_best_is_good_until_there_is_the_code_for_that(monkeypatch: pytest.MonkeyPatch) -> None:
     lowered = Lowered(detector())
     lowered.blueprint(picture(41, 41), is_known=False)
-    lowered.settle(made=1, others={"depth"})
+    lowered.settle(others={"depth": ("better", ())})
     assert not {"stem", "depth"} & {*[asked_for(lowered, (41, 41)) for _ in range(3)][-1]}
-    lowered.settle(made=2)
+    monkeypatch.setattr(Made, "has", lambda self, wanted: wanted == ("better", ()))
+    lowered.settle()
     assert {"stem", "depth"} & {*asked_for(lowered, (41, 41))} == {"depth"}
     assert "depth" not in asked_for(lowered, (41, 41))
 

@@ -10,6 +10,7 @@ from engine import RuntimeGraph, TensorSpec
 from engine.graph.building.foreseen import Foreseen
 from engine.layers.convolution.conv import Conv
 from engine.limits import asking_for_room
+from engine.pnnx import Operator
 from tests.engine.graph.build import F32, INPUT, built, conv, op
 
 
@@ -71,3 +72,65 @@ def test_there_must_be_room_for_it_each_time() -> None:
 
     with asking_for_room(room), pytest.raises(engine.ShapeError, match="no room"):
         taken.infer(specs(64, 64), foreseen)
+
+
+def stages(*last: Operator) -> RuntimeGraph:
+    """Pictures that become smaller, twice."""
+    return built(
+        INPUT,
+        conv("stem", "0", "1", (3, 4), stride=(2, 2), padding=(1, 1)),
+        op("nn.ReLU", "relu", "1", "2"),
+        conv("next", "2", "3", (4, 8), stride=(2, 2), padding=(1, 1)),
+        op("nn.SiLU", "silu", "3", "4"),
+        conv("after", "4", "5", (8, 8), padding=(1, 1)),
+        *last,
+        op("pnnx.Output", "out", "5"),
+        _0=(1, 3, None, None),
+    )
+
+
+def test_what_all_behind_a_waist_announce_is_what_they_would_without() -> None:
+    taken = stages()
+    foreseen = Foreseen(taken.operators)
+    for height, width in np.random.default_rng(1).integers(9, 20, (80, 2)).tolist():
+        found, expected = taken.infer(specs(height, width), foreseen), taken.infer(specs(height, width))
+        assert known(found) == known(expected) and [*found] == [*expected]
+
+
+def test_behind_a_waist_no_layer_is_asked_for_a_size_that_only_the_whole_has_not_met(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    taken, asked = stages(), []
+    foreseen = Foreseen(taken.operators)
+    infer = Conv.infer
+    monkeypatch.setattr(Conv, "infer", lambda self, *given: asked.append(self.out_channels) or infer(self, *given))
+    for size in [(17, 17), (18, 17), (17, 18)]:
+        taken.infer(specs(*size), foreseen)
+    asked.clear()
+    taken.infer(specs(18, 18), foreseen)
+    assert asked == [4]
+
+
+def test_behind_a_waist_there_must_be_room_each_time() -> None:
+    taken = stages()
+    foreseen = Foreseen(taken.operators)
+    for size in [(17, 17), (18, 17), (17, 18)]:
+        taken.infer(specs(*size), foreseen)
+    refused = []
+
+    def room(size: int) -> None:
+        if size == 4 * 8 * 5 * 5:
+            refused.append(size)
+            raise engine.ShapeError("no room", found=size)
+
+    with asking_for_room(room), pytest.raises(engine.ShapeError, match="no room"):
+        taken.infer(specs(18, 18), foreseen)
+    assert refused
+
+
+def test_behind_a_waist_where_values_decide_layers_are_asked() -> None:
+    taken = stages(op("Tensor.size", "width", "5", "6", dim=3), op("pnnx.Output", "out_1", "6"))
+    foreseen = Foreseen(taken.operators)
+    for _ in range(4):
+        for size in [(17, 17), (18, 17), (30, 9)]:
+            assert known(taken.infer(specs(*size), foreseen)) == known(taken.infer(specs(*size)))
