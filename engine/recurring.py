@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from collections.abc import Hashable
 from typing import Generic, TypeVar
 
@@ -16,46 +16,40 @@ class Recurring(Generic[K, V]):
     Args:
         most: values that are kept; the one that was not used for longest goes.
         met: keys that are remembered as met once.
+        is_eager: keep what comes for the first time, too, while most come again.
     """
 
-    def __init__(self, most: int, met: int) -> None:
+    def __init__(self, most: int, met: int, *, is_eager: bool = False) -> None:
         self._most, self._most_met = most, met
         self._kept: OrderedDict[K, V] = OrderedDict()
         self._met: set[int] = set()
-        self._asked: Counter[Hashable] = Counter()
-        self._again: Counter[Hashable] = Counter()
+        self._is_eager = is_eager
+        self._asked = self._again = 0
 
     def __len__(self) -> int:
         return len(self._kept)
 
-    def find(self, key: K, kind: Hashable = None) -> V | None:
-        """What is kept.
-
-        Args:
-            kind: of the key, of which most may come again.
-        """
+    def find(self, key: K) -> V | None:
+        """What is kept."""
         value = self._kept.get(key)
         if value is not None:
             self._kept.move_to_end(key)
-            self._count(kind, is_again=True)
+            self._asked += 1
+            self._again += 1
         return value
 
-    def comes_again(self, key: K, kind: Hashable = None) -> bool:
-        """Whether it is worth to keep what belongs to a key: it was met before, or most of its kind were."""
+    def comes_again(self, key: K) -> bool:
+        """Whether what belongs to a key is worth keeping: it was met before, or most others were."""
         number = hash(key)
         is_again = number in self._met
-        self._count(kind, is_again=is_again)
+        self._asked += 1
+        self._again += is_again
         if is_again:
             return True
         if len(self._met) >= self._most_met:
             self._met.clear()
         self._met.add(number)
-        return 2 * self._again[kind] >= self._asked[kind] > 0
-
-    def _count(self, kind: Hashable, *, is_again: bool) -> None:
-        if kind is not None:
-            self._asked[kind] += 1
-            self._again[kind] += is_again
+        return self._is_eager and 2 * self._again >= self._asked
 
     def keep(self, key: K, value: V) -> None:
         """Find this from now on."""

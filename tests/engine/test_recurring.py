@@ -33,16 +33,19 @@ def test_cleared_it_keeps_what_comes_again_at_once() -> None:
     assert kept.find("a") is None and kept.comes_again("a")
 
 
-def test_where_most_of_a_kind_come_again_one_is_kept_at_once() -> None:
-    kept: Recurring[tuple[str, int], int] = Recurring(10, 100)
+def test_where_most_come_again_an_eager_one_keeps_at_once() -> None:
+    few: Recurring[int, int] = Recurring(10, 100, is_eager=True)
+    many: Recurring[int, int] = Recurring(10, 100, is_eager=True)
+    patient: Recurring[int, int] = Recurring(10, 100)
 
-    def is_kept(key: tuple[str, int]) -> bool:
-        if kept.find(key, key[0]) is not None:
+    def is_kept(kept: Recurring[int, int], key: int) -> bool:
+        if kept.find(key) is not None:
             return True
-        if is_worth := kept.comes_again(key, key[0]):
+        if is_worth := kept.comes_again(key):
             kept.keep(key, 1)
         return is_worth
 
-    assert [is_kept(("few", each)) for each in (1, 2, 1, 2, 1, 2)] == [False, False, True, True, True, True]
-    assert is_kept(("few", 3)) and not is_kept(("many", 3))
-    assert not any(is_kept(("many", each)) for each in range(4, 20))
+    for kept in (few, patient):
+        assert [is_kept(kept, each) for each in (1, 2, 1, 2, 1, 2)] == [False, False, True, True, True, True]
+    assert is_kept(few, 3) and not is_kept(patient, 3)
+    assert not any(is_kept(many, each) for each in range(4, 20))

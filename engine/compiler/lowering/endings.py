@@ -19,10 +19,10 @@ from engine.graph.operand import RuntimeOperand
 from engine.graph.waists import Narrowing
 from engine.recurring import Recurring
 
-# Of a graph: some 4 KB each.
-MOST_KEPT: Final = 3_000
+# Of a waist: some 3 KB each. Where few sizes are left they are seldom asked for, and must not go for those of many.
+MOST_KEPT: Final = 1_500
 # What was met once; what is met a second time is kept.
-MOST_MET: Final = 24_000
+MOST_MET: Final = 10_000
 
 
 class Endings:
@@ -34,19 +34,22 @@ class Endings:
 
     def __init__(self, waists: Mapping[int, RuntimeOperand]) -> None:
         self._waists = dict(waists)
-        self._kept: Recurring[object, Ending] = Recurring(MOST_KEPT, MOST_MET)
+        self._kept: dict[int, Recurring[object, Ending]] = {
+            number: Recurring(MOST_KEPT, MOST_MET, is_eager=True) for number in waists
+        }
         self._of: object = None
         self._others: Mapping[str, Wanted] = {}
         self._narrowing = Narrowing()
 
     def __len__(self) -> int:
-        return len(self._kept)
+        return sum(map(len, self._kept.values()))
 
     def settle(self, known: object, code: Code, others: Mapping[str, Wanted]) -> None:
         """Make ready for a lowering; as ``Recipes.settle``."""
         self._code, self._others, self._narrowing = code, others, Narrowing()
         if known != self._of:
-            self._kept.clear()
+            for each in self._kept.values():
+                each.clear()
             self._of = known
 
     def reached(self, lowering: Lowering, number: int) -> bool:
@@ -58,11 +61,11 @@ class Endings:
         key = self._key(lowering, number)
         if key is None:
             return False
-        found, view = self._kept.find(key, number), lowering.views[self._waists[number].name]
+        found, view = self._kept[number].find(key), lowering.views[self._waists[number].name]
         if found is not None and not any(map(self._code.has, found.until)):
             lowering.passed, lowering.ending, lowering.rest = view, found, found.pieces
             return True
-        if self._kept.comes_again(key, number):
+        if self._kept[number].comes_again(key):
             fusions = {name: len(joined) for name, joined in lowering.fusions.items()}
             lowering.cuts.append(Cut(key, number, view, len(lowering.steps), lowering.views, fusions))
             lowering.forget_before(number, self._waists[number])
@@ -73,7 +76,7 @@ class Endings:
         if ending is None:
             self._waists.pop(cut.number, None)
         else:
-            self._kept.keep(cut.key, ending)
+            self._kept[cut.number].keep(cut.key, ending)
 
     def wanted_for(self, operators: Collection[str]) -> Sequence[Wanted]:
         """Code with which other kernels would be taken for these operators, that are better."""
@@ -88,7 +91,7 @@ class Endings:
             return None
         if not self._narrowing.is_worth(spec.shape) or not _is_all_before(lowering, number):
             return None
-        return number, _form(view)
+        return _form(view)
 
 
 def _is_all_before(lowering: Lowering, number: int) -> bool:

@@ -14,9 +14,9 @@ from engine.limits import check_results
 from engine.recurring import Recurring
 from engine.tensor import TensorSpec
 
-# Of a graph: some 3 KB each.
-MOST_KEPT: Final = 4_000
-MOST_MET: Final = 24_000
+# Of a waist: a KB each. Where few sizes are left they are seldom asked for, and must not go for those of many.
+MOST_KEPT: Final = 1_500
+MOST_MET: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,19 +50,21 @@ class Rests:
         self._waists: Mapping[int, RuntimeOperand] = waists_of(operators)
         self._names = [each.name for op in operators for each in op.outputs]
         self._begins = [0, *accumulate(len(op.outputs) for op in operators)]
-        self._kept: Recurring[object, _Rest] = Recurring(MOST_KEPT, MOST_MET)
+        self._kept: dict[int, Recurring[object, _Rest]] = {
+            number: Recurring(MOST_KEPT, MOST_MET, is_eager=True) for number in self._waists
+        }
 
     def looked_for(self) -> Ahead:
         """What asks, in one walk through the operators."""
         return Ahead(self)
 
-    def find(self, key: object, number: int) -> _Rest | None:
+    def find(self, number: int, key: object) -> _Rest | None:
         """What is kept from an operator on."""
-        return self._kept.find(key, number)
+        return self._kept[number].find(key)
 
-    def comes_again(self, key: object, number: int) -> bool:
+    def comes_again(self, number: int, key: object) -> bool:
         """Whether it is worth keeping."""
-        return self._kept.comes_again(key, number)
+        return self._kept[number].comes_again(key)
 
     def waist(self, number: int) -> RuntimeOperand | None:
         """What is passed on to an operator and those after it, where that is one operand."""
@@ -91,7 +93,7 @@ class Rests:
         sizes = [(each.size or 0) * each.dtype.itemsize for each in specs]
         flat = tuple(part for each in specs for part in (each.shape, each.dtype))
         rest = _Rest(flat, sizes.index(max(sizes)), last, after)
-        self._kept.keep(key, rest)
+        self._kept[first].keep(key, rest)
         return rest
 
     @property
@@ -125,12 +127,12 @@ class Ahead:
             return False
         if not self._narrowing.is_worth(spec.shape):
             return False
-        key = number, spec.shape, spec.dtype
-        found = self._rests.find(key, number)
+        key = spec.shape, spec.dtype
+        found = self._rests.find(number, key)
         if found is not None:
             self._rests.put(found, number, values)
             self._last, self._after = number, found
-        elif self._rests.comes_again(key, number):
+        elif self._rests.comes_again(number, key):
             self._met.append((number, key))
         return found is not None
 
