@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from engine.errors import EngineError, ExecutionError, InputError, from_foreign
+from engine.errors import EngineError, ExecutionError, GraphError, InputError, from_foreign
 from engine.graph import RuntimeGraph, execute
 from engine.graph.batch.batching import Batching
 from engine.graph.running.feeding import feed
@@ -53,7 +53,7 @@ class Session:
 
     Raises:
         ParameterError: an option that cannot be, as ``Options`` has it.
-        GraphError: the graph is not built.
+        GraphError: it is no graph, or not built.
     """
 
     def __init__(
@@ -69,6 +69,8 @@ class Session:
         measure_host: bool = True,
         instances_max_bytes: int | None = None,
     ) -> None:
+        if not isinstance(graph, RuntimeGraph):
+            raise GraphError("this is no graph", found=type(graph).__name__, expected="RuntimeGraph(param, bin), built")
         self.graph = copy.copy(graph)  # as it is now: editing the caller's changes nothing here
         self.options = Options(
             backend=backend,

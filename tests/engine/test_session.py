@@ -8,7 +8,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine import ExecutionError, InputError, Layer, ParameterError, RuntimeGraph, Session, TensorSpec, registry
+from engine import (
+    ExecutionError,
+    GraphError,
+    InputError,
+    Layer,
+    ParameterError,
+    RuntimeGraph,
+    Session,
+    TensorSpec,
+    registry,
+)
 from engine.tensor import Array
 from tests.engine.graph.build import F32, INPUT, built, op
 
@@ -213,3 +223,8 @@ def test_an_empty_batch_leaves_the_session_compiled(relu: RuntimeGraph) -> None:
     session = Session(relu)
     assert [session.run([np.zeros((rows, 3), F32)])[0].shape for rows in (2, 0, 2)] == [(2, 3), (0, 3), (2, 3)]
     assert session.backend == "compiled"
+
+
+def test_what_is_no_graph_is_refused_by_name() -> None:
+    with pytest.raises(GraphError, match=r"no graph: found str, expected RuntimeGraph\(param, bin\)"):
+        Session("model.pnnx.param")  # type: ignore[arg-type]

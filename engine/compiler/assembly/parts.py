@@ -47,9 +47,13 @@ def parts_of(lowering: Lowering, kept: Sequence[View], *, is_open: bool) -> list
         kept: views that are read after the last step.
         is_open: whether borders are cleared in steps of their own.
     """
-    cuts = _useful(lowering)
-    parts = _laid_out(lowering, cuts, kept, is_open=is_open)
-    return parts if _are_apart(lowering, parts) else _laid_out(lowering, _given_up(lowering), kept, is_open=is_open)
+    if not all(isinstance(each, KernelStep) for each in lowering.steps):
+        lowering.give_up_cuts()
+    parts = _laid_out(lowering, kept, is_open=is_open)
+    if _are_apart(lowering, parts):
+        return parts
+    lowering.give_up_cuts()
+    return _laid_out(lowering, kept, is_open=is_open)
 
 
 def keep_endings(lowering: Lowering, parts: Sequence[Part], pieces: Sequence[Piece]) -> None:
@@ -84,23 +88,7 @@ def _ending(lowering: Lowering, part: Part, cut: Cut, piece: Piece, after: Endin
     )
 
 
-def _useful(lowering: Lowering) -> Sequence[Cut]:
-    """The cuts behind which there are kernels alone."""
-    if all(isinstance(each, KernelStep) for each in lowering.steps):
-        return lowering.cuts
-    return _given_up(lowering)
-
-
-def _given_up(lowering: Lowering) -> Sequence[Cut]:
-    """No cuts, now or ever there."""
-    for cut in lowering.cuts:
-        if lowering.endings is not None:
-            lowering.endings.keep(cut, None)
-    lowering.cuts.clear()
-    return ()
-
-
-def _laid_out(lowering: Lowering, cuts: Sequence[Cut], kept: Sequence[View], *, is_open: bool) -> list[Part]:
+def _laid_out(lowering: Lowering, kept: Sequence[View], *, is_open: bool) -> list[Part]:
     host, alarm = lowering.host, lowering.alarm.storage
     others: dict[Storage, int] = {}
     views: Mapping[str, View] = lowering.views
@@ -110,7 +98,7 @@ def _laid_out(lowering: Lowering, cuts: Sequence[Cut], kept: Sequence[View], *, 
         others[lowering.passed.storage] = lowering.ending.at
         others |= {} if lowering.ending.alarm is None else {alarm: lowering.ending.alarm}
     parts: list[Part] = []
-    for cut in (*reversed(cuts), None):
+    for cut in (*reversed(lowering.cuts), None):
         steps = lowering.steps[0 if cut is None else cut.steps : last]
         entering = () if cut is None else (cut.view.storage,)
         memory = plan_memory(steps, kept, host.memory, entering=entering, others=others, begin=begin)

@@ -157,6 +157,13 @@ class Lowering:
         self.values = {name: value for name, value in self.values.items() if name in later}
         self.views = {passed.name: self.views[passed.name]}
 
+    def give_up_cuts(self) -> None:
+        """Make one program of it, and not try again to cut others there."""
+        for cut in self.cuts:
+            if self.endings is not None:
+                self.endings.keep(cut, None)
+        self.cuts.clear()
+
     @property
     def quantises(self) -> bool:
         """Whether integers of the graph may know a scale and a zero point, which memory does not hold."""

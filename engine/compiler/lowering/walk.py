@@ -72,6 +72,7 @@ def lower(lowering: Lowering, before_each: Callable[[int], None] | None = None) 
         lowering.steps[:], joined = side_by_side(lowering.steps, {*lowering.alone, *lowering.refused})
         if joined:
             lowering.fusions[WAVEFRONT] = joined
+            lowering.give_up_cuts()
 
 
 def _drop_lists(lowering: Lowering) -> None:

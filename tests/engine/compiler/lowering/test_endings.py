@@ -13,7 +13,7 @@ from engine.compiler.assembly import parts
 from engine.compiler.assembly.objects import Made
 from engine.compiler.blueprint import Blueprint, NativeStep
 from engine.compiler.codegen import object_code
-from engine.compiler.codegen.host import Host, detect
+from engine.compiler.codegen.host import Host, describe, detect
 from engine.compiler.runtime.arenas import Arenas, new_user
 from engine.compiler.runtime.instance import Instance
 from engine.compiler.runtime.program import Program
@@ -226,3 +226,39 @@ def test_a_session_answers_as_the_reference_does_whatever_sizes_come(graph, thre
             finite = np.abs(theirs[np.isfinite(theirs)])
             np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-5 * finite.max(initial=0))
     session.close()
+
+
+def lines() -> engine.RuntimeGraph:
+    """Lines of text whose recurrent layers are computed side by side."""
+    random = np.random.default_rng(6)
+    given = {
+        "hidden_size": 64, "num_layers": 1, "bidirectional": False, "bias": False, "batch_first": True, "proj_size": 0,
+    }  # fmt: skip
+
+    def layer(name: str, source: str, target: str) -> Operator:
+        weights = {key: random.standard_normal((256, 64)).astype(F32) / 8 for key in ("weight_ih_l0", "weight_hh_l0")}
+        return op("nn.LSTM", name, source, target, input_size=64, **given, **weights)
+
+    return built(
+        INPUT,
+        conv("stem", "0", "1", (3, 64), (8, 2), stride=(8, 2)),
+        op("torch.squeeze", "flat", "1", "2", dim=2),
+        op("Tensor.permute", "turned", "2", "3", dims=(0, 2, 1)),
+        layer("first", "3", "4"),
+        layer("second", "4", "5"),
+        op("pnnx.Output", "out", "5"),
+        _0=(1, 3, 8, None),
+    )
+
+
+def test_behind_a_waist_that_layers_side_by_side_follow_nothing_is_kept_nor_tried_again() -> None:
+    lowered, specs = Lowered(lines(), describe("avx512")), [TensorSpec((1, 3, 8, 120), F32)]
+    lowered.blueprint(specs, is_known=False)
+    plain = lowered.blueprint(specs)
+    assert any({"first", "second"} <= {*each.operators} for each in plain.steps)
+    cuts = []
+    for _ in range(4):
+        blueprint = lowered.blueprint(specs, ends=True)
+        cuts.append((len(lowered.lowering.cuts), len(lowered.endings)))
+        assert kernels(blueprint) == kernels(plain)
+    assert cuts == [(0, 0)] * 4
