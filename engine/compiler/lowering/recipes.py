@@ -125,7 +125,8 @@ class Recipes:
             self._in_vain[op.name] = 0 if found is not None else self._in_vain[op.name] + 1
             if found is not None:
                 return found
-        if not self._kept.comes_again(key) or not self._left:
+        # Behind a cut it is kept with all that follow.
+        if lowering.cuts or not self._kept.comes_again(key) or not self._left:
             return make()
         self._left -= 1
         notes: list[tuple[Question, object]] = []

@@ -10,6 +10,7 @@ from engine.errors import EngineError, ExecutionError, GraphError, ShapeError
 from engine.graph.building.causes import likely_cause
 from engine.graph.building.foreseen import Foreseen
 from engine.graph.building.in_place import is_shape_of_later
+from engine.graph.building.rests import Ahead
 from engine.graph.operand import RuntimeOperand
 from engine.graph.operator import RuntimeOperator
 from engine.layers.definition.foreign import fitted
@@ -84,19 +85,20 @@ def follow(order: Iterable[RuntimeOperator], values: dict[str, object], foreseen
             break
         if op.layer is not None:
             inputs = [values[operand.name] for operand in op.inputs]
-            results = _infer(op, inputs) if foreseen is None else _foreseen(op, inputs, foreseen)
+            results = _infer(op, inputs) if foreseen is None else _foreseen(op, inputs, foreseen, ahead)
             values.update(zip([operand.name for operand in op.outputs], results, strict=True))
     if ahead is not None:
         ahead.keep(values)
 
 
-def _foreseen(op: RuntimeOperator, inputs: Sequence[object], foreseen: Foreseen) -> list[object]:
+def _foreseen(op: RuntimeOperator, inputs: Sequence[object], foreseen: Foreseen, ahead: Ahead | None) -> list[object]:
     found = foreseen.find(op, inputs)
     if found is not None:
         check_results(found)
         return found
     results = _infer(op, inputs)
-    foreseen.keep(op, inputs, results)
+    if ahead is None or not ahead.keeps:
+        foreseen.keep(op, inputs, results)
     return results
 
 

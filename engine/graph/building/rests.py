@@ -47,7 +47,7 @@ class Rests:
     """
 
     def __init__(self, operators: Sequence[RuntimeOperator]) -> None:
-        self._waists: Mapping[int, RuntimeOperand] = waists_of(operators)
+        self._waists: dict[int, RuntimeOperand] = waists_of(operators)
         self._names = [each.name for op in operators for each in op.outputs]
         self._begins = [0, *accumulate(len(op.outputs) for op in operators)]
         self._kept: dict[int, Recurring[object, _Rest]] = {
@@ -96,6 +96,10 @@ class Rests:
         self._kept[first].keep(key, rest)
         return rest
 
+    def give_up(self, number: int) -> None:
+        """Look no more for what operators from one on announce."""
+        self._waists.pop(number, None)
+
     @property
     def count(self) -> int:
         """Of all operators."""
@@ -136,10 +140,16 @@ class Ahead:
             self._met.append((number, key))
         return found is not None
 
+    @property
+    def keeps(self) -> bool:
+        """Whether what is announced now is kept with all that follows."""
+        return bool(self._met)
+
     def keep(self, values: Mapping[str, object]) -> None:
         """All is announced: what came again is kept."""
         for number, key in reversed(self._met):
             rest = self._rests.keep(key, number, self._last, values, self._after)
             if rest is None:
+                self._rests.give_up(number)
                 return
             self._last, self._after = number, rest
