@@ -1,7 +1,7 @@
 """The last part of a program, behind a waist of its graph: finished, and put as it is into every program that has it.
 
-It lies in memory of its own, at the front of the arena, so it is the same whatever lies behind. There are hundreds of a
-graph, and the collector of garbage looks at each part of a thing: what can be is written as bytes.
+It lies at the front of the arena, so it is the same whatever was before, which uses what is free of it meanwhile. There
+are hundreds of a graph, and the collector of garbage looks at each part of a thing: what can be is written as bytes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Lying = tuple[int, int, int, int, tuple[str, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Consecutive kernels of a program, with memory of their own.
+    """Consecutive kernels of a program.
 
     Args:
         buffers: what lies where in the arena, counted from the first of these steps.

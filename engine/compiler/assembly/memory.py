@@ -53,18 +53,20 @@ def plan_memory(
     kept: Iterable[View],
     caches: Memory,
     *,
-    entering: Iterable[Storage] = (),
+    entering: Sequence[Storage] = (),
     others: Mapping[Storage, int] | None = None,
     begin: int = 0,
+    taken: Sequence[tuple[int, int]] = (),
 ) -> MemoryPlan:
-    """Lay out the arena, or what is behind a part of it.
+    """Lay out the arena, for all steps or for those before others that are laid out.
 
     Args:
         kept: views that are read after the last step.
         caches: of the processor it is laid out for.
         entering: what holds something before the first step.
-        others: storages that lie before, and where.
-        begin: the end of what lies before.
+        others: storages that are laid out, and where.
+        begin: the end of what later steps use; it is free meanwhile, but for ``taken``.
+        taken: bytes, from and to, that must stay as they are.
     """
     lifetimes = find_lifetimes(steps, kept, entering)
     offsets: dict[Storage, int] = {each: at for each, at in (others or {}).items() if each in lifetimes}
@@ -75,21 +77,23 @@ def plan_memory(
     for storage in sorted(lifetimes, key=lambda each: (-each.bytes, lifetimes[each].first)):
         if storage in offsets:
             continue
-        life = lifetimes[storage]
-        at = end
-        for low, high, _ in sorted(
-            (each for each in placed if lifetimes[each[2]].overlaps(life)), key=lambda each: each[0]
-        ):
+        life, at = lifetimes[storage], 0
+        meanwhile = [(low, high) for low, high, each in placed if lifetimes[each].overlaps(life)]
+        for low, high in sorted([(begin, end), *taken, *meanwhile]):
             if at + storage.bytes <= low:
                 break
             at = max(at, high)
         offsets[storage] = at
         placed.append((at, _aligned(at + storage.bytes), storage))
-    unclean = frozenset(each for _, _, each in placed if each.is_zeroed and _is_unclean(each, placed, lifetimes))
-    clean = [(low, high) for low, high, each in placed if each.is_zeroed and each not in unclean]
+    is_part = begin > 0 or bool(entering)
+    unclean = frozenset(
+        each for _, _, each in placed if each.is_zeroed and _is_unclean(each, placed, lifetimes, is_part)
+    )
+    # In a part nothing else is: the first of its like is cleared, and the others after it.
+    clean = [(low, high) for low, high, each in placed if each.is_zeroed and each not in unclean and not is_part]
     if begin < end:
         clean.append((begin, end))
-    return MemoryPlan(offsets, lifetimes, max([end, *(high for _, high, _ in placed)]), unclean, tuple(clean))
+    return MemoryPlan(offsets, lifetimes, max([begin, end, *(high for _, high, _ in placed)]), unclean, tuple(clean))
 
 
 def find_lifetimes(
@@ -139,18 +143,18 @@ def _place_apart(
 
 
 def _is_unclean(
-    storage: Storage, placed: Sequence[tuple[int, int, Storage]], lifetimes: dict[Storage, Lifetime]
+    storage: Storage, placed: Sequence[tuple[int, int, Storage]], lifetimes: dict[Storage, Lifetime], is_part: bool
 ) -> bool:
     """Whether its border may hold what others wrote.
 
     Clean is what its like held last; what nothing has held before in this run only if it is never anything else's, for
-    the run before may have ended anywhere.
+    the run before may have ended anywhere. To other parts of the program all that is not apart is free.
     """
     low, high = next(each[:2] for each in placed if each[2] is storage)
     sharing = [each for each in placed if each[0] < high and low < each[1]]
     others = [each for each in sharing if (each[0], each[2].frame) != (low, storage.frame)]
     before = [each for each in sharing if lifetimes[each[2]].last < lifetimes[storage].first]
-    if not others:
+    if not others and not is_part:
         return False
     return not before or max(before, key=lambda each: lifetimes[each[2]].last) in others
 

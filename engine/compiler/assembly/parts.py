@@ -1,4 +1,4 @@
-"""A program in parts: what follows a waist lies in memory of its own, so that other programs can have it as it is."""
+"""A program in parts: what follows a waist is laid out first, so that other programs can have it as it is."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from engine.compiler.storage import Storage, View
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Consecutive steps, and the memory they need beside that of the parts after them.
+    """Consecutive steps, and the memory they need.
 
     Args:
         cut: where it begins; None for the first.
@@ -41,7 +41,7 @@ class Part:
 
 
 def parts_of(lowering: Lowering, kept: Sequence[View], *, is_open: bool) -> list[Part]:
-    """The parts of a lowered graph, in the order they run; those that run last lie first.
+    """The parts of a lowered graph, in the order they run; those that run last are laid out first.
 
     Args:
         kept: views that are read after the last step.
@@ -93,6 +93,7 @@ def _laid_out(lowering: Lowering, kept: Sequence[View], *, is_open: bool) -> lis
     others: dict[Storage, int] = {}
     views: Mapping[str, View] = lowering.views
     begin, last = 0, len(lowering.steps)
+    clean = [each for piece in lowering.rest for each in piece.clean]
     if lowering.ending is not None and lowering.passed is not None:
         kept, begin = [lowering.passed], lowering.ending.arena_bytes
         others[lowering.passed.storage] = lowering.ending.at
@@ -101,13 +102,17 @@ def _laid_out(lowering: Lowering, kept: Sequence[View], *, is_open: bool) -> lis
     for cut in (*reversed(lowering.cuts), None):
         steps = lowering.steps[0 if cut is None else cut.steps : last]
         entering = () if cut is None else (cut.view.storage,)
-        memory = plan_memory(steps, kept, host.memory, entering=entering, others=others, begin=begin)
+        passed = [(others[each.storage], others[each.storage] + each.storage.bytes) for each in kept if begin]
+        memory = plan_memory(
+            steps, kept, host.memory, entering=entering, others=others, begin=begin, taken=[*passed, *clean]
+        )
         cleared = with_borders_cleared(steps, memory.unclean, host, is_apart=is_open)
         if len(cleared) > len(steps):
             memory = replace(memory, lifetimes=find_lifetimes(cleared, kept, entering))
         parts.append(Part(cut, cleared, memory, views))
         if cut is not None:
             others |= {each: memory.offsets[each] for each in (*entering, alarm) if each in memory.offsets}
+            clean += memory.clean
             begin, kept, views, last = memory.bytes, [cut.view], cut.views, cut.steps
     return parts[::-1]
 
