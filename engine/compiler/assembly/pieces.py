@@ -24,6 +24,11 @@ def _address(storage: Storage, offset: int, starts: Mapping[Storage, int]) -> Ad
 
 
 def region_of(view: View, starts: Mapping[Storage, int]) -> Region:
+    """The tensor of a view, where that lies.
+
+    Args:
+        starts: where every storage begins in its home.
+    """
     at = _address(view.storage, view.offset, starts)
     return Region(address=at, shape=view.shape, strides=view.phantom.strides, dtype=view.dtype.name)
 
