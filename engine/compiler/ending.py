@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import marshal
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from operator import attrgetter
 
-from engine.compiler.blueprint import Address, Home, NativeStep, Region, home_of
+from engine.compiler.blueprint import Home, NativeStep, Region, home_of
 
 Lying = tuple[int, int, int, int, tuple[str, ...]]
 """The values of a ``Buffer``, in its order."""
@@ -74,46 +75,20 @@ class Ending:
     def _piece(self) -> Piece:
         steps, buffers, clean, outputs, fusions = marshal.loads(self.text)
         return Piece(
-            steps=[_step(*each) for each in steps],
+            steps=[NativeStep(**dict(zip(_STEP, each, strict=True))) for each in steps],
             buffers=buffers,
             clean=clean,
-            outputs=[_region(*each) for each in outputs],
+            outputs=[Region(**dict(zip(_REGION, each, strict=True))) for each in outputs],
             fusions=fusions,
             code=self.code,
         )
 
 
+_STEP, _REGION = (tuple(each.name for each in fields(kind)) for kind in (NativeStep, Region))
+
+
 def text_of(piece: Piece) -> bytes:
-    """A piece as ``Ending`` has it."""
-    steps = [
-        (s.function, s.kind, s.chunks, s.arguments, s.operators, s.flops, s.bytes, s.is_dealt) for s in piece.steps
-    ]
-    regions = [each for each in piece.outputs if isinstance(each, Region)]
-    outputs = [(each.address, each.shape, each.strides, each.dtype) for each in regions]
+    """A piece that can be shared as ``Ending`` has it."""
+    steps = [*map(attrgetter(*_STEP), piece.steps)]
+    outputs = [*map(attrgetter(*_REGION), piece.outputs)]
     return marshal.dumps((steps, list(piece.buffers), list(piece.clean), outputs, dict(piece.fusions)))
-
-
-def _step(
-    function: str,
-    kind: str,
-    chunks: int,
-    arguments: tuple[Address, ...],
-    operators: tuple[str, ...],
-    flops: int,
-    moved: int,
-    is_dealt: bool,
-) -> NativeStep:
-    return NativeStep(
-        function=function,
-        kind=kind,
-        chunks=chunks,
-        arguments=arguments,
-        operators=operators,
-        flops=flops,
-        bytes=moved,
-        is_dealt=is_dealt,
-    )
-
-
-def _region(address: Address, shape: tuple[int, ...], strides: tuple[int, ...], dtype: str) -> Region:
-    return Region(address=address, shape=shape, strides=strides, dtype=dtype)

@@ -151,7 +151,7 @@ class Generator:
             if not host.has_dots:  # kernels of floats are faster than those of bytes
                 off |= {quantised_products.__name__}
             graph = widened(taken, is_kept=self.is_open) if self._is_wide else taken
-            self._remembered = self._recipes = None
+            self._remembered = self._recipes = self._endings = None
             self._optimised, self._passes = optimise(graph, off, lambda: progress("passes", 0, 1))
             self._foreseen = Foreseen(self._optimised.operators) if self.is_open else None
         return self._optimised
@@ -224,11 +224,12 @@ class Generator:
         before = laid_flat(given.operators, _returned(given))
         if self._is_wide and len(before) != len(outputs):
             raise NotWidenedError("its outputs are others")
-        if self._remembered is None or self._recipes is None or self._endings is None:
+        if self._remembered is None or self._recipes is None:
             self._remembered, self._recipes = Remembered(), Recipes()
-            self._endings = Endings(waists_of(graph.operators, outputs))
         narrow = narrow_of(given, graph, specs, before) if self._is_wide else Narrow()
         if others is not None:
+            if self._endings is None:
+                self._endings = Endings(waists_of(graph.operators, outputs))
             self._recipes.settle((host, narrow), Made(host), others)
             self._endings.settle((host, narrow), Made(host), others)
         recalls = others is not None and not (setbacks.alone or setbacks.refused)
@@ -259,7 +260,8 @@ class Generator:
         from engine.compiler.assembly.generation import make_blueprint
 
         joined: dict[str, list[str]] = {}
-        for found in (lowering.fusions, *(piece.fusions for piece in lowering.rest)):
+        after = () if lowering.rest is None else lowering.rest.pieces
+        for found in (lowering.fusions, *(piece.fusions for piece in after)):
             for name, ops in found.items():
                 joined.setdefault(name, []).extend(ops)
         fusions = [PassReport(name=name, removed=len(ops), changed=tuple(ops)) for name, ops in joined.items()]

@@ -131,6 +131,12 @@ class View:
         return self.phantom.dtype
 
     @property
+    def traits(self) -> tuple[Any, ...]:
+        """All that tells it from other views of its storage, in numbers."""
+        phantom = self.phantom
+        return phantom.shape, phantom.strides, number_of(phantom.dtype), self.offset, self.border
+
+    @property
     def strides(self) -> tuple[int, ...]:
         """Distances along the dimensions in elements; 0 where a dimension has one element or none."""
         size = self.phantom.itemsize

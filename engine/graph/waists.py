@@ -7,11 +7,22 @@ all that follows a waist is known again for the next tensor of that size.
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
+from functools import partial
+from typing import Final, Generic, TypeVar
 
 from engine.graph.operand import RuntimeOperand
 from engine.graph.operator import RuntimeOperator
 from engine.layers.creation.container import Constant
+from engine.recurring import Recurring
+
+V = TypeVar("V")
+
+# Of a waist. Where few sizes are left they are seldom asked for, and must not go for those of many.
+MOST_KEPT: Final = 1_500
+# What was met once; what is met a second time is kept.
+MOST_MET: Final = 10_000
 
 
 class Narrowing:
@@ -30,6 +41,47 @@ class Narrowing:
             return False
         self._pixels = pixels
         return True
+
+
+class Behind(Generic[V]):
+    """What is known of all that follows the waists of a graph, of each apart; one thread at a time.
+
+    Args:
+        waists: as ``waists_of`` gives them.
+    """
+
+    def __init__(self, waists: Mapping[int, RuntimeOperand]) -> None:
+        self._waists = dict(waists)
+        self._kept = defaultdict[int, Recurring[object, V]](partial(Recurring, MOST_KEPT, MOST_MET, is_eager=True))
+
+    def __len__(self) -> int:
+        return sum(map(len, self._kept.values()))
+
+    def waist(self, number: int) -> RuntimeOperand | None:
+        """What is passed on to an operator and those after it, where that is one operand and may tell all."""
+        return self._waists.get(number)
+
+    def find(self, number: int, key: object) -> V | None:
+        """What follows, by all that decides it."""
+        return self._kept[number].find(key)
+
+    def comes_again(self, number: int, key: object) -> bool:
+        """Whether what follows is worth keeping."""
+        return self._kept[number].comes_again(key)
+
+    def keep(self, number: int, key: object, value: V) -> None:
+        """This follows."""
+        self._kept[number].keep(key, value)
+
+    def give_up(self, number: int) -> None:
+        """Something else decides what follows: look no more."""
+        self._waists.pop(number, None)
+        self._kept.pop(number, None)
+
+    def clear(self) -> None:
+        """Forget what is kept."""
+        for each in self._kept.values():
+            each.clear()
 
 
 def waists_of(operators: Sequence[RuntimeOperator], outputs: Collection[str] = ()) -> dict[int, RuntimeOperand]:

@@ -68,18 +68,20 @@ def make_blueprint(
     shared, shared_places = _weights(steps, kept, weights)
     offsets = {each: at for part in parts for each, at in part.memory.offsets.items()}
     starts = {**offsets, **places, **shared_places}
-    alarm = offsets.get(lowering.alarm.storage, None if lowering.ending is None else lowering.ending.alarm)
+    rest = lowering.rest
+    alarm = offsets.get(lowering.alarm.storage, None if rest is None else rest.ending.alarm)
     outputs = [_result(lowering, each, starts) for each in lowering.results]
     own = pieces_of(lowering, parts, starts, objects, outputs)
     keep_endings(lowering, parts, own)
-    pieces = [*own, *lowering.rest]
+    after = () if rest is None else rest.pieces
+    pieces = [*own, *after]
     native = tuple(step for piece in pieces for step in piece.steps)
     return Blueprint(
-        code=tuple(dict.fromkeys([*objects.code, *(each for piece in lowering.rest for each in piece.code)])),
+        code=tuple(dict.fromkeys([*objects.code, *(each for piece in after for each in piece.code)])),
         constants=constants,
         weights=shared,
         steps=native,
-        segments=tuple(_segments(steps, starts)) if not lowering.rest else (Segment(first=0, last=len(native)),),
+        segments=tuple(_segments(steps, len(native), starts)),
         arena_bytes=parts[0].memory.bytes,
         outputs=tuple(pieces[-1].outputs),
         reasons=dict(lowering.reasons),
@@ -141,7 +143,8 @@ def _weights(steps: Sequence[Step], kept: Sequence[View], weights: Weights | Non
     return weights.lay_out(dict.fromkeys(each for each in storages if each.home is Home.WEIGHT).keys())
 
 
-def _segments(steps: Sequence[Step], starts: Mapping[Storage, int]) -> list[Segment]:
+def _segments(steps: Sequence[Step], count: int, starts: Mapping[Storage, int]) -> list[Segment]:
+    """Kernels up to each call, and those after the last, of which there are so many in all."""
     segments: list[Segment] = []
     first = index = 0
     for step in steps:
@@ -152,8 +155,8 @@ def _segments(steps: Sequence[Step], starts: Mapping[Storage, int]) -> list[Segm
             segments.append(Segment(first=first, last=index))
         segments.append(Segment(first=index, last=index, call=_call(step, starts)))
         first = index
-    if index > first:
-        segments.append(Segment(first=first, last=index))
+    if count > first:
+        segments.append(Segment(first=first, last=count))
     return segments
 
 

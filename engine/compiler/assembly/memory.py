@@ -93,7 +93,7 @@ def plan_memory(
     clean = [(low, high) for low, high, each in placed if each.is_zeroed and each not in unclean and not is_part]
     if begin < end:
         clean.append((begin, end))
-    return MemoryPlan(offsets, lifetimes, max([begin, end, *(high for _, high, _ in placed)]), unclean, tuple(clean))
+    return MemoryPlan(offsets, lifetimes, max([end, *(high for _, high, _ in placed)]), unclean, tuple(clean))
 
 
 def find_lifetimes(

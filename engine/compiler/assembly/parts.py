@@ -62,7 +62,7 @@ def keep_endings(lowering: Lowering, parts: Sequence[Part], pieces: Sequence[Pie
     Args:
         pieces: what the parts are in the program.
     """
-    after = lowering.ending
+    after = None if lowering.rest is None else lowering.rest.ending
     for part, piece in zip(reversed(parts), reversed(pieces), strict=True):
         if part.cut is None or lowering.endings is None:
             return
@@ -93,11 +93,12 @@ def _laid_out(lowering: Lowering, kept: Sequence[View], *, is_open: bool) -> lis
     others: dict[Storage, int] = {}
     views: Mapping[str, View] = lowering.views
     begin, last = 0, len(lowering.steps)
-    clean = [each for piece in lowering.rest for each in piece.clean]
-    if lowering.ending is not None and lowering.passed is not None:
-        kept, begin = [lowering.passed], lowering.ending.arena_bytes
-        others[lowering.passed.storage] = lowering.ending.at
-        others |= {} if lowering.ending.alarm is None else {alarm: lowering.ending.alarm}
+    clean: list[tuple[int, int]] = []
+    if (rest := lowering.rest) is not None:
+        kept, begin = [rest.passed], rest.ending.arena_bytes
+        clean += [each for piece in rest.pieces for each in piece.clean]
+        others[rest.passed.storage] = rest.ending.at
+        others |= {} if rest.ending.alarm is None else {alarm: rest.ending.alarm}
     parts: list[Part] = []
     for cut in (*reversed(lowering.cuts), None):
         steps = lowering.steps[0 if cut is None else cut.steps : last]

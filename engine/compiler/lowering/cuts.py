@@ -1,16 +1,17 @@
-"""Where a program is made in two parts, of which other programs have the second as well."""
+"""Where a program is in two parts, of which other programs have the second as well."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from engine.compiler.ending import Ending, Piece
 from engine.compiler.storage import View
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """A waist of the graph at which that is done.
+    """A waist of the graph at which a program is made in two parts.
 
     Args:
         key: all that the second part depends on.
@@ -27,3 +28,17 @@ class Cut:
     steps: int
     views: Mapping[str, View]
     fusions: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Rest:
+    """What follows in a program that has the second part of another.
+
+    Args:
+        passed: where the tensor lies that it reads.
+        pieces: of the ending.
+    """
+
+    passed: View
+    ending: Ending
+    pieces: Sequence[Piece]

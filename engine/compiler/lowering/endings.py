@@ -6,23 +6,16 @@ That is done for all operators behind it at once; ``recipes.py`` does it for eac
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Final
 
 from engine.compiler.blueprint import Home
 from engine.compiler.ending import Ending
 from engine.compiler.lowering.choosing import Code, Wanted
-from engine.compiler.lowering.cuts import Cut
+from engine.compiler.lowering.cuts import Cut, Rest
 from engine.compiler.lowering.lowering import Lowering
 from engine.compiler.lowering.steps import ReferenceStep
-from engine.compiler.storage import View, number_of
+from engine.compiler.storage import View
 from engine.graph.operand import RuntimeOperand
-from engine.graph.waists import Narrowing
-from engine.recurring import Recurring
-
-# Of a waist: some 3 KB each. Where few sizes are left they are seldom asked for, and must not go for those of many.
-MOST_KEPT: Final = 1_500
-# What was met once; what is met a second time is kept.
-MOST_MET: Final = 10_000
+from engine.graph.waists import Behind, Narrowing
 
 
 class Endings:
@@ -33,23 +26,19 @@ class Endings:
     """
 
     def __init__(self, waists: Mapping[int, RuntimeOperand]) -> None:
-        self._waists = dict(waists)
-        self._kept: dict[int, Recurring[object, Ending]] = {
-            number: Recurring(MOST_KEPT, MOST_MET, is_eager=True) for number in waists
-        }
+        self._behind: Behind[Ending] = Behind(waists)
         self._of: object = None
         self._others: Mapping[str, Wanted] = {}
         self._narrowing = Narrowing()
 
     def __len__(self) -> int:
-        return sum(map(len, self._kept.values()))
+        return len(self._behind)
 
     def settle(self, known: object, code: Code, others: Mapping[str, Wanted]) -> None:
         """Make ready for a lowering; as ``Recipes.settle``."""
         self._code, self._others, self._narrowing = code, others, Narrowing()
         if known != self._of:
-            for each in self._kept.values():
-                each.clear()
+            self._behind.clear()
             self._of = known
 
     def reached(self, lowering: Lowering, number: int) -> bool:
@@ -58,40 +47,39 @@ class Endings:
         Where it is worth knowing the next time, the lowering is cut there, and what was before is forgotten: then
         nothing that follows can depend on it.
         """
-        key = self._key(lowering, number)
-        if key is None:
+        operand = self._behind.waist(number)
+        view = None if operand is None else self._passed(lowering, number, operand)
+        if operand is None or view is None:
             return False
-        found, view = self._kept[number].find(key), lowering.views[self._waists[number].name]
+        key = view.traits, view.storage.traits
+        found = self._behind.find(number, key)
         if found is not None and not any(map(self._code.has, found.until)):
-            lowering.passed, lowering.ending, lowering.rest = view, found, found.pieces
+            lowering.rest = Rest(view, found, found.pieces)
             return True
-        if self._kept[number].comes_again(key):
+        if self._behind.comes_again(number, key):
             fusions = {name: len(joined) for name, joined in lowering.fusions.items()}
             lowering.cuts.append(Cut(key, number, view, len(lowering.steps), lowering.views, fusions))
-            lowering.forget_before(number, self._waists[number])
+            lowering.forget_before(number, operand)
         return False
 
     def keep(self, cut: Cut, ending: Ending | None) -> None:
         """This follows a waist; None for what no other program can have, then or ever."""
         if ending is None:
-            self._waists.pop(cut.number, None)
+            self._behind.give_up(cut.number)
         else:
-            self._kept[cut.number].keep(cut.key, ending)
+            self._behind.keep(cut.number, cut.key, ending)
 
     def wanted_for(self, operators: Collection[str]) -> Sequence[Wanted]:
         """Code with which other kernels would be taken for these operators, that are better."""
         return [wanted for name, wanted in self._others.items() if name in operators]
 
-    def _key(self, lowering: Lowering, number: int) -> object | None:
-        """All that decides what follows an operator; None where it is not looked at."""
-        operand = self._waists.get(number)
-        view = None if operand is None else lowering.views.get(operand.name)
-        spec = None if operand is None else lowering.spec(operand)
+    def _passed(self, lowering: Lowering, number: int, operand: RuntimeOperand) -> View | None:
+        """Where the tensor lies that is passed on, which decides what follows; None where it is not looked at."""
+        view, spec = lowering.views.get(operand.name), lowering.spec(operand)
         if view is None or spec is None or spec.value is not None or view.storage.home is not Home.ARENA:
             return None
-        if not self._narrowing.is_worth(spec.shape) or not _is_all_before(lowering, number):
-            return None
-        return _form(view)
+        is_worth = self._narrowing.is_worth(spec.shape) and _is_all_before(lowering, number)
+        return view if is_worth else None
 
 
 def _is_all_before(lowering: Lowering, number: int) -> bool:
@@ -99,9 +87,3 @@ def _is_all_before(lowering: Lowering, number: int) -> bool:
     if lowering.placement.is_apart or any(isinstance(each, ReferenceStep) for each in lowering.steps):
         return False
     return all(op.name not in lowering.absorbed for op in lowering.operators[number:])
-
-
-def _form(view: View) -> object:
-    phantom = view.phantom
-    own = phantom.shape, phantom.strides, number_of(phantom.dtype), view.offset, view.border
-    return own, view.storage.traits

@@ -10,10 +10,10 @@ from typing import Protocol
 import numpy as np
 
 from engine.compiler.codegen.host import Host
-from engine.compiler.ending import Ending, Piece
+from engine.compiler.ending import Ending
 from engine.compiler.lowering.asking import Question, noted
 from engine.compiler.lowering.choosing import Choose, Wanted, take_first
-from engine.compiler.lowering.cuts import Cut
+from engine.compiler.lowering.cuts import Cut, Rest
 from engine.compiler.lowering.declining import FLOAT32, FLOAT64, NotLoweredError
 from engine.compiler.lowering.layout.placement import Placement, look_ahead
 from engine.compiler.lowering.meaning import meant
@@ -99,7 +99,7 @@ class Lowering:
         fusions: names of what joined others, by the name of the pass.
         absorbed: names of operators that a kernel before them computes.
         cuts: where what follows is to be kept for other shapes.
-        passed, ending, rest: the last tensor that was computed here, and what follows it, where that was known.
+        rest: what follows, where that was known.
         made: how many of its kernels had to be made, as assembly tells.
         notes: what a rule has asked, while somebody wants to know.
     """
@@ -129,9 +129,7 @@ class Lowering:
     fusions: dict[str, list[str]] = field(default_factory=dict)
     absorbed: set[str] = field(default_factory=set)
     cuts: list[Cut] = field(default_factory=list)
-    passed: View | None = None
-    ending: Ending | None = None
-    rest: Sequence[Piece] = ()
+    rest: Rest | None = None
     made: int = 0
     notes: list[tuple[Question, object]] | None = None
     _stored: dict[int, tuple[Array, View]] = field(default_factory=dict)

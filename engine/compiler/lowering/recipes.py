@@ -23,7 +23,7 @@ from engine.compiler.lowering.asking import Question
 from engine.compiler.lowering.choosing import Code, Wanted
 from engine.compiler.lowering.lowering import Lowering
 from engine.compiler.lowering.steps import KernelStep, Made, Pointer
-from engine.compiler.storage import Storage, View, dtype_of, number_of, storage_with
+from engine.compiler.storage import Storage, View, dtype_of, storage_with
 from engine.graph.operator import RuntimeOperator
 from engine.recurring import Recurring
 from engine.tensor import Array, TensorSpec
@@ -253,8 +253,7 @@ def _form(answer: object, numbers: Numbers) -> Form:
 
 
 def _form_of_view(view: View, numbers: Numbers) -> Form:
-    phantom, number = view.phantom, numbers.setdefault(view.storage, len(numbers))
-    return number, phantom.shape, phantom.strides, number_of(phantom.dtype), view.offset, view.border
+    return numbers.setdefault(view.storage, len(numbers)), *view.traits
 
 
 def _view(form: Form, storages: Sequence[Storage]) -> View:

@@ -63,7 +63,7 @@ def lower(lowering: Lowering, before_each: Callable[[int], None] | None = None) 
         elif op.name not in lowering.absorbed and op.name not in waiting:
             _lower(lowering, op)
     _drop_lists(lowering)
-    if lowering.ending is None:
+    if lowering.rest is None:
         lowering.results = [_result(lowering, port, name) for port, name in enumerate(lowering.outputs)]
     # A strip is code for one geometry: where images come in many sizes each would wait for its own.
     if STRIPS not in lowering.options.passes_off and not lowering.is_open:

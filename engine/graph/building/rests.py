@@ -5,18 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Any, Final
+from typing import Any
 
-from engine.graph.operand import RuntimeOperand
 from engine.graph.operator import RuntimeOperator
-from engine.graph.waists import Narrowing, waists_of
+from engine.graph.waists import Behind, Narrowing, waists_of
 from engine.limits import check_results
-from engine.recurring import Recurring
 from engine.tensor import TensorSpec
-
-# Of a waist: a KB each. Where few sizes are left they are seldom asked for, and must not go for those of many.
-MOST_KEPT: Final = 1_500
-MOST_MET: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,28 +41,16 @@ class Rests:
     """
 
     def __init__(self, operators: Sequence[RuntimeOperator]) -> None:
-        self._waists: dict[int, RuntimeOperand] = waists_of(operators)
+        # Before a user's own layer, which may announce anything, nothing is known of all.
+        foreign = max((number for number, op in enumerate(operators) if op.layer and op.layer.is_foreign), default=-1)
+        waists = {number: operand for number, operand in waists_of(operators).items() if number > foreign}
+        self.behind: Behind[_Rest] = Behind(waists)
         self._names = [each.name for op in operators for each in op.outputs]
         self._begins = [0, *accumulate(len(op.outputs) for op in operators)]
-        self._kept: dict[int, Recurring[object, _Rest]] = {
-            number: Recurring(MOST_KEPT, MOST_MET, is_eager=True) for number in self._waists
-        }
 
     def looked_for(self) -> Ahead:
         """What asks, in one walk through the operators."""
         return Ahead(self)
-
-    def find(self, number: int, key: object) -> _Rest | None:
-        """What is kept from an operator on."""
-        return self._kept[number].find(key)
-
-    def comes_again(self, number: int, key: object) -> bool:
-        """Whether it is worth keeping."""
-        return self._kept[number].comes_again(key)
-
-    def waist(self, number: int) -> RuntimeOperand | None:
-        """What is passed on to an operator and those after it, where that is one operand."""
-        return self._waists.get(number)
 
     def put(self, rest: _Rest | None, first: int, values: MutableMapping[str, object]) -> None:
         """Announce what is kept.
@@ -82,23 +64,15 @@ class Rests:
             values.update(zip(self._names[begin:end], map(rest.spec, range(end - begin)), strict=True))
             first, rest = rest.last, rest.after
 
-    def keep(
-        self, key: object, first: int, last: int, values: Mapping[str, object], after: _Rest | None
-    ) -> _Rest | None:
-        """Keep what some operators announced, and what follows; None, and nothing is kept, where values decide."""
+    def made(self, first: int, last: int, values: Mapping[str, object], after: _Rest | None) -> _Rest | None:
+        """What some operators announced, and what follows; None where values decide."""
         found = [values[name] for name in self._names[self._begins[first] : self._begins[last]]]
         specs = [each for each in found if isinstance(each, TensorSpec) and each.value is None and each.is_static]
         if len(specs) < len(found) or not specs:
             return None
         sizes = [(each.size or 0) * each.dtype.itemsize for each in specs]
         flat = tuple(part for each in specs for part in (each.shape, each.dtype))
-        rest = _Rest(flat, sizes.index(max(sizes)), last, after)
-        self._kept[first].keep(key, rest)
-        return rest
-
-    def give_up(self, number: int) -> None:
-        """Look no more for what operators from one on announce."""
-        self._waists.pop(number, None)
+        return _Rest(flat, sizes.index(max(sizes)), last, after)
 
     @property
     def count(self) -> int:
@@ -125,18 +99,19 @@ class Ahead:
         Raises:
             ShapeError: there is no room for it.
         """
-        operand = self._rests.waist(number)
+        behind = self._rests.behind
+        operand = behind.waist(number)
         spec = None if operand is None else values[operand.name]
         if not isinstance(spec, TensorSpec) or spec.value is not None or not spec.is_static:
             return False
         if not self._narrowing.is_worth(spec.shape):
             return False
         key = spec.shape, spec.dtype
-        found = self._rests.find(number, key)
+        found = behind.find(number, key)
         if found is not None:
             self._rests.put(found, number, values)
             self._last, self._after = number, found
-        elif self._rests.comes_again(number, key):
+        elif behind.comes_again(number, key):
             self._met.append((number, key))
         return found is not None
 
@@ -148,8 +123,9 @@ class Ahead:
     def keep(self, values: Mapping[str, object]) -> None:
         """All is announced: what came again is kept."""
         for number, key in reversed(self._met):
-            rest = self._rests.keep(key, number, self._last, values, self._after)
+            rest = self._rests.made(number, self._last, values, self._after)
             if rest is None:
-                self._rests.give_up(number)
+                self._rests.behind.give_up(number)
                 return
+            self._rests.behind.keep(number, key, rest)
             self._last, self._after = number, rest

@@ -19,9 +19,7 @@ import engine
 from engine.compiler.assembly import memory
 from engine.compiler.builder import Builder
 from engine.compiler.lowering.endings import Endings
-from engine.compiler.runtime.arenas import Arenas, new_user
-from engine.compiler.runtime.instance import Instance, NotFiniteError
-from engine.compiler.runtime.program import Program
+from engine.compiler.runtime.instance import NotFiniteError
 from engine.errors import EngineError
 from engine.graph.waists import Narrowing
 from engine.options import Options
@@ -30,6 +28,7 @@ from tests.engine.compiler.growing import Growing, random_inputs
 from tests.engine.compiler.random_maps import EXACT, SMOOTH
 from tests.engine.compiler.random_operators import KERNELS
 from tests.engine.compiler.test_random_graphs import hold
+from tests.engine.compiler.used_memory import among_others
 
 ROUNDS = 4
 
@@ -57,15 +56,6 @@ def opened(growing: Growing) -> tuple[engine.RuntimeGraph, list[TensorSpec]]:
     result.build()
     sizes = [tuple(dim + more for dim in given.shape[given.rank - count :]) for more in (0, 1, 3)]
     return result, [TensorSpec((*given.shape[: given.rank - count], *size), given.dtype) for size in sizes]
-
-
-def used(program: Program) -> Instance:
-    """A program in memory that others have used."""
-    arenas = Arenas(1 << 30)
-    arena = arenas.take(program.blueprint.arena_bytes, new_user(), [])
-    arena.block[:] = 0xFF
-    arenas.give(arena)
-    return Instance(program, 1, arenas)
 
 
 def accepted(builder: Builder, reference: engine.Session, specs: Sequence[TensorSpec]) -> list[TensorSpec]:
@@ -117,7 +107,7 @@ def check(seed: int) -> Counter[str]:
                 continue
             seen["programs"] += 1
             try:
-                found = used(program).run([x])
+                found = among_others(program).run([x])
             except NotFiniteError:
                 continue
             for mine, theirs in zip(found, reference.run([x]), strict=True):

@@ -14,13 +14,12 @@ from engine.compiler.assembly.objects import Made
 from engine.compiler.blueprint import Blueprint, NativeStep
 from engine.compiler.codegen import object_code
 from engine.compiler.codegen.host import Host, describe, detect
-from engine.compiler.runtime.arenas import Arenas, new_user
-from engine.compiler.runtime.instance import Instance
 from engine.compiler.runtime.program import Program
 from engine.graph.waists import waists_of
 from engine.pnnx import Operator
 from engine.tensor import TensorSpec
 from tests.engine.compiler.lowering.lowered import Lowered
+from tests.engine.compiler.used_memory import among_others
 from tests.engine.graph.build import F32, INPUT, built, conv, op
 
 POOL = {"kernel_size": (3, 3), "stride": (2, 2), "padding": (1, 1), "ceil_mode": True}
@@ -71,11 +70,7 @@ def picture(size: tuple[int, int]) -> list[TensorSpec]:
 def answers(blueprint: Blueprint, x: np.ndarray) -> list[np.ndarray]:
     """What a program answers, in memory that others have used, and the run before."""
     code = object_code.loaded(blueprint.code, detect(), is_apart=True)
-    arenas = Arenas(1 << 30)
-    arena = arenas.take(blueprint.arena_bytes, new_user(), [])
-    arena.block[:] = 0xFF  # numbers that are none
-    arenas.give(arena)
-    instance = Instance(Program(blueprint=blueprint, code=code, operators={}, known={}), 1, arenas)
+    instance = among_others(Program(blueprint=blueprint, code=code, operators={}, known={}))
     for each in (np.full_like(x, 3), x):
         outputs = instance.run([each])
     return outputs
@@ -110,7 +105,7 @@ def test_programs_with_endings_are_those_without(graph, host) -> None:  # type: 
     ended = []
     for size in SIZES * 4:
         found = lowered.blueprint(picture(size), recalls=True, ends=True)
-        ended.append(lowered.lowering.ending is not None)
+        ended.append(lowered.lowering.rest is not None)
         expected = lowered.blueprint(picture(size), recalls=True)
         x = np.random.default_rng(sum(size)).standard_normal((1, 3, *size)).astype(F32)
         for ours, theirs in zip(answers(found, x), answers(expected, x), strict=True):
@@ -129,7 +124,7 @@ def test_programs_with_endings_are_those_without(graph, host) -> None:  # type: 
 def test_what_is_alive_at_one_time_shares_no_byte(graph) -> None:  # type: ignore[no-untyped-def]
     lowered = warm(graph())
     blueprint = lowered.blueprint(picture(SIZES[0]), recalls=True, ends=True)
-    assert lowered.lowering.ending is not None
+    assert lowered.lowering.rest is not None
     held = [(each.first, each.last, each.offset, each.offset + each.bytes) for each in blueprint.buffers]
     assert {name for each in blueprint.buffers for name in each.operands} >= {"2", "5", "6", "8", "11"}
     for k, (first, last, low, high) in enumerate(held):
@@ -144,7 +139,7 @@ def test_what_follows_is_found_for_a_size_that_the_whole_has_not_met() -> None:
     lowered.blueprint(picture((90, 34)), recalls=True, is_known=False)
     lowered.recipes.asked.clear()
     lowered.blueprint(picture((90, 34)), recalls=True, ends=True)
-    assert lowered.lowering.ending is not None and not {"wide", "deep", "last", "head"} & {*lowered.recipes.asked}
+    assert lowered.lowering.rest is not None and not {"wide", "deep", "last", "head"} & {*lowered.recipes.asked}
 
 
 def test_behind_a_cut_nothing_is_known_of_what_was_before() -> None:
@@ -162,7 +157,7 @@ def test_where_other_things_are_known_than_before_nothing_is_found() -> None:
     lowered = warm(backbone())
     lowered.settle("of another host")
     lowered.blueprint(picture(SIZES[0]), recalls=True, ends=True)
-    assert lowered.lowering.ending is None
+    assert lowered.lowering.rest is None
 
 
 def test_what_was_not_the_best_is_good_until_there_is_the_code_for_that(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -173,7 +168,8 @@ def test_what_was_not_the_best_is_good_until_there_is_the_code_for_that(monkeypa
         monkeypatch.setattr(Made, "has", lambda self, wanted, better=better: wanted == better)
         lowered.settle(others={"deep": ("better", ())})
         lowered.blueprint(picture(SIZES[0]), ends=True)
-        found.append({name for piece in lowered.lowering.rest for step in piece.steps for name in step.operators})
+        after = lowered.lowering.rest.pieces if lowered.lowering.rest else ()
+        found.append({name for piece in after for step in piece.steps for name in step.operators})
     assert found[:2] == [set(), set()] and "deep" in found[2] & found[3]
     assert "deep" not in found[4] and "head" in found[4]
 
@@ -195,11 +191,11 @@ def test_behind_a_waist_that_an_operator_of_numpy_follows_nothing_is_kept_nor_tr
 def test_parts_that_have_memory_in_common_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parts, "_are_apart", lambda lowering, parts: len(parts) == 1)
     lowered = warm(backbone())
-    assert lowered.lowering.ending is None and not len(lowered.endings)
+    assert lowered.lowering.rest is None and not len(lowered.endings)
 
 
 def test_hundreds_of_sizes_take_little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("engine.compiler.lowering.endings.MOST_KEPT", 1)
+    monkeypatch.setattr("engine.graph.waists.MOST_KEPT", 1)
     lowered = warm(backbone())
     assert 0 < len(lowered.endings) <= len(waists_of(lowered.lowering.operators, lowered.lowering.outputs))
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import engine
-from engine import RuntimeGraph, TensorSpec
+from engine import RuntimeGraph, TensorSpec, registry
 from engine.graph.building.foreseen import Foreseen
 from engine.layers.convolution.conv import Conv
 from engine.limits import asking_for_room
@@ -134,3 +134,24 @@ def test_behind_a_waist_where_values_decide_layers_are_asked() -> None:
     for _ in range(4):
         for size in [(17, 17), (18, 17), (30, 9)]:
             assert known(taken.infer(specs(*size), foreseen)) == known(taken.infer(specs(*size)))
+
+
+def test_behind_a_waist_a_users_own_layer_is_asked_each_time() -> None:
+    asked = []
+
+    class Mine(engine.Layer):
+        def infer(self, input: TensorSpec) -> TensorSpec:
+            asked.append(input.shape)
+            return input
+
+        def forward(self, input: np.ndarray) -> np.ndarray:
+            return input
+
+    with registry.extended():
+        engine.register("my.Op")(Mine)
+        taken = stages(op("my.Op", "mine", "5", "6"), op("pnnx.Output", "out_1", "6"))
+        foreseen = Foreseen(taken.operators)
+        asked.clear()
+        for _ in range(5):
+            taken.infer(specs(17, 17), foreseen)
+    assert len(asked) == 5
