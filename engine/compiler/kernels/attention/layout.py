@@ -204,3 +204,20 @@ def choose_rows(
     columns = min(queries, host.lanes) if is_causal else queries
     tile = rank_tiles(host, 1, columns, TYPICAL_KEYS if is_open else keys, width, is_open=is_open)[0]
     return tile.columns, (tile.vectors, max(1, (host.registers - host.registers_beside) // (tile.columns + 1)))
+
+
+def is_too_wide(host: Host, rows: int, sizes: tuple[int, int], widths: tuple[int, int]) -> bool:
+    """Whether two products with the scores in memory between them are read less from memory than this kernel would.
+
+    Where the sums of a chunk's queries do not fit, keys and values are read again for every few of them. Scores are not
+    kept where they would take more memory than all they are made of.
+
+    Args:
+        rows: queries of a tile.
+        sizes: queries and keys.
+        widths: columns of query and key; columns of the value.
+    """
+    (queries, keys), (_, values), columns = sizes, widths, sum(widths)
+    has_blocks = 4 * keys * columns > BLOCK_SHARE * host.memory.second_bytes
+    shared = min(-(-queries // rows) * rows, WANTED_QUERIES // rows * rows)
+    return has_blocks and 4 * shared * values > SUM_BYTES and queries * keys <= (queries + keys) * columns
