@@ -124,6 +124,19 @@ class Layout(Kernel):
         most = max(1, WANTED_QUERIES // self.rows)
         return max(1, min(most, SUM_BYTES // (4 * self.rows * self.value_width))) if self.has_blocks else most
 
+    @property
+    def is_too_wide(self) -> bool:
+        """Whether heads are so wide that two products, with the scores in memory between them, take less time.
+
+        Where the sums of a chunk's queries do not fit, keys and values are read again for every few of them. Scores are
+        not kept where they would take more memory than all they are made of, nor where something is done to them.
+        """
+        if self.masks or self.is_causal or self.is_padded or not self.has_blocks:
+            return False
+        tiles = min(-(-self.queries // self.rows), WANTED_QUERIES // self.rows)
+        is_kept = self.queries * self.keys <= (self.queries + self.keys) * (self.width + self.values)
+        return is_kept and self.most_tiles < tiles
+
     @cached_property
     def grid(self) -> Grid:
         """Work in two dimensions, tiles of queries and the leading dimensions, cut into chunks."""
@@ -204,20 +217,3 @@ def choose_rows(
     columns = min(queries, host.lanes) if is_causal else queries
     tile = rank_tiles(host, 1, columns, TYPICAL_KEYS if is_open else keys, width, is_open=is_open)[0]
     return tile.columns, (tile.vectors, max(1, (host.registers - host.registers_beside) // (tile.columns + 1)))
-
-
-def is_too_wide(host: Host, rows: int, sizes: tuple[int, int], widths: tuple[int, int]) -> bool:
-    """Whether two products with the scores in memory between them are read less from memory than this kernel would.
-
-    Where the sums of a chunk's queries do not fit, keys and values are read again for every few of them. Scores are not
-    kept where they would take more memory than all they are made of.
-
-    Args:
-        rows: queries of a tile.
-        sizes: queries and keys.
-        widths: columns of query and key; columns of the value.
-    """
-    (queries, keys), (_, values), columns = sizes, widths, sum(widths)
-    has_blocks = 4 * keys * columns > BLOCK_SHARE * host.memory.second_bytes
-    shared = min(-(-queries // rows) * rows, WANTED_QUERIES // rows * rows)
-    return has_blocks and 4 * shared * values > SUM_BYTES and queries * keys <= (queries + keys) * columns

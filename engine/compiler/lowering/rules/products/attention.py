@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from engine.compiler.kernels.attention.attention import Attention
-from engine.compiler.kernels.attention.layout import choose_rows, is_too_wide
+from engine.compiler.kernels.attention.layout import choose_rows
 from engine.compiler.kernels.attention.rows import Mask
 from engine.compiler.lowering.chains import Chain
 from engine.compiler.lowering.context import Context
@@ -88,10 +88,6 @@ def attention_steps(context: Context, attended: Attended) -> list[KernelStep]:
     (queries, width), keys = query.shape[-2:], attended.key.shape[-2]
     is_open = context.lowering.is_open and min(queries, keys) > 1
     rows, vectors = choose_rows(context.host, queries, keys, width, is_causal=attended.is_causal, is_open=is_open)
-    widths = width, attended.value.shape[-1]
-    is_plain = not (attended.masks or attended.is_causal or is_open)
-    if is_plain and is_too_wide(context.host, rows, (queries, keys), widths):
-        return weighed(context, attended)[1]
     if is_open:
         key = _padded(context, attended.key, steps, vectors[0] * context.host.lanes)
     else:
@@ -122,6 +118,8 @@ def attention_steps(context: Context, attended: Attended) -> list[KernelStep]:
         is_padded=is_open,
         host=context.host,
     )
+    if kernel.is_too_wide:
+        return weighed(context, attended)[1]
     return [*steps, context.step(kernel, *views)]
 
 
