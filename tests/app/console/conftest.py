@@ -85,6 +85,8 @@ def browser(window: Browser) -> Iterator[Browser]:
     """The window, as large as most, in light colours; what it complains of fails the test."""
     window.size(1280, 800)
     window.scheme("light")
+    # A page left by the test before would go on asking a server that may be gone.
+    window.driver.get("about:blank")
     window.complaints()
     yield window
     assert window.complaints() == []
