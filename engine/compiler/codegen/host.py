@@ -195,6 +195,11 @@ def _further(name: str, has: Mapping[str, bool]) -> str:
     return "".join(text for each, text in rows if has.get(each) or has.get(each.replace("avx512", "avx512_")))
 
 
+def has(feature: str) -> bool:
+    """Whether this processor can do what LLVM calls so."""
+    return bool(_features().get(feature))
+
+
 def supports(name: str) -> bool:
     """Whether this processor runs the code of a level."""
     machine = platform.machine().lower()

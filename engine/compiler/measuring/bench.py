@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
 import numpy as np
 
-from engine.compiler.codegen.host import Host
+from engine.compiler.codegen.host import Host, has
 from engine.compiler.measuring import probes
 from engine.compiler.measuring.caches import Caches, find_caches
 from engine.compiler.measuring.others import OtherWork
@@ -27,6 +28,8 @@ _PARTS: Final = 16
 _MEMORY_BYTES: Final = (32 << 20, 128 << 20)
 # What is read of memory that is fetched ahead, and how often in a round.
 _FETCHED_BYTES: Final = 4 << 20
+# Where a line is dropped from the caches only when the one before it is gone, some thirty times as slowly.
+_SLOWLY_FLUSHED_BYTES: Final = 1 << 20
 _TIMES: Final = 6
 # The share of free memory that measuring may take, and the most threads that measure shared memory.
 _FREE_SHARE: Final = 1 / 8
@@ -123,11 +126,12 @@ class _Bench:
 
     def _fetched(self, strands: int) -> list[Callable[[], float]]:
         """Memory that is in no cache, read in so many places in turns and fetched so far ahead, for every distance."""
-        panel_bytes = 4 * probes.panel_floats(self._host)
-        size = min(_FETCHED_BYTES, self._memory.nbytes) // panel_bytes * panel_bytes
+        is_quick, panel_bytes = has("clflushopt"), 4 * probes.panel_floats(self._host)
+        most = min(_FETCHED_BYTES if is_quick else _SLOWLY_FLUSHED_BYTES, self._memory.nbytes)
+        size = most // panel_bytes * panel_bytes
         if size == 0:
             return []
-        memory, flush = self._memory[: size // 4], self._probe("flush", probes.flush(size, self._host))
+        memory, flush = self._memory[: size // 4], self._flush(size, is_quick=is_quick)
 
         def rate(probe: Probe) -> float:
             flush.call(memory)
@@ -138,6 +142,12 @@ class _Bench:
 
         texts = [probes.fetched(size, ahead, strands, self._host) for ahead in DISTANCES]
         return [partial(best, self._probe("fetched", text)) for text in texts]
+
+    def _flush(self, size: int, *, is_quick: bool) -> Probe:
+        ahead = probes.FLUSHES_AHEAD if is_quick else ""
+        host = replace(self._host, features=self._host.features + ahead)
+        self._probes.append(Probe("flush", probes.flush(size, host), host))
+        return self._probes[-1]
 
     def _walked(self, size: int, rate: Callable[[Probe, Sequence[Array], float], float]) -> Callable[[float], float]:
         """All of the memory, so many bytes at a time."""

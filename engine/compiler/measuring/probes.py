@@ -16,6 +16,8 @@ from typing import Final
 from engine.compiler.codegen.host import Host
 from engine.compiler.codegen.ir import Function, Module, Value, constant, lanes_of, vector
 
+FLUSHES_AHEAD: Final = ",+clflushopt"
+"""Of a host's features, where the processor has it: lines are dropped from the caches side by side."""
 CHAIN: Final = 16
 """Products of the chain, one after another in each turn."""
 REPEATS: Final = 1024
@@ -158,11 +160,16 @@ def fetched(size: int, ahead: int, strands: int, host: Host) -> str:
 
 
 def flush(size: int, host: Host) -> str:
-    """``flush(memory, turns)``: so many bytes are in no cache then; only processors of x86 let everybody do that."""
+    """``flush(memory, turns)``: so many bytes are in no cache then; only processors of x86 let everybody do that.
+
+    Where ``host`` has ``FLUSHES_AHEAD``, no line waits for the one before it to be gone.
+    """
     module = Module()
     f = module.function("flush", [("ptr", "memory"), ("i64", "turns")])
     (memory, turns), line = f.parameters, host.memory.line_floats
+    drop = "llvm.x86.clflushopt" if FLUSHES_AHEAD in host.features else "llvm.x86.sse2.clflush"
     with f.loop(0, turns), f.loop(0, size // 4, line) as loop:
-        f.call("llvm.x86.sse2.clflush", [f.at(memory, loop.index)])
+        f.call(drop, [f.at(memory, loop.index)])
+    f.call("llvm.x86.sse2.mfence", [])  # until all are
     f.finish()
     return str(module)
