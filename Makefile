@@ -36,7 +36,7 @@ pytest: $(VENV)/.installed-test
 	$(ONE_THREAD) $(BYTECODE) $(BIN)/python -m slipcover --json --out $(COVERED) -m pytest -n $(TESTERS) --dist worksteal
 	@$(BIN)/python -m slipcover --merge $(COVERED) --out $(COVERED) --fail-under $(COVERAGE_FLOOR) || { echo "less than $(COVERAGE_FLOOR) % are covered" >&2; exit 1; }
 
-nightly: $(VENV)/.installed-test ## the tests with fifty times as many examples of every property
+nightly: $(VENV)/.installed-test ## the tests with fifty times as many examples of every property, parameters in all combinations
 	$(ONE_THREAD) $(BYTECODE) $(BIN)/python -m pytest -n $(TESTERS) --dist worksteal --hypothesis-profile=nightly --timeout=3600
 
 fuzz: $(VENV)/.installed-test ## SECONDS (600) of hostile files (pairs, ONNX), parameters, data, bodies, protocol requests and sockets, each in child processes under limits

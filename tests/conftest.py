@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import tests.counting  # noqa: F401  # before what is counted is imported
+from tests import counting  # before what is counted is imported
 
 # isort: split
 import gc
@@ -34,8 +34,13 @@ def pytest_collection_finish() -> None:
     """The tests that were collected are no garbage: nobody who collects it has to look through them every time."""
     gc.enable()
     gc.collect()
+    counting.collected()
     gc.freeze()
     gc.set_threshold(10_000, 10, 10)  # what is set aside does not count: of the rest, all would be looked at too often
+
+
+def pytest_runtest_logfinish() -> None:
+    counting.ended()
 
 
 @pytest.fixture(scope="session", autouse=True)

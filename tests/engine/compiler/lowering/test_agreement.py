@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from engine import RuntimeGraph, Session
+from tests.combining import together
 from tests.engine.graph.build import F32, INPUT, built, conv, op
 
 RANDOM = np.random.default_rng(3)
@@ -101,10 +102,12 @@ def test_an_operand_an_expression_does_not_read_may_have_any_shape() -> None:
     check(net, (2, 3))
 
 
-@pytest.mark.parametrize("type", ["torch.mean", "torch.sum"])
-@pytest.mark.parametrize("keepdim", [True, False])
-@pytest.mark.parametrize("dim", [(0,), (1,), (2,), (0, 1), (1, 2), (0, 1, 2)])
-@pytest.mark.parametrize("dims", [(0, 1, 2, 3), (3, 1, 0, 2), (0, 2, 3, 1)])
+@together(
+    ("type", ["torch.mean", "torch.sum"]),
+    ("keepdim", [True, False]),
+    ("dim", [(0,), (1,), (2,), (0, 1), (1, 2), (0, 1, 2)]),
+    ("dims", [(0, 1, 2, 3), (3, 1, 0, 2), (0, 2, 3, 1)]),
+)
 def test_dimensions_that_others_follow_are_summed(
     type: str, keepdim: bool, dim: tuple[int, ...], dims: tuple[int, ...]
 ) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from engine import RuntimeGraph, Session
 from engine.pnnx import Operator
+from tests.combining import together
 from tests.engine.graph.build import F32, INPUT, built, conv, op
 
 RANDOM = np.random.default_rng(7)
@@ -29,9 +30,11 @@ def one(operator: Operator, x: np.ndarray) -> str:
     return check(built(INPUT, operator, op("pnnx.Output", "out", "1"), _0=x.shape), x)[operator.name]
 
 
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
-@pytest.mark.parametrize("dim", [(0,), (1,), (-1,), (0, 2), (0, 1, 2), (2, 1)], ids=str)
-@pytest.mark.parametrize("type_", ["sum", "mean", "amax", "amin", "prod", "logsumexp", "norm", "var", "std"])
+@together(
+    ("shape", SHAPES),
+    ("dim", [(0,), (1,), (-1,), (0, 2), (0, 1, 2), (2, 1)]),
+    ("type_", ["sum", "mean", "amax", "amin", "prod", "logsumexp", "norm", "var", "std"]),
+)
 def test_any_dimensions_are_reduced(type_: str, dim: tuple[int, ...], shape: tuple[int, ...]) -> None:
     given: dict[str, Any] = {"dim": dim[0] if type_ == "prod" else dim, "keepdim": len(dim) == 2}
     if type_ == "norm":

@@ -16,6 +16,7 @@ from engine.compiler.kernels.attention.rows import Mask
 from engine.compiler.kernels.products.matrix import Matrix
 from engine.layers.attention.attention import ScaledDotProductAttention
 from engine.tensor import Array
+from tests.combining import together
 from tests.engine.compiler.kernels.guarded import guarded_array
 from tests.engine.compiler.kernels.running import LEVELS, run
 
@@ -27,6 +28,12 @@ LINES = [Matrix((128 * 24,), 24, 1), Matrix((9 * 128,), 1, 128), *[Matrix((128 *
 @pytest.fixture(autouse=True)
 def the_same_numbers_whatever_ran_before(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(globals(), "RANDOM", np.random.default_rng(4))
+
+
+SIZES = [
+    (1, 1, 1, 1), (1, 65, 3, 2), (2, 3, 2, 1), (3, 17, 1, 65), (17, 2, 17, 3), (65, 65, 65, 17), (50, 33, 64, 64),
+    (70, 900, 8, 5), (3, 1300, 40, 24),
+]  # fmt: skip
 
 
 def laid(values: Array, layout: Layout, gap: int) -> tuple[Array, Matrix]:
@@ -100,24 +107,20 @@ def at_the_end(mask: Array) -> Array:
     return guarded_array(padded.view(np.float32)).view(bool)[len(padded) - mask.size :]
 
 
-@pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("is_causal", [False, True])
-@pytest.mark.parametrize(
-    "sizes",
-    [
-        (1, 1, 1, 1), (1, 65, 3, 2), (2, 3, 2, 1), (3, 17, 1, 65), (17, 2, 17, 3), (65, 65, 65, 17), (50, 33, 64, 64),
-        (70, 900, 8, 5), (3, 1300, 40, 24),
-    ],
-)  # fmt: skip
+@together(
+    ("level", LEVELS),
+    ("is_causal", [False, True]),
+    ("sizes", SIZES),
+)
 def test_any_sizes(level: str, is_causal: bool, sizes: tuple[int, int, int, int]) -> None:
     check(level, 2, sizes, is_causal=is_causal)
 
 
-@pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize(
-    "layouts", [("rows", "columns", "rows"), ("columns", "rows", "rows"), ("columns", "columns", "rows")]
+@together(
+    ("level", LEVELS),
+    ("layouts", [("rows", "columns", "rows"), ("columns", "rows", "rows"), ("columns", "columns", "rows")]),
+    ("sizes", [(5, 21, 3, 18), (19, 530, 17, 1), (4, 3, 1, 2)]),
 )
-@pytest.mark.parametrize("sizes", [(5, 21, 3, 18), (19, 530, 17, 1), (4, 3, 1, 2)])
 def test_matrices_may_lie_in_columns(
     level: str, layouts: tuple[Layout, Layout, Layout], sizes: tuple[int, int, int, int]
 ) -> None:
@@ -125,10 +128,12 @@ def test_matrices_may_lie_in_columns(
     check(level, 2, sizes, layouts, is_causal=True)
 
 
-@pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("keys", [1, 2, 3, 17, 64, 900])
-@pytest.mark.parametrize("kinds", [("add",), ("keep",), ("drop",), ("add", "keep", "drop")])
-@pytest.mark.parametrize("is_causal", [False, True])
+@together(
+    ("level", LEVELS),
+    ("keys", [1, 2, 3, 17, 64, 900]),
+    ("kinds", [("add",), ("keep",), ("drop",), ("add", "keep", "drop")]),
+    ("is_causal", [False, True]),
+)
 def test_masks(level: str, keys: int, kinds: tuple[str, ...], is_causal: bool) -> None:
     shape = (2, 9, keys)
     masks = [(kind, RANDOM.random(shape) < (0.7 if kind == "keep" else 0.3)) for kind in kinds]
@@ -163,9 +168,11 @@ def test_masks_with_the_same_code(level: str, keys: int) -> None:
         check(level, 2, (9, keys, 5, 20), masks=masks, is_padded=True)
 
 
-@pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("is_padded", [False, True])
-@pytest.mark.parametrize(("queries", "keys", "width"), [(70, 70, 9), (9, 130, 40), (130, 900, 300), (3, 1300, 1)])
+@together(
+    ("level", LEVELS),
+    ("is_padded", [False, True]),
+    ("queries,keys,width", [(70, 70, 9), (9, 130, 40), (130, 900, 300), (3, 1300, 1)]),
+)
 def test_windows_that_move_along_the_keys(level: str, is_padded: bool, queries: int, keys: int, width: int) -> None:
     first = np.linspace(0, keys - width, queries).astype(int)[:, None]
     place = np.arange(keys)

@@ -283,9 +283,11 @@ def test_composed_functions_are_close(row: Row, level: str) -> None:
 @rows(ROWS)
 def test_every_width_gives_the_same(row: Row, level: str) -> None:
     operands = tuple(each[:1003].copy() for each in operands_of(row.operands))
-    expected = computed(row, level, operands)
-    for lanes in {1, 4, 8, 16} - {describe(level).lanes}:
-        np.testing.assert_array_equal(computed(row, level, operands, lanes), expected)
+    expected, whole = computed(row, level, operands), describe(level).lanes
+    # What a vector is for elements of twice the size, and at the end of a row; wider ones nobody writes.
+    for lanes in (1, 4, 8):
+        if lanes < whole:
+            np.testing.assert_array_equal(computed(row, level, operands, lanes), expected)
 
 
 @every_level

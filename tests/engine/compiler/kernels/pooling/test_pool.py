@@ -16,6 +16,7 @@ from engine.layers.pooling.adaptive_pool import AdaptiveAvgPool, AdaptiveMaxPool
 from engine.layers.pooling.max_pool import MaxPool
 from engine.layers.pooling.pool import AvgPool
 from engine.tensor import Array
+from tests.combining import together
 from tests.engine.compiler.kernels.guarded import guarded_array
 from tests.engine.compiler.kernels.running import LEVELS, dense, run
 
@@ -75,21 +76,23 @@ def test_any_number_of_channels(level: str, layer: Any, channels: int) -> None:
     check(level, layer(spatial_rank=2, kernel_size=(3,), stride=(2,), padding=(1,)), image(2, 9, 8, channels))
 
 
-@pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("layer", [MaxPool, AvgPool])
-@pytest.mark.parametrize("ceil_mode", [False, True])
-@pytest.mark.parametrize(
-    ("kernel", "stride", "padding"),
-    [
-        ((2, 2), (2, 2), (0, 0)),
-        ((3, 3), (2, 2), (0, 0)),
-        ((5, 5), (1, 1), (2, 2)),
-        ((13, 13), (1, 1), (6, 6)),
-        ((1, 4), (1, 3), (0, 2)),
-        ((4, 1), (3, 1), (1, 0)),
-        ((2, 3), (5, 4), (1, 1)),
-        ((10, 2), (2, 3), (5, 0)),
-    ],
+@together(
+    ("level", LEVELS),
+    ("layer", [MaxPool, AvgPool]),
+    ("ceil_mode", [False, True]),
+    (
+        "kernel,stride,padding",
+        [
+            ((2, 2), (2, 2), (0, 0)),
+            ((3, 3), (2, 2), (0, 0)),
+            ((5, 5), (1, 1), (2, 2)),
+            ((13, 13), (1, 1), (6, 6)),
+            ((1, 4), (1, 3), (0, 2)),
+            ((4, 1), (3, 1), (1, 0)),
+            ((2, 3), (5, 4), (1, 1)),
+            ((10, 2), (2, 3), (5, 0)),
+        ],
+    ),
 )
 def test_any_window(
     level: str, layer: Any, ceil_mode: bool, kernel: tuple[int, ...], stride: tuple[int, ...], padding: tuple[int, ...]

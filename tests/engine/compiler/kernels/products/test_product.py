@@ -14,6 +14,7 @@ from engine.compiler.kernels.kernel import Epilogue, Strides
 from engine.compiler.kernels.products.matrix import Matrix
 from engine.compiler.kernels.products.product import Product, choose_product_tile, is_fitting
 from engine.tensor import Array
+from tests.combining import together
 from tests.engine.compiler.kernels.guarded import guarded_array
 from tests.engine.compiler.kernels.running import LEVELS, run
 
@@ -24,6 +25,11 @@ Layout = Literal["rows", "columns"]
 @pytest.fixture(autouse=True)
 def the_same_numbers_whatever_ran_before(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(globals(), "RANDOM", np.random.default_rng(4))
+
+
+SIZES = [
+    (1, 1, 1), (1, 65, 3), (2, 3, 1), (3, 17, 65), (17, 2, 17), (65, 65, 65), (50, 33, 64), (16, 1, 9), (1, 130, 700),
+]  # fmt: skip
 
 
 def laid(values: Array, layout: Layout, gap: int) -> tuple[Array, Matrix]:
@@ -73,13 +79,10 @@ def check(
     np.testing.assert_allclose(found[..., :columns], wanted, rtol=1e-5, atol=2e-6 * np.sqrt(terms))
 
 
-@pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize(
-    "layouts", [("rows", "rows"), ("rows", "columns"), ("columns", "rows"), ("columns", "columns")]
-)
-@pytest.mark.parametrize(
-    "sizes",
-    [(1, 1, 1), (1, 65, 3), (2, 3, 1), (3, 17, 65), (17, 2, 17), (65, 65, 65), (50, 33, 64), (16, 1, 9), (1, 130, 700)],
+@together(
+    ("level", LEVELS),
+    ("layouts", [("rows", "rows"), ("rows", "columns"), ("columns", "rows"), ("columns", "columns")]),
+    ("sizes", SIZES),
 )
 def test_any_sizes(level: str, layouts: tuple[Layout, Layout], sizes: tuple[int, int, int]) -> None:
     check(level, (2, 3), sizes, layouts)

@@ -27,6 +27,7 @@ from engine.compiler.kernels.recurrent.packing import gate_rows, spread
 from engine.compiler.kernels.recurrent.recurrence import Recurrence
 from engine.compiler.kernels.recurrent.shared_writer import words_of
 from engine.tensor import Array
+from tests.combining import together
 from tests.engine.compiler.kernels.guarded import guarded_array
 from tests.engine.compiler.kernels.running import LEVELS, run
 from tests.engine.compiler.machines import MACHINES
@@ -204,50 +205,43 @@ def check(level: str, case: Case, blocking: Blocking | None = None, *, at_end: b
             np.testing.assert_allclose(mine[d], theirs, rtol=2e-5, atol=2e-6)
 
 
-@pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("cell", CELLS)
-@pytest.mark.parametrize("units", [1, 2, 3, 4, 7, 16, 17, 31, 48, 65, 130])
+@together(("level", LEVELS), ("cell", CELLS), ("units", [1, 2, 3, 4, 7, 16, 17, 31, 48, 65, 130]))
 def test_any_number_of_units(level: str, cell: CellKind, units: int) -> None:
     check(level, Case(cell=cell, units=units))
 
 
-@pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("cell", CELLS)
-@pytest.mark.parametrize("steps", [1, 2, 101])
-@pytest.mark.parametrize("backward", [(True,), (False, True)])
+@together(("level", LEVELS), ("cell", CELLS), ("steps", [1, 2, 101]), ("backward", [(True,), (False, True)]))
 def test_any_number_of_steps_in_either_direction(
     level: str, cell: CellKind, steps: int, backward: tuple[bool, ...]
 ) -> None:
     check(level, Case(cell=cell, steps=steps, units=20, backward=backward, gap=3))
 
 
-@pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("cell", CELLS)
-@pytest.mark.parametrize("batch", [2, 3, 5, 8, 19])
+@together(("level", LEVELS), ("cell", CELLS), ("batch", [2, 3, 5, 8, 19]))
 def test_any_batch_in_any_order_of_its_rows(level: str, cell: CellKind, batch: int) -> None:
     check(level, Case(cell=cell, batch=batch, units=37, backward=(False, True), gap=5))
 
 
-@pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize(("units", "projected"), [(2, 1), (20, 5), (40, 33), (70, 64)])
-@pytest.mark.parametrize("batch", [1, 3])
+@together(("level", LEVELS), ("units,projected", [(2, 1), (20, 5), (40, 33), (70, 64)]), ("batch", [1, 3]))
 def test_projected_states(level: str, units: int, projected: int, batch: int) -> None:
     check(level, Case(cell="lstm", units=units, projected=projected, batch=batch, backward=(False, True), gap=2))
 
 
-@pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("cell", CELLS)
-@pytest.mark.parametrize(
-    "blocking", [Blocking(1, 1, 1), Blocking(2, 1, 4), Blocking(1, 3, 2), Blocking(3, 2, 1)], ids=str
+@together(
+    ("level", LEVELS),
+    ("cell", CELLS),
+    ("blocking", [Blocking(1, 1, 1), Blocking(2, 1, 4), Blocking(1, 3, 2), Blocking(3, 2, 1)]),
 )
 def test_any_blocking_gives_the_same(level: str, cell: CellKind, blocking: Blocking) -> None:
     check(level, Case(cell=cell, units=75, batch=4, steps=4, backward=(False, True)), blocking)
 
 
-@pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("cell", CELLS)
-@pytest.mark.parametrize(("groups", "units", "batch"), [(1, 3, 1), (2, 70, 2), (3, 130, 1), (5, 100, 8)])
-@pytest.mark.parametrize("backward", [False, True])
+@together(
+    ("level", LEVELS),
+    ("cell", CELLS),
+    ("groups,units,batch", [(1, 3, 1), (2, 70, 2), (3, 130, 1), (5, 100, 8)]),
+    ("backward", [False, True]),
+)
 def test_groups_of_a_step_may_be_shared(
     level: str, cell: CellKind, groups: int, units: int, batch: int, backward: bool
 ) -> None:
@@ -276,9 +270,9 @@ def test_nothing_before_its_memory_is_touched(level: str, cell: CellKind) -> Non
     check(level, Case(cell=cell, units=21, batch=3, backward=(False, True), gap=1), at_end=False)
 
 
-@pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("cell", CELLS)
-@pytest.mark.parametrize("ahead", [Ahead(24, 4, 1, 24), Ahead(30, 3, 2, 30), Ahead(96, 2, 2, 24)], ids=str)
+@together(
+    ("level", LEVELS), ("cell", CELLS), ("ahead", [Ahead(24, 4, 1, 24), Ahead(30, 3, 2, 30), Ahead(96, 2, 2, 24)])
+)
 def test_the_inputs_product_may_be_made_ahead(level: str, cell: CellKind, ahead: Ahead) -> None:
     case = Case(cell=cell, units=32, steps=11, backward=(False, True), gap=3)
     computed_ahead(level, case, ahead, Blocking(2, 1, 1), at_end=True)

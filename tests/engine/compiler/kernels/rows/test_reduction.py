@@ -12,6 +12,7 @@ from engine.compiler.kernels.expr import Operand, apply
 from engine.compiler.kernels.kernel import Epilogue, Strides
 from engine.compiler.kernels.rows.reduction import RowReduction
 from engine.tensor import Array
+from tests.combining import together
 from tests.engine.compiler.kernels.guarded import guarded_array
 from tests.engine.compiler.kernels.running import LEVELS, run
 
@@ -39,9 +40,7 @@ def reduced(level: str, mode: Any, rows: Array, gap: int = 0, epilogue: Epilogue
     return target[::2]
 
 
-@pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("columns", [1, 2, 3, 13, 64, 197, 1000])
+@together(("level", LEVELS), ("mode", MODES), ("columns", [1, 2, 3, 13, 64, 197, 1000]))
 def test_any_number_of_columns(level: str, mode: str, columns: int) -> None:
     rows = np.random.default_rng(1).standard_normal((5, columns), np.float32) + 3
     np.testing.assert_allclose(reduced(level, mode, rows, gap=4), MODES[mode](rows.astype(np.float64), 1), rtol=1e-6)

@@ -15,6 +15,7 @@ from engine.compiler.kernels.winograd.blocking import POINTER_BYTES, STACK_BYTES
 from engine.compiler.kernels.winograd.transforms import Filtering
 from engine.compiler.kernels.winograd.winograd import Winograd
 from engine.errors import CompileError
+from tests.combining import together
 from tests.engine.compiler.kernels.convolution.summed import convolved
 from tests.engine.compiler.kernels.guarded import guarded_array
 from tests.engine.compiler.kernels.running import LEVELS, dense, run
@@ -133,36 +134,37 @@ def check_volume(
     np.testing.assert_allclose(result.reshape(sums.shape), sums, rtol=0, atol=8e-6 * np.abs(sums).max())
 
 
-@pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("filtering", [Filtering(4), Filtering(3, 2), Filtering(5, kernel=(1, 7), taps=4)], ids=str)
-@pytest.mark.parametrize(
-    "axis",
-    [
-        WindowAxis(size=4, count=4, kernel=3, padding=1),
-        WindowAxis(size=1, count=1, kernel=3, padding=1),
-        WindowAxis(size=5, count=3, kernel=3),
-        WindowAxis(size=7, count=4, kernel=3, stride=2, padding=1),
-        WindowAxis(size=6, count=6, kernel=3, dilation=2, padding=2),
-        WindowAxis(size=2, count=5, kernel=2, padding=2),
-        WindowAxis(size=5, count=3, kernel=1, stride=2),
-    ],
-    ids=str,
+@together(
+    ("level", LEVELS),
+    ("filtering", [Filtering(4), Filtering(3, 2), Filtering(5, kernel=(1, 7), taps=4)]),
+    (
+        "axis",
+        [
+            WindowAxis(size=4, count=4, kernel=3, padding=1),
+            WindowAxis(size=1, count=1, kernel=3, padding=1),
+            WindowAxis(size=5, count=3, kernel=3),
+            WindowAxis(size=7, count=4, kernel=3, stride=2, padding=1),
+            WindowAxis(size=6, count=6, kernel=3, dilation=2, padding=2),
+            WindowAxis(size=2, count=5, kernel=2, padding=2),
+            WindowAxis(size=5, count=3, kernel=1, stride=2),
+        ],
+    ),
 )
 def test_volumes(level: str, axis: WindowAxis, filtering: Filtering) -> None:
     for size, channels in (((2, 3), (5, 20)), ((13, 9), (33, 16)), ((4, 30), (16, 40))):
         check_volume(level, axis, size, channels, filtering)
 
 
-@pytest.mark.parametrize("level", LEVELS)
-@every_filtering
-@pytest.mark.parametrize("size", [(1, 1), (2, 3), (5, 7), (7, 7), (13, 17), (28, 28)])
+@together(("level", LEVELS), ("filtering", FILTERINGS), ("size", [(1, 1), (2, 3), (5, 7), (7, 7), (13, 17), (28, 28)]))
 def test_any_size(level: str, filtering: Filtering, size: tuple[int, int]) -> None:
     check(level, (1, *size), (24, 40), filtering=filtering)
 
 
-@pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("stride", [1, 2])
-@pytest.mark.parametrize("channels", [(1, 65), (3, 24), (16, 16), (24, 3), (40, 1), (65, 40), (116, 58)])
+@together(
+    ("level", LEVELS),
+    ("stride", [1, 2]),
+    ("channels", [(1, 65), (3, 24), (16, 16), (24, 3), (40, 1), (65, 40), (116, 58)]),
+)
 def test_any_number_of_channels(level: str, stride: int, channels: tuple[int, int]) -> None:
     check(level, (1, 6, 9), channels, filtering=Filtering(4, stride))
 
@@ -173,25 +175,21 @@ def test_a_batch_with_a_residual_and_relu_into_a_slice_of_a_wider_image(level: s
     check(level, (2, 9, 11), (40, 24), filtering=Filtering(4, stride), gaps=(8, 19), residual=True)
 
 
-@pytest.mark.parametrize("level", LEVELS)
-@every_filtering
-@pytest.mark.parametrize("size", [(1, 4), (3, 3), (8, 5)])
+@together(("level", LEVELS), ("filtering", FILTERINGS), ("size", [(1, 4), (3, 3), (8, 5)]))
 def test_nothing_before_the_images_is_touched(level: str, filtering: Filtering, size: tuple[int, int]) -> None:
     check(level, (2, *size), (19, 21), filtering=filtering, residual=True, at_end=False)
 
 
-@pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize(
-    ("dilation", "size"), [(2, (2, 4)), (2, (26, 20)), (3, (3, 33)), (4, (24, 24)), (12, (36, 24))]
+@together(
+    ("level", LEVELS),
+    ("dilation,size", [(2, (2, 4)), (2, (26, 20)), (3, (3, 33)), (4, (24, 24)), (12, (36, 24))]),
+    ("output_tile", [2, 4]),
 )
-@pytest.mark.parametrize("output_tile", [2, 4])
 def test_a_dilated_one(level: str, dilation: int, size: tuple[int, int], output_tile: int) -> None:
     check(level, (2, *size), (20, 40), filtering=Filtering(output_tile), dilation=dilation, residual=True)
 
 
-@pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("filtering", ROWS, ids=str)
-@pytest.mark.parametrize(("size", "channels"), [((2, 1), (24, 40)), ((1, 33), (33, 5))])
+@together(("level", LEVELS), ("filtering", ROWS), ("size,channels", [((2, 1), (24, 40)), ((1, 33), (33, 5))]))
 def test_filters_that_are_transformed_by_rows(
     level: str, filtering: Filtering, size: tuple[int, int], channels: tuple[int, int]
 ) -> None:
@@ -211,19 +209,20 @@ def test_a_dilation_that_leaves_images_of_two_sizes_is_refused() -> None:
         check(LEVELS[0], (1, 9, 8), (16, 16), dilation=2)
 
 
-@pytest.mark.parametrize(
-    "blocking",
-    [
-        Blocking(tiles=1, at_once=1, vectors=1, panels=1, depth=32),
-        Blocking(tiles=5, at_once=3, vectors=2, panels=1, depth=80),
-        Blocking(tiles=6, at_once=3, vectors=2, panels=2, depth=32),
-        Blocking(tiles=4, at_once=2, vectors=3, panels=1, depth=16),
-        Blocking(tiles=15, at_once=5, vectors=4, panels=3, depth=48),
-    ],
-    ids=str,
+@together(
+    (
+        "blocking",
+        [
+            Blocking(tiles=1, at_once=1, vectors=1, panels=1, depth=32),
+            Blocking(tiles=5, at_once=3, vectors=2, panels=1, depth=80),
+            Blocking(tiles=6, at_once=3, vectors=2, panels=2, depth=32),
+            Blocking(tiles=4, at_once=2, vectors=3, panels=1, depth=16),
+            Blocking(tiles=15, at_once=5, vectors=4, panels=3, depth=48),
+        ],
+    ),
+    ("out_channels", [64, 77]),
+    ("stride", [1, 2]),
 )
-@pytest.mark.parametrize("out_channels", [64, 77])
-@pytest.mark.parametrize("stride", [1, 2])
 def test_any_blocking(blocking: Blocking, out_channels: int, stride: int) -> None:
     check(LEVELS[0], (1, 11, 18), (70, out_channels), filtering=Filtering(4, stride), blocking=blocking)
 

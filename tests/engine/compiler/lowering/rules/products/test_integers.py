@@ -11,6 +11,7 @@ from engine import Session, TensorSpec
 from engine.compiler import CompiledGraph
 from engine.compiler.codegen.host import describe, detect
 from engine.options import Options
+from tests.combining import together
 from tests.engine.compiler.kernels.running import LEVELS
 from tests.engine.graph.build import F32, built, op
 
@@ -65,16 +66,17 @@ def test_convolutions(shape: Any, filters: Any, params: Any, dtype: Any) -> None
     check(graph, [x, *inputs.values()])
 
 
-@pytest.mark.parametrize("dtype", [U8, I8])
-@pytest.mark.parametrize(("zero", "is_stored"), [(0, True), (-128, True), (77, True), (77, False)])
-@pytest.mark.parametrize(
-    ("shape", "filters", "params"),
-    [
-        ((1, 8, 5, 6), (17, 8, 3, 3), {"pads": (1, 1, 1, 1)}),
-        ((2, 8, 5, 4), (10, 4, 1, 1), {"group": 2}),
-        ((1, 5, 7), (4, 5, 3), {"pads": (1, 2)}),
-    ],
-    ids=["padded", "by pixels", "of signals"],
+@together(
+    ("dtype", [U8, I8]),
+    ("zero,is_stored", [(0, True), (-128, True), (77, True), (77, False)]),
+    (
+        "shape,filters,params",
+        [
+            ((1, 8, 5, 6), (17, 8, 3, 3), {"pads": (1, 1, 1, 1)}),
+            ((2, 8, 5, 4), (10, 4, 1, 1), {"group": 2}),
+            ((1, 5, 7), (4, 5, 3), {"pads": (1, 2)}),
+        ],
+    ),
 )
 def test_weights_that_are_bytes(shape: Any, filters: Any, params: Any, dtype: Any, zero: int, is_stored: bool) -> None:
     x, given = coded(shape, dtype), {"zx": np.array(zero % 256 if dtype == U8 else zero).astype(dtype)}

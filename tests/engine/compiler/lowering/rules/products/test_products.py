@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from engine import RuntimeGraph, Session
 from engine.tensor import Array
+from tests.combining import together
 from tests.engine.graph.build import F32, built, op
 
 RANDOM = np.random.default_rng(5)
@@ -68,9 +69,7 @@ def stored(shapes: tuple[tuple[int, ...], ...], orders: tuple[Any, ...]) -> list
     ]
 
 
-@pytest.mark.parametrize("rows", SIZES)
-@pytest.mark.parametrize("columns", SIZES)
-@pytest.mark.parametrize("terms", [1, 3, 65])
+@together(("rows", SIZES), ("columns", SIZES), ("terms", [1, 3, 65]))
 def test_any_sizes(rows: int, columns: int, terms: int) -> None:
     shapes = (rows, terms), (terms, columns)
     check(net("torch.mm", *shapes), *(random(*shape) for shape in shapes))

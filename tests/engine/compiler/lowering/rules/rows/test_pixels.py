@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pytest
 
 from engine import Session
 from engine.tensor import Array
+from tests.combining import together
 from tests.engine.graph.build import F32, built, conv, op
 
 SIZES = {1: (37,), 2: (9, 13), 3: (4, 7, 6)}
@@ -18,10 +18,12 @@ def numbers(*shape: int) -> Array:
     return np.random.default_rng(11).standard_normal(shape).astype(F32)
 
 
-@pytest.mark.parametrize("rank", SIZES)
-@pytest.mark.parametrize("channels", [1, 5, 40])
-@pytest.mark.parametrize("type", ["torch.mean", "torch.sum", "torch.amax", "torch.amin", "torch.prod", "torch.max"])
-@pytest.mark.parametrize("keepdim", [True, False])
+@together(
+    ("rank", SIZES),
+    ("channels", [1, 5, 40]),
+    ("type", ["torch.mean", "torch.sum", "torch.amax", "torch.amin", "torch.prod", "torch.max"]),
+    ("keepdim", [True, False]),
+)
 def test_every_reduction(rank: int, channels: int, type: str, keepdim: bool) -> None:
     sizes, dims = SIZES[rank], tuple(range(2, 2 + rank))
     dim: Any = 2 if type in ("torch.max", "torch.prod") else dims

@@ -10,6 +10,7 @@ import pytest
 from engine import RuntimeGraph, Session
 from engine.pnnx import Operator
 from engine.tensor import Array
+from tests.combining import together
 from tests.engine.graph.build import F32, built, conv, op
 
 SIZES = {1: (37,), 2: (9, 13), 3: (4, 7, 6)}
@@ -56,9 +57,11 @@ def check(net: RuntimeGraph, *inputs: Array) -> None:
     assert "global_average" in kernels and "layer_norm" not in kernels, kernels
 
 
-@pytest.mark.parametrize("rank", SIZES)
-@pytest.mark.parametrize(("batch", "affine"), [(1, True), (3, False)])
-@pytest.mark.parametrize(("channels", "groups"), [(24, 1), (24, 4), (5, 5), (70, 7), (2, 1)])
+@together(
+    ("rank", SIZES),
+    ("batch,affine", [(1, True), (3, False)]),
+    ("channels,groups", [(24, 1), (24, 4), (5, 5), (70, 7), (2, 1)]),
+)
 def test_groups_of_any_size(rank: int, batch: int, affine: bool, channels: int, groups: int) -> None:
     net = between(group_norm(groups, channels, affine=affine), channels, batch, SIZES[rank])
     check(net, numbers(5, batch, 3, *SIZES[rank]), 50 + numbers(6, batch, 3, *SIZES[rank]))
