@@ -1,5 +1,7 @@
 """Attention that a graph spells out: a product, a scale, masks, softmax, and another product.
 
+In between, the scores may be seen as a finer stack of matrices: windows of images have a mask for each of their places.
+
 Found before the walk: nothing in between is computed by itself, so that no matrix of scores comes to be. What the chain
 reads must not be needed before its end; every step in between has one user, the next.
 """
@@ -14,19 +16,23 @@ import numpy as np
 
 from engine.compiler.kernels.expr import Apply, Expr, Number, Operand
 from engine.compiler.lowering.factors import PRODUCTS, Factor, Weighed, scores_of, weighed_of
+from engine.compiler.lowering.stacks import cuts
 from engine.graph.operand import RuntimeOperand
 from engine.graph.operator import RuntimeOperator
 from engine.layers.elementwise.identity import Dropout, Identity, RawIdentity
 from engine.layers.indexing.masking import MaskedFill, Where
 from engine.layers.normalisation.softmax import Softmax
+from engine.layers.onnx.shape.shape import OnnxFlatten, OnnxReshape, OnnxSqueeze, OnnxUnsqueeze
 from engine.passes.support.facts import trains
+from engine.passes.support.permutations import VIEWS
 from engine.tensor import Array, TensorSpec
 
 if TYPE_CHECKING:
     from engine.compiler.lowering.lowering import Lowering
 
 # Operators between the two products.
-MOST_STEPS = 8
+MOST_STEPS = 10
+_RESHAPES = *VIEWS, OnnxFlatten, OnnxReshape, OnnxSqueeze, OnnxUnsqueeze
 BOOL, FLOAT32 = np.dtype(np.bool_), np.dtype(np.float32)
 
 
@@ -35,23 +41,38 @@ class ChainMask:
     """What is done to the scores: an operand or constant is added, or keeps or drops them where it is True.
 
     Args:
+        stack: sizes of what comes of that, but for the last two.
         fill: what stands in place of a score that is not kept.
     """
 
     source: RuntimeOperand | Array
     kind: Literal["add", "keep", "drop"]
+    stack: tuple[int, ...]
     fill: float = -np.inf
+
+
+@dataclass(frozen=True, slots=True)
+class ChainScale:
+    """What the scores of each query are multiplied by: an operand or constant, as of a head that has learned its own.
+
+    Args:
+        stack: sizes of the scores there, but for the last two.
+    """
+
+    source: RuntimeOperand | Array
+    stack: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chain:
-    """softmax(query @ columns * scale + masks) @ value.
+    """softmax(query @ columns * scale * scales + masks) @ value.
 
     Args:
         inner: all operators but the last, in execution order.
         last: the product with the value.
         query, columns: factors; columns is the key with its last dimensions exchanged.
         weighed: the last product.
+        stacks: of the scores, as they come from the first product, as they are weighed, and the finest in between.
     """
 
     inner: tuple[RuntimeOperator, ...]
@@ -60,7 +81,9 @@ class Chain:
     columns: Factor
     weighed: Weighed
     scale: float
+    scales: tuple[ChainScale, ...]
     masks: tuple[ChainMask, ...]
+    stacks: tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -85,23 +108,29 @@ class _Search:
     first: RuntimeOperator
     inner: list[RuntimeOperator] = field(default_factory=list)
     scale: float = 1.0
+    scales: list[ChainScale] = field(default_factory=list)
     masks: list[ChainMask] = field(default_factory=list)
     is_weighed: bool = False
+    stacks: list[tuple[int, ...]] = field(default_factory=list)
 
     def chain(self) -> Chain | None:
         """The chain, if there is one."""
         op, scores = self.first, self.lowering.spec(self.first.outputs[0])
         if scores is None or scores.rank < 2 or scores.dtype != FLOAT32 or not scores.size:
             return None
+        self.stacks.append(scores.sizes[:-2])
         while len(self.inner) < MOST_STEPS:
             self.inner.append(op)
             operand, following = op.outputs[0], self._next(op)
-            spec = self.lowering.spec(operand)
-            if following is None or spec is None or (spec.shape, spec.dtype) != (scores.shape, FLOAT32):
+            if following is None:
                 return None
             if self.is_weighed and type(following.definition) in PRODUCTS:
                 return self._ended(following, operand)
-            if not self._takes(following, operand, scores):
+            made = self.lowering.spec(following.outputs[0])
+            if made is None or not _is_stack_of(made, scores):
+                return None
+            self.stacks.append(made.sizes[:-2])
+            if not self._takes(following, operand):
                 return None
             op = following
         return None
@@ -111,7 +140,10 @@ class _Search:
         if len(op.outputs) != 1 or len(op.outputs[0].consumers) != 1 or op.outputs[0].name in self.lowering.outputs:
             return None
         (user,) = op.outputs[0].consumers
-        return user if user.layer is not None and not user.layer.dynamic and len(user.outputs) == 1 else None
+        if user.layer is None or len(user.outputs) != 1:
+            return None
+        # What is computed for a reshape is known by what comes of it.
+        return user if not user.layer.dynamic or isinstance(user.definition, _RESHAPES) else None
 
     def _ended(self, last: RuntimeOperator, weights: RuntimeOperand) -> Chain | None:
         factors, weighed = scores_of(self.lowering, self.first), weighed_of(self.lowering, last, weights)
@@ -123,6 +155,9 @@ class _Search:
             return None
         if result is None or scores is None or weighed.in_order(result.shape)[:-2] != scores.shape[:-2]:
             return None
+        finest = max(self.stacks, key=len)
+        if any(cuts(stack, finest) is None for stack in self.stacks):
+            return None
         query, columns = factors
         return Chain(
             inner=tuple(self.inner),
@@ -131,18 +166,23 @@ class _Search:
             columns=columns,
             weighed=weighed,
             scale=self.scale,
+            scales=tuple(self.scales),
             masks=tuple(self.masks),
+            stacks=(self.stacks[0], self.stacks[-1], finest),
         )
 
-    def _takes(self, op: RuntimeOperator, operand: RuntimeOperand, scores: TensorSpec) -> bool:
+    def _takes(self, op: RuntimeOperator, operand: RuntimeOperand) -> bool:
         """Whether an operator is a step of attention; what it does is kept."""
         layer = op.definition
         if isinstance(layer, Dropout | Identity | RawIdentity):
             return op.inputs[0] is operand and not trains(op)
+        if isinstance(layer, _RESHAPES):
+            return op.inputs[0] is operand and operand not in op.inputs[1:]
         if self.is_weighed:
             return False
         if isinstance(layer, Softmax):
-            self.is_weighed = layer.axis(scores.rank) == scores.rank - 1
+            last = len(self.stacks[-1]) + 1
+            self.is_weighed = layer.axis(last + 1) == last
             return self.is_weighed
         if isinstance(layer, MaskedFill):
             return self._fills(op, operand, "drop")
@@ -172,7 +212,7 @@ class _Search:
         spec = self.lowering.spec(mask) if isinstance(mask, RuntimeOperand) else mask
         if spec is None or spec.dtype != BOOL:
             return False
-        self.masks.append(ChainMask(mask, kind, float(np.asarray(fill).reshape(()))))
+        self.masks.append(ChainMask(mask, kind, self.stacks[-1], float(np.asarray(fill).reshape(()))))
         return True
 
     def _constant(self, operand: RuntimeOperand) -> object:
@@ -196,16 +236,29 @@ class _Search:
         if isinstance(second, Number) and tree.name in ("mul", "div") and not self.masks:
             self.scale = self.scale * second.value if tree.name == "mul" else self.scale / (second.value or np.nan)
             return bool(np.isfinite(self.scale))
+        if isinstance(second, Operand) and tree.name == "mul" and not self.masks:
+            self.scales.append(ChainScale(inputs[second.index], self.stacks[-1]))
+            return self._is_of_queries(inputs[second.index])
         if isinstance(second, Operand) and tree.name == "add":
-            self.masks.append(ChainMask(inputs[second.index], "add"))
+            self.masks.append(ChainMask(inputs[second.index], "add", self.stacks[-1]))
             return True
         return False
+
+    def _is_of_queries(self, source: RuntimeOperand | Array) -> bool:
+        """Whether a factor is the same for all keys."""
+        spec = self.lowering.spec(source) if isinstance(source, RuntimeOperand) else source
+        return spec is not None and spec.dtype == FLOAT32 and spec.shape[-1:] in ((), (1,))
 
 
 def _reads(tree: Expr, operand: RuntimeOperand, inputs: Sequence[RuntimeOperand | Array]) -> bool:
     if isinstance(tree, Operand):
         return inputs[tree.index] is operand
     return isinstance(tree, Apply) and any(_reads(each, operand, inputs) for each in tree.arguments)
+
+
+def _is_stack_of(spec: TensorSpec, scores: TensorSpec) -> bool:
+    """Whether these are the same matrices, in a stack of the same order."""
+    return (spec.dtype, spec.shape[-2:], spec.size) == (FLOAT32, scores.shape[-2:], scores.size)
 
 
 def _is_stack(spec: TensorSpec | None) -> bool:

@@ -1,7 +1,8 @@
-"""Views as stacks of matrices: the last two dimensions, and those in front merged where all of them allow it."""
+"""Views as stacks of matrices: the last two dimensions, and those in front merged or cut where all of them allow it."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -38,3 +39,29 @@ def derived(view: View, phantom: np.ndarray) -> View:
     if found is None:
         raise NotLoweredError("an operand does not lie in matrices")
     return found
+
+
+def cuts(stack: Sequence[int], finer: Sequence[int]) -> list[tuple[int, ...]] | None:
+    """The dimensions of a finer stack that each of a stack is cut into; None where it is no such stack."""
+    found: list[tuple[int, ...]] = []
+    rest = list(finer)
+    for size in stack:
+        taken: list[int] = []
+        while rest and (math.prod(taken) != size or not taken):
+            taken.append(rest.pop(0))
+        if math.prod(taken) != size or not taken:
+            return None
+        found.append(tuple(taken))
+    if found and all(size == 1 for size in rest):
+        return [*found[:-1], (*found[-1], *rest)]
+    return None if rest else found
+
+
+def cut(view: View, stack: Sequence[int], finer: Sequence[int]) -> View:
+    """A view of matrices that broadcast to a stack, its dimensions cut into those of a finer one."""
+    parts, lead = cuts(stack, finer), view.shape[:-2]
+    if parts is None or not lead:
+        return view
+    held = zip(lead, parts[len(parts) - len(lead) :], strict=True)
+    sizes = [size for dim, part in held for size in (part if dim != 1 else (1,) * len(part))]
+    return derived(view, view.phantom.reshape((*sizes, *view.shape[-2:])))

@@ -233,3 +233,100 @@ def test_products_written_as_einstein_summations(case: str) -> None:
 def test_summations_that_are_no_attention_are_left_as_they_are(case: str) -> None:
     equations, *shapes = OTHER_SUMS[case]
     assert "attention" not in summed_kernels(summed_chain(equations, *shapes))
+
+
+def windows(images: int, places: int, mask: Operator, *, scale: str = "mul(@0,0.3)", **shapes: Any) -> RuntimeGraph:
+    """Attention within windows of images, which have a mask for each of their places: shifted windows as they are."""
+    heads = 3
+    shape = {"q": (images * places, heads, 20, 8), "k": (images * places, heads, 8, 20)}
+    shape |= {"v": (images * places, heads, 20, 6), **shapes}
+    return built(
+        *(op("pnnx.Input", f"pnnx_input_{k}", "", name) for k, name in enumerate(shape)),
+        op("torch.matmul", "scores", "q k", "p"),
+        op("pnnx.Expression", "scale", "p", "p1", expr=scale),
+        op("Tensor.view", "cut", "p1", "p2", shape=(images, places, heads, 20, 20)),
+        mask,
+        op("Tensor.view", "merge", "p3", "s", shape=(-1, heads, 20, 20)),
+        op("F.softmax", "weigh", "s", "w", dim=-1),
+        op("torch.matmul", "attend", "w v", "y"),
+        op("pnnx.Output", "out", "y"),
+        **{f"_{name}": spec for name, spec in shape.items()},
+    )
+
+
+def windowed(net: RuntimeGraph, **given: Any) -> list[str]:
+    """What computed the reference's answer."""
+    session = Session(net, backend="compiled", cache=None, threads=2, **given)
+    values = [random(*port.spec.sizes) for port in net.inputs if port.spec is not None]
+    for mine, theirs in zip(session.run(values), Session(net, backend="reference").run(values), strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=2e-5, atol=2e-6)
+    return [row["kernel"] for row in session.run(values, profile=True).kernels]
+
+
+@pytest.mark.parametrize("images", [1, 3])
+@pytest.mark.parametrize("shape", [(1, 4, 1, 20, 20), (4, 1, 20, 20), (4, 3, 20, 20), (20, 20), (4, 1, 1, 20)])
+def test_windows_have_a_mask_for_each_of_their_places(images: int, shape: tuple[int, ...]) -> None:
+    add = op("pnnx.Expression", "add", "p2 m", "p3", expr="add(@0,@1)")
+    assert windowed(windows(images, 4, add, m=shape)) == ["attention"]
+
+
+def test_a_bias_of_each_head_may_come_before_the_masks_of_the_places() -> None:
+    net = windows(2, 4, op("pnnx.Expression", "add", "p2 m", "p3", expr="add(@0,@1)"), m=(1, 4, 1, 20, 20))
+    bias = op("pnnx.Attribute", "bias", "", "b", data=random(3, 20, 20))
+    scale = op("pnnx.Expression", "scale", "p b", "p1", expr="add(mul(@0,0.3),@1)")
+    operators = [bias, *(scale if each.name == "scale" else each.source for each in net.operators)]
+    specs = {f"_{port.operand}": port.spec for port in net.inputs}
+    assert windowed(built(*operators, **specs)) == ["attention"]
+
+
+def test_a_key_and_a_value_that_all_windows_share() -> None:
+    add = op("pnnx.Expression", "add", "p2 m", "p3", expr="add(@0,@1)")
+    assert windowed(windows(2, 4, add, k=(3, 8, 20), v=(1, 1, 20, 6), m=(4, 1, 20, 20))) == ["attention"]
+
+
+def test_scores_in_another_stack_are_not_the_same_scores() -> None:
+    """Two by twelve heads are no three by eight of them."""
+    net = built(
+        *(op("pnnx.Input", f"pnnx_input_{k}", "", name) for k, name in enumerate("qkv")),
+        op("torch.matmul", "scores", "q k", "p"),
+        op("Tensor.view", "cut", "p", "p1", shape=(4, 3, 20, 20)),
+        op("F.softmax", "weigh", "p1", "w", dim=-1),
+        op("torch.matmul", "attend", "w v", "y"),
+        op("pnnx.Output", "out", "y"),
+        _q=(2, 6, 20, 8), _k=(2, 6, 8, 20), _v=(4, 3, 20, 6),
+    )  # fmt: skip
+    assert "attention" not in windowed(net)
+
+
+def test_masks_of_the_places_beside_an_axis_that_is_none_of_theirs_are_not_taken_for_them() -> None:
+    """Softmax over what becomes the last axis of another stack."""
+    net = built(
+        *(op("pnnx.Input", f"pnnx_input_{k}", "", name) for k, name in enumerate("qkv")),
+        op("torch.matmul", "scores", "q k", "p"),
+        op("Tensor.view", "cut", "p", "p1", shape=(2, 3, 20, 20)),
+        op("F.softmax", "weigh", "p1", "w", dim=2),
+        op("Tensor.view", "merge", "w", "w1", shape=(6, 20, 20)),
+        op("torch.matmul", "attend", "w1 v", "y"),
+        op("pnnx.Output", "out", "y"),
+        _q=(6, 20, 8), _k=(6, 8, 20), _v=(6, 20, 6),
+    )  # fmt: skip
+    assert "attention" not in windowed(net)
+
+
+@pytest.mark.parametrize("shape", [(3, 1, 1), (2, 3, 1, 1), (1,), (20, 1), (2, 1, 20, 1)])
+@pytest.mark.parametrize("stored", [True, False])
+def test_heads_may_have_a_scale_of_their_own(shape: tuple[int, ...], stored: bool) -> None:
+    mask = random(*shape)
+    net = chain(expression("mul(@0,@1)", "p m"), mask=mask, stored=stored)
+    assert kernels(net, *([] if stored else [mask]))[-1] == "attention"
+
+
+@pytest.mark.parametrize("shape", [(33,), (1, 33), (20, 33)])
+def test_a_scale_that_differs_from_key_to_key_is_none(shape: tuple[int, ...]) -> None:
+    mask = random(*shape)
+    assert "attention" not in kernels(chain(expression("mul(@0,@1)", "p m"), mask=mask), mask)
+
+
+def test_a_scale_of_what_is_masked_already_scales_the_mask() -> None:
+    mask = random(20, 1)
+    assert "attention" not in kernels(chain(expression("mul(add(@0,@1),@1)", "p m"), mask=mask), mask)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -10,18 +11,25 @@ import numpy as np
 from engine.compiler.kernels.attention.attention import Attention
 from engine.compiler.kernels.attention.layout import choose_rows
 from engine.compiler.kernels.attention.rows import Mask
-from engine.compiler.lowering.chains import Chain
+from engine.compiler.kernels.expr import Operand, apply
+from engine.compiler.lowering.chains import Chain, ChainMask
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.declining import FLOAT32, NotLoweredError
+from engine.compiler.lowering.factors import Factor
 from engine.compiler.lowering.heads import place_in_order
+from engine.compiler.lowering.rules.elementwise.composing import Composition
 from engine.compiler.lowering.rules.products.attended import Attended, MaskView, in_groups, mask_of
 from engine.compiler.lowering.rules.products.weighing import weighed
 from engine.compiler.lowering.rules.registry import kernels_for
-from engine.compiler.lowering.stacks import derived, stacked
+from engine.compiler.lowering.stacks import cut, derived, stacked
 from engine.compiler.lowering.steps import KernelStep, Made
 from engine.compiler.storage import View, row_major, spaced_rows
+from engine.graph.operand import RuntimeOperand
 from engine.layers.attention.attention import ScaledDotProductAttention
 from engine.passes import ATTENTION
+from engine.tensor import Array
+
+PRODUCT = apply("mul", Operand(0), Operand(1))
 
 
 @kernels_for(ScaledDotProductAttention, doubles=True)
@@ -48,33 +56,42 @@ def lower_attention(context: Context) -> Made:
 
 def lower_chain(context: Context, chain: Chain) -> Made:
     """The attention that a graph spells out, as the last of its operators."""
-    lowering = context.lowering
-    masks = []
-    for mask in chain.masks:
-        value = mask.source if isinstance(mask.source, np.ndarray) else lowering.value(mask.source)
-        found = mask_of(context, value, "keep" if mask.kind == "keep" else "drop")
-        if found is None or (found.kind == "add") != (mask.kind == "add"):
-            raise NotLoweredError("its mask is of another dtype")
-        masks.append(replace(found, fill=mask.fill, is_added=False))
-    query, columns, value = (
-        each.seen_in(context.stored(lowering.value(each.operand)))
-        for each in (chain.query, chain.columns, chain.weighed.value)
-    )
+    first, last, finest = chain.stacks
+    scaling = Composition(context)
+    query = _factor(context, chain.query, first, finest)
+    for each in chain.scales:
+        query = scaling.map(PRODUCT, query, cut(context.stored(_given(context, each.source)), each.stack, finest))
+    columns = _factor(context, chain.columns, first, finest)
     target = place_in_order(context, context.op.outputs[0])
     attended = Attended(
         query=query,
         key=derived(columns, columns.phantom.swapaxes(-1, -2)),
-        value=value,
-        target=chain.weighed.seen_in(target),
-        masks=masks,
+        value=_factor(context, chain.weighed.value, last, finest),
+        target=cut(chain.weighed.seen_in(target), last, finest),
+        masks=[_mask(context, mask, finest) for mask in chain.masks],
         scale=chain.scale,
         is_zero=False,
     )
     *copies, step = attention_steps(context, attended)
-    steps = [*copies, replace(step, operators=chain.names)]
+    steps = [*scaling.steps, *copies, replace(step, operators=chain.names)]
     return Made(
         views={context.op.outputs[0].name: target}, steps=steps, fusions={ATTENTION: [op.name for op in chain.inner]}
     )
+
+
+def _factor(context: Context, factor: Factor, stack: Sequence[int], finest: Sequence[int]) -> View:
+    return cut(factor.seen_in(context.stored(context.lowering.value(factor.operand))), stack, finest)
+
+
+def _mask(context: Context, mask: ChainMask, finest: Sequence[int]) -> MaskView:
+    found = mask_of(context, _given(context, mask.source), "keep" if mask.kind == "keep" else "drop")
+    if found is None or (found.kind == "add") != (mask.kind == "add"):
+        raise NotLoweredError("its mask is of another dtype")
+    return replace(found, view=cut(found.view, mask.stack, finest), fill=mask.fill, is_added=False)
+
+
+def _given(context: Context, source: RuntimeOperand | Array) -> View | object:
+    return source if isinstance(source, np.ndarray) else context.lowering.value(source)
 
 
 def attention_steps(context: Context, attended: Attended) -> list[KernelStep]:
