@@ -24,7 +24,7 @@ from engine.compiler.lowering.steps import KernelStep, Step
 from engine.compiler.runtime.lending import lent
 from engine.compiler.runtime.priority import give_way
 from engine.compiler.runtime.team import team_code
-from engine.errors import CompileError
+from engine.errors import CompileError, RunCancelledError
 from engine.progress import Progress
 from engine.stopping import wanted_quick
 
@@ -252,7 +252,10 @@ def _team(host: Host) -> bytes:
 
 
 def _awaited(pool: ThreadPoolExecutor, work: Callable[[], bytes]) -> Future[bytes]:
-    done = pool.submit(work)
+    try:
+        done = pool.submit(work)
+    except RuntimeError as exc:  # the interpreter is about to end, or the system has no more threads
+        raise RunCancelledError("there is no thread to compile in") from exc
     with lent():
         wait([done])
     return done

@@ -19,6 +19,7 @@ KEPT_BYTES: Final = 64 << 20
 
 _loaded: Final[WeakValueDictionary[tuple[str, tuple[bytes, ...]], Code]] = WeakValueDictionary()
 _ready = threading.Lock()
+_of_thread: Final = threading.local()
 _is_ready = False
 _has_worked = False
 
@@ -46,9 +47,14 @@ def settle() -> None:
 
 
 def target_machine(host: Host) -> Any:
-    """LLVM's code generator for a host."""
-    target = _llvm().Target.from_triple(host.triple)
-    return target.create_target_machine(cpu=host.cpu, features=host.features, opt=2, reloc="pic", codemodel="small")
+    """LLVM's code generator for a host, which belongs to this thread: what it knows of the processor is set up once."""
+    llvm, key = _llvm(), (host.triple, host.cpu, host.features)
+    known: dict[tuple[str, str, str], Any] = _of_thread.__dict__.setdefault("machines", {})
+    if key not in known:
+        known[key] = llvm.Target.from_triple(host.triple).create_target_machine(
+            cpu=host.cpu, features=host.features, opt=2, reloc="pic", codemodel="small"
+        )
+    return known[key]
 
 
 def assemble(text: str, host: Host) -> bytes:
@@ -140,7 +146,7 @@ class Code:
     def _load(self, objects: Sequence[bytes], host: Host) -> None:
         llvm = _llvm()
         backing = llvm.parse_assembly(f'target triple = "{host.triple}"')
-        self._engine = llvm.create_mcjit_compiler(backing, target_machine(host))
+        self._engine = llvm.create_mcjit_compiler(backing, _new_machine(host))
         for each in objects:
             self._engine.add_object_file(llvm.ObjectFileRef.from_data(each))
         self._engine.finalize_object()

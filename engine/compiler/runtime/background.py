@@ -238,14 +238,17 @@ class Background:
             return False
 
     @contextmanager
-    def _bounded(self) -> Iterator[None]:
-        """While something is made that may not take for ever, nor keep those waiting who answer somebody."""
+    def _bounded(self) -> Iterator[float]:
+        """While something is made that may not take for ever, nor keep those waiting who answer somebody.
+
+        Gives when it has taken too long.
+        """
         end = time.monotonic() + LIMIT_S
         usual = sys.getswitchinterval()
         sys.setswitchinterval(min(usual, _TURN_S))
         try:
             with cancelling(lambda: self._is_ending or time.monotonic() > end):
-                yield
+                yield end
         finally:
             sys.setswitchinterval(usual)
 
@@ -253,11 +256,12 @@ class Background:
         maker, wish.is_missed = wish.maker(), False
         if maker is None:
             return
+        end = 0.0
         try:
-            with self._bounded():
+            with self._bounded() as end:
                 maker.make(wish, _pause)
         except RunCancelledError:
-            if not self._is_ending:
+            if not self._is_ending and time.monotonic() > end:
                 wish.give_up(f"it takes more than {LIMIT_S:g} seconds")
         except Exception as error:  # whatever it is, the reference answers
             if not self._is_ending:

@@ -6,6 +6,7 @@ import gc
 import threading
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -316,6 +317,29 @@ def test_a_compile_that_takes_too_long_is_given_up(
         slow.instances.begin(specs(7))
     settle(alone)
     assert slow.instances.program(specs(7)) is None and "it takes more than 0 seconds" in caplog.text
+
+
+def test_a_program_that_ends_while_something_is_compiled_says_nothing_of_it(
+    monkeypatch: pytest.MonkeyPatch, alone: Background, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The interpreter gives no more threads before anybody else can tell that it ends."""
+    asked: list[int] = []
+
+    def submit(pool: ThreadPoolExecutor, work: object) -> object:
+        asked.append(1)
+        raise RuntimeError("cannot schedule new futures after interpreter shutdown")
+
+    graph = CompiledGraph(network(1, None), Options(threads=1))
+    with monkeypatch.context() as patch:
+        patch.setattr(ThreadPoolExecutor, "submit", submit)
+        for _ in range(2):
+            graph.instances.begin(specs(7))
+        settle(alone)
+    assert asked and caplog.text == ""
+    graph.instances.begin(specs(7))
+    graph.instances.begin(specs(7))
+    settle(alone)
+    assert graph.instances.program(specs(7)) is not None
 
 
 def test_chance_is_not_enough_to_change_places() -> None:
