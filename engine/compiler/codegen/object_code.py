@@ -42,19 +42,23 @@ def settle() -> None:
     global _has_worked
     with _ready:
         is_due, _has_worked = _has_worked, False
+    _of_thread.__dict__.clear()
     if is_due:
         give_back()
 
 
 def target_machine(host: Host) -> Any:
-    """LLVM's code generator for a host, which belongs to this thread: what it knows of the processor is set up once."""
-    llvm, key = _llvm(), (host.triple, host.cpu, host.features)
+    """LLVM's code generator for a host: this thread's, for what it knows of the processor takes a while to set up."""
     known: dict[tuple[str, str, str], Any] = _of_thread.__dict__.setdefault("machines", {})
+    key = host.triple, host.cpu, host.features
     if key not in known:
-        known[key] = llvm.Target.from_triple(host.triple).create_target_machine(
-            cpu=host.cpu, features=host.features, opt=2, reloc="pic", codemodel="small"
-        )
+        known[key] = _new_machine(host)
     return known[key]
+
+
+def _new_machine(host: Host) -> Any:
+    target = _llvm().Target.from_triple(host.triple)
+    return target.create_target_machine(cpu=host.cpu, features=host.features, opt=2, reloc="pic", codemodel="small")
 
 
 def assemble(text: str, host: Host) -> bytes:

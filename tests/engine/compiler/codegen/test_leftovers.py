@@ -92,6 +92,6 @@ def test_a_system_that_does_not_say_keeps_what_it_has(tmp_path: Path, monkeypatc
 def test_it_is_given_back_after_llvm_has_worked(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[int] = []  # those of other threads too: who compiles behind may be the one to give back
     monkeypatch.setattr(object_code, "give_back", lambda: calls.append(1))
-    object_code.target_machine(describe("sse"))
+    object_code.assembly("define void @f() {\n ret void\n}\n", describe("sse"))
     object_code.settle()
     assert calls
