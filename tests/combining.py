@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import product
+from collections.abc import Iterable
+from itertools import chain, product
 
 import pytest
 from allpairspy import AllPairs
@@ -11,24 +11,23 @@ from allpairspy import AllPairs
 from tests.nightly import IS_NIGHTLY
 
 
-def together(*axes: tuple[str, Sequence[object]]) -> pytest.MarkDecorator:
+def together(*axes: tuple[str, Iterable[object]]) -> pytest.MarkDecorator:
     """Parametrize a test with combinations of values, each axis given as to ``pytest.mark.parametrize``.
 
     What fails for one value, or where two meet, fails in an ordinary run; what fails only where three meet, in
     `make nightly`, which tries each with each.
     """
-    names = [name for each, _ in axes for name in each.split(",")]
-    places = [range(len(values)) for _, values in axes]
+    names = ",".join(names for names, _ in axes)
+    columns = [[_by_name(names, value) for value in values] for names, values in axes]
+    places = [range(len(column)) for column in columns]
     rows = product(*places) if IS_NIGHTLY else AllPairs(places)
-    return pytest.mark.parametrize(names, [_taken(axes, row) for row in rows], ids=_id)
+    taken = [[column[place] for column, place in zip(columns, row, strict=True)] for row in rows]
+    return pytest.mark.parametrize(names, [[*chain.from_iterable(parts)] for parts in taken], ids=_id)
 
 
-def _taken(axes: Sequence[tuple[str, Sequence[object]]], row: Sequence[int]) -> tuple[object, ...]:
-    found: list[object] = []
-    for (names, values), place in zip(axes, row, strict=True):
-        value = values[place]
-        found += value if "," in names and isinstance(value, tuple) else (value,)
-    return tuple(found)
+def _by_name(names: str, value: object) -> tuple[object, ...]:
+    """What an axis of several names gives for each of them."""
+    return value if "," in names and isinstance(value, tuple) else (value,)
 
 
 def _id(value: object) -> str:
