@@ -26,6 +26,8 @@ TYPICAL_KEYS = 128
 # Queries of a chunk that share a block of keys while it lies in the cache, and the most bytes of sums on the stack.
 WANTED_QUERIES = 96
 SUM_BYTES = 128 * 1024
+# The most bytes of keys that a chunk packs for its own queries; more are packed by a step of their own.
+KEY_BYTES = 64 * 1024
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -203,6 +205,12 @@ class Layout(Kernel):
     def packs_keys(self) -> bool:
         """Whether the key is row-major, so that every chunk packs it."""
         return self.keys > 1 and self.key.row != 1
+
+    @property
+    def packs_once(self) -> bool:
+        """Whether no chunk packs what another one does, nor much: each computes whole attentions, as of windows."""
+        is_whole = self.grid.block[0] == self.grid.sizes[0]
+        return is_whole and 4 * self.packed_keys(self.block).floats <= KEY_BYTES
 
 
 def choose_rows(

@@ -101,23 +101,38 @@ def attention_steps(context: Context, attended: Attended) -> list[KernelStep]:
         NotLoweredError: an operand does not lie in matrices.
     """
     steps: list[KernelStep] = []
-    query, target = attended.query, attended.target
-    (queries, width), keys = query.shape[-2:], attended.key.shape[-2]
+    given, (queries, width), keys = attended, attended.query.shape[-2:], attended.key.shape[-2]
     is_open = context.lowering.is_open and min(queries, keys) > 1
-    rows, vectors = choose_rows(context.host, queries, keys, width, is_causal=attended.is_causal, is_open=is_open)
+    tiling = choose_rows(context.host, queries, keys, width, is_causal=attended.is_causal, is_open=is_open)
+    attended = replace(
+        attended,
+        value=_in_rows(context, attended.value, steps),
+        masks=[replace(mask, view=_in_lines(context, mask, steps)) for mask in attended.masks],
+    )
     if is_open:
-        key = _padded(context, attended.key, steps, vectors[0] * context.host.lanes)
-    else:
-        key = _key(context, attended.key, steps, is_shared=rows < queries)
-    value = _in_rows(context, attended.value, steps)
-    masks = [_in_lines(context, mask, steps) for mask in attended.masks]
-    views = [query, key, value, target, *masks]
+        padded = _padded(context, attended.key, steps, tiling[1][0] * context.host.lanes)
+        attended = replace(attended, key=padded)
+    kernel, views = _kernel(context, attended, tiling, is_padded=is_open)
+    if kernel.is_too_wide:
+        return weighed(context, given)[1]
+    if kernel.packs_keys and not (kernel.packs_once and 1 in (attended.key.strides[-1], width)):
+        attended = replace(attended, key=_in_columns(context, attended.key, steps))
+        kernel, views = _kernel(context, attended, tiling)
+    return [*steps, context.step(kernel, *views)]
+
+
+def _kernel(
+    context: Context, attended: Attended, tiling: tuple[int, tuple[int, int]], *, is_padded: bool = False
+) -> tuple[Attention, list[View]]:
+    """The kernel for operands as they lie, and its views."""
+    query, key, value, target = attended.query, attended.key, attended.value, attended.target
+    views = [query, key, value, target, *(mask.view for mask in attended.masks)]
     batch, matrices = stacked(target.shape[:-2], views)
     kernel = Attention(
         batch=batch,
-        queries=queries,
-        keys=keys,
-        width=width,
+        queries=query.shape[-2],
+        keys=key.shape[-2],
+        width=query.shape[-1],
         values=value.shape[-1],
         query=matrices[0],
         key=matrices[1],
@@ -130,21 +145,17 @@ def attention_steps(context: Context, attended: Attended) -> list[KernelStep]:
         scale=attended.scale,
         is_causal=attended.is_causal,
         is_zero=attended.is_zero,
-        rows=rows,
-        vectors=vectors,
-        is_padded=is_open,
+        rows=tiling[0],
+        vectors=tiling[1],
+        is_padded=is_padded,
         host=context.host,
     )
-    if kernel.is_too_wide:
-        return weighed(context, attended)[1]
-    return [*steps, context.step(kernel, *views)]
+    return kernel, views
 
 
-def _key(context: Context, key: View, steps: list[KernelStep], *, is_shared: bool) -> View:
-    """Keys in columns where several tiles of queries share them, else in columns or in rows; and the copy it takes."""
-    (keys, width), (row, column) = key.shape[-2:], key.strides[-2:]
-    if row == 1 or keys == 1 or (not is_shared and (column == 1 or width == 1)):
-        return key
+def _in_columns(context: Context, key: View, steps: list[KernelStep]) -> View:
+    """Keys side by side in columns, and the copy this takes."""
+    keys, width = key.shape[-2:]
     turned = spaced_rows((*key.shape[:-2], width, keys))
     columns = derived(turned, turned.phantom.swapaxes(-1, -2))
     steps.append(context.copy(key, columns))
