@@ -57,6 +57,20 @@ def test_any_sizes(queries: int, keys: int, width: int) -> None:
     check(attention(*shapes), *(random(*shape) for shape in shapes))
 
 
+@pytest.mark.parametrize(
+    ("queries", "keys", "width", "copies"),
+    [(49, 49, 32, 0), (64, 49, 32, 0), (16, 3, 5, 0), (7, 1300, 9, 0), (90, 1300, 64, 1), (300, 49, 32, 1)],
+)
+def test_keys_are_copied_only_where_several_chunks_would_pack_the_same_or_one_of_them_much(
+    queries: int, keys: int, width: int, copies: int
+) -> None:
+    shapes = (16, 3, queries, width), (16, 3, keys, width), (16, 3, keys, width)
+    net, inputs = attention(*shapes), [random(*shape) for shape in shapes]
+    check(net, *inputs)
+    kernels = Session(net, backend="compiled", cache=None).run(inputs, profile=True).kernels
+    assert [row["kernel"] for row in kernels] == copies * ["transpose"] + ["attention"]
+
+
 @pytest.mark.parametrize(("heads", "width", "values"), [(1, 1400, 1400), (2, 1100, 1203)])
 def test_heads_too_wide_for_one_kernel_are_products_with_a_softmax_between(heads: int, width: int, values: int) -> None:
     shapes = (heads, 150, width), (heads, 600, width), (heads, 600, values)
