@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 # Operators between the two products.
 MOST_STEPS = 10
+# Products of queries and keys do not overflow for having been multiplied by so much before.
+MOST_SCALE = float(1 << 20)
 _RESHAPES = *VIEWS, OnnxFlatten, OnnxReshape, OnnxSqueeze, OnnxUnsqueeze
 BOOL, FLOAT32 = np.dtype(np.bool_), np.dtype(np.float32)
 
@@ -53,7 +55,7 @@ class ChainMask:
 
 @dataclass(frozen=True, slots=True)
 class ChainScale:
-    """What the scores of each query are multiplied by: an operand or constant, as of a head that has learned its own.
+    """What the scores of each query are multiplied by: stored numbers, as of heads that have learned a scale each.
 
     Args:
         stack: sizes of the scores there, but for the last two.
@@ -245,9 +247,11 @@ class _Search:
         return False
 
     def _is_of_queries(self, source: RuntimeOperand | Array) -> bool:
-        """Whether a factor is the same for all keys."""
-        spec = self.lowering.spec(source) if isinstance(source, RuntimeOperand) else source
-        return spec is not None and spec.dtype == FLOAT32 and spec.shape[-1:] in ((), (1,))
+        """Whether a factor is stored, the same for all keys, and one that queries can be multiplied by instead."""
+        value = self._constant(source) if isinstance(source, RuntimeOperand) else source
+        if not isinstance(value, np.ndarray) or value.dtype != FLOAT32 or value.shape[-1:] not in ((), (1,)):
+            return False
+        return bool(np.all((np.abs(value) < MOST_SCALE) & (np.abs(value) > 1 / MOST_SCALE)))
 
 
 def _reads(tree: Expr, operand: RuntimeOperand, inputs: Sequence[RuntimeOperand | Array]) -> bool:

@@ -235,7 +235,9 @@ def test_summations_that_are_no_attention_are_left_as_they_are(case: str) -> Non
     assert "attention" not in summed_kernels(summed_chain(equations, *shapes))
 
 
-def windows(images: int, places: int, mask: Operator, *, scale: str = "mul(@0,0.3)", **shapes: Any) -> RuntimeGraph:
+def windows(
+    images: int, places: int, mask: Operator, *stored: Operator, scale: str = "mul(@0,0.3)", **shapes: Any
+) -> RuntimeGraph:
     """Attention within windows of images, which have a mask for each of their places: shifted windows as they are."""
     heads = 3
     shape = {"q": (images * places, heads, 20, 8), "k": (images * places, heads, 8, 20)}
@@ -243,7 +245,8 @@ def windows(images: int, places: int, mask: Operator, *, scale: str = "mul(@0,0.
     return built(
         *(op("pnnx.Input", f"pnnx_input_{k}", "", name) for k, name in enumerate(shape)),
         op("torch.matmul", "scores", "q k", "p"),
-        op("pnnx.Expression", "scale", "p", "p1", expr=scale),
+        *stored,
+        op("pnnx.Expression", "scale", "p b" if "@1" in scale else "p", "p1", expr=scale),
         op("Tensor.view", "cut", "p1", "p2", shape=(images, places, heads, 20, 20)),
         mask,
         op("Tensor.view", "merge", "p3", "s", shape=(-1, heads, 20, 20)),
@@ -271,12 +274,9 @@ def test_windows_have_a_mask_for_each_of_their_places(images: int, shape: tuple[
 
 
 def test_a_bias_of_each_head_may_come_before_the_masks_of_the_places() -> None:
-    net = windows(2, 4, op("pnnx.Expression", "add", "p2 m", "p3", expr="add(@0,@1)"), m=(1, 4, 1, 20, 20))
     bias = op("pnnx.Attribute", "bias", "", "b", data=random(3, 20, 20))
-    scale = op("pnnx.Expression", "scale", "p b", "p1", expr="add(mul(@0,0.3),@1)")
-    operators = [bias, *(scale if each.name == "scale" else each.source for each in net.operators)]
-    specs = {f"_{port.operand}": port.spec for port in net.inputs}
-    assert windowed(built(*operators, **specs)) == ["attention"]
+    add = op("pnnx.Expression", "add", "p2 m", "p3", expr="add(@0,@1)")
+    assert windowed(windows(2, 4, add, bias, scale="add(mul(@0,0.3),@1)", m=(1, 4, 1, 20, 20))) == ["attention"]
 
 
 def test_a_key_and_a_value_that_all_windows_share() -> None:
@@ -314,19 +314,34 @@ def test_masks_of_the_places_beside_an_axis_that_is_none_of_theirs_are_not_taken
 
 
 @pytest.mark.parametrize("shape", [(3, 1, 1), (2, 3, 1, 1), (1,), (20, 1), (2, 1, 20, 1)])
-@pytest.mark.parametrize("stored", [True, False])
-def test_heads_may_have_a_scale_of_their_own(shape: tuple[int, ...], stored: bool) -> None:
-    mask = random(*shape)
-    net = chain(expression("mul(@0,@1)", "p m"), mask=mask, stored=stored)
-    assert kernels(net, *([] if stored else [mask]))[-1] == "attention"
+def test_heads_may_have_a_scale_of_their_own(shape: tuple[int, ...]) -> None:
+    net = chain(expression("mul(@0,@1)", "p m"), mask=abs(random(*shape)) + F32.type(0.5), stored=True)
+    assert kernels(net)[-1] == "attention"
+
+
+@pytest.mark.parametrize("number", [0.0, 1e30, 1e-30, np.nan, np.inf])
+def test_scores_are_scaled_where_queries_could_not_be(number: float) -> None:
+    """What overflows, or is zero times infinity, is so of the products of all."""
+    scale = np.full((3, 1, 1), number, F32)
+    assert "attention" not in kernels(chain(expression("mul(@0,@1)", "p m"), mask=scale, stored=True))
+
+
+def test_scores_are_scaled_by_what_a_run_computes() -> None:
+    scale = random(3, 1, 1)
+    assert "attention" not in kernels(chain(expression("mul(@0,@1)", "p m"), mask=scale), scale)
+
+
+def test_a_scale_of_each_window_and_a_mask_of_its_place() -> None:
+    scale = op("pnnx.Attribute", "scales", "", "c", data=np.linspace(0.5, 2, 6, dtype=F32).reshape(2, 1, 3, 1, 1))
+    add = op("pnnx.Expression", "add", "p2 m c", "p3", expr="add(mul(@0,@2),@1)")
+    assert windowed(windows(2, 4, add, scale, m=(4, 1, 20, 20))) == ["map", "attention"]
 
 
 @pytest.mark.parametrize("shape", [(33,), (1, 33), (20, 33)])
 def test_a_scale_that_differs_from_key_to_key_is_none(shape: tuple[int, ...]) -> None:
-    mask = random(*shape)
-    assert "attention" not in kernels(chain(expression("mul(@0,@1)", "p m"), mask=mask), mask)
+    assert "attention" not in kernels(chain(expression("mul(@0,@1)", "p m"), mask=random(*shape), stored=True))
 
 
 def test_a_scale_of_what_is_masked_already_scales_the_mask() -> None:
-    mask = random(20, 1)
-    assert "attention" not in kernels(chain(expression("mul(add(@0,@1),@1)", "p m"), mask=mask), mask)
+    net = chain(expression("mul(add(@0,@1),@1)", "p m"), mask=random(20, 1), stored=True)
+    assert "attention" not in kernels(net)
