@@ -195,7 +195,7 @@ def _further(name: str, has: Mapping[str, bool]) -> str:
     return "".join(text for each, text in rows if has.get(each) or has.get(each.replace("avx512", "avx512_")))
 
 
-def has(feature: str) -> bool:
+def has_feature(feature: str) -> bool:
     """Whether this processor can do what LLVM calls so."""
     return bool(_features().get(feature))
 

@@ -19,9 +19,18 @@ KEPT_BYTES: Final = 64 << 20
 
 _loaded: Final[WeakValueDictionary[tuple[str, tuple[bytes, ...]], Code]] = WeakValueDictionary()
 _ready = threading.Lock()
-_of_thread: Final = threading.local()
 _is_ready = False
 _has_worked = False
+
+
+class _OfThread(threading.local):
+    """What belongs to one thread: code generators, by LLVM's names of what they are for."""
+
+    def __init__(self) -> None:
+        self.machines: dict[tuple[str, str, str], Any] = {}
+
+
+_of_thread: Final = _OfThread()
 
 
 def _llvm() -> Any:
@@ -42,18 +51,17 @@ def settle() -> None:
     global _has_worked
     with _ready:
         is_due, _has_worked = _has_worked, False
-    _of_thread.__dict__.clear()
+    _of_thread.machines.clear()
     if is_due:
         give_back()
 
 
 def target_machine(host: Host) -> Any:
     """LLVM's code generator for a host: this thread's, for what it knows of the processor takes a while to set up."""
-    known: dict[tuple[str, str, str], Any] = _of_thread.__dict__.setdefault("machines", {})
     key = host.triple, host.cpu, host.features
-    if key not in known:
-        known[key] = _new_machine(host)
-    return known[key]
+    if key not in _of_thread.machines:
+        _of_thread.machines[key] = _new_machine(host)
+    return _of_thread.machines[key]
 
 
 def _new_machine(host: Host) -> Any:

@@ -16,15 +16,14 @@ import numpy as np
 
 from engine.compiler.kernels.expr import Apply, Expr, Number, Operand
 from engine.compiler.lowering.factors import PRODUCTS, Factor, Weighed, scores_of, weighed_of
+from engine.compiler.lowering.rules.movement.rearrange import RESHAPES
 from engine.compiler.lowering.stacks import cuts
 from engine.graph.operand import RuntimeOperand
 from engine.graph.operator import RuntimeOperator
 from engine.layers.elementwise.identity import Dropout, Identity, RawIdentity
 from engine.layers.indexing.masking import MaskedFill, Where
 from engine.layers.normalisation.softmax import Softmax
-from engine.layers.onnx.shape.shape import OnnxFlatten, OnnxReshape, OnnxSqueeze, OnnxUnsqueeze
 from engine.passes.support.facts import trains
-from engine.passes.support.permutations import VIEWS
 from engine.tensor import Array, TensorSpec
 
 if TYPE_CHECKING:
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
 MOST_STEPS = 10
 # Products of queries and keys do not overflow for having been multiplied by so much before.
 MOST_SCALE = float(1 << 20)
-_RESHAPES = *VIEWS, OnnxFlatten, OnnxReshape, OnnxSqueeze, OnnxUnsqueeze
 BOOL, FLOAT32 = np.dtype(np.bool_), np.dtype(np.float32)
 
 
@@ -145,7 +143,7 @@ class _Search:
         if user.layer is None or len(user.outputs) != 1:
             return None
         # What is computed for a reshape is known by what comes of it.
-        return user if not user.layer.dynamic or isinstance(user.definition, _RESHAPES) else None
+        return user if not user.layer.dynamic or isinstance(user.definition, RESHAPES) else None
 
     def _ended(self, last: RuntimeOperator, weights: RuntimeOperand) -> Chain | None:
         factors, weighed = scores_of(self.lowering, self.first), weighed_of(self.lowering, last, weights)
@@ -178,7 +176,7 @@ class _Search:
         layer = op.definition
         if isinstance(layer, Dropout | Identity | RawIdentity):
             return op.inputs[0] is operand and not trains(op)
-        if isinstance(layer, _RESHAPES):
+        if isinstance(layer, RESHAPES):
             return op.inputs[0] is operand and operand not in op.inputs[1:]
         if self.is_weighed:
             return False

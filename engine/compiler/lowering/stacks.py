@@ -58,10 +58,17 @@ def cuts(stack: Sequence[int], finer: Sequence[int]) -> list[tuple[int, ...]] | 
 
 
 def cut(view: View, stack: Sequence[int], finer: Sequence[int]) -> View:
-    """A view of matrices that broadcast to a stack, its dimensions cut into those of a finer one."""
-    parts, lead = cuts(stack, finer), view.shape[:-2]
-    if parts is None or not lead:
+    """A view of matrices that broadcast to a stack, its dimensions cut into those of a finer one.
+
+    Raises:
+        NotLoweredError: that is none.
+    """
+    lead = view.shape[:-2]
+    if not lead or tuple(stack) == tuple(finer):
         return view
+    parts = cuts(stack, finer)
+    if parts is None:
+        raise NotLoweredError("its matrices are not those of the finer stack")
     held = zip(lead, parts[len(parts) - len(lead) :], strict=True)
     sizes = [size for dim, part in held for size in (part if dim != 1 else (1,) * len(part))]
     return derived(view, view.phantom.reshape((*sizes, *view.shape[-2:])))

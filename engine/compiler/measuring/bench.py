@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from engine.compiler.codegen.host import Host, has
+from engine.compiler.codegen.host import Host, has_feature
 from engine.compiler.measuring import probes
 from engine.compiler.measuring.caches import Caches, find_caches
 from engine.compiler.measuring.others import OtherWork
@@ -28,7 +28,7 @@ _PARTS: Final = 16
 _MEMORY_BYTES: Final = (32 << 20, 128 << 20)
 # What is read of memory that is fetched ahead, and how often in a round.
 _FETCHED_BYTES: Final = 4 << 20
-# Where a line is dropped from the caches only when the one before it is gone, some thirty times as slowly.
+# Where a line is dropped from the caches only when the one before it is gone: some ten times as slowly.
 _SLOWLY_FLUSHED_BYTES: Final = 1 << 20
 _TIMES: Final = 6
 # The share of free memory that measuring may take, and the most threads that measure shared memory.
@@ -108,8 +108,8 @@ class _Bench:
         """Processor time it took."""
         return sum(sum(probe.spent_s) for probe in self._probes)
 
-    def _probe(self, name: str, text: str) -> Probe:
-        self._probes.append(Probe(name, text, self._host))
+    def _probe(self, name: str, text: str, host: Host | None = None) -> Probe:
+        self._probes.append(Probe(name, text, host or self._host))
         return self._probes[-1]
 
     def _computed(self, name: str, text: str, amount: int) -> Callable[[float], float]:
@@ -126,12 +126,13 @@ class _Bench:
 
     def _fetched(self, strands: int) -> list[Callable[[], float]]:
         """Memory that is in no cache, read in so many places in turns and fetched so far ahead, for every distance."""
-        is_quick, panel_bytes = has("clflushopt"), 4 * probes.panel_floats(self._host)
+        panel_bytes, is_quick = 4 * probes.panel_floats(self._host), has_feature("clflushopt")
         most = min(_FETCHED_BYTES if is_quick else _SLOWLY_FLUSHED_BYTES, self._memory.nbytes)
         size = most // panel_bytes * panel_bytes
         if size == 0:
             return []
-        memory, flush = self._memory[: size // 4], self._flush(size, is_quick=is_quick)
+        host = replace(self._host, features=self._host.features + probes.FLUSHES_AHEAD) if is_quick else self._host
+        memory, flush = self._memory[: size // 4], self._probe("flush", probes.flush(size, host), host)
 
         def rate(probe: Probe) -> float:
             flush.call(memory)
@@ -142,12 +143,6 @@ class _Bench:
 
         texts = [probes.fetched(size, ahead, strands, self._host) for ahead in DISTANCES]
         return [partial(best, self._probe("fetched", text)) for text in texts]
-
-    def _flush(self, size: int, *, is_quick: bool) -> Probe:
-        ahead = probes.FLUSHES_AHEAD if is_quick else ""
-        host = replace(self._host, features=self._host.features + ahead)
-        self._probes.append(Probe("flush", probes.flush(size, host), host))
-        return self._probes[-1]
 
     def _walked(self, size: int, rate: Callable[[Probe, Sequence[Array], float], float]) -> Callable[[float], float]:
         """All of the memory, so many bytes at a time."""

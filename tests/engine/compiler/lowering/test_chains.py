@@ -57,9 +57,10 @@ def expression(text: str, inputs: str = "p") -> Operator:
 
 
 def kernels(net: RuntimeGraph, *inputs: Array, **given: Any) -> list[str]:
-    """What computed the reference's answer."""
+    """What computed the reference's answer, from these last inputs and random ones before them."""
     session = Session(net, backend="compiled", cache=None, threads=2, **given)
-    values = [random(*shape) for shape in SHAPES.values()][: len(net.inputs) - len(inputs)] + list(inputs)
+    specs = [port.spec for port in net.inputs if port.spec is not None]
+    values = [random(*spec.sizes) for spec in specs[: len(specs) - len(inputs)]] + list(inputs)
     for mine, theirs in zip(session.run(values), Session(net, backend="reference").run(values), strict=True):
         np.testing.assert_allclose(mine, theirs, rtol=2e-5, atol=2e-6)
     return [row["kernel"] for row in session.run(values, profile=True).kernels]
@@ -214,25 +215,17 @@ def summed_chain(equations: tuple[str, str], *shapes: tuple[int, ...]) -> Runtim
     )  # fmt: skip
 
 
-def summed_kernels(net: RuntimeGraph) -> list[str]:
-    values = [random(*port.spec.sizes) for port in net.inputs if port.spec is not None]
-    session = Session(net, backend="compiled", cache=None)
-    (mine,), (theirs,) = session.run(values), Session(net, backend="reference").run(values)
-    np.testing.assert_allclose(mine, theirs, rtol=2e-5, atol=2e-6)
-    return [row["kernel"] for row in session.run(values, profile=True).kernels]
-
-
 @pytest.mark.parametrize("case", EINSUMS)
 def test_products_written_as_einstein_summations(case: str) -> None:
     first, last, *shapes = EINSUMS[case]
-    found = summed_kernels(summed_chain((first, last), *shapes))
+    found = kernels(summed_chain((first, last), *shapes))
     assert found.count("attention") == 1 and not {"softmax", "product"} & {*found}
 
 
 @pytest.mark.parametrize("case", OTHER_SUMS)
 def test_summations_that_are_no_attention_are_left_as_they_are(case: str) -> None:
     equations, *shapes = OTHER_SUMS[case]
-    assert "attention" not in summed_kernels(summed_chain(equations, *shapes))
+    assert "attention" not in kernels(summed_chain(equations, *shapes))
 
 
 def windows(
@@ -257,31 +250,22 @@ def windows(
     )
 
 
-def windowed(net: RuntimeGraph, **given: Any) -> list[str]:
-    """What computed the reference's answer."""
-    session = Session(net, backend="compiled", cache=None, threads=2, **given)
-    values = [random(*port.spec.sizes) for port in net.inputs if port.spec is not None]
-    for mine, theirs in zip(session.run(values), Session(net, backend="reference").run(values), strict=True):
-        np.testing.assert_allclose(mine, theirs, rtol=2e-5, atol=2e-6)
-    return [row["kernel"] for row in session.run(values, profile=True).kernels]
-
-
 @pytest.mark.parametrize("images", [1, 3])
 @pytest.mark.parametrize("shape", [(1, 4, 1, 20, 20), (4, 1, 20, 20), (4, 3, 20, 20), (20, 20), (4, 1, 1, 20)])
 def test_windows_have_a_mask_for_each_of_their_places(images: int, shape: tuple[int, ...]) -> None:
     add = op("pnnx.Expression", "add", "p2 m", "p3", expr="add(@0,@1)")
-    assert windowed(windows(images, 4, add, m=shape)) == ["attention"]
+    assert kernels(windows(images, 4, add, m=shape)) == ["attention"]
 
 
 def test_a_bias_of_each_head_may_come_before_the_masks_of_the_places() -> None:
     bias = op("pnnx.Attribute", "bias", "", "b", data=random(3, 20, 20))
     add = op("pnnx.Expression", "add", "p2 m", "p3", expr="add(@0,@1)")
-    assert windowed(windows(2, 4, add, bias, scale="add(mul(@0,0.3),@1)", m=(1, 4, 1, 20, 20))) == ["attention"]
+    assert kernels(windows(2, 4, add, bias, scale="add(mul(@0,0.3),@1)", m=(1, 4, 1, 20, 20))) == ["attention"]
 
 
 def test_a_key_and_a_value_that_all_windows_share() -> None:
     add = op("pnnx.Expression", "add", "p2 m", "p3", expr="add(@0,@1)")
-    assert windowed(windows(2, 4, add, k=(3, 8, 20), v=(1, 1, 20, 6), m=(4, 1, 20, 20))) == ["attention"]
+    assert kernels(windows(2, 4, add, k=(3, 8, 20), v=(1, 1, 20, 6), m=(4, 1, 20, 20))) == ["attention"]
 
 
 def test_scores_in_another_stack_are_not_the_same_scores() -> None:
@@ -295,11 +279,10 @@ def test_scores_in_another_stack_are_not_the_same_scores() -> None:
         op("pnnx.Output", "out", "y"),
         _q=(2, 6, 20, 8), _k=(2, 6, 8, 20), _v=(4, 3, 20, 6),
     )  # fmt: skip
-    assert "attention" not in windowed(net)
+    assert "attention" not in kernels(net)
 
 
-def test_masks_of_the_places_beside_an_axis_that_is_none_of_theirs_are_not_taken_for_them() -> None:
-    """Softmax over what becomes the last axis of another stack."""
+def test_a_softmax_over_queries_in_another_stack_is_none_over_keys() -> None:
     net = built(
         *(op("pnnx.Input", f"pnnx_input_{k}", "", name) for k, name in enumerate("qkv")),
         op("torch.matmul", "scores", "q k", "p"),
@@ -310,7 +293,7 @@ def test_masks_of_the_places_beside_an_axis_that_is_none_of_theirs_are_not_taken
         op("pnnx.Output", "out", "y"),
         _q=(6, 20, 8), _k=(6, 8, 20), _v=(6, 20, 6),
     )  # fmt: skip
-    assert "attention" not in windowed(net)
+    assert "attention" not in kernels(net)
 
 
 @pytest.mark.parametrize("shape", [(3, 1, 1), (2, 3, 1, 1), (1,), (20, 1), (2, 1, 20, 1)])
@@ -334,7 +317,7 @@ def test_scores_are_scaled_by_what_a_run_computes() -> None:
 def test_a_scale_of_each_window_and_a_mask_of_its_place() -> None:
     scale = op("pnnx.Attribute", "scales", "", "c", data=np.linspace(0.5, 2, 6, dtype=F32).reshape(2, 1, 3, 1, 1))
     add = op("pnnx.Expression", "add", "p2 m c", "p3", expr="add(mul(@0,@2),@1)")
-    assert windowed(windows(2, 4, add, scale, m=(4, 1, 20, 20))) == ["map", "attention"]
+    assert kernels(windows(2, 4, add, scale, m=(4, 1, 20, 20))) == ["map", "attention"]
 
 
 @pytest.mark.parametrize("shape", [(33,), (1, 33), (20, 33)])

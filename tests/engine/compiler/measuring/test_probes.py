@@ -11,7 +11,7 @@ import pytest
 
 import engine
 from engine.compiler.codegen import object_code
-from engine.compiler.codegen.host import Host, describe, detect, has
+from engine.compiler.codegen.host import Host, describe, detect, has_feature
 from engine.compiler.measuring import probes
 from engine.compiler.measuring.bench import measure
 from engine.compiler.measuring.timing import Probe
@@ -74,7 +74,7 @@ def test_a_row_is_multiplied_by_every_line_of_a_matrix(host: Host, ahead: int, s
 
 
 @pytest.mark.skipif(not detect().triple.startswith("x86_64"), reason="only processors of x86 let everybody do that")
-@pytest.mark.parametrize("ahead", ["", probes.FLUSHES_AHEAD] if has("clflushopt") else [""])
+@pytest.mark.parametrize("ahead", ["", probes.FLUSHES_AHEAD] if has_feature("clflushopt") else [""])
 def test_what_is_dropped_from_the_caches_is_still_what_it_was(ahead: str) -> None:
     host, values = detect(), np.arange(1 << 14, dtype=np.float32)
     host = replace(host, features=host.features + ahead)

@@ -23,25 +23,17 @@ from engine.layers.definition.layer import Layer
 from engine.layers.elementwise import complex, identity
 from engine.layers.indexing import slicing
 from engine.layers.onnx.shape import shape as onnx_shape
-from engine.layers.shape import diagonal, expand, join, permute, shape, split
+from engine.layers.shape import diagonal, expand, join, permute, split
 from engine.layers.vision import shuffle
 from engine.passes import JOINS
+from engine.passes.support import permutations
 
 NUMBERED = (onnx_shape.OnnxReshape, onnx_shape.OnnxFlatten, onnx_shape.OnnxSqueeze, onnx_shape.OnnxUnsqueeze)
 """ONNX's, which take numbers beside their operand."""
-RESHAPES = (
-    shape.Reshape,
-    shape.ReshapeAs,
-    shape.Flatten,
-    shape.Ravel,
-    shape.Unflatten,
-    shape.Squeeze,
-    shape.Unsqueeze,
-    *NUMBERED,
-)
+RESHAPES = (*permutations.VIEWS, *NUMBERED)
+"""Layers that give the same elements, in the same order, another shape."""
 VIEWS = (
     *RESHAPES,
-    shape.AtLeast,
     permute.Permute,
     permute.Transpose,
     permute.MatrixTranspose,
