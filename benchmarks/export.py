@@ -22,7 +22,7 @@ from benchmarks.files import Files
 from benchmarks.networks import Network
 from benchmarks.networks.weights import example
 from exporter.inputs import InputSpec
-from exporter.tracing import trace
+from exporter.tracing.script import trace
 
 
 def export(network: Network, files: Files, batches: Sequence[int]) -> list[str]:

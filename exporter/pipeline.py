@@ -19,11 +19,11 @@ from exporter.conversion import ONNX, SCRIPT, convert
 from exporter.errors import ConversionError, DivergenceError, ExportError
 from exporter.inputs import InputSpec, check_second
 from exporter.onnx_model import OnnxModel
-from exporter.preparation import plain_attention
 from exporter.recording import record
 from exporter.remedy import unfit, with_remedy
 from exporter.tensors import answer, examples, flatten
-from exporter.tracing import trace
+from exporter.tracing.functions import plain_attention
+from exporter.tracing.script import trace
 from exporter.verification import cases, verify
 
 Progress = Callable[[str], AbstractContextManager[None]]

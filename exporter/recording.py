@@ -17,8 +17,9 @@ import torch
 from numpy.typing import NDArray
 
 import engine
-from exporter.preparation import plain_attention, single_names
 from exporter.tensors import answer, flatten, to_array
+from exporter.tracing.functions import plain_attention
+from exporter.tracing.modules import single_names
 
 _FUSED: Final = re.compile(r"(conv|convtranspose|linear)bn[123]d_\d+")
 _REPEATED: Final = re.compile(r"pnnx_unique_\d+")

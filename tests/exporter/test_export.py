@@ -67,7 +67,7 @@ def test_layers_that_cannot_be_copied_keep_their_names(torch: Any, networks: str
     model = exporter.load_source(f"{networks}:TwiceNamed")
     model(torch.ones(1, 3, 20))  # with gradients: what weight_norm computes cannot be copied now
     before = dict(model.named_modules(remove_duplicate=False))
-    with importlib.import_module("exporter.preparation").single_names(model):
+    with importlib.import_module("exporter.tracing.modules").single_names(model):
         assert model.net[0] is model.conv1 and model.net[1] is before["net.1"]
         assert model.blocks[0]["again"] is not model.transposed
     assert dict(model.named_modules(remove_duplicate=False)) == before
@@ -152,10 +152,13 @@ def test_where_no_level_helps_the_error_says_so(networks: str, tmp_path: Path) -
         export(f"{networks}:scripted_appends", ["2,5,4"], tmp_path)
 
 
-def test_a_pair_whose_operators_do_not_fit_is_the_converters_error(networks: str, tmp_path: Path) -> None:
+def test_a_pair_whose_operators_do_not_fit_is_the_converters_error(torch: Any, networks: str, tmp_path: Path) -> None:
     message = r"pnnx wrote a pair that cannot be run: .*bias does not fit the weight.*; .*--opt-level"
+    path = tmp_path / "traced.pt"
+    with warnings.catch_warnings(action="ignore"):
+        torch.jit.trace(exporter.load_source(f"{networks}:ClearedBias"), torch.ones(2, 4)).save(str(path))
     with pytest.raises(exporter.ConversionError, match=message):
-        export(f"{networks}:ClearedBias", ["2,4"], tmp_path)
+        export(str(path), ["2,4"], tmp_path)
 
 
 def test_a_torchscript_file_is_exported(networks: str, torch: Any, tmp_path: Path) -> None:

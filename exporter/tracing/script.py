@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -12,8 +13,10 @@ import torch
 
 from exporter.errors import TracingError, describe
 from exporter.onnx_model import OnnxModel, copy
-from exporter.preparation import plain_attention, prepared
 from exporter.tensors import has_dict
+from exporter.tracing import writes
+from exporter.tracing.functions import plain_attention, plain_functions, plain_scripts
+from exporter.tracing.modules import prepared
 
 
 def trace(model: Any, tensors: Sequence[Any], result: Any, path: Path) -> tuple[str, ...]:
@@ -45,14 +48,37 @@ def trace(model: Any, tensors: Sequence[Any], result: Any, path: Path) -> tuple[
 def _script(model: Any, tensors: Sequence[Any], result: Any) -> Any:
     if isinstance(model, torch.jit.ScriptModule):
         return model
-    return torch.jit.trace(_as_child(model), tuple(tensors), check_trace=False, strict=not has_dict(result))
+    with plain_functions(), plain_scripts(), writes.new_tensors():
+        traced = torch.jit.trace(_as_child(model), tuple(tensors), check_trace=False, strict=not has_dict(result))
+    _drop_empty_calls(traced)
+    return traced
+
+
+def _drop_empty_calls(traced: Any) -> None:
+    """Take out calls of modules that ended in an error that was caught: the converter ends at them."""
+    for module in traced.modules():
+        for name in module._c._method_names():
+            for node in module._c._get_method(name).graph.findAllNodes("prim::CallMethod"):
+                if len([*node.inputs()]) == 1 and not any(output.uses() for output in node.outputs()):
+                    node.destroy()
 
 
 @contextmanager
 def _quiet() -> Iterator[list[warnings.WarningMessage]]:
     with torch.no_grad(), plain_attention(), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
+        warnings.showwarning = lambda *warning, **_: caught.append(_where_called(*warning[:4]))
         yield caught
+
+
+def _where_called(message: Any, category: type[Warning], filename: str, lineno: int) -> warnings.WarningMessage:
+    """A warning with the line that called the function, not that in which it was passed on."""
+    frame = sys._getframe()
+    while filename == writes.__file__ and frame.f_back is not None:
+        frame = frame.f_back
+        if frame.f_code.co_filename not in (__file__, warnings.__file__, writes.__file__):
+            filename, lineno = frame.f_code.co_filename, frame.f_lineno
+    return warnings.WarningMessage(message, category, filename, lineno)
 
 
 def _as_child(model: Any) -> Any:

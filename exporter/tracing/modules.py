@@ -26,17 +26,6 @@ def prepared(model: Any) -> Iterator[None]:
 
 
 @contextmanager
-def plain_attention() -> Iterator[None]:
-    """Attention as its formula says: PyTorch's fused encoder layer would arrive as one operator of twenty operands."""
-    before = torch.backends.mha.get_fastpath_enabled()
-    torch.backends.mha.set_fastpath_enabled(False)
-    try:
-        yield
-    finally:
-        torch.backends.mha.set_fastpath_enabled(before)
-
-
-@contextmanager
 def single_names(model: Any) -> Iterator[None]:
     """Modules with several names become one for each: the converter looks for weights under one, and calls another.
 
