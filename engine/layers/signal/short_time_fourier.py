@@ -8,6 +8,7 @@ import numpy as np
 
 from engine.errors import ParameterError, ShapeError
 from engine.layers.definition.layer import Layer
+from engine.layers.definition.overload import overload
 from engine.layers.definition.registry import register
 from engine.layers.elementwise.complex import complex_dtype
 from engine.layers.operands.axes import sizes
@@ -150,6 +151,12 @@ class Istft(_ShortTime):
             raise ShapeError(
                 "spectrum does not fit n_fft", found=input.shape[-2], expected=self.places(self.is_half(input.shape))
             )
+
+
+# Raw where a number follows from sizes.
+overload(
+    "aten::istft", (Istft, "input n_fft hop_length win_length window center normalized onesided length return_complex")
+)
 
 
 class _Normalised(_ShortTime):

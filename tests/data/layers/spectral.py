@@ -129,6 +129,15 @@ SAMPLES = [
         atol=1e-5,
     ),
     Sample(
+        "istft_length",
+        lambda z, w: (
+            torch.istft(z, 16, 4, window=w, normalized=True, length=z.size(2) * 3),
+            torch.istft(z[:, :, :20], 16, None, 16, w, True, True, None, z.size(2) + 40),
+        ),
+        (torch.stft(WAVE, 16, 4, window=WINDOW, return_complex=True), WINDOW),
+        atol=1e-5,
+    ),
+    Sample(
         "istft_no_center",
         lambda z: torch.istft(z, 16, 4, center=False),
         (torch.stft(WAVE, 16, 4, window=torch.ones(16), center=False, return_complex=True),),
