@@ -174,6 +174,11 @@ class View:
         return len(self.shape) <= 5 and self.is_channels_last and not self.is_row_major
 
     @property
+    def order(self) -> tuple[int, ...]:
+        """Its dimensions, those whose elements lie farthest apart first; those of one element before all others."""
+        return tuple(sorted(range(len(self.shape)), key=lambda k: (self.shape[k] != 1, -self.strides[k])))
+
+    @property
     def is_row_major(self) -> bool:
         """Whether the elements lie one after the other in logical order."""
         return bool(self.phantom.flags.c_contiguous)
@@ -234,6 +239,12 @@ def like(x: View, dtype: DType) -> View:
     n, channels, *sizes = x.shape
     storage = Storage(_phantom(math.prod(x.shape), dtype))
     return View(storage, np.moveaxis(storage.phantom.reshape(n, *sizes, channels), -1, 1))
+
+
+def ordered(shape: Sequence[int], order: Sequence[int], dtype: DType) -> View:
+    """A new tensor without gaps whose dimensions follow each other in memory in an order; see View.order."""
+    storage = Storage(_phantom(math.prod(shape), dtype))
+    return View(storage, storage.phantom.reshape([shape[k] for k in order]).transpose(np.argsort(order)))
 
 
 def spaced_rows(shape: Sequence[int], dtype: DType = FLOAT32) -> View:

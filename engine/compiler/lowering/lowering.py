@@ -222,9 +222,9 @@ class Lowering:
         return self.views.get(operand.name)
 
     @noted
-    def place(self, operand: RuntimeOperand, is_image: bool | None = None) -> View:
+    def place(self, operand: RuntimeOperand, is_image: bool | None = None, order: Sequence[int] | None = None) -> View:
         """Memory for an operand about to be computed; see Placement.place()."""
-        return self.placement.place(operand, is_image)
+        return self.placement.place(operand, is_image, order)
 
     @noted
     def joined(self, operand: RuntimeOperand) -> View:

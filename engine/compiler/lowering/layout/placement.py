@@ -23,7 +23,7 @@ from engine.compiler.lowering.layout.wishes import (
     Border,
     Widening,
 )
-from engine.compiler.storage import View, channels_last, row_major, spaced_rows
+from engine.compiler.storage import View, channels_last, ordered, row_major, spaced_rows
 from engine.graph.operand import RuntimeOperand
 from engine.graph.operator import RuntimeOperator
 from engine.layers.shape.join import Cat
@@ -95,11 +95,12 @@ class Placement:
     _given: set[str] = field(default_factory=set)
     _apart: set[str] = field(default_factory=set)
 
-    def place(self, operand: RuntimeOperand, is_image: bool | None = None) -> View:
+    def place(self, operand: RuntimeOperand, is_image: bool | None = None, order: Sequence[int] | None = None) -> View:
         """Memory for an operand about to be computed: its slice of a concatenation, the output itself, or new.
 
         Args:
             is_image: whether it shall lie channels-last; None for as those around it do.
+            order: in which its dimensions shall follow each other, where nobody else wants it otherwise.
 
         Raises:
             NotLoweredError: it is no tensor of floats of static shape.
@@ -117,7 +118,9 @@ class Placement:
             return row_major(shape, dtype, Home.OUTPUT, self.outputs.index(operand.name))
         if is_image:
             return channels_last(shape, self.border_for(operand), dtype)
-        return spaced_rows(shape, dtype) if self._is_read_in_rows(operand) else row_major(shape, dtype)
+        if self._is_read_in_rows(operand):
+            return spaced_rows(shape, dtype)
+        return row_major(shape, dtype) if order is None else ordered(shape, order, dtype)
 
     @property
     def is_apart(self) -> bool:

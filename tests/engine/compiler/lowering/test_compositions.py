@@ -200,6 +200,41 @@ def test_transposed_convolutions_of_signals(stride: int, padding: int, groups: i
     assert one(layer, RANDOM.standard_normal((2, 6, 17)).astype(F32)) == "conv"
 
 
+@together(
+    ("outputs", [1, 3, 40]),
+    ("kernel", [5, 20, 33]),
+    ("stride", [2, 8, 17, 40]),
+    ("padding", [0, 3]),
+    ("more", [0, 1]),
+    ("length", [2, 9]),
+    ("batch", [1, 2]),
+    ("has_bias", [False, True]),
+)
+def test_transposed_convolutions_of_signals_to_few_channels_or_by_large_strides(
+    outputs: int, kernel: int, stride: int, padding: int, more: int, length: int, batch: int, has_bias: bool
+) -> None:
+    weight = RANDOM.standard_normal((7, outputs, kernel)).astype(F32)
+    bias = RANDOM.standard_normal(outputs).astype(F32) if has_bias else False
+    up = op(
+        "nn.ConvTranspose1d", "up", "0", "1", in_channels=7, out_channels=outputs, kernel_size=(kernel,), groups=1,
+        stride=(stride,), padding=(padding,), output_padding=(more,), dilation=(1,), weight=weight, bias=bias,
+    )  # fmt: skip
+    net = built(INPUT, up, op("nn.Tanh", "tanh", "1", "2"), op("pnnx.Output", "out", "2"), _0=(batch, 7, length))
+    assert "reference" not in check(net, RANDOM.standard_normal((batch, 7, length)).astype(F32)).values()
+
+
+@pytest.mark.parametrize(("stride", "padding"), [(4 * 10**5, 49 * 4 * 10**5 // 2), (2**31 - 1, 0)])
+def test_hardly_anything_between_large_paddings_is_not_summed_in_full(stride: int, padding: int) -> None:
+    length = 50 if padding else 1
+    up = op(
+        "nn.ConvTranspose1d", "up", "0", "1", in_channels=2, out_channels=1, kernel_size=(3,), groups=1, bias=False,
+        stride=(stride,), padding=(padding,), output_padding=(0,), dilation=(1,),
+        weight=RANDOM.standard_normal((2, 1, 3)).astype(F32),
+    )  # fmt: skip
+    net = built(INPUT, up, op("pnnx.Output", "out", "1"), _0=(1, 2, length))
+    check(net, RANDOM.standard_normal((1, 2, length)).astype(F32))
+
+
 @pytest.mark.parametrize(
     ("stride", "dilation", "kernel", "padding"),
     [
@@ -234,3 +269,40 @@ def test_transposed_convolutions_of_images_of_a_single_row_or_column(
     two = {"stride": (stride,) * 2, "padding": (padding,) * 2, "output_padding": (more,) * 2}
     layer = op("nn.ConvTranspose2d", "up", "0", "1", weight=weight, **given, **two)
     assert one(layer, RANDOM.standard_normal((2, 6, *shape)).astype(F32)) != "reference"
+
+
+@pytest.mark.parametrize(
+    "kind", ["torch.mean", "torch.var", "torch.std", "torch.amax", "torch.norm", "torch.logsumexp"]
+)
+def test_what_is_folded_whole_is_read_in_the_order_it_lies_in(kind: str) -> None:
+    """A convolution's result lies channels-last; a norm over all of it need not turn it."""
+    given = {"p": 2} if kind == "torch.norm" else {"unbiased": False} if kind in ("torch.var", "torch.std") else {}
+    net = built(
+        INPUT,
+        conv("conv", "0", "1", (4, 24), (3,)),
+        op(kind, "all", "1", "2", dim=(1, 2), keepdim=True, **given),
+        op("pnnx.Expression", "expr", "1 2", "3", expr="sub(@0,@1)"),
+        op("pnnx.Output", "out", "3"),
+        _0=(2, 4, 50),
+    )
+    assert "transpose" not in check(net, RANDOM.standard_normal((2, 4, 50)).astype(F32)).values()
+
+
+def test_element_wise_results_lie_in_the_order_of_what_they_are_made_of() -> None:
+    """The sources of a mixture, channels cut into two: read and written side by side, and turned by nobody."""
+    net = built(
+        INPUT,
+        conv("conv", "0", "1", (4, 48), (3,)),
+        op("Tensor.reshape", "cut", "1", "2", shape=(1, 2, 24, 48)),
+        op("F.softplus", "plus", "2", "3", beta=1.0, threshold=20.0),
+        op("Tensor.reshape", "one", "3", "4", shape=(2, 24, 48)),
+        conv("again", "4", "5", (24, 8), (3,)),
+        op("pnnx.Output", "out", "5"),
+        _0=(1, 4, 50),
+    )
+    x = RANDOM.standard_normal((1, 4, 50)).astype(F32)
+    check(net, x)
+    session = Session(net, backend="compiled", threads=1, cache=None)
+    session.run([x])
+    kernels = session.run([x], profile=True).kernels
+    assert "transpose" not in {row["kernel"] for row in kernels if {"plus", "again"} & {*row["operators"]}}

@@ -25,6 +25,7 @@ from engine.compiler.lowering.layout.wishes import BORDERS, NO_BORDER, Border
 from engine.compiler.lowering.result import Result, as_image
 from engine.compiler.lowering.rules.convolution.conv_kernels import direct, flat_filters
 from engine.compiler.lowering.rules.convolution.conv_parameters import ConvParameters, bearable
+from engine.compiler.lowering.rules.convolution.overlapping import MOST_PHASES, lower_overlapping, overlaps
 from engine.compiler.lowering.rules.convolution.run_time import packed_in_run, weights_of
 from engine.compiler.lowering.rules.elementwise.composing import derived
 from engine.compiler.lowering.rules.registry import kernels_for
@@ -34,9 +35,6 @@ from engine.graph.operator import RuntimeOperator
 from engine.layers.convolution.conv_transpose import ConvTranspose
 from engine.layers.operands.spatial import spread
 from engine.tensor import Array, TensorSpec
-
-# Phases of an axis: each pair of them is a kernel of its own.
-MOST_PHASES = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,6 +142,8 @@ def lower_conv_transpose(context: Context) -> Made:
     if len(x.shape) != layer.spatial_rank + 2:
         raise NotLoweredError("there is no kernel without a batch dimension")
     strides = _strides_of(layer, weight.shape[2:], x.shape[2:])
+    if not isinstance(given, View) and not isinstance(bias, View) and overlaps(context, layer, *weight.shape[1:3]):
+        return lower_overlapping(context, layer, given, bias)
     axes = _axes(layer, weight.shape[2:], strides, sizes[2:])
     image, copies = context.image(x, _border(axes[1], axes[2], x.shape[2:]))
     result = context.fuse(as_image, is_image=True)

@@ -20,7 +20,7 @@ from engine.compiler.lowering.pixels import fold
 from engine.compiler.lowering.result import as_image
 from engine.compiler.lowering.rules.elementwise.map import finished
 from engine.compiler.lowering.steps import KernelStep, Made
-from engine.compiler.storage import View, row_major
+from engine.compiler.storage import View, ordered, row_major
 from engine.tensor import Array
 
 
@@ -57,6 +57,10 @@ class Composition:
         kernel = make_elements(target.shape, strides, dtypes, tree, domain, self.context.lowering.host)
         self.steps.append(self.context.step(kernel, *seen))
 
+    def each(self, tree: Expr, x: View, *operands: View) -> View:
+        """An expression of the elements of a tensor and others that broadcast to it, in new memory, in its order."""
+        return self.map(tree, x, *operands, target=ordered(x.shape, x.order, self.context.dtype))
+
     def reduce(self, x: View, axes: Sequence[int], mode: Mode) -> View:
         """A number for all elements along some axes, which stay as ones."""
         target = row_major([1 if axis in axes else size for axis, size in enumerate(x.shape)], self.context.dtype)
@@ -65,7 +69,8 @@ class Composition:
             by_channel = derived(target, target.phantom.reshape(x.shape[:2]))
             self.fold_pixels(derived(x, as_image(x.phantom)), mode, by_channel)
             return target
-        rows = self.rows(x, axes)
+        rows, copies = self.context.rows(reduced_last(x, axes), len(axes))
+        self.steps.extend(copies)
         flat = derived(target, target.phantom.reshape(-1))
         kernel = RowReduction(
             mode=mode,
@@ -130,3 +135,9 @@ def derived(view: View, phantom: Array) -> View:
     if found is None:
         raise NotLoweredError("an operand does not lie as its kernels need it")
     return found
+
+
+def reduced_last(x: View, axes: Sequence[int]) -> View:
+    """A tensor whose reduced dimensions come last, in the order they lie in: what is folded may come in any."""
+    kept = [axis for axis in range(len(x.shape)) if axis not in axes]
+    return derived(x, x.phantom.transpose([*kept, *(axis for axis in x.order if axis in axes)]))

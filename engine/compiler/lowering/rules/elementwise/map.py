@@ -33,11 +33,23 @@ def finished(context: Context, fused: Fused) -> Made:
     first = max(operands, key=lambda view: len({*view.strides} - {0}), default=None)
     is_image = first is not None and first.is_image
     is_made_up = first is None and lowering.is_image(fused.operand)
-    target = lowering.place(fused.operand, is_image or is_made_up)
+    order = None if first is None or is_image else _own_order(first)
+    target = lowering.place(fused.operand, is_image or is_made_up, order)
     result = Result(fused, target, target, operands, lowering.alarm)
     strides = [view.strides for view in operands]
     kernel = make_map(sizes, target.strides, strides, _shifted(fused.tree), context.host)
     return result.made(result.step(kernel))
+
+
+def _own_order(first: View) -> tuple[int, ...] | None:
+    """The order in memory of an operand with elements of its own everywhere, where it is not the logical one.
+
+    Written in another order than it is read in, a map would read or write its vectors element by element.
+    """
+    is_full = all(stride or size == 1 for stride, size in zip(first.strides, first.shape, strict=True))
+    order = first.order
+    lying = [axis for axis in order if first.shape[axis] != 1]
+    return order if is_full and lying != sorted(lying) else None
 
 
 def _alone(context: Context) -> Fused:

@@ -197,6 +197,23 @@ def _frames_of(composition: Composition, x: View, framing: Framing, window: Arra
     return frames
 
 
+def added(composition: Composition, frames: View, hop: int, least: int = 0) -> View:
+    """(batch, channels, frames, size) -> (batch, channels, length): the sum of all frames, each ``hop`` after the last.
+
+    Args:
+        least: a length; there are zeros behind the frames that are shorter.
+    """
+    batch, channels, count, size = frames.shape
+    ground = row_major((batch, channels, max((count - 1) * hop + size, least)), FLOAT32)
+    composition.steps.append(fill(composition.context, ground, 0.0))
+    for first in range(0, size, hop):
+        begin, piece = ground.phantom[..., first:], frames.phantom[..., first : first + hop]
+        *outer, step = begin.strides
+        place = derived(ground, as_strided(begin, piece.shape, (*outer, hop * step, step)))
+        composition.map(apply("add", X, Y), place, derived(frames, piece), target=place)
+    return ground
+
+
 def _joined(
     composition: Composition, frames: View, framing: Framing, window: Array, length: int | None, cut: int
 ) -> Made:
@@ -209,16 +226,8 @@ def _joined(
     last = full - first if length is None else first + length
     if last > full or np.abs(share[first:last]).min(initial=1) < _LEAST_SHARE:
         raise NotLoweredError("its windows leave a gap, or its frames end before the signal does")
-    parts = -(-size // hop)
-    ground = row_major((batch, (count + parts - 1) * hop), FLOAT32)
-    composition.steps.append(fill(composition.context, ground, 0.0))
-    for part in range(parts):
-        width = min(hop, size - part * hop)
-        begin = ground.phantom[:, part * hop :]
-        steps = begin.strides
-        place = derived(ground, as_strided(begin, (batch, count, width), (steps[0], hop * steps[1], steps[1])))
-        piece = derived(frames, frames.phantom[..., part * hop : part * hop + width])
-        composition.map(apply("add", X, Y), place, piece, target=place)
+    ground = added(composition, derived(frames, frames.phantom[:, None]), hop)
+    ground = derived(ground, ground.phantom[:, 0])
     kept = slice(first + cut, last - cut)
     weights = constant(np.ascontiguousarray(share[kept]))
     signal = composition.map(apply("div", X, Y), derived(ground, ground.phantom[:, kept]), weights)

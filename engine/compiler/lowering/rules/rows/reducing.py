@@ -53,7 +53,7 @@ def lower_log_sum_exp(context: Context) -> Made:
     (x, axes), composition = _operand(context), Composition(context)
     top = composition.reduce(x, axes, "max")
     shift = composition.map(apply("where", apply("isfinite", X), X, 0.0), top)
-    total = composition.reduce(composition.map(apply("exp", apply("sub", X, Y)), x, shift), axes, "sum")
+    total = composition.reduce(composition.each(apply("exp", apply("sub", X, Y)), x, shift), axes, "sum")
     return _result(composition, apply("add", apply("log", X), Y), total, shift)
 
 
@@ -64,7 +64,7 @@ def lower_spread(context: Context) -> Made:
     layer = context.layer(Layer)
     assert isinstance(layer, Variance | Deviation)
     mean = composition.reduce(x, axes, "mean")
-    squares = composition.map(apply("square", apply("sub", X, Y)), x, mean)
+    squares = composition.each(apply("square", apply("sub", X, Y)), x, mean)
     given = layer.unbiased if layer.correction is None else layer.correction
     count = math.prod(x.shape[axis] for axis in axes)
     divisor = max(count - (1 if given is None else float(given)), 0.0)
@@ -79,7 +79,7 @@ def lower_norm(context: Context) -> Made:
     (x, axes), composition = _operand(context), Composition(context)
     p = context.layer(Norm).p
     before, mode, after = norm_of(2.0 if p is None or p == "fro" else float(p))
-    return _result(composition, after, composition.reduce(composition.map(before, x), axes, mode))
+    return _result(composition, after, composition.reduce(composition.each(before, x), axes, mode))
 
 
 @kernels_for(AbsSum, SquareSum, Length, LogSum, doubles=True)
@@ -89,7 +89,7 @@ def lower_onnx_norm(context: Context) -> Made:
     if context.result_spec.dtype != context.dtype:
         raise NotLoweredError("there is no kernel for a reduction to another dtype")
     before, after = _OF_ONNX[type(context.layer(Layer))]
-    inside = x if before == X else composition.map(before, x)
+    inside = x if before == X else composition.each(before, x)
     return _result(composition, after, composition.reduce(inside, axes, "sum"))
 
 
@@ -100,7 +100,7 @@ def lower_normalize(context: Context) -> Made:
     if not x.shape:
         raise NotLoweredError("its operand is a single number")
     before, mode, after = norm_of(float(layer.p))
-    length = composition.reduce(composition.map(before, x), [checked_axis(layer.dim, len(x.shape))], mode)
+    length = composition.reduce(composition.each(before, x), [checked_axis(layer.dim, len(x.shape))], mode)
     length = composition.map(apply("max", after, layer.eps), length)
     return composition.finish(apply("div", X, Y), x, length)
 

@@ -19,7 +19,7 @@ from engine.compiler.lowering.declining import FLOAT32, NotLoweredError
 from engine.compiler.lowering.fusion import absorb, alone
 from engine.compiler.lowering.pixels import fold
 from engine.compiler.lowering.result import lines_as_image
-from engine.compiler.lowering.rules.elementwise.composing import derived
+from engine.compiler.lowering.rules.elementwise.composing import derived, reduced_last
 from engine.compiler.lowering.rules.pooling.pool import mean_of_pixels
 from engine.compiler.lowering.rules.registry import kernels_for
 from engine.compiler.lowering.steps import KernelStep, Made
@@ -140,10 +140,7 @@ def lower_reduction(context: Context) -> Made:
             return _reduced_between(context, x, axes, mode)
     if not axes or not x.shape:
         raise NotLoweredError("there is no kernel for a reduction of no dimensions")
-    kept = [axis for axis in range(len(x.shape)) if axis not in axes]
-    moved = x.derive(x.phantom.transpose([*kept, *axes]))
-    if moved is None:
-        raise NotLoweredError("its operand does not lie in rows")
+    moved = reduced_last(x, axes)
     rows, copies = context.rows(moved, len(axes))
     target, flat = _in_rows(context.place(is_image=False))
     kernel = RowReduction(
@@ -181,10 +178,7 @@ def lower_typed_reduction(context: Context) -> Made:
     if not is_question and kinds == ("f", "f") and x.dtype != spec.dtype:
         raise NotLoweredError("there is no kernel for a reduction to another dtype")
     domain: Domain = "i64" if kinds[0] != "f" else "double" if x.dtype == np.float64 else "float"
-    kept = [axis for axis in range(len(x.shape)) if axis not in axes]
-    moved = x.derive(x.phantom.transpose([*kept, *axes]))
-    if moved is None:
-        raise NotLoweredError("its operand does not lie in rows")
+    moved = reduced_last(x, axes)
     rows, copies = context.rows(moved, len(axes))
     is_placed = spec.dtype == FLOAT32
     target, flat = _in_rows(context.place(is_image=False) if is_placed else row_major(spec.sizes, spec.dtype))
