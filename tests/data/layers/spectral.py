@@ -133,6 +133,7 @@ SAMPLES = [
         lambda z, w: (
             torch.istft(z, 16, 4, window=w, normalized=True, length=z.size(2) * 3),
             torch.istft(z[:, :, :20], 16, None, 16, w, True, True, None, z.size(2) + 40),
+            torch.istft(z, 16, 4, normalized=True, length=z.size(2) * 3),
         ),
         (torch.stft(WAVE, 16, 4, window=WINDOW, return_complex=True), WINDOW),
         atol=1e-5,
