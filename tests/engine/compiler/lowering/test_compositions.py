@@ -200,41 +200,6 @@ def test_transposed_convolutions_of_signals(stride: int, padding: int, groups: i
     assert one(layer, RANDOM.standard_normal((2, 6, 17)).astype(F32)) == "conv"
 
 
-@together(
-    ("outputs", [1, 3, 40]),
-    ("kernel", [5, 20, 33]),
-    ("stride", [2, 8, 17, 40]),
-    ("padding", [0, 3]),
-    ("more", [0, 1]),
-    ("length", [2, 9]),
-    ("batch", [1, 2]),
-    ("has_bias", [False, True]),
-)
-def test_transposed_convolutions_of_signals_to_few_channels_or_by_large_strides(
-    outputs: int, kernel: int, stride: int, padding: int, more: int, length: int, batch: int, has_bias: bool
-) -> None:
-    weight = RANDOM.standard_normal((7, outputs, kernel)).astype(F32)
-    bias = RANDOM.standard_normal(outputs).astype(F32) if has_bias else False
-    up = op(
-        "nn.ConvTranspose1d", "up", "0", "1", in_channels=7, out_channels=outputs, kernel_size=(kernel,), groups=1,
-        stride=(stride,), padding=(padding,), output_padding=(more,), dilation=(1,), weight=weight, bias=bias,
-    )  # fmt: skip
-    net = built(INPUT, up, op("nn.Tanh", "tanh", "1", "2"), op("pnnx.Output", "out", "2"), _0=(batch, 7, length))
-    assert "reference" not in check(net, RANDOM.standard_normal((batch, 7, length)).astype(F32)).values()
-
-
-@pytest.mark.parametrize(("stride", "padding"), [(4 * 10**5, 49 * 4 * 10**5 // 2), (2**31 - 1, 0)])
-def test_hardly_anything_between_large_paddings_is_not_summed_in_full(stride: int, padding: int) -> None:
-    length = 50 if padding else 1
-    up = op(
-        "nn.ConvTranspose1d", "up", "0", "1", in_channels=2, out_channels=1, kernel_size=(3,), groups=1, bias=False,
-        stride=(stride,), padding=(padding,), output_padding=(0,), dilation=(1,),
-        weight=RANDOM.standard_normal((2, 1, 3)).astype(F32),
-    )  # fmt: skip
-    net = built(INPUT, up, op("pnnx.Output", "out", "1"), _0=(1, 2, length))
-    check(net, RANDOM.standard_normal((1, 2, length)).astype(F32))
-
-
 @pytest.mark.parametrize(
     ("stride", "dilation", "kernel", "padding"),
     [

@@ -26,6 +26,7 @@ from engine.compiler.lowering.rules.convolution.conv_parameters import (
     settled_conv,
     spans_of,
 )
+from engine.compiler.lowering.rules.convolution.gathered import gathers, lower_gathered
 from engine.compiler.lowering.rules.convolution.run_time import packed_in_run, weights_of
 from engine.compiler.lowering.rules.convolution.taps import Span
 from engine.compiler.lowering.rules.convolution.unbatched import batched, fused
@@ -77,6 +78,8 @@ def lower_conv(context: Context) -> Made:
     layer, pairs = settled_conv(given, x.shape[2:], kernel)
     if type(layer) is not conv.Conv:
         raise NotLoweredError("there is no kernel for it")
+    if not isinstance(weight, View) and not isinstance(bias, View) and gathers(context, layer, weight):
+        return lower_gathered(context, layer, weight, bias, pairs)
     edges: Sequence[KernelStep] = ()
     if layer.padding_mode != "zeros" and any(map(any, pairs)):
         x, edges = surrounded(context, x, pairs, conv.PADDING_MODES[layer.padding_mode])

@@ -17,16 +17,16 @@ from itertools import product
 import numpy as np
 
 from engine.compiler.kernels.axis import WindowAxis
-from engine.compiler.kernels.kernel import Strides
 from engine.compiler.kernels.map import make_map
 from engine.compiler.lowering.context import Context
-from engine.compiler.lowering.declining import NotLoweredError
+from engine.compiler.lowering.declining import FLOAT32, NotLoweredError
 from engine.compiler.lowering.layout.wishes import BORDERS, NO_BORDER, Border
 from engine.compiler.lowering.result import Result, as_image
-from engine.compiler.lowering.rules.convolution.conv_kernels import direct, flat_filters
+from engine.compiler.lowering.rules.convolution.conv_kernels import direct, flat_filters, raw_strides
 from engine.compiler.lowering.rules.convolution.conv_parameters import ConvParameters, bearable
 from engine.compiler.lowering.rules.convolution.overlapping import MOST_PHASES, lower_overlapping, overlaps
 from engine.compiler.lowering.rules.convolution.run_time import packed_in_run, weights_of
+from engine.compiler.lowering.rules.convolution.shuffled import border_of, lower_shuffled, shuffles
 from engine.compiler.lowering.rules.elementwise.composing import derived
 from engine.compiler.lowering.rules.registry import kernels_for
 from engine.compiler.lowering.steps import KernelStep, Made
@@ -122,6 +122,8 @@ def _wanted_border(op: RuntimeOperator, x: TensorSpec, y: TensorSpec, is_open: b
     layer, weight = op.definition, op.attributes.get("weight")
     if not isinstance(layer, ConvTranspose) or weight is None or x.rank != layer.spatial_rank + 2:
         return NO_BORDER
+    if shuffles(layer, tuple(weight.shape), x.sizes, y.sizes):
+        return bearable(border_of(layer, tuple(weight.shape[2:])), x.sizes[2:])
     try:
         kernel = tuple(weight.shape[2:])
         _, rows, columns = _axes(layer, kernel, _strides_of(layer, kernel, x.sizes[2:]), y.sizes[2:])
@@ -142,15 +144,18 @@ def lower_conv_transpose(context: Context) -> Made:
     if len(x.shape) != layer.spatial_rank + 2:
         raise NotLoweredError("there is no kernel without a batch dimension")
     strides = _strides_of(layer, weight.shape[2:], x.shape[2:])
-    if not isinstance(given, View) and not isinstance(bias, View) and overlaps(context, layer, *weight.shape[1:3]):
-        return lower_overlapping(context, layer, given, bias)
+    if not isinstance(given, View) and not isinstance(bias, View):
+        if overlaps(context, layer, *weight.shape[1:3]):
+            return lower_overlapping(context, layer, given, bias)
+        if context.dtype == FLOAT32 and shuffles(layer, weight.shape, x.shape, sizes):
+            return lower_shuffled(context, layer, given, bias)
     axes = _axes(layer, weight.shape[2:], strides, sizes[2:])
     image, copies = context.image(x, _border(axes[1], axes[2], x.shape[2:]))
     result = context.fuse(as_image, is_image=True)
     stride = (1, 1, *strides)[-3:]
     weight = weight.reshape(*weight.shape[:2], *(1,) * (5 - weight.ndim), *weight.shape[2:])
     planes = x.shape[2] if len(x.shape) == 5 else 1
-    source = _strides(image)
+    source = raw_strides(image)
     steps = [] if _is_all_met(axes, strides, sizes[2:]) else [_biased(context, result, bias, sizes[1])]
     for phase in product(*axes):
         depth, row, column = phase
@@ -172,7 +177,7 @@ def lower_conv_transpose(context: Context) -> Made:
         packed: View | None = None
         for first, samples in _samples(x.shape[0], sizes, stride):
             part = result.part(partial(_pixels, phase=phase, stride=stride, samples=samples))
-            kernel = direct(context, part, parameters, bank, source, _strides(part.image))
+            kernel = direct(context, part, parameters, bank, source, raw_strides(part.image))
             if packed is None and isinstance(given, View):
                 packed, copied = packed_in_run(context, kernel, given, bias if isinstance(bias, View) else None, taps)
                 steps.extend(copied)
@@ -228,9 +233,3 @@ def _taps(weight: Array, groups: int, phase: Sequence[Phase]) -> Array:
     chosen = weight[:, :, depth, row, column]
     c, o, *taps = chosen.shape
     return chosen.reshape(groups, c // groups, o, *taps).transpose(0, 2, 1, 3, 4, 5)
-
-
-def _strides(image: View) -> Strides:
-    """Strides as they are, even along a dimension of one element: its border lies there."""
-    n, _, h, w = (stride // image.phantom.itemsize for stride in image.phantom.strides)
-    return Strides(n, h, w)

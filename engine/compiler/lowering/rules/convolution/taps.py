@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-# What splitting an axis must save of its products, and pixels that every span must have.
+# What splitting an axis must save of its products, and pixels that take as long as fewer do.
 WORTH = 0.15
 FEWEST = 4
 # Spans an axis may fall into: each pair of them is a kernel of its own.
@@ -129,9 +129,9 @@ def _merged(runs: Iterator[tuple[int, range]]) -> list[tuple[int, range]]:
 
 
 def _is_worth(runs: Sequence[tuple[int, range]], whole: range) -> bool:
-    if len(runs) > MOST_SPANS or min(count for count, _ in runs) < FEWEST:
+    if len(runs) > MOST_SPANS:
         return False
-    products, pixels = sum(count * len(taps) for count, taps in runs), sum(count for count, _ in runs)
+    products, pixels = sum(max(count, FEWEST) * len(taps) for count, taps in runs), sum(count for count, _ in runs)
     return products <= (1 - WORTH) * pixels * len(whole)
 
 
