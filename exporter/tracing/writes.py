@@ -90,9 +90,9 @@ class Writes(TorchFunctionMode):  # type: ignore[misc]  # torch is not seen by t
             result = func(*args, **kwargs)
             self._note_all(result, func, args, kwargs)
             return result
-        if func.__name__ == "__setitem__" and _is_basic(rest[0]):
+        if _name(func) == "__setitem__" and _is_basic(rest[0]):
             part = target[rest[0]]
-            self._note(part, target, lambda whole: whole[rest[0]], is_followed=True)
+            self._note(part, target, lambda whole: whole[rest[0]], is_followed=not _has_new_axis(rest))
             if self._is_lost(part):
                 self._replace(part, _filled(part, rest[1]))
                 return None
@@ -121,7 +121,7 @@ class Writes(TorchFunctionMode):  # type: ignore[misc]  # torch is not seen by t
         """Note the views among what a function gave."""
         parent, *rest = args
         if isinstance(result, torch.Tensor):
-            is_followed = func.__name__ in _FOLLOWED
+            is_followed = _name(func) in _FOLLOWED and not _has_new_axis(rest)
             self._note(result, parent, lambda whole: func(whole, *rest, **kwargs), is_followed=is_followed)
         elif isinstance(result, (tuple, list)):
             for k, each in enumerate(result):
@@ -176,9 +176,18 @@ class Writes(TorchFunctionMode):  # type: ignore[misc]  # torch is not seen by t
                 _become(other, view.again(view.parent))
 
 
+def _name(func: Any) -> str:
+    return getattr(func, "__name__", "")
+
+
+def _has_new_axis(operands: Sequence[Any]) -> bool:
+    """Whether an index puts in axes of one element."""
+    return any(part is None for each in operands[:1] for part in (each if isinstance(each, tuple) else (each,)))
+
+
 def _is_write(func: Any, kwargs: dict[str, Any]) -> bool:
     """Whether a function changes its first operand."""
-    name = func.__name__
+    name = _name(func)
     if name.endswith("_") and not name.endswith("__"):
         return name not in _NO_WRITES
     return name == "__setitem__" or kwargs.get("inplace") is True
@@ -192,7 +201,7 @@ def _is_basic(index: Any) -> bool:
 
 def _written(func: Any, target: Any, rest: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     """What a function would leave in its first operand, as a tensor of its own."""
-    name = func.__name__.removesuffix("_")
+    name = _name(func).removesuffix("_")
     if name == "zero":
         return torch.zeros_like(target)
     if name in ("copy", "fill"):

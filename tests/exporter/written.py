@@ -94,6 +94,13 @@ def a_diagonal(net: Written, x: Tensor, y: Tensor) -> Tensor:
 
 
 @_case
+def a_part_with_an_axis_more(net: Written, x: Tensor, y: Tensor) -> Tensor:
+    y[:, None, 3:5].add_(1)
+    y[:, None, 8:16] = x[:, None]
+    return y
+
+
+@_case
 def every_second(net: Written, x: Tensor, y: Tensor) -> Tensor:
     y[:, ::2] = x.repeat(1, 2)[:, :12]
     y[:, 1::2].neg_()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from engine.compiler.kernels.expr import Apply, Expr, Operand
@@ -33,23 +34,25 @@ def finished(context: Context, fused: Fused) -> Made:
     first = max(operands, key=lambda view: len({*view.strides} - {0}), default=None)
     is_image = first is not None and first.is_image
     is_made_up = first is None and lowering.is_image(fused.operand)
-    order = None if first is None or is_image else _own_order(first)
-    target = lowering.place(fused.operand, is_image or is_made_up, order)
+    target = lowering.place(fused.operand, is_image or is_made_up, None if is_image else _own_order(operands))
     result = Result(fused, target, target, operands, lowering.alarm)
     strides = [view.strides for view in operands]
     kernel = make_map(sizes, target.strides, strides, _shifted(fused.tree), context.host)
     return result.made(result.step(kernel))
 
 
-def _own_order(first: View) -> tuple[int, ...] | None:
-    """The order in memory of an operand with elements of its own everywhere, where it is not the logical one.
+def _own_order(operands: Sequence[View]) -> tuple[int, ...] | None:
+    """The order in memory of operands with elements of their own everywhere, where none has them in logical order.
 
     Written in another order than it is read in, a map would read or write its vectors element by element.
     """
-    is_full = all(stride or size == 1 for stride, size in zip(first.strides, first.shape, strict=True))
-    order = first.order
-    lying = [axis for axis in order if first.shape[axis] != 1]
-    return order if is_full and lying != sorted(lying) else None
+    found = [each.order for each in operands if all(map(_has_own, each.strides, each.shape))]
+    lying = [[axis for axis in order if operands[0].shape[axis] != 1] for order in found]
+    return found[0] if found and all(order != sorted(order) for order in lying) else None
+
+
+def _has_own(stride: int, size: int) -> bool:
+    return size == 1 or stride != 0
 
 
 def _alone(context: Context) -> Fused:
