@@ -118,12 +118,12 @@ def export(
                 np.savez(file, allow_pickle=False, **record(model, tensors, graph))
         try:
             with progress("comparing with PyTorch"):
-                verdicts = dict(verify(model, graph, trials, rtol))
+                verdicts = [*verify(model, graph, trials, rtol)]
         except DivergenceError as error:
             raise remedied(error) from None
-    agreed = tuple(dict.fromkeys(case.shapes for case, refused in verdicts.items() if refused is None))
-    untried = (f"not tried at {case.shapes}: {refused}" for case, refused in verdicts.items() if refused is not None)
-    return Exported(folder=folder, graph=graph, tried=agreed, remarks=(*remarks, *untried, *map(str, graph.warnings)))
+    agreed = tuple(dict.fromkeys(each.case.shapes for each in verdicts if each.has_agreed))
+    noted = (each.remark for each in verdicts if each.remark is not None)
+    return Exported(folder=folder, graph=graph, tried=agreed, remarks=(*remarks, *noted, *map(str, graph.warnings)))
 
 
 def _in_single_precision(

@@ -9,6 +9,7 @@ from typing import Any
 import engine
 from exporter.errors import DivergenceError, SourceError
 from exporter.inputs import InputSpec, third
+from exporter.precision import wavers
 from exporter.recording import record
 from exporter.remedy import own_constants
 from exporter.tensors import examples
@@ -34,6 +35,21 @@ class Case:
         return ", ".join(map(str, self.inputs))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What came of a case.
+
+    Args:
+        case: what was tried.
+        has_agreed: whether PyTorch took its shapes, and the answers agreed.
+        remark: what a person should know.
+    """
+
+    case: Case
+    has_agreed: bool
+    remark: str | None = None
+
+
 def cases(first: Sequence[InputSpec], second: Sequence[InputSpec]) -> tuple[Case, ...]:
     """The traced values, others of the same shape, the second shape, and a third where dimensions are dynamic."""
     found = [Case(inputs=tuple(first), seed=0), Case(inputs=tuple(first), seed=1)]
@@ -43,13 +59,11 @@ def cases(first: Sequence[InputSpec], second: Sequence[InputSpec]) -> tuple[Case
     return tuple(found)
 
 
-def verify(
-    model: Any, graph: engine.RuntimeGraph, trials: Sequence[Case], rtol: float | None
-) -> Iterator[tuple[Case, str | None]]:
+def verify(model: Any, graph: engine.RuntimeGraph, trials: Sequence[Case], rtol: float | None) -> Iterator[Verdict]:
     """Run model and graph on the same inputs.
 
     Yields:
-        Every case; with PyTorch's reason if it refuses the shapes itself, with None if the answers agree.
+        A verdict for every case.
 
     Raises:
         DivergenceError: the answers differ; names the shapes, the output and, where it is known, the operator.
@@ -63,10 +77,14 @@ def verify(
         except SourceError as error:
             if not case.is_optional:
                 raise
-            yield case, error.found
+            yield Verdict(case=case, has_agreed=False, remark=f"not tried at {case.shapes}: {error.found}")
         else:
-            _check(engine.compare(session, recorded, rtol=rtol), case, graph)
-            yield case, None
+            comparison = engine.compare(session, recorded, rtol=rtol)
+            worst = comparison.worst_output
+            remark = wavers(model, tensors, comparison) if worst is not None and worst.difference.diverges else None
+            if remark is None:
+                _check(comparison, case, graph)
+            yield Verdict(case=case, has_agreed=True, remark=remark and f"at {case.shapes} {remark}")
 
 
 def _check(comparison: engine.Comparison, case: Case, graph: engine.RuntimeGraph) -> None:

@@ -203,6 +203,19 @@ class Appends(nn.Module):
         return torch.stack(parts, 1)
 
 
+class Cancelling(nn.Module):
+    """Two sums of the same products in another order, and their difference: nothing but rounding."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.there, self.back = nn.Linear(512, 64), nn.Linear(512, 64)
+        self.back.weight.data = self.there.weight.data.flip(1).contiguous()
+        self.back.bias.data = self.there.bias.data
+
+    def forward(self, x: Tensor) -> Tensor:
+        return (self.there(x) - self.back(x.flip(1))) * 1e5
+
+
 class ClearedBias(nn.Module):
     """A part of a bias is cleared before it is used, as SwinV2 does; pnnx then takes the part for the whole."""
 

@@ -7,6 +7,7 @@ import sys
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -150,6 +151,24 @@ def test_where_no_level_helps_the_error_says_so(networks: str, tmp_path: Path) -
         pytest.raises(DivergenceError, match="pnnx_fold.* nor do they agree with --opt-level 1 or 0$"),
     ):
         export(f"{networks}:scripted_appends", ["2,5,4"], tmp_path)
+
+
+def test_answers_that_single_precision_does_not_determine_are_a_remark(networks: str, tmp_path: Path) -> None:
+    exported = export(f"{networks}:Cancelling", ["2,512"], tmp_path)
+    assert exported.tried == ("[2,512]f32",)
+    assert len(exported.remarks) == 2
+    assert all("as PyTorch's own do in double precision" in remark for remark in exported.remarks)
+
+
+def test_a_model_that_has_no_answer_in_double_precision_is_held_to_that_in_single(
+    networks: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(model: Any) -> Any:
+        raise TypeError("this module cannot be copied")
+
+    monkeypatch.setattr(importlib.import_module("exporter.precision"), "copy", SimpleNamespace(deepcopy=refused))
+    with pytest.raises(DivergenceError, match="the answers differ"):
+        export(f"{networks}:Cancelling", ["2,512"], tmp_path)
 
 
 def test_a_pair_whose_operators_do_not_fit_is_the_converters_error(torch: Any, networks: str, tmp_path: Path) -> None:
