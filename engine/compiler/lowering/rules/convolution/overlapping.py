@@ -23,6 +23,8 @@ from engine.tensor import Array
 X, Y = Operand(0), Operand(1)
 # How many times as long as the result the sums may be, of which paddings are cut off.
 MOST_CUT = 4
+# Outputs of so many inputs may overlap; all of them are in memory before they are summed.
+MOST_OVERLAP = 16
 # Phases of an axis that have kernels of their own.
 MOST_PHASES = 16
 
@@ -32,7 +34,7 @@ def overlaps(context: Context, layer: ConvTranspose, outputs: int, taps: int) ->
     if layer.spatial_rank != 1 or layer.groups != 1 or layer.dilation != (1,) or context.dtype != FLOAT32:
         return False
     (stride,), count, kept = layer.stride, context.tensor(0).shape[2], context.result_spec.sizes[2]
-    if (count - 1) * stride + taps > MOST_CUT * kept:
+    if (count - 1) * stride + taps > MOST_CUT * kept or taps > MOST_OVERLAP * stride:
         return False
     return stride > MOST_PHASES or (stride > 1 and 2 * outputs <= context.host.lanes)
 
