@@ -48,10 +48,18 @@ def trace(model: Any, tensors: Sequence[Any], result: Any, path: Path) -> tuple[
 def _script(model: Any, tensors: Sequence[Any], result: Any) -> Any:
     if isinstance(model, torch.jit.ScriptModule):
         return model
-    with plain_functions(), plain_scripts(), writes.new_tensors():
-        traced = torch.jit.trace(_as_child(model), tuple(tensors), check_trace=False, strict=not has_dict(result))
+    with plain_functions(), plain_scripts():
+        try:
+            with writes.new_tensors():
+                traced = _traced(model, tensors, result)
+        except Exception:  # whatever keeps track of writes from following them: the converter may follow them itself
+            traced = _traced(model, tensors, result)
     _drop_empty_calls(traced)
     return traced
+
+
+def _traced(model: Any, tensors: Sequence[Any], result: Any) -> Any:
+    return torch.jit.trace(_as_child(model), tuple(tensors), check_trace=False, strict=not has_dict(result))
 
 
 def _drop_empty_calls(traced: Any) -> None:

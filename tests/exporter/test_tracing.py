@@ -35,6 +35,18 @@ def test_calls_that_failed_and_were_caught_leave_nothing(torch: Any, tmp_path: P
     assert exporter.export(model, exporter.parse_inputs(["4,8"]), tmp_path).tried == ("[4,8]f32",)
 
 
+def test_a_write_that_cannot_be_followed_is_left_to_the_converter(
+    torch: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lost(*operands: Any) -> Any:
+        raise NotImplementedError("no such view is known")
+
+    monkeypatch.setattr(importlib.import_module("exporter.tracing.writes"), "placed", lost)
+    model = importlib.import_module("tests.exporter.written").Written("all_through_another_shape")
+    with pytest.raises(exporter.DivergenceError, match="the answers differ"):
+        exporter.export(model, exporter.parse_inputs(["4,8"]), tmp_path)
+
+
 def test_tracing_leaves_pytorch_as_it_was(torch: Any, networks: str, tmp_path: Path) -> None:
     def now() -> tuple[Any, ...]:
         module = torch.nn.modules.module
