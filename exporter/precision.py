@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-import torch
+import numpy as np
+from numpy.typing import NDArray
 
 import engine
 from exporter.errors import SourceError
-from exporter.tensors import answer, flatten
+from exporter.tensors import answer, flatten, to_array
 
 # How many times as far as from its own answers in double precision another's may lie from PyTorch's in single.
 _MOST: Final = 4.0
 
 
-def wavers(model: Any, tensors: Sequence[Any], comparison: engine.Comparison) -> str | None:
+def wavers(
+    model: Any, tensors: Sequence[Any], recorded: Mapping[str, NDArray[Any]], comparison: engine.Comparison
+) -> str | None:
     """What to say where answers differ no more than PyTorch's own rounding explains; None where that does not.
 
     Sums that cancel, and choices between what is nearly alike (the best of many boxes), come out otherwise in any other
@@ -25,40 +28,41 @@ def wavers(model: Any, tensors: Sequence[Any], comparison: engine.Comparison) ->
     Args:
         model: what was exported.
         tensors: its inputs.
-        comparison: of its answers with the pair's.
+        recorded: PyTorch's answers to them among other values, see record().
+        comparison: of those with the pair's.
     """
-    named = {row.output: row for row in comparison.rows if row.output is not None}
-    rows = [named[f"out{index}"] for index in range(len(named)) if f"out{index}" in named]
-    own = _own_errors(model, tensors)
-    if own is None or len(own) != len(rows):
+    own = _own_errors(model, tensors, recorded)
+    rows = [row for row in comparison.rows if row.output is not None and row.difference.diverges]
+    if own is None or any(row.difference.problem is not None for row in rows):
         return None
-    differing = [(row.difference, mine) for row, mine in zip(rows, own, strict=True) if row.difference.diverges]
-    if any(found.problem is not None or not found.relative <= _MOST * mine for found, mine in differing):
+    differing = [(row.difference.relative, own[str(row.output)]) for row in rows]
+    if not all(found <= _MOST * mine for found, mine in differing):
         return None
-    found, mine = max(((found.relative, mine) for found, mine in differing), default=(0.0, 0.0))
+    found, mine = max(differing, default=(0.0, 0.0))
     return (
         f"the answers differ by {100 * found:.2g} % of the largest value, as PyTorch's own do in double precision "
         f"({100 * mine:.2g} %): single precision does not determine them better"
     )
 
 
-def _own_errors(model: Any, tensors: Sequence[Any]) -> list[float] | None:
+def _own_errors(model: Any, tensors: Sequence[Any], recorded: Mapping[str, NDArray[Any]]) -> dict[str, float] | None:
     """How far PyTorch's answers lie from those in double precision, as shares of the largest; None if it has none."""
     try:
-        single = [*flatten(answer(model, tensors))]
-        double = [*flatten(answer(copy.deepcopy(model).double(), [_doubled(each) for each in tensors]))]
+        result = answer(copy.deepcopy(model).double(), [_doubled(each) for each in tensors])
+        double = [to_array(each) for each in flatten(result)]
     except (SourceError, RuntimeError, TypeError, ValueError, AttributeError):
         return None  # it cannot be copied, or mixes precisions itself
-    if len(single) != len(double) or any(a.shape != b.shape for a, b in zip(single, double, strict=True)):
+    pairs = [(recorded[f"out_{index}"], each) for index, each in enumerate(double)]
+    if any(single.shape != each.shape for single, each in pairs):
         return None
-    return [_distance(a, b) for a, b in zip(single, double, strict=True)]
+    return {f"out{index}": _distance(*pair) for index, pair in enumerate(pairs)}
 
 
 def _doubled(tensor: Any) -> Any:
     return tensor.double() if tensor.is_floating_point() else tensor
 
 
-def _distance(a: Any, b: Any) -> float:
-    a, b = (each.to(torch.float64 if not each.is_complex() else torch.complex128) for each in (a, b))
-    largest = float(a.abs().max()) if a.numel() else 0.0
-    return float((a - b).abs().max()) / largest if largest else 0.0
+def _distance(single: NDArray[Any], double: NDArray[Any]) -> float:
+    largest = float(np.abs(single).max(initial=0))
+    difference = np.abs(single.astype(np.result_type(single, np.float64)) - double)
+    return float(difference.max(initial=0)) / largest if largest else 0.0

@@ -81,7 +81,8 @@ def verify(model: Any, graph: engine.RuntimeGraph, trials: Sequence[Case], rtol:
         else:
             comparison = engine.compare(session, recorded, rtol=rtol)
             worst = comparison.worst_output
-            remark = wavers(model, tensors, comparison) if worst is not None and worst.difference.diverges else None
+            diverges = worst is not None and worst.difference.diverges
+            remark = wavers(model, tensors, recorded, comparison) if diverges else None
             if remark is None:
                 _check(comparison, case, graph)
             yield Verdict(case=case, has_agreed=True, remark=remark and f"at {case.shapes} {remark}")

@@ -14,14 +14,14 @@ from itertools import product
 
 import numpy as np
 
-from engine.compiler.kernels.expr import Operand, apply
+from engine.compiler.kernels.expr import Operand
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.declining import FLOAT32
 from engine.compiler.lowering.rules.elementwise.composing import Composition, derived
 from engine.compiler.lowering.rules.movement.padding import fill
-from engine.compiler.lowering.rules.products.spectra import multiplied
+from engine.compiler.lowering.rules.products.frames import multiplied
 from engine.compiler.lowering.steps import Made
-from engine.compiler.storage import constant, row_major
+from engine.compiler.storage import row_major
 from engine.layers.convolution.conv import Conv
 from engine.tensor import Array
 
@@ -85,12 +85,8 @@ def lower_gathered(
     sums = row_major((batch, *sizes, outputs), FLOAT32)
     chosen = np.moveaxis(weight, 1, -1)[:, *np.array([[each.tap for each in tap] for tap in taps]).T]  # (O, taps, I)
     lines = derived(sums, sums.phantom.reshape(-1, outputs))
-    multiplied(composition, rows, lines, np.ascontiguousarray(chosen.reshape(outputs, -1)))
-    result = derived(sums, np.moveaxis(sums.phantom, -1, 1))
-    if bias is None:
-        return composition.finish(Operand(0), result)
-    spread = constant(bias.reshape(1, outputs, *(1,) * len(sizes)))
-    return composition.finish(apply("add", Operand(0), Operand(1)), result, spread)
+    multiplied(composition, rows, lines, np.ascontiguousarray(chosen.reshape(outputs, -1)), bias)
+    return composition.finish(Operand(0), derived(sums, np.moveaxis(sums.phantom, -1, 1)))
 
 
 def _met(kernel: int, stride: int, dilation: int, before: int, size: int, count: int) -> list[_Met]:

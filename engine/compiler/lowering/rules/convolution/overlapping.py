@@ -13,7 +13,7 @@ from engine.compiler.kernels.expr import Operand, apply
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.declining import FLOAT32
 from engine.compiler.lowering.rules.elementwise.composing import Composition, derived
-from engine.compiler.lowering.rules.products.spectra import added, multiplied
+from engine.compiler.lowering.rules.products.frames import added, multiplied
 from engine.compiler.lowering.steps import Made
 from engine.compiler.storage import constant, row_major
 from engine.layers.convolution.conv_transpose import ConvTranspose

@@ -69,7 +69,7 @@ class Composition:
             by_channel = derived(target, target.phantom.reshape(x.shape[:2]))
             self.fold_pixels(derived(x, as_image(x.phantom)), mode, by_channel)
             return target
-        rows, copies = self.context.rows(reduced_last(x, axes), len(axes))
+        rows, copies = folded_rows(self.context, x, axes)
         self.steps.extend(copies)
         flat = derived(target, target.phantom.reshape(-1))
         kernel = RowReduction(
@@ -137,7 +137,11 @@ def derived(view: View, phantom: Array) -> View:
     return found
 
 
-def reduced_last(x: View, axes: Sequence[int]) -> View:
-    """A tensor whose reduced dimensions come last, in the order they lie in: what is folded may come in any."""
+def folded_rows(context: Context, x: View, axes: Sequence[int]) -> tuple[View, Sequence[KernelStep]]:
+    """A tensor as (rows, elements along some axes), and the copy this may take.
+
+    The elements of a row come in the order they lie in, for what is folded may come in any.
+    """
     kept = [axis for axis in range(len(x.shape)) if axis not in axes]
-    return derived(x, x.phantom.transpose([*kept, *(axis for axis in x.order if axis in axes)]))
+    moved = derived(x, x.phantom.transpose([*kept, *(axis for axis in x.order if axis in axes)]))
+    return context.rows(moved, len(axes))

@@ -11,7 +11,7 @@ from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.declining import FLOAT32, NotLoweredError
 from engine.compiler.lowering.rules.elementwise.composing import Composition, derived
 from engine.compiler.lowering.rules.products.fourier import FEW_PRODUCTS, MANY_ROWS, MOST_PRODUCTS
-from engine.compiler.lowering.rules.products.spectra import multiplied
+from engine.compiler.lowering.rules.products.frames import multiplied
 from engine.compiler.lowering.rules.registry import kernels_for
 from engine.compiler.lowering.steps import Made
 from engine.compiler.storage import View, row_major

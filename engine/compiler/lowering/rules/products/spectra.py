@@ -15,12 +15,10 @@ from engine.compiler.kernels.expr import Number, Operand, apply
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.copying import as_words
 from engine.compiler.lowering.declining import COMPLEX64, FLOAT32, NotLoweredError
-from engine.compiler.lowering.fusion import alone
-from engine.compiler.lowering.result import Result
 from engine.compiler.lowering.rules.elementwise.composing import Composition, derived
-from engine.compiler.lowering.rules.movement.padding import fill, padded
+from engine.compiler.lowering.rules.movement.padding import padded
 from engine.compiler.lowering.rules.products.fourier import MOST_PRODUCTS
-from engine.compiler.lowering.rules.products.linear import linear_step, rows_as_image
+from engine.compiler.lowering.rules.products.frames import added, multiplied
 from engine.compiler.lowering.rules.registry import kernels_for
 from engine.compiler.lowering.steps import Made
 from engine.compiler.lowering.terms.functions import power
@@ -161,19 +159,6 @@ def _spectrum(
     return target
 
 
-def multiplied(composition: Composition, frames: View, lines: View, weight: Array) -> None:
-    """All frames times one matrix, in memory that is given."""
-    context, size = composition.context, frames.shape[-1]
-    if frames.shape[0] == 1 and frames.strides[-1] in (0, 1):
-        rows = derived(frames, frames.phantom[0])
-    else:
-        apart = row_major(frames.shape, FLOAT32)
-        composition.steps.append(context.copy(frames, apart))
-        rows = derived(apart, apart.phantom.reshape(-1, size))
-    result = Result.seen(alone(context.op), lines, rows_as_image, context.lowering.alarm)
-    composition.steps.append(linear_step(context, result, rows, weight, None))
-
-
 def _frames_of(composition: Composition, x: View, framing: Framing, window: Array | None, scale: float) -> View:
     """(..., places, frames) complex -> (batch, frames, n_fft), times the window."""
     size = framing.n_fft
@@ -195,23 +180,6 @@ def _frames_of(composition: Composition, x: View, framing: Framing, window: Arra
     weight = np.ascontiguousarray(matrix.T, np.float32)
     multiplied(composition, flat, derived(lines, lines.phantom[0]), weight)
     return frames
-
-
-def added(composition: Composition, frames: View, hop: int, least: int = 0) -> View:
-    """(batch, channels, frames, size) -> (batch, channels, length): the sum of all frames, each ``hop`` after the last.
-
-    Args:
-        least: a length; there are zeros behind the frames that are shorter.
-    """
-    batch, channels, count, size = frames.shape
-    ground = row_major((batch, channels, max((count - 1) * hop + size, least)), FLOAT32)
-    composition.steps.append(fill(composition.context, ground, 0.0))
-    for first in range(0, size, hop):
-        begin, piece = ground.phantom[..., first:], frames.phantom[..., first : first + hop]
-        *outer, step = begin.strides
-        place = derived(ground, as_strided(begin, piece.shape, (*outer, hop * step, step)))
-        composition.map(apply("add", X, Y), place, derived(frames, piece), target=place)
-    return ground
 
 
 def _joined(

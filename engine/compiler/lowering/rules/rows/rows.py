@@ -19,11 +19,11 @@ from engine.compiler.lowering.declining import FLOAT32, NotLoweredError
 from engine.compiler.lowering.fusion import absorb, alone
 from engine.compiler.lowering.pixels import fold
 from engine.compiler.lowering.result import lines_as_image
-from engine.compiler.lowering.rules.elementwise.composing import derived, reduced_last
+from engine.compiler.lowering.rules.elementwise.composing import derived, folded_rows
 from engine.compiler.lowering.rules.pooling.pool import mean_of_pixels
 from engine.compiler.lowering.rules.registry import kernels_for
 from engine.compiler.lowering.steps import KernelStep, Made
-from engine.compiler.storage import View, row_major
+from engine.compiler.storage import View, ordered, row_major
 from engine.layers.definition.layer import Layer
 from engine.layers.normalisation import softmax
 from engine.layers.reduction.extremum import AMax, AMin
@@ -93,22 +93,14 @@ def _softmax_and_next(context: Context, x: View) -> Made | None:
 
 def _like(x: View, axis: int) -> View:
     """New memory in which the elements along ``axis`` lie side by side, and rows follow each other as in ``x``."""
-    order = sorted((k for k in range(len(x.shape)) if k != axis), key=lambda k: -x.strides[k])
-    order.append(axis)
-    copy = row_major([x.shape[k] for k in order], x.dtype)
-    view = copy.derive(copy.phantom.transpose(np.argsort(order)))
-    if view is None:
-        raise NotLoweredError("its operand does not lie in rows")
-    return view
+    return ordered(x.shape, [*(k for k in x.order if k != axis), axis], x.dtype)
 
 
 def _same_order(a: View, b: View, axis: int) -> bool:
     """Whether rows follow each other in one order in both."""
 
     def order(view: View) -> list[int]:
-        strides = view.strides
-        kept = [k for k in range(len(strides)) if k != axis and view.shape[k] > 1]
-        return sorted(kept, key=lambda k: -strides[k])
+        return [k for k in view.order if k != axis and view.shape[k] > 1]
 
     return order(a) == order(b) and _rows(a, axis) is not None and _rows(b, axis) is not None
 
@@ -140,8 +132,7 @@ def lower_reduction(context: Context) -> Made:
             return _reduced_between(context, x, axes, mode)
     if not axes or not x.shape:
         raise NotLoweredError("there is no kernel for a reduction of no dimensions")
-    moved = reduced_last(x, axes)
-    rows, copies = context.rows(moved, len(axes))
+    rows, copies = folded_rows(context, x, axes)
     target, flat = _in_rows(context.place(is_image=False))
     kernel = RowReduction(
         mode=mode,
@@ -178,8 +169,7 @@ def lower_typed_reduction(context: Context) -> Made:
     if not is_question and kinds == ("f", "f") and x.dtype != spec.dtype:
         raise NotLoweredError("there is no kernel for a reduction to another dtype")
     domain: Domain = "i64" if kinds[0] != "f" else "double" if x.dtype == np.float64 else "float"
-    moved = reduced_last(x, axes)
-    rows, copies = context.rows(moved, len(axes))
+    rows, copies = folded_rows(context, x, axes)
     is_placed = spec.dtype == FLOAT32
     target, flat = _in_rows(context.place(is_image=False) if is_placed else row_major(spec.sizes, spec.dtype))
     kernel = TypedReduction(
