@@ -11,7 +11,8 @@ from app.render.spelling import count_text, percent_text, shape_text, text_width
 from app.render.svg.markup import element, number, text
 
 KINDS: Final[Mapping[str, str]] = {
-    "conv": "conv", "winograd": "conv", "depthwise": "conv", "grouped": "conv", "gemm": "linear", "matmul": "linear",
+    "conv": "conv", "winograd": "conv", "depthwise": "conv", "grouped": "conv", "dots": "conv",
+    "gemm": "linear", "matmul": "linear",
     "pool": "pool", "softmax": "activation", "attention": "attention", "map": "expression", "transpose": "shape",
     "reduce": "reduce",
 }  # fmt: skip

@@ -67,13 +67,13 @@ def pays(host: Host, bundle: Bundle, across: int) -> bool:
     """
     if bundle.size < 2:
         return False
-    alone = sum(_product(host, lanes) for lanes, _ in vectors_of(bundle.outputs, host.lanes))
+    alone = sum(lanes_cost(host, lanes) for lanes, _ in vectors_of(bundle.outputs, host.lanes))
     pixels = (_USUAL + across - 1) / _USUAL
-    together = _product(host, bundle.vectors[0][0]) * (1 + pixels / across) / bundle.size
+    together = lanes_cost(host, bundle.vectors[0][0]) * (1 + pixels / across) / bundle.size
     return together < (1 - LEAST_SAVED) * alone
 
 
-def _product(host: Host, lanes: int) -> float:
+def lanes_cost(host: Host, lanes: int) -> float:
     """What a product of vectors of so many lanes takes: processors that begin one wide one a cycle begin two narrow."""
     is_halved = host.products_in_flight < 1.5 * _LATENCY and host.lanes > 8
     return 0.5 if is_halved and 2 * lanes <= host.lanes else 1.0

@@ -112,16 +112,15 @@ class TileWriter:
         target = Target.of(f, code.epilogue, code.target, rest[2:] if code.planes else rest)
         is_dear = cost(code.epilogue.tree) >= DEAR and code.rows * code.columns > 1
         sums = f.reserve(code.rows * code.columns * code.width) if is_dear else None
-        totals = load_panel(f, weights, code.panel, is_padded=True) * (code.rows * code.columns)  # the bias
-        if code.integers:
-            totals = [as_integers(f, each) for each in totals]
+        totals = self._begun(weights)
         if code.is_far:
             self._fetch(target)
-        weights = f.at(weights, code.width * (1 + code.skipped))
+        first = f.at(weights, code.width * (1 + code.skipped))
         if code.planes is None:
-            totals = self._nest(list(code.loops), image, weights, ahead, totals)
+            totals = self._nest(list(code.loops), image, first, ahead, totals)
         else:
-            totals = self._walk_planes(code.planes, rest[0], rest[1], image, weights, totals)
+            totals = self._walk_planes(code.planes, rest[0], rest[1], image, first, totals)
+        totals = self._ended(totals, weights)
         if code.integers:
             shift = self._shift(target) if code.has_shift else None
             totals = [as_floats(f, each) for each in self._shifted(totals, shift)]
@@ -130,6 +129,16 @@ class TileWriter:
                 target.at(0, row, column).store_panel(pixel, code.panel)
         else:
             self._finish_all(sums, totals, target)
+
+    def _begun(self, weights: Value) -> list[Value]:
+        """Sums to begin with: the bias, at every pixel."""
+        bias = load_panel(self.f, weights, self.code.panel, is_padded=True)
+        sums = [as_integers(self.f, each) for each in bias] if self.code.integers else bias
+        return sums * (self.code.rows * self.code.columns)
+
+    def _ended(self, totals: list[Value], weights: Value) -> list[Value]:
+        """The panel's vectors at every pixel, of what was summed."""
+        return totals
 
     def _shift(self, target: Target) -> list[Value]:
         """The integers to be added at every pixel."""

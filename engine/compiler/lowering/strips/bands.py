@@ -11,6 +11,7 @@ from engine.compiler.kernels.convolution.bundles import rank_bundle_tiles
 from engine.compiler.kernels.convolution.conv import Conv
 from engine.compiler.kernels.convolution.depthwise import Depthwise
 from engine.compiler.kernels.convolution.depthwise_tile import choose_tile as choose_depthwise_tile
+from engine.compiler.kernels.convolution.dots import DotConv, rank_dot_tiles
 from engine.compiler.kernels.convolution.grouped import GroupedConv
 from engine.compiler.kernels.convolution.tiles import ConvTile, choose_tile
 from engine.compiler.kernels.expr import cost
@@ -126,6 +127,8 @@ def _tile_for(kernel: Conv, rows: int, columns: int) -> ConvTile:
     if isinstance(kernel, GroupedConv):
         across, gap = kernel.stride[1], kernel.dilation[1]
         return rank_bundle_tiles(kernel.host, rows, columns, kernel.kernel, across, gap, kernel.in_channels)[0]
+    if isinstance(kernel, DotConv):
+        return rank_dot_tiles(kernel.host, rows, columns, kernel.dots)[0]
     sizes = (kernel.tile.vectors,)
     return choose_tile(kernel.host, rows, columns, kernel.out_channels, kernel.taps, sizes, may_vary=True)
 

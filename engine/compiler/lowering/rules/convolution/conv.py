@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import product
 
 import numpy as np
 
-from engine.compiler.kernels.convolution.conv import Conv
-from engine.compiler.kernels.convolution.tiles import PANEL_SIZES
-from engine.compiler.kernels.kernel import Convolution, Strides
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.declining import NotLoweredError
 from engine.compiler.lowering.layout.wishes import BORDERS, NO_BORDER, Border
-from engine.compiler.lowering.result import Result, as_image
-from engine.compiler.lowering.rules.convolution.conv_kernels import direct, flat_filters, kernels_of, raw_strides
+from engine.compiler.lowering.result import as_image
 from engine.compiler.lowering.rules.convolution.conv_parameters import (
     ConvParameters,
     bearable,
@@ -26,9 +21,10 @@ from engine.compiler.lowering.rules.convolution.conv_parameters import (
     settled_conv,
     spans_of,
 )
+from engine.compiler.lowering.rules.convolution.conv_steps import as_filters, computed, with_computed
 from engine.compiler.lowering.rules.convolution.gathered import gathers, lower_gathered
-from engine.compiler.lowering.rules.convolution.run_time import packed_in_run, weights_of
-from engine.compiler.lowering.rules.convolution.taps import Span
+from engine.compiler.lowering.rules.convolution.run_time import weights_of
+from engine.compiler.lowering.rules.convolution.turned import lower_turned, turns
 from engine.compiler.lowering.rules.convolution.unbatched import batched, fused
 from engine.compiler.lowering.rules.elementwise.composing import derived
 from engine.compiler.lowering.rules.movement.padding import surrounded
@@ -39,11 +35,6 @@ from engine.graph.operator import RuntimeOperator
 from engine.layers.convolution import conv
 from engine.layers.definition.layer import Layer
 from engine.tensor import Array, TensorSpec
-
-Parts = Sequence[tuple[Span, Span]]
-"""Rows and columns of the output that are summed over the same taps."""
-Filters = tuple[Array, Array | None]
-"""Weight (O, I, KD, KH, KW) and bias."""
 
 
 def _wanted_border(op: RuntimeOperator, x: TensorSpec, y: TensorSpec, is_open: bool) -> Border:
@@ -87,6 +78,9 @@ def lower_conv(context: Context) -> Made:
     parameters = parameters_of(layer, kernel, pairs)
     if (depth := depth_of(layer, kernel, pairs, x.shape[2:], sizes)) is not None:
         parameters = replace(parameters, depth=depth)
+    known = bias if isinstance(bias, np.ndarray) else None
+    if isinstance(weight, np.ndarray) and turns(context, parameters, as_filters(weight)):
+        return lower_turned(context, x, edges, parameters, sizes, (as_filters(weight), known))
     rows, columns = spans_of(parameters, x.shape[2:], sizes)
     image, copies = context.image(x, border_of(rows, columns, x.shape[2:]))
     result = fused(context, len(kernel))
@@ -95,18 +89,9 @@ def lower_conv(context: Context) -> Made:
         raise NotLoweredError("there is no kernel in parts without a batch dimension")
     if isinstance(weight, View):
         filters = derived(weight, as_filters(weight.phantom)), bias if isinstance(bias, View) else None
-        return result.made(*edges, *copies, *_with_computed(context, image, result, parameters, parts, filters))
-    known = bias if isinstance(bias, np.ndarray) else None
+        return result.made(*edges, *copies, *with_computed(context, image, result, parameters, parts, filters))
     steps = computed(context, image, result, parameters, parts, (as_filters(weight), known))
     return result.made(*edges, *copies, *steps)
-
-
-def computed(
-    context: Context, x: View, result: Result, parameters: ConvParameters, parts: Parts, filters: Filters
-) -> Iterator[KernelStep]:
-    """The kernels of a convolution, from an image that has its border."""
-    compute = _whole if len(parts) == 1 else _in_parts
-    return compute(context, x, result, parameters, parts, filters)
 
 
 def convolved(context: Context, image: View, weight: Array, bias: Array | None, groups: int) -> Made:
@@ -116,96 +101,4 @@ def convolved(context: Context, image: View, weight: Array, bias: Array | None, 
     sizes = image.shape[2:]
     rows, columns = spans_of(parameters, sizes, sizes)
     parts = [*product(rows, columns)]
-    return result.made(*_whole(context, image, result, parameters, parts, (as_filters(weight), bias)))
-
-
-def as_filters(weight: Array) -> Array:
-    """(O, I, KW) and (O, I, KH, KW) as (O, I, KD, KH, KW)."""
-    return weight.reshape(*weight.shape[:2], *(1,) * (5 - weight.ndim), *weight.shape[2:])
-
-
-def _whole(
-    context: Context, x: View, result: Result, parameters: ConvParameters, parts: Parts, filters: Filters
-) -> Iterator[KernelStep]:
-    """The kernel that suits a convolution best, from an image that has its border."""
-    ((row, column),), (weight, bias) = parts, filters
-    source = raw_strides(x)
-    weight = weight[..., row.first : row.first + row.taps, column.first : column.first + column.taps]
-    parameters = replace(parameters, kernel=(row.taps, column.taps))
-    flat = flat_filters(weight)
-
-    def step_of(kernel: Convolution) -> KernelStep:
-        packed = context.lowering.packed(kernel.packing, (weight, bias), lambda: kernel.pack(flat, bias))
-        return result.step(kernel, [x, packed], origin=_origin(x, source, row, column))
-
-    yield context.choose(kernels_of(context, result, parameters, weight, source), step_of)
-
-
-def _with_computed(
-    context: Context,
-    x: View,
-    result: Result,
-    parameters: ConvParameters,
-    parts: Parts,
-    filters: tuple[View, View | None],
-) -> Iterator[KernelStep]:
-    """The same with weights that the run computes, and packs before."""
-
-    def pack(kernel: Conv) -> tuple[View, Sequence[KernelStep]]:
-        return packed_in_run(context, kernel, *filters)
-
-    return _in_parts_of(context, x, result, parameters, parts, filters[0].phantom, pack)
-
-
-def _in_parts(
-    context: Context, x: View, result: Result, parameters: ConvParameters, parts: Parts, filters: Filters
-) -> Iterator[KernelStep]:
-    """A direct convolution of every part of the output whose pixels meet the image with the same taps."""
-
-    def pack(kernel: Conv) -> tuple[View, Sequence[KernelStep]]:
-        flat = partial(kernel.pack, flat_filters(filters[0]), filters[1])
-        return context.lowering.packed(kernel.packing, filters, flat), ()
-
-    return _in_parts_of(context, x, result, parameters, parts, filters[0], pack)
-
-
-def _in_parts_of(
-    context: Context,
-    x: View,
-    result: Result,
-    parameters: ConvParameters,
-    parts: Parts,
-    weight: Array,
-    pack: Callable[[Conv], tuple[View, Sequence[KernelStep]]],
-) -> Iterator[KernelStep]:
-    source = raw_strides(x)
-    packed: View | None = None
-    sizes: Sequence[int] = PANEL_SIZES
-    for row, column in sorted(parts, key=lambda part: -part[0].count * part[1].count):
-        part = result.part(partial(_pixels, row=row, column=column))
-        kernel = direct(
-            context,
-            part,
-            replace(parameters, kernel=(row.taps, column.taps)),
-            weight,
-            source,
-            raw_strides(part.image),
-            first_tap=(row.first, column.first),
-            panel_sizes=sizes,
-        )
-        if packed is None:  # all parts read the same weights
-            packed, steps = pack(kernel)
-            yield from steps
-            sizes = (kernel.tile.vectors,)
-        yield part.step(kernel, [x, packed], origin=_origin(x, source, row, column))
-
-
-def _origin(x: View, source: Strides, row: Span, column: Span) -> int:
-    """Where the first pixel of a part reads first, in bytes from the first pixel of the image."""
-    return x.dtype.itemsize * (row.origin * source.h + column.origin * source.w)
-
-
-def _pixels(array: Array, row: Span, column: Span) -> Array:
-    """The pixels of a part of an image or signal, as an image."""
-    rows, columns = slice(row.start, row.start + row.count), slice(column.start, column.start + column.count)
-    return as_image(array)[:, :, rows, columns]
+    return result.made(*computed(context, image, result, parameters, parts, (as_filters(weight), bias)))

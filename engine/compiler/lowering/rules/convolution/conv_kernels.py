@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
-from itertools import islice
+from dataclasses import fields, replace
+from itertools import chain, islice
 
 from engine.compiler.codegen.host import Host
 from engine.compiler.kernels.alike import MOST_RANKED
@@ -12,6 +12,8 @@ from engine.compiler.kernels.convolution.bundles import Bundle, pays, rank_bundl
 from engine.compiler.kernels.convolution.conv import Conv
 from engine.compiler.kernels.convolution.depthwise import Depthwise
 from engine.compiler.kernels.convolution.depthwise_tile import rank_tiles as rank_depthwise_tiles
+from engine.compiler.kernels.convolution.dots import DotConv, rank_dot_tiles
+from engine.compiler.kernels.convolution.dots import pays as pays_as_dots
 from engine.compiler.kernels.convolution.grouped import GroupedConv
 from engine.compiler.kernels.convolution.integers import DOTS, ways
 from engine.compiler.kernels.convolution.tiles import PANEL_SIZES, choose_tile, rank_tiles
@@ -51,6 +53,10 @@ def kernels_of(
         size = _flattened((source, target, *epilogue.operands), n, rows, columns, parameters.depth is None)
     by_tile = tiled(context, result, parameters, weight, source, target, size=size)
     yield from _grouped(context, result, parameters, weight, source, target, size or (n, rows, columns))
+    if parameters.groups == 1 and 2 * channels <= context.host.lanes:
+        plain = next(by_tile)
+        yield from _dotted(context, plain)
+        by_tile = chain([plain], by_tile)
     for filtering in _filterings(context, parameters, weight, shape)[: CANDIDATES - 1]:
         if filtering is None:
             yield from islice(by_tile, 1)
@@ -157,6 +163,26 @@ def _grouped(
             host=context.host,
             epilogue=result.epilogue,
         )
+
+
+def preferring_dots(context: Context, by_tile: Iterator[Conv]) -> Iterator[Conv]:
+    """The kernels whose vectors run along the sums, where that is sooner, before those of ``tiled``."""
+    plain = next(by_tile)
+    yield from _dotted(context, plain)
+    yield plain
+    yield from by_tile
+
+
+def _dotted(context: Context, plain: Conv) -> Iterator[DotConv]:
+    """The kernels of what a direct one computes whose vectors run along the sums, where that is sooner."""
+    if plain.groups > 1 or plain.integers or 2 * plain.out_channels > context.host.lanes:
+        return
+    kernel = DotConv(**{each.name: getattr(plain, each.name) for each in fields(plain) if each.init})
+    if not pays_as_dots(context.host, kernel.dots):
+        return
+    is_open, count = context.lowering.is_open, _candidates(context)
+    for tile in rank_dot_tiles(context.host, plain.rows, plain.columns, kernel.dots, count, is_open=is_open):
+        yield replace(kernel, tile=tile)
 
 
 def _filterings(

@@ -17,8 +17,8 @@ import numpy as np
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.declining import NotLoweredError
 from engine.compiler.lowering.result import as_image
-from engine.compiler.lowering.rules.convolution.conv import as_filters, computed
 from engine.compiler.lowering.rules.convolution.conv_parameters import border_of, parameters_of, spans_of
+from engine.compiler.lowering.rules.convolution.conv_steps import as_filters, computed
 from engine.compiler.lowering.rules.elementwise.composing import derived
 from engine.compiler.lowering.rules.products.byte_images import BYTES, ByteImage, Zero, words_of
 from engine.compiler.lowering.rules.products.linear import linear_step, rows_as_image

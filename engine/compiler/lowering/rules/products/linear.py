@@ -10,7 +10,7 @@ from engine.compiler.kernels.convolution.conv import Conv
 from engine.compiler.kernels.kernel import Strides
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.result import Result
-from engine.compiler.lowering.rules.convolution.conv_kernels import flat_filters, tiled
+from engine.compiler.lowering.rules.convolution.conv_kernels import flat_filters, preferring_dots, tiled
 from engine.compiler.lowering.rules.convolution.conv_parameters import ConvParameters
 from engine.compiler.lowering.steps import KernelStep, Made, dense_strides
 from engine.compiler.storage import View, is_aliasing, spaced_rows
@@ -76,7 +76,8 @@ def linear_step(
         ConvParameters(kernel=(1, 1), integers=integers, has_shift=has_shift),
         dense_strides(result.image),
     )
-    return context.choose(tiled(context, result, parameters, filters, source, target), step_of)
+    by_tile = tiled(context, result, parameters, filters, source, target)
+    return context.choose(preferring_dots(context, by_tile), step_of)
 
 
 def rows_as_image(array: Array) -> Array:

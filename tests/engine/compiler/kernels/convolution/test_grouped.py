@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import numpy as np
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -11,66 +12,36 @@ from engine.compiler.codegen.host import Host, describe
 from engine.compiler.kernels.convolution.bundles import Bundle, pays, rank_bundle_tiles
 from engine.compiler.kernels.convolution.grouped import GroupedConv
 from engine.compiler.kernels.convolution.tiles import ConvTile
-from engine.compiler.kernels.expr import Operand, apply
-from engine.compiler.kernels.kernel import Epilogue
-from tests.engine.compiler.kernels.convolution.summed import convolved
-from tests.engine.compiler.kernels.guarded import guarded_array
-from tests.engine.compiler.kernels.running import LEVELS, dense, run
+from tests.engine.compiler.kernels.convolution.checking import Pair, check_convolution
+from tests.engine.compiler.kernels.running import LEVELS
 from tests.engine.compiler.machines import EMERALD_RAPIDS, ZEN_3, ZEN_4
-
-Pair = tuple[int, int]
 
 
 def check(
     level: str,
     size: tuple[int, int, int],
     channels: tuple[int, int, int],
-    kernel: Pair = (3, 3),
-    *,
-    stride: Pair = (1, 1),
-    dilation: Pair = (1, 1),
-    gap: int = 0,
-    tail: bool = False,
+    *args: Pair,
     tile: ConvTile | None = None,
+    **kwargs: Any,
 ) -> None:
-    """Run a kernel whose image, weights and target end at a guard page; pixels lie ``gap`` floats apart.
+    """Run a kernel of so many groups, each of so many input and output channels."""
+    groups, inputs, outputs = channels
 
-    Args:
-        channels: groups, and the input and output channels of each.
-    """
-    (n, rows, columns), (groups, inputs, outputs) = size, channels
-    random = np.random.default_rng(17)
-    height = (rows - 1) * stride[0] + (kernel[0] - 1) * dilation[0] + 1
-    width = (columns - 1) * stride[1] + (kernel[1] - 1) * dilation[1] + 1
-    pitch = groups * inputs + gap
-    image = random.standard_normal((n, height, width, pitch), np.float32)
-    weight = random.standard_normal((groups * outputs, inputs, *kernel), np.float32)
-    bias = random.standard_normal(groups * outputs, np.float32)
-    other = random.standard_normal((n, rows, columns, groups * outputs), np.float32)
-    host, out = describe(level), dense(rows, columns, groups * outputs)
-    code = GroupedConv(
-        batch=n,
-        rows=rows,
-        columns=columns,
-        in_channels=inputs,
-        out_channels=groups * outputs,
-        outputs=outputs,
-        groups=1,
-        kernel=kernel,
-        stride=stride,
-        dilation=dilation,
-        source=dense(height, width, pitch),
-        target=out,
-        tile=tile or rank_bundle_tiles(host, rows, columns, kernel, stride[1], dilation[1], inputs)[0],
-        host=host,
-        epilogue=Epilogue(apply("add", apply("silu", Operand(0)), Operand(1)), (out,)) if tail else Epilogue(),
-    )
-    flat = guarded_array(image.reshape(-1)[: image.size - gap])
-    result = guarded_array(np.full(other.shape, np.nan, np.float32))
-    run(code, level, [flat, guarded_array(code.pack(weight, bias)), result, *([guarded_array(other)] if tail else [])])
-    wanted = convolved(image[..., : groups * inputs], weight, bias, stride, dilation, groups)
-    wanted = wanted / (1 + np.exp(-wanted)) + other if tail else wanted
-    np.testing.assert_allclose(result, wanted, rtol=1e-5, atol=1e-5 * weight[0].size ** 0.5)
+    def make(host: Host, geometry: dict[str, Any]) -> GroupedConv:
+        of = (geometry["rows"], geometry["columns"], geometry["kernel"])
+        best = rank_bundle_tiles(host, *of, geometry["stride"][1], geometry["dilation"][1], inputs)[0]
+        return GroupedConv(
+            in_channels=inputs,
+            out_channels=groups * outputs,
+            outputs=outputs,
+            groups=1,
+            tile=tile or best,
+            host=host,
+            **geometry,
+        )
+
+    check_convolution(make, level, size, channels, *args, **kwargs)
 
 
 @pytest.mark.parametrize("level", LEVELS)

@@ -186,6 +186,11 @@ CASES: dict[str, tuple[Callable[[], list[Operator]], tuple[int, ...], list[str]]
         (1, 6, 21, 17),
         ["conv", "depthwise"],
     ),
+    "few channels": (
+        lambda: [conv("a", "0", "1", (3, 40), (1, 1)), conv("b", "1", "2", (40, 1), padding=(1, 1))],
+        (1, 3, 30, 24),
+        ["conv", "dots"],
+    ),
     "narrow groups": (
         lambda: [
             conv("a", "0", "1", (3, 40), (1, 1)),

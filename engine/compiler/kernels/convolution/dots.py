@@ -1,0 +1,243 @@
+"""Direct convolution to so few channels that a vector of them is mostly empty: its vectors run along the sums instead.
+
+Channels of the input, and taps of a row where they follow each other in memory, fill the lanes. Each lane sums its
+share of a result, and when all taps are multiplied the lanes are added up. Chunks, and loops over tiles and over the
+rows of taps, are those of ``conv``.
+
+Arguments: image (first tap of the first pixel), packed weights, target, operands of the epilogue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache, partial
+from itertools import product
+
+import numpy as np
+
+from engine.compiler.codegen.host import Host
+from engine.compiler.codegen.ir import Function, Module, Value, constant, lanes_of, vector
+from engine.compiler.kernels.alike import MOST_RANKED, chosen_for, mean_count, tried
+from engine.compiler.kernels.channels import (
+    Panel,
+    load_panel,
+    panels_of,
+    terms_a_turn,
+    vectors_of,
+)
+from engine.compiler.kernels.convolution.bundles import lanes_cost
+from engine.compiler.kernels.convolution.conv import Conv
+from engine.compiler.kernels.convolution.conv_tile import FEW, TileWriter, emit_tile
+from engine.compiler.kernels.convolution.tiles import ConvTile
+from engine.compiler.kernels.folding import fold_lanes, total
+from engine.tensor import Array
+
+# What they should save, as a share: other algorithms save some, too.
+LEAST_SAVED = 0.5
+# Sums of a tile, at most: more are more code, and gain nothing.
+MOST_SUMS = 24
+# What it takes to add up the lanes of a sum, in the time of a product.
+FOLDING = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Dots:
+    """What is summed for the result at a pixel.
+
+    Args:
+        outputs: channels of the result.
+        runs: how many runs of input values are multiplied.
+        run: values of each, that follow each other in memory.
+        lanes: of a vector.
+    """
+
+    outputs: int
+    runs: int
+    run: int
+    lanes: int
+
+    @property
+    def vectors(self) -> int:
+        """Of a run."""
+        return -(-self.run // self.lanes)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DotConv(Conv):
+    """A convolution of static geometry, of one group and to one panel of one vector."""
+
+    kind = "dots"
+
+    @cached_property
+    def panels(self) -> tuple[Panel, ...]:
+        return panels_of(self.out_channels, self.host.lanes, 1)
+
+    @property
+    def dots(self) -> Dots:
+        """What is summed."""
+        run = self.taps_in_run * self.in_channels
+        return Dots(self.out_channels, self.taps // run, run, self.host.lanes)
+
+    @property
+    def panel_floats(self) -> int:
+        """Packed floats: the bias, in a whole vector so that weights begin a cache line, then the weights."""
+        return self.host.lanes * (1 + self.dots.runs * self.dots.vectors * self.out_channels)
+
+    @property
+    def fetching(self) -> int:
+        return 0
+
+    @property
+    def strands(self) -> int:
+        return 1
+
+    @property
+    def packing(self) -> object:
+        return self.kind, self.panels, self.dots
+
+    def pack(self, weight: Array, bias: Array | None) -> Array:
+        dots, lanes = self.dots, self.host.lanes
+        packed = np.zeros((1 + dots.runs * dots.vectors * dots.outputs, lanes), weight.dtype)
+        if bias is not None:
+            packed[0, : dots.outputs] = bias
+        runs = np.zeros((dots.outputs, dots.runs, dots.vectors * lanes), weight.dtype)
+        runs[:, :, : dots.run] = weight.transpose(0, 2, 3, 1).reshape(dots.outputs, dots.runs, dots.run)
+        packed[1:] = runs.reshape(dots.outputs, -1, lanes).swapaxes(0, 1).reshape(-1, lanes)
+        return packed
+
+    def write_tile(self, module: Module, panel: Panel, columns: int) -> str:
+        tile, lanes = self.tile_of(panel, columns), self.host.lanes
+        of_run = self.dots.vectors * self.out_channels * lanes
+
+        def between(values: int) -> int:
+            """Packed weights of so many input values, counted in what the panel is wide."""
+            return values // tile.run * of_run // tile.width
+
+        tile = replace(
+            tile,
+            loops=tuple((count, distance, between(values)) for count, distance, values in tile.loops),
+            planes=None if tile.planes is None else (tile.planes[0], between(tile.planes[1])),
+            skipped=lanes // tile.width - 1,
+            is_far=False,
+            is_source_far=False,
+        )
+        return emit_tile(module, tile, partial(_Writer, lanes=lanes))
+
+
+@dataclass(frozen=True, slots=True)
+class _Writer(TileWriter):
+    """A tile being written.
+
+    Args:
+        lanes: of the vectors that sums are made in.
+    """
+
+    lanes: int
+
+    @property
+    def _outputs(self) -> int:
+        ((_, outputs),) = self.code.panel
+        return outputs
+
+    def _begun(self, weights: Value) -> list[Value]:
+        return [constant(0.0, vector(self.lanes))] * (self.code.rows * self.code.columns * self._outputs)
+
+    def _ended(self, totals: Sequence[Value], weights: Value) -> list[Value]:
+        """The lanes of every sum added up, and the bias."""
+        f, outputs = self.f, self._outputs
+        (bias,) = load_panel(f, weights, self.code.panel, is_padded=True)
+        pixels = (totals[k : k + outputs] for k in range(0, len(totals), outputs))
+        return [f.fadd(bias, _side_by_side(f, pixel, lanes_of(bias.type))) for pixel in pixels]
+
+    def _run(self, image: Value, weights: Value, ahead: Value | None, totals: list[Value]) -> list[Value]:
+        f, (whole, rest) = self.f, divmod(self.code.run, self.lanes)
+        unroll = whole if whole <= FEW else terms_a_turn(len(totals))
+        turned = whole // unroll * unroll if unroll else 0
+        if turned > unroll:
+            with f.loop(0, turned, unroll, carry=totals) as loop:
+                at = f.at(image, f.mul(loop.index, self.lanes))
+                row, carried = f.at(weights, f.mul(loop.index, self._outputs * self.lanes)), loop.carried
+                for k in range(unroll):
+                    carried = self._add(at, row, k, self.lanes, carried)
+                loop.carry(carried)
+            totals = loop.results
+        else:
+            turned = 0
+        for k in range(turned, whole):
+            totals = self._add(image, weights, k, self.lanes, totals)
+        return self._add(image, weights, whole, rest, totals) if rest else totals
+
+    def _add(self, image: Value, weights: Value, number: int, count: int, totals: Sequence[Value]) -> list[Value]:
+        """Sums with the ``count`` products of a vector of the run added."""
+        f, code, outputs, type_ = self.f, self.code, self._outputs, vector(self.lanes)
+        rows = [f.load(type_, f.at(weights, (number * outputs + k) * self.lanes)) for k in range(outputs)]
+        result = []
+        for place, (row, column) in enumerate(product(range(code.rows), range(code.columns))):
+            at = f.at(f.at(f.at(image, row * code.steps[0]), column * code.steps[1]), number * self.lanes)
+            values = f.load_lanes(type_, at, count)
+            sums = totals[place * outputs : (place + 1) * outputs]
+            result += [f.fma(values, each, before) for each, before in zip(rows, sums, strict=True)]
+        return result
+
+
+def _side_by_side(f: Function, sums: Sequence[Value], lanes: int) -> Value:
+    """The totals of some vectors in the first lanes of one."""
+    if lanes == 1:
+        return fold_lanes(f, sums[0], total)
+    parts = [*sums, *[constant(0.0, sums[0].type)] * (lanes - len(sums))]
+    while lanes_of(parts[0].type) > lanes:
+        parts = [_halved(f, each) for each in parts]
+    while len(parts) > 1:
+        parts = [_merged(f, *parts[k : k + 2]) for k in range(0, len(parts), 2)]
+    return parts[0]
+
+
+def _halved(f: Function, value: Value) -> Value:
+    """The upper half of a vector added to the lower one."""
+    half, nothing = lanes_of(value.type) // 2, Value("poison", value.type)
+    return f.fadd(*(f.shuffle(value, nothing, range(first, first + half)) for first in (0, half)))
+
+
+def _merged(f: Function, a: Value, b: Value) -> Value:
+    """Neighbouring lanes of two vectors added up, those of the second behind those of the first."""
+    lanes = lanes_of(a.type)
+    return f.fadd(*(f.shuffle(a, b, range(first, 2 * lanes, 2)) for first in (0, 1)))
+
+
+def pays(host: Host, dots: Dots) -> bool:
+    """Whether a convolution to these channels is sooner so than with a vector of them for every product."""
+    alone = dots.runs * dots.run * sum(lanes_cost(host, lanes) for lanes, _ in vectors_of(dots.outputs, host.lanes))
+    return dots.outputs * (dots.runs * dots.vectors + FOLDING) < (1 - LEAST_SAVED) * alone
+
+
+def rank_dot_tiles(
+    host: Host, rows: int, columns: int, dots: Dots, count: int = 1, *, is_open: bool = False
+) -> list[ConvTile]:
+    """The tiles of pixels that cost least, the best first: pixels computed twice, loads, beginnings and ends.
+
+    Args:
+        count: how many are wanted; there may be fewer.
+        is_open: whether images come in many sizes: then sizes near each other get the same tiles.
+    """
+    sizes = (chosen_for(each, is_open=is_open) for each in (rows, columns))
+    return list(_ranked(host, *sizes, dots, is_open)[:count])
+
+
+@lru_cache(maxsize=1024)
+def _ranked(host: Host, rows: range, columns: range, dots: Dots, is_open: bool) -> tuple[ConvTile, ...]:
+    # A vector of weights for every channel of the result stays in registers, and one of pixels beside them.
+    limit = max(1, min(host.registers - dots.outputs - 1, MOST_SUMS) // dots.outputs)
+    tiles = [
+        ConvTile(height, width, 1)
+        for height in tried(limit, rows, is_open=is_open)
+        for width in tried(limit // height, columns, is_open=is_open)
+    ]
+
+    def cost(tile: ConvTile) -> float:
+        pixels = tile.rows * tile.columns
+        sums, loads = pixels * dots.outputs, (pixels + dots.outputs) / host.repeats_a_product
+        one = dots.runs * dots.vectors * max(sums, host.products_in_flight, loads) + 60 + FOLDING * sums
+        return mean_count(rows, tile.rows) * mean_count(columns, tile.columns) * one
+
+    return tuple(sorted(tiles, key=cost)[:MOST_RANKED]) or (ConvTile(1, 1, 1),)
