@@ -137,8 +137,11 @@ class Builder:
             graph = self._generator.optimised(specs, self.host, asking(silent))
             self.bodies.prepare(program.operators.values(), self._generator.infer(graph, specs))
 
-    def known_program(self, specs: Sequence[TensorSpec]) -> Program | None:
+    def known_program(self, specs: Sequence[TensorSpec], *, is_best: bool = False) -> Program | None:
         """The program for inputs of these shapes, where all its code was made for others: takes milliseconds.
+
+        Args:
+            is_best: whether it has to be the one that ``program`` would make.
 
         Raises:
             CompileError, EngineError: as ``program`` says.
@@ -148,7 +151,7 @@ class Builder:
         start = time.perf_counter()
         try:
             with without_collector():
-                blueprint = self._generator.compile(specs, self.host, asking(silent), 1, is_known=True)
+                blueprint = self._generator.compile(specs, self.host, asking(silent), 1, is_known=True, is_best=is_best)
                 program = self._loaded(blueprint, specs, silent)
         except NotYetMadeError:
             return None
@@ -222,7 +225,7 @@ class Builder:
         blueprint = self._generator.compile(specs, self.host, progress, cores, tune=tune)
         # A program of code that was made before is made again as quickly; the first is kept for processes without code.
         is_new = self._kept < MOST_KEPT and (not self._kept or made < self._generator.made)
-        if not is_unchanged() or not (refresh or not self.is_open or is_new):
+        if not (refresh or not self.is_open or is_new) or not is_unchanged():
             return blueprint, False, 0
         self._kept += 1
         return blueprint, False, self._cache.save(key, with_own_weights(blueprint))

@@ -58,9 +58,14 @@ class CompiledGraph:
         own, limit = static_specs(graph.inputs), options.instances_max_bytes
         self._own = None if own is None else list(own)
         self._cores = min(self.threads, available_cores())
-        make, make_now = self.builder.program, partial(self.builder.program, cores=self._cores)
         self.instances = Instances(
-            make, self.threads, limit, own, must=options.must_compile, make_now=make_now, lend=self.builder.is_open
+            self.builder.program,
+            self.threads,
+            limit,
+            own,
+            must=options.must_compile,
+            make_now=self._make_now,
+            lend=self.builder.is_open,
         )
         self._lock = threading.Lock()
         self._options, self._compiles = options, compiles
@@ -139,6 +144,12 @@ class CompiledGraph:
         """
         is_urgent = self.builder.is_open and self.builder.known_s <= patience_s and not self.instances.is_making
         return self.instances.begin(specs, is_urgent=is_urgent or list(specs) == self._own)
+
+    def _make_now(self, specs: Sequence[TensorSpec], *, progress: Progress = silent) -> Program:
+        """The program that a run waits for: of code that was made for other shapes, where there is all it needs."""
+        is_shared = self.builder.is_open and not self.builder.carries(specs)
+        known = self.builder.known_program(specs, is_best=True) if is_shared else None
+        return known or self.builder.program(specs, progress=progress, cores=self._cores)
 
     def _without_winograd(self) -> CompiledGraph:
         """The same graph summed directly: an infinity or NaN stays where PyTorch has it."""

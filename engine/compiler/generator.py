@@ -102,6 +102,7 @@ class Generator:
         *,
         tune: bool = False,
         is_known: bool = False,
+        is_best: bool = False,
     ) -> Blueprint:
         """The blueprint for inputs of these shapes.
 
@@ -110,6 +111,7 @@ class Generator:
 
         Args:
             is_known: use code that was made before, and nothing else; the best of it.
+            is_best: then, nothing but what would be made otherwise.
 
         Raises:
             NotYetMadeError: with ``is_known``, when some code would have to be made.
@@ -125,7 +127,7 @@ class Generator:
         tuner = Tuner(self._options.cache, host, stopwatch)
         # Where shapes share code, what is best for one of them says little of the others.
         best: Choose = take_first if self.is_open and not tune else tuner
-        taking = TakingMade(Made(host))
+        taking = TakingMade(Made(host), is_best=is_best)
         choose = Avoiding(taking if is_known else best)
         weights = None if tune else self._weights
         setbacks = Setbacks(choose.avoid)

@@ -60,24 +60,29 @@ class Code(Protocol):
 class TakingMade:
     """Takes the best kernel of which there is code already: what is a little slower is sooner than what is to be made.
 
+    Args:
+        is_best: whether only the best of all will do.
+
     Attributes:
         others: operators for which it took another than the best, and the code there would have to be.
     """
 
-    def __init__(self, code: Code) -> None:
-        self._code = code
+    def __init__(self, code: Code, *, is_best: bool = False) -> None:
+        self._code, self._is_best = code, is_best
         self.others: dict[str, Wanted] = {}
 
     def __call__(self, operator: str, candidates: Iterator[K], step_of: Callable[[K], KernelStep]) -> KernelStep:
         """One of those that read the weights as the best does: others would have to be packed.
 
         Raises:
-            NotYetMadeError: there is no code for any.
+            NotYetMadeError: there is no code for any that will do.
         """
         best = next(candidates)
         alike = (each for each in candidates if isinstance(each, type(best)) and _packing(each) == _packing(best))
         if self._code.is_made(step := step_of(best)):
             return step
+        if self._is_best:
+            raise NotYetMadeError
         self.others[operator] = self._code.wanted(step)
         for step in map(step_of, alike):
             if self._code.is_made(step):

@@ -116,7 +116,10 @@ def test_of_kernels_that_read_the_same_weights_the_best_is_taken_of_which_there_
     choose = TakingMade(there_is)
     assert choose("conv", iter([best, other, worst]), step_of).kernel is other
     assert choose.others == {"conv": best}
+    with pytest.raises(NotYetMadeError):
+        TakingMade(there_is, is_best=True)("conv", iter([best, other, worst]), step_of)
     made.append(best)
+    assert TakingMade(there_is, is_best=True)("conv", iter([best, other, worst]), step_of).kernel is best
     assert choose("conv", iter([best, other, worst]), step_of).kernel is best
     made[:] = [alien]
     with pytest.raises(NotYetMadeError):
