@@ -30,6 +30,9 @@ _AS_FAST: Final = 0.95
 # Numbers are repeated by what loads them, which whoever shares the core uses too: they are held up by so much more than
 # products are. Zen 3 (0.92 to 1.0 for each product) was seen at 0.70; no core is seen to do twice what it can.
 _HELD_UP: Final = 1.2
+# No core of x86 with fused products begins fewer loads than products, whatever held them up; of Arm's some do.
+_LEAST_REPEATS: Final = 0.5
+_LEAST_REPEATS_X86: Final = 1.0
 # A chunk computes for so long at least.
 _CHUNK_S: Final = 4.3e-6
 
@@ -48,7 +51,7 @@ def judge(host: Host, rates: Rates) -> Host:
     return replace(
         host,
         products_in_flight=_bounded(round(rates.products / rates.chained), 2, 16),
-        repeats_a_product=_bounded(_step(_HELD_UP * rates.repeats / rates.products, 1.0), 0.5, 4),
+        repeats_a_product=_bounded(_step(_HELD_UP * rates.repeats / rates.products, 1.0), _least_repeats(host), 4),
         chunk_flops=int(_bounded(_step(_CHUNK_S * rates.products * 2 * host.lanes, host.chunk_flops), 1e4, 1e8)),
         memory=Memory(
             line_bytes=caches.line if caches.line in (32, 64, 128, 256) else known.line_bytes,
@@ -67,6 +70,10 @@ def judge(host: Host, rates: Rates) -> Host:
             spilled_cost=last,
         ),
     )
+
+
+def _least_repeats(host: Host) -> float:
+    return _LEAST_REPEATS_X86 if host.triple.startswith("x86_64") else _LEAST_REPEATS
 
 
 def _ahead(fetched: Sequence[float], share: float) -> int | None:

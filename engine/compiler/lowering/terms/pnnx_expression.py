@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from engine.compiler.kernels.expr import Expr, Number, is_moderate
 from engine.compiler.lowering.terms.functions import function
@@ -17,24 +17,39 @@ _CASTS = ("torch.float", "torch.float32")
 @expression_for(Expression)
 def expression(layer: Expression, *operands: Expr | None) -> Expr | None:
     """Its tree, where every part is a number or a float32 tensor and every call a function of such."""
+    return converted(layer.tree, operands, lambda value: None)
+
+
+def converted(tree: Node, operands: Sequence[Expr | None], other: Callable[[object], Expr | None]) -> Expr | None:
+    """A tree of calls as one of functions that kernels compute; None where there is none.
+
+    Args:
+        operands: what inputs are.
+        other: what a literal is that is no real number.
+    """
     done: dict[Node, Expr] = {}
     measured: dict[int, tuple[int, int]] = {}
-    for node in postorder(layer.tree):
+    for node in postorder(tree):
         if node in done:
             continue
-        converted = _convert(node, [done[each] for each in node.children], operands)
+        found = _convert(node, [done[each] for each in node.children], operands, other)
         # What walks the trees of kernels recurses, and walks what is repeated again.
-        if converted is None or not is_moderate(converted, measured):
+        if found is None or not is_moderate(found, measured):
             return None
-        done[node] = converted
-    return done[layer.tree]
+        done[node] = found
+    return done[tree]
 
 
-def _convert(node: Node, arguments: Sequence[Expr], operands: Sequence[Expr | None]) -> Expr | None:
+def _convert(
+    node: Node,
+    arguments: Sequence[Expr],
+    operands: Sequence[Expr | None],
+    other: Callable[[object], Expr | None],
+) -> Expr | None:
     if isinstance(node, Input):
         return operands[node.index]
     if isinstance(node, Literal):
-        return Number(node.value) if isinstance(node.value, bool | int | float) else None
+        return Number(node.value) if isinstance(node.value, bool | int | float) else other(node.value)
     if not isinstance(node, Call):
         return None
     numbers = [each.value for each in arguments if isinstance(each, Number)]

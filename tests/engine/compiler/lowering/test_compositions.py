@@ -95,6 +95,23 @@ def test_statistics_of_the_tensor_itself(shape: tuple[int, ...]) -> None:
         assert one(norm, x) != "reference", norm.type
 
 
+def test_a_norm_by_neighbouring_channels_reads_images_in_the_order_they_lie_in() -> None:
+    x = RANDOM.standard_normal((2, 3, 9, 7)).astype(F32)
+    net = built(
+        INPUT,
+        conv("conv", "0", "1", (3, 20)),
+        op("F.local_response_norm", "norm", "1", "2", size=5, alpha=1e-2, beta=0.75, k=2.0),
+        conv("next", "2", "3", (20, 8)),
+        op("pnnx.Output", "out", "3"),
+        _0=x.shape,
+    )
+    session = Session(net, backend="compiled", cache=None, measure_host=False, threads=1)
+    (found,), (wanted,) = session.run([x]), Session(net, backend="reference").run([x])
+    np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4)
+    norm = [each["kernel"] for each in session.run([x], profile=True).kernels if "norm" in each["operators"]]
+    assert set(norm) == {"map"}, norm  # nothing is turned
+
+
 def test_batch_statistics_and_those_of_a_run() -> None:
     x, vectors = RANDOM.standard_normal((4, 5, 3, 2)).astype(F32), RANDOM.random((4, 5), np.float32) + 0.1
     inputs = [op("pnnx.Input", f"in_{k}", "", str(k)) for k in range(5)]

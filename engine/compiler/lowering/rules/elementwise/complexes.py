@@ -16,6 +16,7 @@ from engine.compiler.lowering.rules.elementwise.composing import Composition
 from engine.compiler.lowering.rules.registry import FALLBACKS, kernels_for
 from engine.compiler.lowering.steps import Made
 from engine.compiler.lowering.terms.functions import NAMED
+from engine.compiler.lowering.terms.pnnx_expression import converted
 from engine.compiler.lowering.terms.registry import EXPRESSION_RULES, PREPARATIONS
 from engine.compiler.storage import View, row_major
 from engine.layers.creation.container import Expression
@@ -40,8 +41,9 @@ def lower_complex_map(context: Context) -> Made:
     if spec is None or not spec.size or spec.dtype not in (COMPLEX64, FLOAT32):
         raise NotLoweredError("its result is known only in a run, empty, or of an unusual dtype")
     views, arguments = _operands(context)
-    tree = _tree(layer, arguments) if any(each.dtype == COMPLEX64 for each in views) else None
-    if tree is None or not is_moderate(tree):
+    tree = _tree_of(context, layer, arguments, views)
+    is_complex = any(each.dtype == COMPLEX64 for each in views)
+    if tree is None or not is_complex or not is_moderate(tree):
         raise NotLoweredError("there are no complex64 kernels")
     parts = _Parts(Composition(context), views)
     if spec.dtype == FLOAT32 and not parts.is_cut(tree):
@@ -74,9 +76,19 @@ def _operands(context: Context) -> tuple[list[View], list[Expr | None]]:
     return views, terms
 
 
-def _tree(layer: Layer, arguments: Sequence[Expr | None]) -> Expr | None:
+def _tree_of(context: Context, layer: Layer, arguments: Sequence[Expr | None], views: list[View]) -> Expr | None:
+    """The expression; complex numbers that are written in it become operands."""
     if type(layer) in _FUNCTIONS:
         return apply(_FUNCTIONS[type(layer)], *(each for each in arguments if each is not None))
+    if isinstance(layer, Expression):
+
+        def written(value: object) -> Expr | None:
+            if not isinstance(value, complex):
+                return None
+            views.append(context.lowering.stored(np.array(value, COMPLEX64)))
+            return Operand(len(views) - 1)
+
+        return converted(layer.tree, arguments, written)
     rule = None if type(layer) in PREPARATIONS else EXPRESSION_RULES.get(type(layer))
     return None if rule is None else rule(layer, *arguments)
 

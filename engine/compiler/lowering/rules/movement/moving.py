@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import product
-from math import prod
 
 import numpy as np
+from numpy.lib.stride_tricks import as_strided
 
 from engine.compiler.kernels.expr import Expr, Operand, apply
 from engine.compiler.lowering.context import Context
@@ -30,8 +30,8 @@ from engine.layers.operands.axes import checked_axis
 from engine.layers.shape.diagonal import Diag
 from engine.layers.shape.join import PadSequence
 
-# Taps of a patch, each a map of its own.
-MOST_TAPS = 64
+# Pieces of patches, each a map of its own.
+MOST_PIECES = 64
 
 
 @kernels_for(Complex, Polar)
@@ -118,7 +118,7 @@ def _component(view: View, axis: int, at: int) -> View:
 
 @kernels_for(Fold)
 def lower_fold(context: Context) -> Made:
-    """Every column laid down as a patch, tap by tap, on zeros with a margin."""
+    """Every column laid down as a patch, piece by piece, on zeros with a margin."""
     return _laid_down(context, context.layer(Fold).windows)
 
 
@@ -134,25 +134,32 @@ def lower_col2im(context: Context) -> Made:
 
 def _laid_down(context: Context, windows: Sequence[Window]) -> Made:
     x, composition, sizes = context.tensor(0), Composition(context), context.result_spec.sizes
-    if prod(window.kernel for window in windows) > MOST_TAPS:
-        raise NotLoweredError("there is no kernel for such large patches")
+    pieces = [*product(*map(_pieces, windows))]
+    if len(pieces) > MOST_PIECES:
+        raise NotLoweredError("there is no kernel for patches that overlap so often")
     *lead, height, width = sizes
     counts = [window.count(size) or 0 for window, size in zip(windows, (height, width), strict=True)]
     patches = composition.shaped(x, [*lead, *(window.kernel for window in windows), *counts])
     around = [size + window.before + window.after for size, window in zip((height, width), windows, strict=True)]
     ground = row_major([*lead, *around], FLOAT32)
     composition.steps.append(fill(context, ground, 0.0))
-    for tap in product(*(range(window.kernel) for window in windows)):
-        rows, columns = (
-            slice(at * window.dilation, at * window.dilation + (count - 1) * window.stride + 1, window.stride)
-            for at, window, count in zip(tap, windows, counts, strict=True)
-        )
-        place = derived(ground, ground.phantom[..., rows, columns])
-        patch = derived(patches, patches.phantom[..., tap[0], tap[1], :, :])
-        composition.map(apply("add", Operand(0), Operand(1)), place, patch, target=place)
+    for rows, columns in pieces:
+        patch = patches.phantom[..., rows, columns, :, :]
+        begin = ground.phantom[..., rows.start * windows[0].dilation :, columns.start * windows[1].dilation :]
+        *outer, down, across = begin.strides
+        taps = windows[0].dilation * down, windows[1].dilation * across
+        distances = windows[0].stride * down, windows[1].stride * across
+        place = derived(ground, as_strided(begin, patch.shape, (*outer, *taps, *distances)))
+        composition.map(apply("add", Operand(0), Operand(1)), place, derived(patches, patch), target=place)
     (top, left) = (window.before for window in windows)
     inner = derived(ground, ground.phantom[..., top : top + height, left : left + width])
     return composition.finish(Operand(0), inner)
+
+
+def _pieces(window: Window) -> list[slice]:
+    """Taps of an axis that can be added at once, for no two of them meet at a pixel."""
+    size = window.stride if window.dilation == 1 else 1
+    return [slice(first, min(first + size, window.kernel)) for first in range(0, window.kernel, size)]
 
 
 @kernels_for(PadSequence)

@@ -16,7 +16,7 @@ from engine.compiler.lowering.rules.registry import kernels_for
 from engine.compiler.lowering.rules.rows.standardising_images import is_an_image, standardised
 from engine.compiler.lowering.steps import Made
 from engine.compiler.lowering.terms.functions import power
-from engine.compiler.storage import View, row_major
+from engine.compiler.storage import View, ordered, row_major
 from engine.layers.normalisation.norm import BatchNorm, GroupNorm, InstanceNorm, LocalResponseNorm
 
 X = Operand(0)
@@ -127,7 +127,8 @@ def lower_local_response_norm(context: Context) -> Made:
     if before + after >= MOST_NEIGHBOURS:
         raise NotLoweredError("there is no kernel for so many neighbouring channels")
     pairs = [(before, after) if axis == 1 else (0, 0) for axis in range(len(x.shape))]
-    around = row_major([size + sum(pair) for size, pair in zip(x.shape, pairs, strict=True)], x.dtype)
+    # In the order of the tensor itself: the map reads both.
+    around = ordered([size + sum(pair) for size, pair in zip(x.shape, pairs, strict=True)], x.order, x.dtype)
     composition.steps.extend(padded(context, x, around, pairs, "constant"))
     neighbours = [derived(around, around.phantom[:, first : first + channels]) for first in range(before + after + 1)]
     total: Expr = apply("square", Operand(1))
