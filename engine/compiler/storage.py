@@ -171,7 +171,10 @@ class View:
     @property
     def is_image(self) -> bool:
         """Whether it is a signal, image or volume that lies channels-last, and not in logical order as well."""
-        return len(self.shape) <= 5 and self.is_channels_last and not self.is_row_major
+        if len(self.shape) > 5 or not self.is_channels_last or self.is_row_major:
+            return False
+        lying = [axis for axis in self.order if axis > 1 and self.shape[axis] != 1]
+        return lying == sorted(lying)  # not one whose rows are columns
 
     @property
     def order(self) -> tuple[int, ...]:

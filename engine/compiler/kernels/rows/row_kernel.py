@@ -67,10 +67,16 @@ class RowKernel(Kernel):
         f, (source, out, *others), chunk = start(module, self, count + len(self.epilogue.operands))
         extras, operands = others[: self.extras], others[self.extras :]
         target = Target.of(f, self.epilogue, Strides(0, self.target, 0), [out, *operands])
-        with f.loop(*block_of(f, chunk, self.block, self.rows)) as row:
+        begin, end = block_of(f, chunk, self.block, self.rows)
+        begin = self.emit_rows(f, source, target, (begin, end))
+        with f.loop(begin, end) as row:
             line = f.at(source, f.mul(row.index, self.source))
             self.emit_row(Row(self, f, line, target.at(0, row.index), extras, self.host.registers // 2))
         f.finish()
+
+    def emit_rows(self, f: Function, source: Value, target: Target, rows: tuple[Index, Index]) -> Index:
+        """Write the code of those rows of a block, from the first on, that are not computed one by one; the next."""
+        return rows[0]
 
     @abstractmethod
     def emit_row(self, row: Row) -> None:

@@ -1,8 +1,8 @@
 """Softmax and its logarithm along rows that are contiguous.
 
 A row is read three times: its maximum, the sum of its exponentials, the result. A short row stays in registers, a long
-one in the nearest cache. Where the maximum is not finite, all of the row is NaN, as in PyTorch. The target may be the
-source.
+one in the nearest cache; of rows so short that several fit a vector, such as the classes of pixels, those are computed
+together. Where the maximum is not finite, all of the row is NaN, as in PyTorch. The target may be the source.
 
 Arguments: source, target, operands of the epilogue.
 """
@@ -11,11 +11,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Self
 
-from engine.compiler.codegen.ir import Index, Value, constant, vector
+from engine.compiler.codegen.ir import Function, Index, Sizes, Value, constant, vector
 from engine.compiler.kernels.expr import functions_of
 from engine.compiler.kernels.folding import fold_lanes, largest_number, total
+from engine.compiler.kernels.kernel import derived
 from engine.compiler.kernels.rows.row_kernel import Row, RowKernel
+from engine.compiler.kernels.rows.short import ShortRows
+from engine.compiler.kernels.target import Target
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +41,44 @@ class Softmax(RowKernel):
     @property
     def chunk_elements(self) -> int:
         return 3 * self.host.chunk_bytes // 4  # some 20 µs of a core
+
+    @property
+    def together(self) -> ShortRows | None:
+        """How rows share a vector; None where each is by itself."""
+        found = ShortRows(self.columns, self.host.lanes)
+        places = [(self.source, 1), (self.target, 1), *((each.h, each.c) for each in self.epilogue.operands)]
+        is_dense = all(place in ((self.columns, 1), (0, 0)) for place in places)
+        return found if is_dense and found.count > 1 else None
+
+    @cached_property
+    def block(self) -> int:
+        rows, together = max(1, min(self.rows, self.chunk_elements // self.columns)), self.together
+        return rows if together is None else -(-rows // together.count) * together.count
+
+    def opened(self, sizes: Sizes) -> Self:
+        if self.together is None:
+            return super().opened(sizes)
+        return derived(self.with_open(sizes, "rows"), block=sizes.count(self.block))
+
+    def emit_rows(self, f: Function, source: Value, target: Target, rows: tuple[Index, Index]) -> Index:
+        together, (begin, end) = self.together, rows
+        if together is None:
+            return begin
+        whole = f.add(begin, f.mul(f.divmod(f.sub(end, begin), together.count)[0], together.count))
+        with f.loop(begin, whole, together.count) as row:
+            line = f.at(source, f.mul(row.index, self.columns))
+            target.at(0, row.index).store(self._of_vector(f, together, line), together.used)
+        return whole
+
+    def _of_vector(self, f: Function, together: ShortRows, line: Value) -> Value:
+        """The results of the rows that share a vector."""
+        x = f.load_lanes(vector(self.host.lanes), line, together.used)
+        functions, distance = functions_of(x.type), f.fsub(x, together.largest(f, x))
+        exponentials = functions["exp_or_zero"](f, distance)
+        sums = together.total(f, exponentials)
+        if self.is_logarithm:
+            return f.fsub(distance, functions["log"](f, sums))
+        return f.fmul(exponentials, f.fdiv(constant(1.0, sums.type), sums))
 
     def emit_row(self, row: Row) -> None:
         _Softmax(self, row).emit()

@@ -129,7 +129,7 @@ def test_memory_is_read_in_several_places_where_that_is_clearly_faster(
     ],
 )
 def test_numbers_are_seen_repeated_more_slowly_than_they_can_be(level: str, share: float, repeats: float) -> None:
-    """Zen 3 repeats a number for each product, and was seen to do so for seven of ten; Emerald Rapids for 0.59 of one."""
+    """Zen 3 repeats a number for each product, and was seen to do so for seven of ten, Emerald Rapids for six."""
     assert judge(describe(level), rates(repeats=share * rates().products)).repeats_a_product == repeats
 
 

@@ -12,13 +12,14 @@ from itertools import product
 
 from engine.compiler.kernels.convolution.dots import Dots, pays
 from engine.compiler.lowering.context import Context
-from engine.compiler.lowering.result import as_image
+from engine.compiler.lowering.fusion import absorb, alone
+from engine.compiler.lowering.result import Result, as_image
 from engine.compiler.lowering.rules.convolution.conv_parameters import ConvParameters, border_of, spans_of
 from engine.compiler.lowering.rules.convolution.conv_steps import Filters, computed
 from engine.compiler.lowering.rules.convolution.unbatched import fused
 from engine.compiler.lowering.rules.elementwise.composing import derived
 from engine.compiler.lowering.steps import KernelStep, Made
-from engine.compiler.storage import View, channels_last
+from engine.compiler.storage import View, channels_last, ordered
 from engine.tensor import Array
 
 # Taps down from which the copy this takes is little beside the products.
@@ -49,6 +50,7 @@ def lower_turned(
         before: what computes it.
     """
     image, turned = derived(x, x.phantom.swapaxes(2, 3)), _turned(parameters)
+    whole = _whole(context, image)
     rows, columns = spans_of(turned, image.shape[2:], (sizes[1], sizes[0]))
     border = border_of(rows, columns, image.shape[2:])
     copies: list[KernelStep] = []
@@ -57,10 +59,18 @@ def lower_turned(
         copies.append(context.copy(image, lying))
         image = lying
     weight, bias = filters
-    whole = fused(context, 2)
     result = whole.part(_turned_image)
     steps = computed(context, image, result, turned, [*product(rows, columns)], (weight.swapaxes(3, 4), bias))
     return whole.made(*before, *copies, *steps)
+
+
+def _whole(context: Context, image: View) -> Result:
+    """The result, in the order of an image that lies so as it is read here; else as others."""
+    sizes = context.result_spec.sizes
+    if image.strides[3] != 1 or len(sizes) < 4:
+        return fused(context, 2)
+    found = absorb(context.lowering, alone(context.op), as_image)
+    return Result.seen(found, ordered(sizes, (0, 3, 2, 1), context.dtype), as_image, context.lowering.alarm)
 
 
 def _turned(parameters: ConvParameters) -> ConvParameters:

@@ -53,7 +53,8 @@ def lower_softmax(context: Context) -> Made:
         turned = _like(x, axis)
         steps.append(context.copy(x, turned))
         x, source = turned, _rows(turned, axis)
-    target = context.place(is_image=x.is_channels_last and axis == 1 and len(x.shape) == 4)
+    is_image = x.is_image and axis == 1 and len(x.shape) == 4
+    target = context.lowering.place(context.op.outputs[0], is_image, x.order)
     is_direct = source is not None and _same_order(x, target, axis)
     out = target if is_direct else _like(x, axis)
     result = _rows(out, axis)

@@ -54,15 +54,33 @@ def test_any_number_of_columns(level: str, is_logarithm: bool, columns: int) -> 
 
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("is_logarithm", [False, True])
+@pytest.mark.parametrize("columns", range(1, 10))
+@pytest.mark.parametrize("count", [1, 16, 43])
+def test_any_number_of_short_rows(level: str, is_logarithm: bool, columns: int, count: int) -> None:
+    check(level, np.random.default_rng(columns).standard_normal((count, columns), np.float32) * 6, is_logarithm)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("columns", [2, 3, 5])
+def test_short_rows_of_equal_elements_are_the_same_everywhere_and_computed_in_place(level: str, columns: int) -> None:
+    rows = np.repeat(np.random.default_rng(columns).standard_normal((21, 1), np.float32), columns, axis=1)
+    kernel = Softmax(rows=21, columns=columns, source=columns, target=columns, host=describe(level))
+    place = guarded_array(rows)
+    run(kernel, level, [place, place])
+    np.testing.assert_array_equal(place, np.full_like(rows, np.float32(1) / np.float32(columns)))
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("is_logarithm", [False, True])
 def test_rows_may_lie_apart(level: str, is_logarithm: bool) -> None:
     check(level, np.random.default_rng(1).standard_normal((6, 21), np.float32), is_logarithm, (3, 5))
 
 
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("is_logarithm", [False, True])
-@pytest.mark.parametrize("columns", [5, 90])
+@pytest.mark.parametrize("columns", [4, 5, 90])
 def test_infinities_nan_and_large_numbers_as_the_reference(level: str, is_logarithm: bool, columns: int) -> None:
-    rows = np.random.default_rng(1).standard_normal((8, columns), np.float32)
+    rows = np.random.default_rng(1).standard_normal((16, columns), np.float32)
     rows[0] = -np.inf
     rows[1, 3] = np.nan
     rows[2, 2] = np.inf
@@ -75,16 +93,18 @@ def test_infinities_nan_and_large_numbers_as_the_reference(level: str, is_logari
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_the_epilogue_sees_the_element_it_belongs_to(level: str) -> None:
-    rows = np.random.default_rng(1).standard_normal((4, 37), np.float32)
-    other = np.random.default_rng(2).standard_normal((4, 37), np.float32)
+@pytest.mark.parametrize("columns", [2, 7, 37])
+@pytest.mark.parametrize("pitch", [0, 1])
+def test_the_epilogue_sees_the_element_it_belongs_to(level: str, columns: int, pitch: int) -> None:
+    rows = np.random.default_rng(1).standard_normal((20, columns), np.float32)
+    other = np.random.default_rng(2).standard_normal((20 if pitch else 1, columns), np.float32)
     kernel = Softmax(
-        rows=4,
-        columns=37,
-        source=37,
-        target=37,
+        rows=20,
+        columns=columns,
+        source=columns,
+        target=columns,
         host=describe(level),
-        epilogue=Epilogue(apply("mul", Operand(0), Operand(1)), (Strides(0, 37, 0),)),
+        epilogue=Epilogue(apply("mul", Operand(0), Operand(1)), (Strides(0, pitch * columns, 0),)),
     )
     target = guarded_array(np.zeros_like(rows))
     run(kernel, level, [guarded_array(rows), target, guarded_array(other)])

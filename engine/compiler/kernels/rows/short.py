@@ -1,0 +1,62 @@
+"""Rows so short that a vector holds several, side by side: folded within each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from engine.compiler.codegen.ir import Function, Value
+from engine.compiler.kernels.folding import largest_number, total
+
+
+@dataclass(frozen=True, slots=True)
+class ShortRows:
+    """How rows lie in a vector.
+
+    Args:
+        columns: of a row.
+        lanes: of the vector; those behind the last whole row stay as they are.
+    """
+
+    columns: int
+    lanes: int
+
+    @property
+    def count(self) -> int:
+        """Rows of a vector."""
+        return self.lanes // self.columns
+
+    @property
+    def used(self) -> int:
+        """Lanes that have an element of some row."""
+        return self.count * self.columns
+
+    def largest(self, f: Function, value: Value) -> Value:
+        """The largest element of its row in every lane; a NaN may be passed over."""
+        reach = 1  # what a lane has seen already may be seen again
+        while reach < self.columns:
+            value = largest_number(f, [self._turned(f, value, reach), value])
+            reach *= 2
+        return value
+
+    def total(self, f: Function, value: Value) -> Value:
+        """The sum of its row in every lane, the same bits in all lanes of a row."""
+        parts, seen, reach = list[Value](), 0, 1
+        while reach <= self.columns:  # in a lane is the sum of so many elements from its own on
+            if self.columns & reach:
+                parts.append(self._turned(f, value, seen))
+                seen += reach
+            value = f.fadd(value, self._turned(f, value, reach))
+            reach *= 2
+        return self._shuffled(f, total(f, parts), lambda column: 0)
+
+    def _turned(self, f: Function, value: Value, distance: int) -> Value:
+        """Of every lane the one so far behind it, from the end of a row on to its beginning."""
+        return self._shuffled(f, value, lambda column: (column + distance) % self.columns) if distance else value
+
+    def _shuffled(self, f: Function, value: Value, source: Callable[[int], int]) -> Value:
+        places = [
+            lane - lane % self.columns + source(lane % self.columns) if lane < self.used else lane
+            for lane in range(self.lanes)
+        ]
+        return f.shuffle(value, Value("poison", value.type), places)
