@@ -30,6 +30,8 @@ from engine.tensor import Array, TensorSpec
 
 # A share of the last-level cache: what a run writes beyond it is read back from memory.
 FAR_SHARE: Final = 1 / 2
+# How many times the weights images should be, for those to be read again from a last-level cache that is slow.
+MORE_IMAGES: Final = 4 / 3
 # Operators of a graph that takes long to compile: LLVM needs some 20 ms for each different one.
 MANY_OPERATORS: Final = 24
 
@@ -197,16 +199,20 @@ class CompiledGraph:
         """Whether so many runs of these shapes one after the other are faster than one run of them all.
 
         A batch reads the weights once, but what it writes no longer fits the caches. Where images weigh more than the
-        weights, and a batch of them more than a cache, each is run by itself. No where there is no program for them.
+        weights, and a batch of them more than a cache, each is run by itself. Which cache that is depends on how fast
+        the last one is; threads have more to share of a batch than of an image, and recurrent layers wait for each
+        other's steps less. No where there is no program for them.
         """
         program = self.instances.program(specs)
         if program is None:
             return False
-        plan = program.blueprint
-        weights = plan.constant_bytes
+        plan, memory = program.blueprint, self.builder.host.memory
+        weights, whole = plan.constant_bytes, parts * plan.arena_bytes
         images = sum(step.bytes for step in plan.steps) - weights
-        far = FAR_SHARE * self.builder.host.memory.last_bytes
-        return parts * plan.arena_bytes > far and images > weights / 2
+        if whole > FAR_SHARE * memory.last_bytes:
+            return images > weights / 2
+        is_alone = self.threads == 1 and all(step.kind != "recurrent" for step in plan.steps)
+        return is_alone and memory.late_cost > 0 and whole > memory.second_bytes and images > MORE_IMAGES * weights
 
     def annotate(
         self, specs: Sequence[TensorSpec] | None, operators: Sequence[dict[str, Any]]

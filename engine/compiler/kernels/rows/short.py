@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from engine.compiler.codegen.ir import Function, Value
+from engine.compiler.codegen.ir import Function, Value, element_of
+from engine.compiler.kernels.channels import fitting_lanes
 from engine.compiler.kernels.folding import largest_number, total
 
 
@@ -49,6 +50,14 @@ class ShortRows:
             value = f.fadd(value, self._turned(f, value, reach))
             reach *= 2
         return self._shuffled(f, total(f, parts), lambda column: 0)
+
+    def row(self, f: Function, value: Value, number: int) -> Value:
+        """One of the rows, in the first lanes of a vector."""
+        lanes, first = fitting_lanes(self.columns, self.lanes), number * self.columns
+        if lanes == 1:
+            return f.op(element_of(value.type), f"extractelement {value.type} {value.text}, i64 {first}")
+        places = [first + column if column < self.columns else None for column in range(lanes)]
+        return f.shuffle(value, Value("poison", value.type), places)
 
     def _turned(self, f: Function, value: Value, distance: int) -> Value:
         """Of every lane the one so far behind it, from the end of a row on to its beginning."""

@@ -46,9 +46,13 @@ class Softmax(RowKernel):
     def together(self) -> ShortRows | None:
         """How rows share a vector; None where each is by itself."""
         found = ShortRows(self.columns, self.host.lanes)
-        places = [(self.source, 1), (self.target, 1), *((each.h, each.c) for each in self.epilogue.operands)]
-        is_dense = all(place in ((self.columns, 1), (0, 0)) for place in places)
-        return found if is_dense and found.count > 1 else None
+        return found if self.source == self.columns and found.count > 1 else None
+
+    @property
+    def is_dense(self) -> bool:
+        """Whether results follow each other without a gap, and so does what they meet."""
+        places = [(self.target, 1), *((each.h, each.c) for each in self.epilogue.operands)]
+        return all(place in ((self.columns, 1), (0, 0)) for place in places)
 
     @cached_property
     def block(self) -> int:
@@ -58,7 +62,8 @@ class Softmax(RowKernel):
     def opened(self, sizes: Sizes) -> Self:
         if self.together is None:
             return super().opened(sizes)
-        return derived(self.with_open(sizes, "rows"), block=sizes.count(self.block))
+        names = ["rows"] if self.is_dense else ["rows", "target", "epilogue"]
+        return derived(self.with_open(sizes, *names), block=sizes.count(self.block))
 
     def emit_rows(self, f: Function, source: Value, target: Target, rows: tuple[Index, Index]) -> Index:
         together, (begin, end) = self.together, rows
@@ -66,8 +71,12 @@ class Softmax(RowKernel):
             return begin
         whole = f.add(begin, f.mul(f.divmod(f.sub(end, begin), together.count)[0], together.count))
         with f.loop(begin, whole, together.count) as row:
-            line = f.at(source, f.mul(row.index, self.columns))
-            target.at(0, row.index).store(self._of_vector(f, together, line), together.used)
+            result = self._of_vector(f, together, f.at(source, f.mul(row.index, self.columns)))
+            if self.is_dense:
+                target.at(0, row.index).store(result, together.used)
+            else:
+                for number in range(together.count):
+                    target.at(0, f.add(row.index, number)).store(together.row(f, result, number), self.columns)
         return whole
 
     def _of_vector(self, f: Function, together: ShortRows, line: Value) -> Value:

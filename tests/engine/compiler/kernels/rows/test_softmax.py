@@ -56,8 +56,10 @@ def test_any_number_of_columns(level: str, is_logarithm: bool, columns: int) -> 
 @pytest.mark.parametrize("is_logarithm", [False, True])
 @pytest.mark.parametrize("columns", range(1, 10))
 @pytest.mark.parametrize("count", [1, 16, 43])
-def test_any_number_of_short_rows(level: str, is_logarithm: bool, columns: int, count: int) -> None:
-    check(level, np.random.default_rng(columns).standard_normal((count, columns), np.float32) * 6, is_logarithm)
+@pytest.mark.parametrize("gap", [0, 4])
+def test_any_number_of_short_rows(level: str, is_logarithm: bool, columns: int, count: int, gap: int) -> None:
+    rows = np.random.default_rng(columns).standard_normal((count, columns), np.float32) * 6
+    check(level, rows, is_logarithm, (0, gap))
 
 
 @pytest.mark.parametrize("level", LEVELS)

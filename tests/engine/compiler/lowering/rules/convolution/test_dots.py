@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -73,6 +75,25 @@ def test_tall_filters_of_one_channel(
     padding = max(padding, -(-max(0, *(k - n for k, n in zip(kernel, size, strict=True))) // 2))
     layer = conv(1, outputs, kernel, stride=stride, padding=padding)
     everywhere([random(*batch, 1, *size)], layer, AFTER, tolerance=TOLERANCE)
+
+
+@pytest.mark.parametrize("after", ["softmax", "map", "conv"])
+def test_what_follows_an_image_whose_rows_are_columns(after: str) -> None:
+    """A signal is seen as an image: its taps lie side by side, and so do those of the result."""
+    following = {
+        "softmax": [op("nn.Softmax", "softmax", "3", "4", dim=1)],
+        "map": [op("pnnx.Expression", "mask", "3 2", "4", expr="mul(tanh(@0),@1)")],
+        "conv": [replace(conv(2, 5, (3, 3)), name="next", inputs=("3",), outputs=("4",))],
+    }
+    signals = replace(conv(6, 40, (3,), padding=1), name="signals", inputs=("0",), outputs=("1",))
+    seen = op("torch.unsqueeze", "seen", "1", "2", dim=1)
+    tall = replace(conv(1, 2, (21, 1), padding=10), inputs=("2",), outputs=("3",))
+    x = random(1, 6, 23)
+    cut = op("Tensor.slice", "cut", "3", "5", dim=3, start=10, end=33, step=1)
+    shaped = [
+        replace(each, inputs=tuple("5" if name == "3" else name for name in each.inputs)) for each in following[after]
+    ]
+    everywhere([x], signals, seen, tall, cut, *shaped, tolerance=TOLERANCE)
 
 
 @pytest.mark.parametrize("rows", [(), (1,), (50,), (2, 3, 5)])

@@ -60,6 +60,20 @@ def test_expressions_are_maps_also_of_real_parts_and_with_real_numbers(text: str
     assert row(session_of("pnnx.Expression", inputs, expr=text))["kernel"] == "map"
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "mul(@0,add(cos(@1),mul(sin(@1),0.000000e+00+1.000000e+00j)))",
+        "add(@0,1.5e+00-2.0e+00j)",
+        "abs(mul(@1,add(@0,0.0e+00+1.0e+00j)))",
+        "div(0.0e+00+1.0e+00j,add(@0,3.0e+00-1.0e+00j))",
+    ],
+)
+def test_complex_numbers_may_be_written_in_expressions_of_real_tensors(text: str) -> None:
+    inputs = [RANDOM.random(SIZES).astype(np.float32) for _ in range(2 if "@1" in text else 1)]
+    assert row(session_of("pnnx.Expression", inputs, expr=text))["kernel"] == "map"
+
+
 @pytest.mark.parametrize("type_", ["torch.conj", "torch.angle", "torch.abs", "torch.sgn", "torch.neg", "torch.square"])
 def test_functions_are_maps_and_of_real_numbers_too(type_: str) -> None:
     for x in (complex_array(*SIZES), complex_array(1), complex_array(9, 6)[::2, 1::3]):

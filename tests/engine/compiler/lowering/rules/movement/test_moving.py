@@ -78,6 +78,27 @@ def test_patches_are_laid_down(stride: Any, padding: Any, dilation: Any) -> None
     assert kernels_of(operators, [x], "2")["fold"] == "map"
 
 
+@pytest.mark.parametrize(
+    ("size", "kernel", "stride", "padding", "dilation"),
+    [
+        ((1, 700), (1, 256), (1, 64), 0, 1),
+        ((1, 300), (1, 90), (1, 100), (0, 7), 1),
+        ((40, 37), (12, 11), (5, 3), (2, 0), 1),
+        ((30, 41), (9, 4), (9, 1), 0, (1, 3)),
+        ((1, 80), (1, 20), (1, 19), 0, (1, 3)),
+    ],
+)
+def test_large_patches_are_laid_down_by_pieces_that_meet_nowhere(
+    size: Any, kernel: Any, stride: Any, padding: Any, dilation: Any
+) -> None:
+    given = {"kernel_size": kernel, "stride": stride, "padding": padding, "dilation": dilation}
+    operators = [
+        op("F.unfold", "unfold", "0", "1", **given),
+        op("F.fold", "fold", "1", "2", output_size=size, **given),
+    ]
+    assert kernels_of(operators, [values(2, 2, *size)], "2")["fold"] == "map"
+
+
 @pytest.mark.parametrize("has_bias", [False, True])
 def test_linear_layers_whose_weights_are_computed(has_bias: bool) -> None:
     inputs = [values(3, 5, 17), values(65, 17), *([values(65)] if has_bias else [])]

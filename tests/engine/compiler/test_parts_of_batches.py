@@ -1,0 +1,75 @@
+"""Batches run whole, or image by image: by how fast the machine's last-level cache is, and what they are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from engine import RuntimeGraph
+from engine.compiler import CompiledGraph
+from engine.compiler.codegen.host import Memory, describe
+from engine.graph.port import static_specs
+from engine.options import Options
+from tests.engine.compiler.kernels.running import LEVELS
+from tests.engine.compiler.machines import EMERALD_RAPIDS, ZEN_4
+from tests.engine.graph.build import F32, INPUT, built, conv, op
+
+OUT = op("pnnx.Output", "out", "2")
+
+
+def images() -> RuntimeGraph:
+    """Some 1.5 MB of what lies between, and hardly a weight."""
+    return built(
+        INPUT,
+        conv("a", "0", "1", (3, 32), padding=(1, 1)),
+        conv("b", "1", "2", (32, 3), padding=(1, 1)),
+        OUT,
+        _0=(1, 3, 100, 100),
+    )
+
+
+def weights() -> RuntimeGraph:
+    """The same beside more weights than that."""
+    return built(
+        INPUT, conv("a", "0", "1", (3, 512), (5, 5)), conv("b", "1", "2", (512, 512), (3, 3)), OUT, _0=(1, 3, 22, 22)
+    )
+
+
+def steps() -> RuntimeGraph:
+    """A layer that waits for itself."""
+    random = np.random.default_rng(1)
+    sizes = {"weight_ih_l0": (1024, 64), "weight_hh_l0": (1024, 256)}
+    given = {
+        "input_size": 64, "hidden_size": 256, "num_layers": 1, "bidirectional": False, "bias": False,
+        "batch_first": True, "proj_size": 0,
+    }  # fmt: skip
+    drawn = {name: random.standard_normal(size).astype(F32) for name, size in sizes.items()}
+    return built(INPUT, op("nn.LSTM", "lstm", "0", "2 h c", **given, **drawn), OUT, _0=(1, 3000, 64))
+
+
+@pytest.mark.parametrize(
+    ("graph", "memory", "threads", "parts", "is_apart"),
+    [
+        (images, EMERALD_RAPIDS.memory, 1, 8, True),
+        (images, EMERALD_RAPIDS.memory, 1, 1, False),
+        (images, EMERALD_RAPIDS.memory, 2, 8, False),
+        (images, ZEN_4.memory, 1, 8, False),
+        (images, ZEN_4.memory, 1, 16, True),
+        (weights, EMERALD_RAPIDS.memory, 1, 8, False),
+        (steps, EMERALD_RAPIDS.memory, 1, 8, False),
+    ],
+)
+def test_a_batch_is_run_image_by_image_where_what_it_writes_would_come_back_slowly(
+    graph: Callable[[], RuntimeGraph], memory: Memory, threads: int, parts: int, is_apart: bool
+) -> None:
+    net = graph()
+    specs = static_specs(net.inputs)
+    assert specs is not None
+    compiled = CompiledGraph(net, Options(threads=threads, cache=None), replace(describe(LEVELS[0]), memory=memory))
+    assert not compiled.prefers_parts(specs, parts)  # nothing is known yet
+    compiled.prepare(specs)
+    assert compiled.prefers_parts(specs, parts) == is_apart
+    compiled.close()
