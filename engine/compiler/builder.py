@@ -225,7 +225,8 @@ class Builder:
         blueprint = self._generator.compile(specs, self.host, progress, cores, tune=tune)
         # A program of code that was made before is made again as quickly; the first is kept for processes without code.
         is_new = self._kept < MOST_KEPT and (not self._kept or made < self._generator.made)
-        if not (refresh or not self.is_open or is_new) or not is_unchanged():
+        is_wanted = refresh or not self.is_open or is_new
+        if not is_wanted or not is_unchanged():
             return blueprint, False, 0
         self._kept += 1
         return blueprint, False, self._cache.save(key, with_own_weights(blueprint))

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from engine.compiler.codegen.host import Host
-from engine.compiler.kernels.alike import MOST_RANKED, chosen_for, mean_count, tried
+from engine.compiler.kernels.alike import chosen_for
 from engine.compiler.kernels.channels import fitting_lanes, vectors_of
-from engine.compiler.kernels.convolution.tiles import ConvTile
+from engine.compiler.kernels.convolution.tiles import ConvTile, rank_by_cost
 
 # Products of a row of taps that are written out.
 UNROLLED = 400
@@ -123,11 +123,6 @@ def _ranked(
     down, across = kernel
     written = across if is_written_out(across, inputs) else 1
     limit = max(1, min(host.most_rows(1), UNROLLED // (written * inputs)))
-    tiles = [
-        ConvTile(height, width, 1)
-        for height in tried(limit, rows, is_open=is_open)
-        for width in tried(limit // height, columns, is_open=is_open)
-    ]
 
     def cost(tile: ConvTile) -> float:
         pixels = tile.rows * tile.columns
@@ -137,7 +132,6 @@ def _ranked(
         live = pixels + tile.rows * places + written + inputs + 2
         spilled = max(0, live - host.registers) * (across // written)
         step = max(pixels * across + shuffled, host.products_in_flight * across) + 0.5 * across + spilled
-        one = down * (inputs * step + 0.5 * shuffled) + 60 + 2.5 * pixels
-        return mean_count(rows, tile.rows) * mean_count(columns, tile.columns) * one
+        return down * (inputs * step + 0.5 * shuffled) + 60 + 2.5 * pixels
 
-    return tuple(sorted(tiles, key=cost)[:MOST_RANKED]) or (ConvTile(1, 1, 1),)
+    return rank_by_cost(rows, columns, limit, cost, is_open=is_open)

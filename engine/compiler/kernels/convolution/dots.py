@@ -18,18 +18,12 @@ import numpy as np
 
 from engine.compiler.codegen.host import Host
 from engine.compiler.codegen.ir import Function, Module, Value, constant, lanes_of, vector
-from engine.compiler.kernels.alike import MOST_RANKED, chosen_for, mean_count, tried
-from engine.compiler.kernels.channels import (
-    Panel,
-    load_panel,
-    panels_of,
-    terms_a_turn,
-    vectors_of,
-)
+from engine.compiler.kernels.alike import chosen_for
+from engine.compiler.kernels.channels import Panel, load_panel, panels_of, terms_a_turn, vectors_of
 from engine.compiler.kernels.convolution.bundles import lanes_cost
 from engine.compiler.kernels.convolution.conv import Conv
 from engine.compiler.kernels.convolution.conv_tile import FEW, TileWriter, emit_tile
-from engine.compiler.kernels.convolution.tiles import ConvTile
+from engine.compiler.kernels.convolution.tiles import ConvTile, rank_by_cost
 from engine.compiler.kernels.folding import fold_lanes, total
 from engine.tensor import Array
 
@@ -206,7 +200,10 @@ def _merged(f: Function, a: Value, b: Value) -> Value:
 
 
 def pays(host: Host, dots: Dots) -> bool:
-    """Whether a convolution to these channels is sooner so than with a vector of them for every product."""
+    """Whether a convolution to these channels is sooner so than with a vector of them for every product.
+
+    It never is where they fill half a vector: half of the products are no fewer then.
+    """
     alone = dots.runs * dots.run * sum(lanes_cost(host, lanes) for lanes, _ in vectors_of(dots.outputs, host.lanes))
     return dots.outputs * (dots.runs * dots.vectors + FOLDING) < (1 - LEAST_SAVED) * alone
 
@@ -228,16 +225,10 @@ def rank_dot_tiles(
 def _ranked(host: Host, rows: range, columns: range, dots: Dots, is_open: bool) -> tuple[ConvTile, ...]:
     # A vector of weights for every channel of the result stays in registers, and one of pixels beside them.
     limit = max(1, min(host.registers - dots.outputs - 1, MOST_SUMS) // dots.outputs)
-    tiles = [
-        ConvTile(height, width, 1)
-        for height in tried(limit, rows, is_open=is_open)
-        for width in tried(limit // height, columns, is_open=is_open)
-    ]
 
     def cost(tile: ConvTile) -> float:
         pixels = tile.rows * tile.columns
         sums, loads = pixels * dots.outputs, (pixels + dots.outputs) / host.repeats_a_product
-        one = dots.runs * dots.vectors * max(sums, host.products_in_flight, loads) + 60 + FOLDING * sums
-        return mean_count(rows, tile.rows) * mean_count(columns, tile.columns) * one
+        return dots.runs * dots.vectors * max(sums, host.products_in_flight, loads) + 60 + FOLDING * sums
 
-    return tuple(sorted(tiles, key=cost)[:MOST_RANKED]) or (ConvTile(1, 1, 1),)
+    return rank_by_cost(rows, columns, limit, cost, is_open=is_open)

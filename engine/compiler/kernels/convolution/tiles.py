@@ -5,12 +5,12 @@ Costs are cycles by a model of a core: products, loads, the latency of sums, the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from engine.compiler.codegen.host import Host
-from engine.compiler.kernels.alike import MOST_RANKED, alike, mean_count
+from engine.compiler.kernels.alike import MOST_RANKED, alike, mean_count, tried
 from engine.compiler.kernels.channels import few, vectors_of
 
 # Vectors of a panel that are tried; the first of equals is taken.
@@ -107,6 +107,26 @@ def rank_tiles(
                         row, tile = varied, replace(tile, varies=True)
                 found.append((-(-rows // tile_rows) * row, tile))
     return _cheapest(found)[:count]
+
+
+def rank_by_cost(
+    rows: range, columns: range, limit: int, cost: Callable[[ConvTile], float], *, is_open: bool
+) -> tuple[ConvTile, ...]:
+    """Tiles of one vector and so many pixels at most, by what they cost on average over images of such sizes.
+
+    Args:
+        cost: of one tile.
+    """
+    tiles = [
+        ConvTile(height, width, 1)
+        for height in tried(limit, rows, is_open=is_open)
+        for width in tried(limit // height, columns, is_open=is_open)
+    ]
+
+    def of_all(tile: ConvTile) -> float:
+        return mean_count(rows, tile.rows) * mean_count(columns, tile.columns) * cost(tile)
+
+    return tuple(sorted(tiles, key=of_all)[:MOST_RANKED]) or (ConvTile(1, 1, 1),)
 
 
 def _cheapest(found: list[tuple[float, ConvTile]]) -> list[ConvTile]:

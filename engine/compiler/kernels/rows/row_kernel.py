@@ -44,14 +44,24 @@ class RowKernel(Kernel):
         """Arguments between the target and the operands of the epilogue."""
         return 0
 
+    @property
+    def rows_at_once(self) -> int:
+        """Rows that are computed together."""
+        return 1
+
+    @property
+    def open_fields(self) -> tuple[str, ...]:
+        """What its code can read when it runs."""
+        return "rows", "source", "target", "epilogue"
+
     def opened(self, sizes: Sizes) -> Self:
-        opened = self.with_open(sizes, "rows", "source", "target", "epilogue")
-        return derived(opened, block=sizes.count(self.block))
+        return derived(self.with_open(sizes, *self.open_fields), block=sizes.count(self.block))
 
     @cached_property
     def block(self) -> int:
         """Rows of a chunk."""
-        return max(1, min(self.rows, self.chunk_elements // self.columns))
+        rows, together = max(1, min(self.rows, self.chunk_elements // self.columns)), self.rows_at_once
+        return -(-rows // together) * together
 
     @property
     def chunks(self) -> int:

@@ -42,13 +42,14 @@ class ShortRows:
 
     def total(self, f: Function, value: Value) -> Value:
         """The sum of its row in every lane, the same bits in all lanes of a row."""
-        parts, seen, reach = list[Value](), 0, 1
-        while reach <= self.columns:  # in a lane is the sum of so many elements from its own on
+        parts, seen = list[Value](), 0
+        for bit in range(self.columns.bit_length()):
+            reach = 1 << bit  # in a lane is the sum of so many elements from its own on
+            if bit:
+                value = f.fadd(value, self._turned(f, value, reach // 2))
             if self.columns & reach:
                 parts.append(self._turned(f, value, seen))
                 seen += reach
-            value = f.fadd(value, self._turned(f, value, reach))
-            reach *= 2
         return self._shuffled(f, total(f, parts), lambda column: 0)
 
     def row(self, f: Function, value: Value, number: int) -> Value:

@@ -11,13 +11,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Self
 
-from engine.compiler.codegen.ir import Function, Index, Sizes, Value, constant, vector
+from engine.compiler.codegen.ir import Function, Index, Value, constant, vector
 from engine.compiler.kernels.expr import functions_of
 from engine.compiler.kernels.folding import fold_lanes, largest_number, total
-from engine.compiler.kernels.kernel import derived
 from engine.compiler.kernels.rows.row_kernel import Row, RowKernel
 from engine.compiler.kernels.rows.short import ShortRows
 from engine.compiler.kernels.target import Target
@@ -54,16 +51,15 @@ class Softmax(RowKernel):
         places = [(self.target, 1), *((each.h, each.c) for each in self.epilogue.operands)]
         return all(place in ((self.columns, 1), (0, 0)) for place in places)
 
-    @cached_property
-    def block(self) -> int:
-        rows, together = max(1, min(self.rows, self.chunk_elements // self.columns)), self.together
-        return rows if together is None else -(-rows // together.count) * together.count
+    @property
+    def rows_at_once(self) -> int:
+        return 1 if self.together is None else self.together.count
 
-    def opened(self, sizes: Sizes) -> Self:
+    @property
+    def open_fields(self) -> tuple[str, ...]:
         if self.together is None:
-            return super().opened(sizes)
-        names = ["rows"] if self.is_dense else ["rows", "target", "epilogue"]
-        return derived(self.with_open(sizes, *names), block=sizes.count(self.block))
+            return super().open_fields
+        return ("rows",) if self.is_dense else ("rows", "target", "epilogue")
 
     def emit_rows(self, f: Function, source: Value, target: Target, rows: tuple[Index, Index]) -> Index:
         together, (begin, end) = self.together, rows

@@ -54,9 +54,8 @@ def kernels_of(
     by_tile = tiled(context, result, parameters, weight, source, target, size=size)
     yield from _grouped(context, result, parameters, weight, source, target, size or (n, rows, columns))
     if parameters.groups == 1 and 2 * channels <= context.host.lanes:
-        plain = next(by_tile)
-        yield from _dotted(context, plain)
-        by_tile = chain([plain], by_tile)
+        dots, by_tile = and_dots(context, by_tile)
+        yield from dots
     for filtering in _filterings(context, parameters, weight, shape)[: CANDIDATES - 1]:
         if filtering is None:
             yield from islice(by_tile, 1)
@@ -165,17 +164,15 @@ def _grouped(
         )
 
 
-def preferring_dots(context: Context, by_tile: Iterator[Conv]) -> Iterator[Conv]:
-    """The kernels whose vectors run along the sums, where that is sooner, before those of ``tiled``."""
+def and_dots(context: Context, by_tile: Iterator[Conv]) -> tuple[Iterator[Conv], Iterator[Conv]]:
+    """The kernels whose vectors run along the sums, where that is sooner, and those of ``tiled``."""
     plain = next(by_tile)
-    yield from _dotted(context, plain)
-    yield plain
-    yield from by_tile
+    return _dotted(context, plain), chain([plain], by_tile)
 
 
 def _dotted(context: Context, plain: Conv) -> Iterator[DotConv]:
     """The kernels of what a direct one computes whose vectors run along the sums, where that is sooner."""
-    if plain.groups > 1 or plain.integers or 2 * plain.out_channels > context.host.lanes:
+    if plain.groups > 1 or plain.integers:
         return
     kernel = DotConv(**{each.name: getattr(plain, each.name) for each in fields(plain) if each.init})
     if not pays_as_dots(context.host, kernel.dots):

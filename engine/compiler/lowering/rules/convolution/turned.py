@@ -31,7 +31,7 @@ def turns(context: Context, parameters: ConvParameters, weight: Array) -> bool:
     outputs, inputs, planes, down, across = weight.shape
     if inputs > 1 or planes > 1 or parameters.groups > 1 or parameters.depth is not None:
         return False
-    is_narrow = TALL <= down > across and 2 * outputs <= context.host.lanes and parameters.dilation == (1, 1)
+    is_narrow = TALL <= down > across and parameters.dilation == (1, 1)
     return is_narrow and pays(context.host, Dots(outputs, across, down, context.host.lanes))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 
 import numpy as np
 
@@ -10,7 +11,7 @@ from engine.compiler.kernels.convolution.conv import Conv
 from engine.compiler.kernels.kernel import Strides
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.result import Result
-from engine.compiler.lowering.rules.convolution.conv_kernels import flat_filters, preferring_dots, tiled
+from engine.compiler.lowering.rules.convolution.conv_kernels import and_dots, flat_filters, tiled
 from engine.compiler.lowering.rules.convolution.conv_parameters import ConvParameters
 from engine.compiler.lowering.steps import KernelStep, Made, dense_strides
 from engine.compiler.storage import View, is_aliasing, spaced_rows
@@ -77,7 +78,7 @@ def linear_step(
         dense_strides(result.image),
     )
     by_tile = tiled(context, result, parameters, filters, source, target)
-    return context.choose(preferring_dots(context, by_tile), step_of)
+    return context.choose(chain(*and_dots(context, by_tile)), step_of)
 
 
 def rows_as_image(array: Array) -> Array:

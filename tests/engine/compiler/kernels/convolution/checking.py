@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from hypothesis import strategies as st
 
 from engine.compiler.codegen.host import Host, describe
 from engine.compiler.kernels.convolution.conv import Conv
@@ -16,6 +17,15 @@ from tests.engine.compiler.kernels.guarded import guarded_array
 from tests.engine.compiler.kernels.running import dense, run
 
 Pair = tuple[int, int]
+
+
+def drawn_geometry(data: st.DataObject) -> tuple[tuple[int, int, int], Pair, dict[str, Any]]:
+    """The size of a result, a filter's, and further arguments of ``check_convolution``."""
+    small = st.integers(1, 3)
+    size = data.draw(st.tuples(st.integers(1, 2), st.integers(1, 6), st.integers(1, 19)))
+    kernel = data.draw(st.tuples(small, st.integers(1, 4)))
+    pairs = {name: data.draw(st.tuples(small, small)) for name in ("stride", "dilation")}
+    return size, kernel, {**pairs, "gap": data.draw(st.integers(0, 5)), "tail": data.draw(st.booleans())}
 
 
 def check_convolution(

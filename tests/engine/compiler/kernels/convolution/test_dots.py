@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from engine.compiler.codegen.host import Host, describe
 from engine.compiler.kernels.convolution.dots import DotConv, Dots, pays, rank_dot_tiles
 from engine.compiler.kernels.convolution.tiles import ConvTile
-from tests.engine.compiler.kernels.convolution.checking import Pair, check_convolution
+from tests.engine.compiler.kernels.convolution.checking import Pair, check_convolution, drawn_geometry
 from tests.engine.compiler.kernels.running import LEVELS
 from tests.engine.compiler.machines import EMERALD_RAPIDS, ZEN_3, ZEN_4
 
@@ -76,19 +76,9 @@ def test_pixels_may_lie_apart_and_tiles_overlap(level: str, tile: ConvTile) -> N
 @given(data=st.data())
 def test_whatever_the_geometry(data: st.DataObject) -> None:
     level = data.draw(st.sampled_from(LEVELS))
-    small, pair = st.integers(1, 3), st.tuples(st.integers(1, 3), st.integers(1, 4))
     channels = data.draw(st.tuples(st.integers(1, 70), st.integers(1, min(8, describe(level).lanes))))
-    size = data.draw(st.tuples(st.integers(1, 2), st.integers(1, 6), st.integers(1, 19)))
-    geometry = {"stride": data.draw(st.tuples(small, small)), "dilation": data.draw(st.tuples(small, small))}
-    check(
-        level,
-        size,
-        channels,
-        data.draw(pair),
-        gap=data.draw(st.integers(0, 5)),
-        tail=data.draw(st.booleans()),
-        **geometry,
-    )
+    size, kernel, others = drawn_geometry(data)
+    check(level, size, channels, kernel, **others)
 
 
 @pytest.mark.parametrize(
@@ -109,3 +99,4 @@ def test_vectors_run_along_the_sums_where_most_lanes_would_be_empty(
 
     assert [each for each in along_sums if not is_chosen(*each)] == []
     assert [each for each in along_channels if is_chosen(*each)] == []
+    assert not any(is_chosen(outputs, 9, 4096) for outputs in range(host.lanes // 2, 4 * host.lanes + 2))

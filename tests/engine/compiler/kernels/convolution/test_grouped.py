@@ -12,7 +12,7 @@ from engine.compiler.codegen.host import Host, describe
 from engine.compiler.kernels.convolution.bundles import Bundle, pays, rank_bundle_tiles
 from engine.compiler.kernels.convolution.grouped import GroupedConv
 from engine.compiler.kernels.convolution.tiles import ConvTile
-from tests.engine.compiler.kernels.convolution.checking import Pair, check_convolution
+from tests.engine.compiler.kernels.convolution.checking import Pair, check_convolution, drawn_geometry
 from tests.engine.compiler.kernels.running import LEVELS
 from tests.engine.compiler.machines import EMERALD_RAPIDS, ZEN_3, ZEN_4
 
@@ -84,19 +84,9 @@ def test_pixels_may_lie_apart_and_tiles_overlap(level: str, tile: ConvTile) -> N
 def test_whatever_the_geometry(data: st.DataObject) -> None:
     level = data.draw(st.sampled_from(LEVELS))
     lanes = describe(level).lanes
-    small, pair = st.integers(1, 3), st.tuples(st.integers(1, 3), st.integers(1, 4))
     channels = data.draw(st.tuples(st.integers(1, 20), st.integers(1, lanes), st.integers(1, lanes)))
-    size = data.draw(st.tuples(st.integers(1, 2), st.integers(1, 6), st.integers(1, 19)))
-    geometry = {"stride": data.draw(st.tuples(small, small)), "dilation": data.draw(st.tuples(small, small))}
-    check(
-        level,
-        size,
-        channels,
-        data.draw(pair),
-        gap=data.draw(st.integers(0, 5)),
-        tail=data.draw(st.booleans()),
-        **geometry,
-    )
+    size, kernel, others = drawn_geometry(data)
+    check(level, size, channels, kernel, **others)
 
 
 @pytest.mark.parametrize(
