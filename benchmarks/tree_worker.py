@@ -18,10 +18,10 @@ _WARM_UPS = 3
 _LEAST = 3
 
 
-def main(folder: Path, threads: int, cache: str) -> None:
+def main(folder: Path, given: Path, answer: Path, threads: int, cache: str) -> None:
     """Say how far the first answer is from PyTorch's, then a line of times for each line of seconds."""
     graph = engine.load(str(folder / "model.pnnx.param"), str(folder / "model.pnnx.bin"))
-    inputs, wanted = [np.load(folder / "input.npy")], np.load(folder / "output.npy")
+    inputs, wanted = [np.load(given)], np.load(answer)
     session = engine.Session(graph, backend="compiled", threads=threads, cache=cache)
     found = np.asarray(session.run(inputs)[0], np.float64)
     if found.shape != wanted.shape:
@@ -40,4 +40,4 @@ def main(folder: Path, threads: int, cache: str) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3])
+    main(*map(Path, sys.argv[1:4]), int(sys.argv[4]), sys.argv[5])

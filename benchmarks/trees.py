@@ -1,6 +1,6 @@
 """Is a change faster or slower? The same networks by two checkouts of this project, in turns.
 
-    python -m benchmarks.trees --tree before=FOLDER --tree now=. [--networks resnet18 ...] [--save NAME]
+    python -m benchmarks.trees --tree before=FOLDER --tree now=. [--networks resnet18 ...] [--batch 8] [--save NAME]
 
 Networks are those that ``bench_graph`` has exported. Each checkout runs in a process of its own, with its own cache,
 pinned like the other; while one has its turn the other is stopped. What is beyond noise is what repeats: two runs of
@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from benchmarks.files import default_folder
+from benchmarks.files import Files, default_folder
 from benchmarks.machine import ROOT, describe, heading
 from benchmarks.report import write
 
@@ -46,11 +46,12 @@ class Pair:
 class Worker:
     """One checkout's session of one network."""
 
-    def __init__(self, tree: Path, folder: Path, threads: int, cache: Path) -> None:
+    def __init__(self, tree: Path, folder: Path, threads: int, cache: Path, batch: int = 1) -> None:
         cores = sorted(os.sched_getaffinity(0))[-threads:]
+        files = Files(folder)
         command = ["taskset", "-c", ",".join(map(str, cores)), _python(tree), str(ROOT / "benchmarks/tree_worker.py")]
         self._process = subprocess.Popen(
-            [*command, str(folder), str(threads), str(cache)],
+            [*command, *map(str, (folder, files.input(batch), files.output(batch), threads, cache))],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -94,10 +95,16 @@ def _python(tree: Path) -> str:
 
 
 def compare(
-    trees: Sequence[Path], caches: Sequence[Path], folder: Path, threads: int, rounds: int, seconds: float
+    trees: Sequence[Path],
+    caches: Sequence[Path],
+    folder: Path,
+    threads: int,
+    rounds: int,
+    seconds: float,
+    batch: int = 1,
 ) -> Pair:
     """Turns of both checkouts."""
-    workers = [Worker(tree, folder, threads, cache) for tree, cache in zip(trees, caches, strict=True)]
+    workers = [Worker(tree, folder, threads, cache, batch) for tree, cache in zip(trees, caches, strict=True)]
     times: tuple[list[float], list[float]] = ([], [])
     try:
         for number in range(rounds):
@@ -113,7 +120,7 @@ def _shown(times: Sequence[float]) -> str:
     return f"{min(times) * 1e3:.2f} / {statistics.median(times) * 1e3:.2f}"
 
 
-def report(names: Sequence[str], pairs: Sequence[Pair]) -> str:
+def report(names: Sequence[str], pairs: Sequence[Pair], batch: int = 1) -> str:
     """The table, and what all of it comes to."""
     machine = describe(())
     rows = [f"| network | threads | {names[0]} ms | {names[1]} ms | {names[0]} / {names[1]} | by medians |"]
@@ -126,8 +133,10 @@ def report(names: Sequence[str], pairs: Sequence[Pair]) -> str:
         )
     least = [pair.ratio(median=False) for pair in pairs]
     mean = statistics.geometric_mean(least)
+    of_batch = "" if batch == 1 else f"; batch {batch}"
     return (
-        f"{heading(machine)}. Milliseconds are fastest run / median; ratios are of fastest runs.\n\n" + "\n".join(rows)
+        f"{heading(machine)}{of_batch}. Milliseconds are fastest run / median; ratios are of fastest runs.\n\n"
+        + "\n".join(rows)
         + f"\n\nGeometric mean {mean:.3f}, least {min(least):.3f}, largest {max(least):.3f}.\n"
     )  # fmt: skip
 
@@ -141,6 +150,7 @@ def main() -> int:
     parser.add_argument("--folder", type=Path, default=default_folder(), help="of the networks (%(default)s)")
     parser.add_argument("--networks", nargs="+", help="names (all there are)")
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2], help="(1 2)")
+    parser.add_argument("--batch", type=int, default=1, help="(1)")
     parser.add_argument("--rounds", type=int, default=7, help="turns of both (7)")
     parser.add_argument("--seconds", type=float, default=0.3, help="length of a turn, or three runs (0.3)")
     parser.add_argument("--save", help="name under benchmarks/results")
@@ -150,17 +160,18 @@ def main() -> int:
         parser.error("--tree is given twice")
     trees = [Path(folder).resolve() for _, _, folder in named]
     there = sorted(path.parent for path in options.folder.glob("*/model.pnnx.param"))
-    wanted = [folder for folder in there if not options.networks or folder.name in options.networks]
+    named_there = [folder for folder in there if not options.networks or folder.name in options.networks]
+    wanted = [folder for folder in named_there if Files(folder).input(options.batch).exists()]
     pairs = []
     with tempfile.TemporaryDirectory() as kept:
         caches = [Path(kept) / str(index) for index in range(len(trees))]
         for folder in wanted:
             for threads in options.threads:
-                pair = compare(trees, caches, folder, threads, options.rounds, options.seconds)
+                pair = compare(trees, caches, folder, threads, options.rounds, options.seconds, options.batch)
                 least, middle = pair.ratio(median=False), pair.ratio(median=True)
                 print(f"{pair.network} {threads}: {least:.3f} {middle:.3f}", flush=True)
                 pairs.append(pair)
-    text = report([name for name, _, _ in named], pairs)
+    text = report([name for name, _, _ in named], pairs, options.batch)
     print(text)
     if options.save:
         write(ROOT / "benchmarks" / "results" / options.save, text, describe(()), [asdict(pair) for pair in pairs])

@@ -14,12 +14,16 @@ from engine.compiler.blueprint import Blueprint
 from engine.compiler.bodies import Compiles
 from engine.compiler.builder import Builder
 from engine.compiler.codegen.host import Host
+from engine.compiler.runtime.apart import Apart
 from engine.compiler.runtime.instance import Instance, NotFiniteError
 from engine.compiler.runtime.instances import Instances
+from engine.compiler.runtime.joined import Joined
 from engine.compiler.runtime.program import Program
 from engine.compiler.runtime.report import Clocked, report_run
 from engine.errors import EngineError, RunCancelledError
 from engine.graph import RuntimeGraph
+from engine.graph.batch.batch_axes import Axes
+from engine.graph.building.inference import UnforeseenResultError
 from engine.graph.port import static_specs
 from engine.graph.running.reference import as_outputs
 from engine.memory.resources import available_cores
@@ -72,6 +76,7 @@ class CompiledGraph:
         self._lock = threading.Lock()
         self._options, self._compiles = options, compiles
         self._exact: CompiledGraph | None = None
+        self._apart: Apart | None = None
 
     def run(
         self,
@@ -107,6 +112,39 @@ class CompiledGraph:
         if runs is not None and times is not None:
             runs.append(report_run(instance.program.blueprint, self._graph, times))
         return outputs
+
+    def run_parts(self, parts: Sequence[Sequence[Array]], axes: Axes) -> list[Array] | None:
+        """The outputs of a batch in parts; None where there is no code for them, or they need another way.
+
+        As many as threads share evenly run each on one thread, where that is faster, and the rest one after the other.
+
+        Args:
+            parts: inputs of each; all of the same shapes.
+            axes: along which each output holds the batch.
+
+        Raises:
+            CompileError: there is not so much memory.
+            RunCancelledError: nobody wants it any more.
+            EngineError: an operator refuses its operands or fails; names the operator.
+        """
+        instance = self.instances.find(_specs(parts[0]))
+        if instance is None:
+            return None
+        count = len(parts)
+        whole = Joined(instance, count, axes)
+        apart = count // self._cores * self._cores if self._runs_apart(instance.program, count) else 0
+        try:
+            answers = self._side_by_side(instance.program).run(parts[:apart], whole) if apart else []
+            answers += [instance.run(parts[number], into=whole.part(number)) for number in range(apart, count)]
+        except (NotFiniteError, UnforeseenResultError):
+            return None
+        return whole.join([as_outputs(answer) for answer in answers])
+
+    def _side_by_side(self, program: Program) -> Apart:
+        with self._lock:
+            if self._apart is None or self._apart.program is not program:
+                self._apart = Apart(program, self._cores)
+            return self._apart
 
     def again(self, specs: Sequence[TensorSpec]) -> Again:
         """What runs inputs of these shapes where there is code for them, without asking much."""
@@ -191,7 +229,7 @@ class CompiledGraph:
         self.instances.close()
         self.builder.bodies.close()
         with self._lock:
-            exact = self._exact
+            exact, self._apart = self._exact, None
         if exact is not None:
             exact.close()
 
@@ -200,19 +238,27 @@ class CompiledGraph:
 
         A batch reads the weights once, but what it writes no longer fits the caches. Where images weigh more than the
         weights, and a batch of them more than a cache, each is run by itself. Which cache that is depends on how fast
-        the last one is; threads have more to share of a batch than of an image, and recurrent layers wait for each
-        other's steps less. No where there is no program for them.
+        the last one is; threads have more to share of a batch than of an image, unless each has images of its own. No
+        where there is no program for them.
         """
         program = self.instances.program(specs)
         if program is None:
             return False
         plan, memory = program.blueprint, self.builder.host.memory
-        weights, whole = plan.constant_bytes, parts * plan.arena_bytes
-        images = sum(step.bytes for step in plan.steps) - weights
+        whole = parts * plan.arena_bytes
         if whole > FAR_SHARE * memory.last_bytes:
-            return images > weights / 2
-        is_alone = self.threads == 1 and all(step.kind != "recurrent" for step in plan.steps)
-        return is_alone and memory.late_cost > 0 and whole > memory.second_bytes and images > MORE_IMAGES * weights
+            return _images_bytes(plan) > plan.constant_bytes / 2
+        is_alone = self.threads == 1 or self._runs_apart(program, parts)
+        return is_alone and memory.late_cost > 0 and whole > memory.second_bytes and _is_of_images(plan)
+
+    def _runs_apart(self, program: Program, parts: int) -> bool:
+        """Whether threads run parts of a batch faster each by itself than all of them one part after the other.
+
+        Each reads all weights then, which images have to outweigh, and writes to memory of its own.
+        """
+        plan = program.blueprint
+        has_room = self._cores * plan.arena_bytes <= self.instances.limit
+        return 1 < self._cores <= parts and has_room and _is_of_images(plan)
 
     def annotate(
         self, specs: Sequence[TensorSpec] | None, operators: Sequence[dict[str, Any]]
@@ -239,6 +285,17 @@ class CompiledGraph:
             "passes": [each.describe() for each in blueprint.passes],
             **describe(program),
         }
+
+
+def _images_bytes(plan: Blueprint) -> int:
+    """Bytes that a run reads and writes besides weights."""
+    return sum(step.bytes for step in plan.steps) - plan.constant_bytes
+
+
+def _is_of_images(plan: Blueprint) -> bool:
+    """Whether reading weights again costs little beside it; recurrent layers wait for each other's steps instead."""
+    is_recurrent = any(step.kind == "recurrent" for step in plan.steps)
+    return not is_recurrent and _images_bytes(plan) > MORE_IMAGES * plan.constant_bytes
 
 
 def describe(program: Program) -> dict[str, Any]:

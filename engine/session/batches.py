@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
 
 from engine.errors import InputError
 from engine.graph import RuntimeGraph
-from engine.graph.batch.batching import Batching, aligned, decide, is_other_batch, refuse, split
+from engine.graph.batch.batching import Batching, Cut, aligned, cut, decide, is_other_batch, refuse
 from engine.graph.port import static_specs
 from engine.session.executor import Executor
 from engine.tensor import Array, TensorSpec, format_shape
@@ -39,28 +38,24 @@ class Batches:
                 self._executor.give_back(self._graph)
             return self._batching
 
-    def run(
-        self, arrays: list[Array], run_graph: Callable[[RuntimeGraph, Sequence[Array]], list[Array]]
-    ) -> list[Array]:
-        """The outputs, whatever the batch.
+    def cut(self, arrays: list[Array]) -> Cut:
+        """How inputs are run, whatever their batch.
 
         Args:
             arrays: the inputs, in graph order.
-            run_graph: what runs one graph on some of their items, or on all.
 
         Raises:
             InputError: the graph takes no such batch.
         """
         if not is_other_batch(self._graph.inputs, arrays):
-            return run_graph(self._graph, arrays)
+            return Cut(self._graph, [arrays])
         batching = self.batching
         if batching.mode == "fixed":
             raise refuse(batching, self._graph.inputs, arrays)
         arrays = aligned(batching, self._graph.inputs, arrays)
         if batching.graph is not None and not self._prefers_parts(arrays[0].shape[batching.inputs[0]], compiling=True):
-            return run_graph(batching.graph, arrays)
-        run_part: Callable[[Sequence[Array]], list[Array]] = lambda part: run_graph(self._graph, part)  # noqa: E731
-        return split(arrays, batching.exported or 1, batching.inputs, batching.outputs or (), run_part)
+            return Cut(batching.graph, [arrays])
+        return Cut(self._graph, cut(arrays, batching.exported or 1, batching.inputs), batching.outputs or ())
 
     def graph_for(self, specs: list[TensorSpec], compiling: bool = False) -> tuple[RuntimeGraph, list[TensorSpec]]:
         """The graph that runs inputs of these specs, and the specs of a part where it runs them in parts.

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from engine.bundle import Bundle
 from engine.errors import CompileError, EngineError, RunCancelledError
 from engine.graph import RuntimeGraph, execute
+from engine.graph.batch.batching import Cut, join
 from engine.graph.building.inference import UnforeseenResultError
 from engine.graph.running.watch import Watch
 from engine.options import Options
@@ -107,6 +108,24 @@ class Executor:
                         raise
                     return reference()
         return reference()
+
+    def run_parts(self, cut: Cut, runs: list[MeasuredRun] | None) -> list[Array]:
+        """The outputs of a graph, joined where it runs in parts.
+
+        Args:
+            runs: receives what each part took, one after the other; None where it is not measured.
+
+        Raises:
+            EngineError: as ``run``; or the outputs of the parts do not fit together.
+        """
+        if len(cut.parts) == 1:
+            return self.run(cut.graph, cut.parts[0], runs)
+        found = self._find(cut.graph) if runs is None else None
+        try:
+            outputs = None if found is None else found.run_parts(cut.parts, cut.axes)
+        except CompileError:  # no memory for several at once
+            outputs = None
+        return outputs or join([self.run(cut.graph, part, runs) for part in cut.parts], cut.axes)
 
     def _answer_meanwhile(
         self, graph: RuntimeGraph, inputs: Sequence[Array], compiled: CompiledGraph, specs: Sequence[TensorSpec]

@@ -13,7 +13,7 @@ import numpy as np
 
 from engine.errors import EngineError, ExecutionError, GraphError, InputError, from_foreign
 from engine.graph import RuntimeGraph, execute
-from engine.graph.batch.batching import Batching
+from engine.graph.batch.batching import Batching, join
 from engine.graph.running.feeding import feed
 from engine.graph.running.watch import Watch
 from engine.options import CACHE_MAX_BYTES, Backend, Options, Winograd, cache_folder
@@ -25,7 +25,7 @@ from engine.session.executor import Executor
 from engine.session.outputs import Outputs, in_order, join_taps
 from engine.session.routes import Given, Route, Shapes, Table, places_in, shapes_of
 from engine.stopping import cancelling
-from engine.tensor import Array, TensorSpec
+from engine.tensor import TensorSpec
 from engine.toolchain import write_bundle
 
 
@@ -124,11 +124,11 @@ class Session:
 
         Args:
             inputs: array-likes in graph order, or by name; a fixed first dimension may be any batch size.
-            profile: also measure every operator.
+            profile: also measure every operator; parts of a batch then run one after the other.
             taps: names of operands whose values are returned too, in ``taps`` of the result; such a run is the
                 reference's, for machine code does not make every operand.
-            cancelled: asked before every operator, and every some milliseconds of machine code; when it says yes the
-                run stops with RunCancelledError.
+            cancelled: asked before every operator, and every some milliseconds of machine code, by every thread that
+                runs a part of a batch; when it says yes the run stops with RunCancelledError.
 
         Returns:
             The outputs in graph order; they share no memory with the inputs or each other.
@@ -163,35 +163,24 @@ class Session:
 
     def _run_new(self, inputs: Given, key: Shapes | None) -> Outputs:
         """Run inputs of shapes that have not passed all checks before, or that run in parts."""
-        ran: list[tuple[RuntimeGraph, Sequence[Array]]] = []
-
-        def run_graph(graph: RuntimeGraph, part: Sequence[Array]) -> list[Array]:
-            ran.append((graph, part))
-            return self._executor.run(graph, part, None)
-
-        outputs = in_order(self._batches.run(feed(self.graph.inputs, inputs), run_graph))
-        if key is not None and len(ran) == 1 and (places := places_in(inputs, ran[0][1])) is not None:
-            graph, arrays = ran[0]
-            again = self._executor.again(graph, [TensorSpec(array.shape, array.dtype) for array in arrays])
-            self._routes.keep(key, Route(graph, places, again))
+        cut = self._batches.cut(feed(self.graph.inputs, inputs))
+        outputs = in_order(self._executor.run_parts(cut, None))
+        if key is not None and len(cut.parts) == 1 and (places := places_in(inputs, cut.parts[0])) is not None:
+            specs = [TensorSpec(array.shape, array.dtype) for array in cut.parts[0]]
+            self._routes.keep(key, Route(cut.graph, places, self._executor.again(cut.graph, specs)))
         return outputs
 
     def _run_watched(self, inputs: Given, profile: bool, taps: tuple[str, ...]) -> Outputs:
         runs: list[MeasuredRun] | None = [] if profile else None
-        watches: list[Watch] = []
-
-        def run_graph(graph: RuntimeGraph, part: Sequence[Array]) -> list[Array]:
-            if not taps:
-                return self._executor.run(graph, part, runs)
-            watch = Watch(graph.plan, taps=taps, measured=profile)
-            watches.append(watch)
-            results = execute(graph.plan, part, watch)
-            if runs is not None:
-                runs.append(measured(watch))
-            return results
-
-        outputs = in_order(self._batches.run(feed(self.graph.inputs, inputs), run_graph))
-        outputs.taps = join_taps(watches, taps)
+        cut = self._batches.cut(feed(self.graph.inputs, inputs))
+        if not taps:
+            outputs = in_order(self._executor.run_parts(cut, runs))
+        else:
+            watches = [Watch(cut.graph.plan, taps=taps, measured=profile) for _ in cut.parts]
+            answers = [execute(cut.graph.plan, part, watch) for part, watch in zip(cut.parts, watches, strict=True)]
+            outputs = in_order(answers[0] if len(answers) == 1 else join(answers, cut.axes))
+            outputs.taps = join_taps(watches, taps)
+            runs = [measured(watch) for watch in watches] if profile else None
         if runs is not None:
             outputs.profile, outputs.kernels = join_rows(runs), join_kernels(runs)
             outputs.peak_bytes = max(run.peak_bytes for run in runs)
@@ -347,7 +336,8 @@ class Session:
             given = {each.name: getattr(self.options, each.name) for each in fields(self.options)}
             session = Session(writer.graph, **given)
             for specs in [*wanted, *(session._batches.with_batch(wanted[0], batch) for batch in batches)]:
-                writer.add(*session._batches.graph_for(specs, compiling=target is None), progress or silent)
+                # Whole, also where this machine would run it in parts: how many threads there will be is not known.
+                writer.add(*session._batches.graph_for(specs), progress or silent)
             session.close()
             manifest = writer.finish()
         return [each.describe() | {"bytes": manifest.files[each.file].bytes} for each in manifest.programs]

@@ -24,6 +24,14 @@ def test_both_take_turns_on_the_same_network(tmp_path: Path) -> None:
     assert len(pair.before_s) == len(pair.after_s) == 6 and min(pair.before_s) > 0
 
 
+def test_a_larger_batch_has_files_of_its_own(tmp_path: Path) -> None:
+    folder = network(tmp_path, 1)
+    np.save(folder / "input_b2.npy", np.ones((2, 3), np.float32))
+    np.save(folder / "output_b2.npy", np.full((2, 3), 2, np.float32))
+    pair = compare([ROOT, ROOT], [tmp_path / "a"] * 2, folder, threads=1, rounds=1, seconds=0.0, batch=2)
+    assert len(pair.before_s) == 3
+
+
 def test_a_checkout_that_answers_wrongly_is_not_timed(tmp_path: Path) -> None:
     with pytest.raises(SystemExit, match="differs from PyTorch's answer"):
         Worker(ROOT, network(tmp_path, 2), 1, tmp_path / "cache")

@@ -80,7 +80,7 @@ class ObjectFile:
             self.sections = [self._section(head[6] + k * _SECTION.size) for k in range(head[12])]
             self.symbols = list(self._symbols())
             self.relocations = list(self._relocations())
-        except (struct.error, IndexError, ValueError) as error:
+        except (struct.error, IndexError, ValueError, OverflowError) as error:
             raise CompileError("an object file is damaged", found=str(error)) from None
 
     def content(self, section: Section) -> bytes:

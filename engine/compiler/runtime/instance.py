@@ -9,8 +9,8 @@ import ctypes
 import threading
 import time
 import weakref
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -37,6 +37,7 @@ from engine.stopping import check_wanted, is_asked
 from engine.tensor import Array, named_dtype, spec_of
 
 _CANCELLED = "the run was cancelled"
+NOWHERE: Final[Mapping[int, Array]] = {}
 _RUN = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p)
 
 
@@ -48,6 +49,14 @@ class OutsideTableError(UnforeseenResultError):
     """A kernel met an index there is no row for, or integers divided by 0; the reference says what is wrong."""
 
 
+class Made(NamedTuple):
+    """An output that kernels write: its number, and the array it takes."""
+
+    port: int
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+
+
 class Instance:
     """Memory and threads for one run at a time of a program.
 
@@ -56,7 +65,9 @@ class Instance:
         arenas: where it takes one for every run; None for one of its own.
 
     Attributes:
+        made: the outputs that kernels write themselves.
         gives_new_arrays: whether each output that is an array is one of its own, made for the run.
+        makes_all_outputs: whether that is so, and there are no others.
     """
 
     def __init__(self, program: Program, threads: int = 1, arenas: Arenas | None = None) -> None:
@@ -70,20 +81,23 @@ class Instance:
         self._tables = Tables(program, self._threads)
         self._settle(NO_ARENA if arenas is not None else new_arena(program.blueprint.arena_bytes))
         outputs = [each for each in program.blueprint.outputs if isinstance(each, Region) and each.is_whole_output]
-        self._made = [(port_of(each.address), each.shape, np.dtype(each.dtype)) for each in outputs]
+        self.made = [Made(port_of(each.address), each.shape, np.dtype(each.dtype)) for each in outputs]
         # Of each output the caller gets an array that nobody else has: what does not lie in its own is copied.
-        self.gives_new_arrays = len({port_of(each.address) for each in outputs}) == len(outputs)
-        self._is_all_made = self.gives_new_arrays and len(outputs) == len(program.blueprint.outputs)
+        self.gives_new_arrays = len({each.port for each in self.made}) == len(self.made)
+        self.makes_all_outputs = self.gives_new_arrays and len(self.made) == len(program.blueprint.outputs)
         self._run = _RUN(program.code.address("run"))
         # A list, because who sends them home must not hold the instance.
         self._hired: list[Workers] = []
         self._stop = weakref.finalize(self, _dismiss, self._hired)
 
-    def run(self, inputs: Sequence[Array], times: list[Clocked] | None = None) -> list[Any]:
+    def run(
+        self, inputs: Sequence[Array], times: list[Clocked] | None = None, into: Mapping[int, Array] = NOWHERE
+    ) -> list[Any]:
         """The graph's outputs for inputs of the program's shapes; new arrays every time.
 
         Args:
             times: receives for every segment who did what when.
+            into: arrays for some of those that kernels write, by number of the output.
 
         Raises:
             RunCancelledError: nobody wants it any more; found out before every operator left to the reference, and
@@ -93,12 +107,12 @@ class Instance:
         """
         with self._lock:
             if self._arenas is None:
-                return self._run_in_team(inputs, times)
+                return self._run_in_team(inputs, times, into)
             plan = self.program.blueprint
             arena = self._arenas.take(plan.arena_bytes, self._user, plan.clean)
             self._settle(arena)
             try:
-                return self._run_in_team(inputs, times)
+                return self._run_in_team(inputs, times, into)
             finally:
                 self._settle(NO_ARENA)
                 self._arenas.give(arena)
@@ -111,10 +125,12 @@ class Instance:
         if arena is not NO_ARENA:
             self._tables.settle(arena.address)
 
-    def _run_in_team(self, inputs: Sequence[Array], times: list[Clocked] | None) -> list[Any]:
+    def _run_in_team(
+        self, inputs: Sequence[Array], times: list[Clocked] | None, into: Mapping[int, Array]
+    ) -> list[Any]:
         workers = self._workers()
         try:
-            return self._run_locked(workers.address, inputs, times)
+            return self._run_locked(workers.address, inputs, times, into)
         finally:
             if workers.is_dismissed:  # a thread may have missed the word to leave, for the run's own came after it
                 workers.dismiss()
@@ -133,9 +149,11 @@ class Instance:
         """Send the threads home; runs that are under way or still come do without them."""
         self._stop()
 
-    def _run_locked(self, team: int, inputs: Sequence[Array], times: list[Clocked] | None) -> list[Any]:
+    def _run_locked(
+        self, team: int, inputs: Sequence[Array], times: list[Clocked] | None, into: Mapping[int, Array]
+    ) -> list[Any]:
         arrays = [np.ascontiguousarray(each) for each in inputs]
-        results = self._outputs()
+        results = self._outputs(into)
         self._tables.aim(arrays, results)
         values: dict[str, Any] = {name: arrays[port] for port, name in self.program.texts}
         for number, segment in enumerate(self.program.blueprint.segments):
@@ -154,7 +172,7 @@ class Instance:
             if reason == Alarm.OUTSIDE:
                 raise OutsideTableError("an index is outside of a table, or a divisor is 0")
             raise NotFiniteError
-        if self._is_all_made:
+        if self.makes_all_outputs:
             return [*results.values()]
         return [self._result(each, values, arrays, results) for each in self.program.blueprint.outputs]
 
@@ -176,9 +194,9 @@ class Instance:
         began: int = self._run(team, self._epoch << SEGMENT_BITS | row, at)
         return began
 
-    def _outputs(self) -> dict[int, Array]:
+    def _outputs(self, into: Mapping[int, Array]) -> dict[int, Array]:
         """Memory for outputs that kernels write themselves, by number of the output."""
-        return {port: np.empty(shape, dtype) for port, shape, dtype in self._made}
+        return {port: into[port] if port in into else np.empty(shape, dtype) for port, shape, dtype in self.made}
 
     def _run_reference(
         self, call: ReferenceCall, values: dict[str, Any], inputs: Sequence[Array], results: dict[int, Array]

@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, Final, Literal, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -39,7 +39,6 @@ MOST_STEPS: Final = 1 << 16
 """Of a trial: operators, and turns of loops in them. A model of thousands of operators takes fewer."""
 
 T = TypeVar("T")
-Run = Callable[[Sequence[Array]], list[Array]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +69,14 @@ class Batching:
         """Specs of the inputs with another batch."""
         axes = self.inputs or (0,) * len(specs)
         return [resized(spec, axis, batch) if spec.shape else spec for spec, axis in zip(specs, axes, strict=True)]
+
+
+class Cut(NamedTuple):
+    """What a graph is run on: all inputs, or those of each part of a batch, whose outputs are joined along axes."""
+
+    graph: RuntimeGraph
+    parts: list[list[Array]]
+    axes: Axes = ()
 
 
 def decide(graph: RuntimeGraph) -> Batching:
@@ -160,7 +167,8 @@ def _agrees(
     inputs = [example(spec, random) for spec in specs]
     try:
         together = execute(general.plan, inputs)
-        apart = split(inputs, reading.exported, reading.axes, outputs, lambda part: execute(graph.plan, part))
+        parts = cut(inputs, reading.exported, reading.axes)
+        apart = join([execute(graph.plan, part) for part in parts], outputs)
     except RunCancelledError:
         raise
     except EngineError:
@@ -237,36 +245,48 @@ def refuse(batching: Batching, ports: Sequence[Port], inputs: Sequence[Array]) -
     return InputError(problem, found=_shapes(inputs), expected=_expected(ports))
 
 
-def split(inputs: Sequence[Array], exported: int, axes: Sequence[int], outputs: Axes, run: Run) -> list[Array]:
-    """Run a batch in parts of the exported size and join the outputs.
+def cut(inputs: Sequence[Array], exported: int, axes: Sequence[int]) -> list[list[Array]]:
+    """The inputs of every part of a batch, each of the exported size.
 
     Args:
-        axes, outputs: along which the inputs are cut and the outputs joined.
+        axes: along which they hold the batch.
 
     Raises:
-        InputError: the batch is no multiple of the exported one, or the answers to the parts do not fit together.
+        InputError: the batch is no multiple of the exported one.
     """
     batch = inputs[0].shape[axes[0]]
     if batch % exported or batch == 0:
         raise InputError("the graph cannot run this batch", found=batch, expected=f"a multiple of {exported}")
-    parts = [
-        run([_cut(array, at, exported, axis) for array, axis in zip(inputs, axes, strict=True)])
+    return [
+        [_cut(array, at, exported, axis) for array, axis in zip(inputs, axes, strict=True)]
         for at in range(0, batch, exported)
     ]
-    return [_joined(answers, axis) for answers, axis in zip(zip(*parts, strict=True), outputs, strict=True)]
 
 
 def _cut(array: Array, at: int, size: int, axis: int) -> Array:
     return np.ascontiguousarray(array[(slice(None),) * axis + (slice(at, at + size),)])
 
 
-def _joined(answers: Sequence[Array], axis: int | None) -> Array:
+def join(answers: Sequence[Sequence[Array]], axes: Axes) -> list[Array]:
+    """The outputs of a batch, given those of every part.
+
+    Args:
+        axes: along which they hold the batch; None where one is the same for every part.
+
+    Raises:
+        InputError: they do not fit together.
+    """
+    return [joined(parts, axis) for parts, axis in zip(zip(*answers, strict=True), axes, strict=True)]
+
+
+def joined(parts: Sequence[Array], axis: int | None) -> Array:
+    """One output of a batch, as ``join`` has all."""
     if axis is None:
-        return answers[0]
+        return parts[0]
     try:
-        return np.concatenate(answers, axis=axis)
+        return np.concatenate(parts, axis=axis)
     except ValueError:
-        found = _shapes(answers)
+        found = _shapes(parts)
         raise InputError("the answers to the items of the batch do not fit together", found=found) from None
 
 

@@ -55,16 +55,26 @@ def steps() -> RuntimeGraph:
     [
         (images, EMERALD_RAPIDS.memory, 1, 8, True),
         (images, EMERALD_RAPIDS.memory, 1, 1, False),
-        (images, EMERALD_RAPIDS.memory, 2, 8, False),
+        (images, EMERALD_RAPIDS.memory, 2, 8, True),
+        (images, EMERALD_RAPIDS.memory, 2, 3, True),
+        (images, EMERALD_RAPIDS.memory, 4, 3, False),  # not one for each thread
         (images, ZEN_4.memory, 1, 8, False),
         (images, ZEN_4.memory, 1, 16, True),
         (weights, EMERALD_RAPIDS.memory, 1, 8, False),
+        (weights, EMERALD_RAPIDS.memory, 2, 8, False),
         (steps, EMERALD_RAPIDS.memory, 1, 8, False),
+        (steps, EMERALD_RAPIDS.memory, 2, 8, False),
     ],
 )
 def test_a_batch_is_run_image_by_image_where_what_it_writes_would_come_back_slowly(
-    graph: Callable[[], RuntimeGraph], memory: Memory, threads: int, parts: int, is_apart: bool
+    graph: Callable[[], RuntimeGraph],
+    memory: Memory,
+    threads: int,
+    parts: int,
+    is_apart: bool,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr("engine.compiler.compiled.available_cores", lambda: 4)
     net = graph()
     specs = static_specs(net.inputs)
     assert specs is not None

@@ -149,6 +149,13 @@ def test_a_damaged_file_is_refused_or_loaded_never_a_crash(data: st.DataObject |
         Block([damaged, assembled(CALLEE)])
 
 
+def test_a_file_whose_table_begins_beyond_any_memory_is_damaged() -> None:
+    bad = bytearray(assembled(CALLER))
+    bad[47] = 0x80  # the highest byte of where the sections' table begins
+    with pytest.raises(CompileError, match="damaged"):
+        ObjectFile(bytes(bad))
+
+
 def test_no_object_file_is_none() -> None:
     for data in (b"", b"\x7fELF", b"MZ" + bytes(100), bytes(64)):
         with pytest.raises(CompileError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -25,12 +26,13 @@ def random(*shape: int) -> np.ndarray:
 def conv(
     inputs: int, outputs: int, kernel: tuple[int, ...], *, stride: int = 1, padding: int | str = 0, dilation: int = 1
 ) -> Operator:
-    rank = len(kernel)
+    """With weights as small as networks', for the slope of what follows tells of sums and not of their last bits."""
+    rank, fan_in = len(kernel), inputs * math.prod(kernel)
     return op(
         f"nn.Conv{rank}d", "conv", "0", "1", in_channels=inputs, out_channels=outputs, kernel_size=kernel, groups=1,
         padding_mode="zeros", stride=(stride,) * rank, dilation=(dilation,) * rank,
         padding=padding if isinstance(padding, str) else (padding,) * rank,
-        weight=random(outputs, inputs, *kernel), bias=random(outputs),
+        weight=random(outputs, inputs, *kernel) * fan_in**-0.5, bias=random(outputs),
     )  # fmt: skip
 
 
