@@ -36,6 +36,8 @@ from engine.tensor import Array, TensorSpec
 FAR_SHARE: Final = 1 / 2
 # How many times the weights images should be, for those to be read again from a last-level cache that is slow.
 MORE_IMAGES: Final = 4 / 3
+# Of the products of a run, the share that images from that cache should take.
+FELT: Final = 1 / 20
 # Operators of a graph that takes long to compile: LLVM needs some 20 ms for each different one.
 MANY_OPERATORS: Final = 24
 
@@ -249,7 +251,13 @@ class CompiledGraph:
         if whole > FAR_SHARE * memory.last_bytes:
             return _images_bytes(plan) > plan.constant_bytes / 2
         is_alone = self.threads == 1 or self._runs_apart(program, parts)
-        return is_alone and memory.late_cost > 0 and whole > memory.second_bytes and _is_of_images(plan)
+        return is_alone and memory.late_cost > 0 and whole > memory.second_bytes and self._waits_for_images(plan)
+
+    def _waits_for_images(self, plan: Blueprint) -> bool:
+        """Whether images that come from the last-level cache would be felt beside all that is computed."""
+        host = self.builder.host
+        products = sum(step.flops for step in plan.steps) / (2 * host.lanes)
+        return _is_of_images(plan) and _images_bytes(plan) * host.memory.stream_cost > FELT * products
 
     def _runs_apart(self, program: Program, parts: int) -> bool:
         """Whether threads run parts of a batch faster each by itself than all of them one part after the other.

@@ -31,6 +31,17 @@ def images() -> RuntimeGraph:
     )
 
 
+def sums() -> RuntimeGraph:
+    """Images that are a few hundredths of what is computed of them."""
+    return built(
+        INPUT,
+        conv("a", "0", "1", (64, 64), (3, 3), padding=(1, 1)),
+        conv("b", "1", "2", (64, 64), (3, 3), padding=(1, 1)),
+        OUT,
+        _0=(1, 64, 60, 60),
+    )
+
+
 def weights() -> RuntimeGraph:
     """The same beside more weights than that."""
     return built(
@@ -60,6 +71,8 @@ def steps() -> RuntimeGraph:
         (images, EMERALD_RAPIDS.memory, 4, 3, False),  # not one for each thread
         (images, ZEN_4.memory, 1, 8, False),
         (images, ZEN_4.memory, 1, 16, True),
+        (sums, EMERALD_RAPIDS.memory, 1, 8, False),
+        (sums, EMERALD_RAPIDS.memory, 2, 8, False),
         (weights, EMERALD_RAPIDS.memory, 1, 8, False),
         (weights, EMERALD_RAPIDS.memory, 2, 8, False),
         (steps, EMERALD_RAPIDS.memory, 1, 8, False),
