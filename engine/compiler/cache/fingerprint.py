@@ -85,7 +85,7 @@ def _body(name: str, body: Graph) -> Iterator[str]:
     for op in body.operators:
         yield repr((op.type, op.name, op.inputs, op.outputs, op.labels, list(op.params.items())))
         for key, each in op.attributes.items():
-            yield repr((key, each.shape, each.dtype.name, _hash(as_bytes(each.data)).hex()))
+            yield repr((key, each.shape, each.dtype.name, _hash([as_bytes(each.data)]).hex()))
         for inner, deeper in op.bodies.items():
             yield from _body(inner, deeper)
 
@@ -123,15 +123,29 @@ def _hash_arrays(arrays: Iterable[Array]) -> Iterator[bytes]:
 
     Where one array ends and the next begins is not in them: shapes and dtypes say that.
     """
-    contents = [as_bytes(each) for each in arrays]
-    pieces = [each[at : at + PIECE_BYTES] for each in contents for at in range(0, each.size, PIECE_BYTES)]
-    if sum(each.size for each in pieces) < 2 * PIECE_BYTES:
-        return map(_hash, pieces)
-    return side_by_side(_hash, pieces)
+    return side_by_side(_hash, _pieces(arrays))
 
 
-def _hash(piece: Array) -> bytes:
-    return hashlib.sha256(piece.data).digest()
+def _pieces(arrays: Iterable[Array]) -> list[list[Array]]:
+    """Runs of bytes as long as a thread should have at once: of a large array, or of many small ones."""
+    pieces: list[list[Array]] = []
+    room = 0
+    for content in map(as_bytes, arrays):
+        at = 0
+        while at < content.size:
+            if room == 0:
+                pieces.append([])
+                room = PIECE_BYTES
+            pieces[-1].append(content[at : at + room])
+            at, room = at + pieces[-1][-1].size, room - pieces[-1][-1].size
+    return pieces
+
+
+def _hash(piece: Iterable[Array]) -> bytes:
+    state = hashlib.sha256()
+    for each in piece:
+        state.update(each.data)
+    return state.digest()
 
 
 def _add(state: hashlib._Hash, content: bytes) -> None:
