@@ -14,6 +14,7 @@ from engine.compiler.blueprint import Blueprint
 from engine.compiler.bodies import Compiles
 from engine.compiler.builder import Builder
 from engine.compiler.codegen.host import Host
+from engine.compiler.parting import Parting
 from engine.compiler.runtime.apart import Apart
 from engine.compiler.runtime.instance import Instance, NotFiniteError
 from engine.compiler.runtime.instances import Instances
@@ -32,12 +33,6 @@ from engine.profiling import MeasuredRun
 from engine.progress import Progress, silent
 from engine.tensor import Array, TensorSpec
 
-# A share of the last-level cache: what a run writes beyond it is read back from memory.
-FAR_SHARE: Final = 1 / 2
-# How many times the weights images should be, for those to be read again from a last-level cache that is slow.
-MORE_IMAGES: Final = 4 / 3
-# Of the products of a run, the share that images from that cache should take.
-FELT: Final = 1 / 20
 # Operators of a graph that takes long to compile: LLVM needs some 20 ms for each different one.
 MANY_OPERATORS: Final = 24
 
@@ -134,7 +129,7 @@ class CompiledGraph:
             return None
         count = len(parts)
         whole = Joined(instance, count, axes)
-        apart = count // self._cores * self._cores if self._runs_apart(instance.program, count) else 0
+        apart = self._parting(instance.program).side_by_side(count)
         try:
             answers = self._side_by_side(instance.program).run(parts[:apart], whole) if apart else []
             answers += [instance.run(parts[number], into=whole.part(number)) for number in range(apart, count)]
@@ -236,37 +231,12 @@ class CompiledGraph:
             exact.close()
 
     def prefers_parts(self, specs: Sequence[TensorSpec], parts: int) -> bool:
-        """Whether so many runs of these shapes one after the other are faster than one run of them all.
-
-        A batch reads the weights once, but what it writes no longer fits the caches. Where images weigh more than the
-        weights, and a batch of them more than a cache, each is run by itself. Which cache that is depends on how fast
-        the last one is; threads have more to share of a batch than of an image, unless each has images of its own. No
-        where there is no program for them.
-        """
+        """Whether parts of these shapes are run sooner than a batch of so many; no where there is no program."""
         program = self.instances.program(specs)
-        if program is None:
-            return False
-        plan, memory = program.blueprint, self.builder.host.memory
-        whole = parts * plan.arena_bytes
-        if whole > FAR_SHARE * memory.last_bytes:
-            return _images_bytes(plan) > plan.constant_bytes / 2
-        is_alone = self.threads == 1 or self._runs_apart(program, parts)
-        return is_alone and memory.late_cost > 0 and whole > memory.second_bytes and self._waits_for_images(plan)
+        return program is not None and self._parting(program).is_better(parts)
 
-    def _waits_for_images(self, plan: Blueprint) -> bool:
-        """Whether images that come from the last-level cache would be felt beside all that is computed."""
-        host = self.builder.host
-        products = sum(step.flops for step in plan.steps) / (2 * host.lanes)
-        return _is_of_images(plan) and _images_bytes(plan) * host.memory.stream_cost > FELT * products
-
-    def _runs_apart(self, program: Program, parts: int) -> bool:
-        """Whether threads run parts of a batch faster each by itself than all of them one part after the other.
-
-        Each reads all weights then, which images have to outweigh, and writes to memory of its own.
-        """
-        plan = program.blueprint
-        has_room = self._cores * plan.arena_bytes <= self.instances.limit
-        return 1 < self._cores <= parts and has_room and _is_of_images(plan)
+    def _parting(self, program: Program) -> Parting:
+        return Parting(program.blueprint, self.builder.host, self._cores, self.instances.limit)
 
     def annotate(
         self, specs: Sequence[TensorSpec] | None, operators: Sequence[dict[str, Any]]
@@ -293,17 +263,6 @@ class CompiledGraph:
             "passes": [each.describe() for each in blueprint.passes],
             **describe(program),
         }
-
-
-def _images_bytes(plan: Blueprint) -> int:
-    """Bytes that a run reads and writes besides weights."""
-    return sum(step.bytes for step in plan.steps) - plan.constant_bytes
-
-
-def _is_of_images(plan: Blueprint) -> bool:
-    """Whether reading weights again costs little beside it; recurrent layers wait for each other's steps instead."""
-    is_recurrent = any(step.kind == "recurrent" for step in plan.steps)
-    return not is_recurrent and _images_bytes(plan) > MORE_IMAGES * plan.constant_bytes
 
 
 def describe(program: Program) -> dict[str, Any]:

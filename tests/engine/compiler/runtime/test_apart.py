@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from engine import RunCancelledError, RuntimeGraph, Session
-from engine.compiler import CompiledGraph
+from engine.compiler.parting import Parting
 from engine.compiler.runtime.apart import HELPERS
 from engine.compiler.runtime.instance import Instance
 from engine.pnnx import Operator
@@ -55,8 +55,10 @@ def side_by_side(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
 
     monkeypatch.setattr("engine.compiler.compiled.available_cores", lambda: 4)
     monkeypatch.setattr("engine.compiler.runtime.apart.available_cores", lambda: 4)
-    monkeypatch.setattr(CompiledGraph, "prefers_parts", lambda *_: True)
-    monkeypatch.setattr(CompiledGraph, "_runs_apart", lambda self, _, parts: 1 < self._cores <= parts, raising=True)
+    monkeypatch.setattr(Parting, "is_better", lambda *_: True)
+    monkeypatch.setattr(
+        Parting, "side_by_side", lambda self, parts: parts // self.cores * self.cores * (self.cores > 1)
+    )
     monkeypatch.setattr(Instance, "run", counted)
     yield ran
 
