@@ -15,6 +15,7 @@ from engine.compiler.runtime.apart import HELPERS
 from engine.compiler.runtime.instance import Instance
 from engine.pnnx import Operator
 from engine.tensor import Array, TensorSpec
+from tests.engine.compiler.runtime.callers import wrong_answers
 from tests.engine.graph.build import F32, INPUT, built, conv, op
 from tests.patience import PATIENCE_S
 
@@ -90,20 +91,7 @@ def test_an_answer_is_nobody_elses(side_by_side: list[int]) -> None:
 def test_callers_of_one_session_get_their_own_answers(side_by_side: list[int]) -> None:
     session, inputs = Session(net(), backend="compiled", threads=2, cache=None), [batch(4) for _ in range(6)]
     wanted = [session.run([x])[0] for x in inputs]
-    wrong: list[int] = []
-
-    def call(number: int) -> None:
-        for _ in range(20):
-            if not np.array_equal(session.run([inputs[number]])[0], wanted[number]):
-                wrong.append(number)
-
-    callers = [threading.Thread(target=call, args=(number,)) for number in range(len(inputs))]
-    for caller in callers:
-        caller.start()
-    for caller in callers:
-        caller.join(PATIENCE_S)
-        assert not caller.is_alive()
-    assert not wrong
+    assert not wrong_answers(session, inputs, wanted, times=20)
 
 
 def test_nobody_waits_for_a_helper_who_is_busy(side_by_side: list[int]) -> None:

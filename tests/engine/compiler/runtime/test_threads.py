@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import engine
+from tests.engine.compiler.runtime.callers import wrong_answers
 from tests.patience import PATIENCE_S
 
 ROOT = Path(__file__).parents[4]
@@ -32,20 +33,7 @@ def images(count: int) -> list[np.ndarray[tuple[int, ...], np.dtype[np.float32]]
 def test_callers_of_one_session_get_their_own_answers(threads: int) -> None:
     shared, inputs = session(threads), images(8)
     wanted = [shared.run([x])[0] for x in inputs]
-    wrong: list[int] = []
-
-    def call(number: int) -> None:
-        for _ in range(100):
-            if not np.array_equal(shared.run([inputs[number]])[0], wanted[number]):
-                wrong.append(number)
-
-    callers = [threading.Thread(target=call, args=(number,)) for number in range(len(inputs))]
-    for caller in callers:
-        caller.start()
-    for caller in callers:
-        caller.join(PATIENCE_S)
-        assert not caller.is_alive()
-    assert not wrong
+    assert not wrong_answers(shared, inputs, wanted, times=100)
 
 
 @pytest.mark.slow
