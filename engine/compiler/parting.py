@@ -47,9 +47,10 @@ class Parting:
     def side_by_side(self, parts: int) -> int:
         """How many of the parts threads run each by itself: as many as they share evenly, where that is faster.
 
-        Each reads all weights then, which images have to outweigh, and writes to memory of its own.
+        Each reads all weights then, which images have to outweigh, and writes to memory of its own, which the
+        last-level cache has to hold for all of them.
         """
-        has_room = self.cores * self.plan.arena_bytes <= self.limit
+        has_room = self.cores * self.plan.arena_bytes <= min(self.limit, FAR_SHARE * self.host.memory.last_bytes)
         return parts // self.cores * self.cores if self.cores > 1 and has_room and self._is_of_images else 0
 
     @property

@@ -11,6 +11,7 @@ import pytest
 from engine import RuntimeGraph
 from engine.compiler import CompiledGraph
 from engine.compiler.codegen.host import Memory, describe
+from engine.compiler.parting import Parting
 from engine.graph.port import static_specs
 from engine.options import Options
 from tests.engine.compiler.kernels.running import LEVELS
@@ -95,4 +96,24 @@ def test_a_batch_is_run_image_by_image_where_what_it_writes_would_come_back_slow
     assert not compiled.prefers_parts(specs, parts)  # nothing is known yet
     compiled.prepare(specs)
     assert compiled.prefers_parts(specs, parts) == is_apart
+    compiled.close()
+
+
+@pytest.mark.parametrize(
+    ("cores", "parts", "limit", "apart"),
+    [(1, 8, 2**30, 0), (2, 8, 2**30, 8), (2, 9, 2**30, 8), (3, 2, 2**30, 0), (8, 8, 2**30, 8), (16, 16, 2**30, 0),
+     (2, 8, 2**20, 0)],
+)  # fmt: skip
+def test_as_many_parts_run_side_by_side_as_threads_share_evenly_and_memory_holds(
+    cores: int, parts: int, limit: int, apart: int
+) -> None:
+    net = images()
+    specs = static_specs(net.inputs)
+    assert specs is not None
+    compiled = CompiledGraph(net, Options(threads=1, cache=None), replace(describe(LEVELS[0]), memory=ZEN_4.memory))
+    compiled.prepare(specs)
+    program = compiled.instances.program(specs)
+    assert program is not None
+    found = Parting(program.blueprint, compiled.builder.host, cores, limit)
+    assert found.side_by_side(parts) == apart
     compiled.close()
