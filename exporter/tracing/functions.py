@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import FunctionType
-from typing import Any
+from typing import Any, Final
 
 import torch
+from torch.overrides import TorchFunctionMode
 
 
 @contextmanager
@@ -45,6 +46,30 @@ def plain_scripts() -> Iterator[None]:
         _set((torch._jit_internal,), "module_has_exports", lambda module: False),
     ):
         yield
+
+
+class PlainDivision(TorchFunctionMode):  # type: ignore[misc]  # torch is not seen by the type checker
+    """Divisions that round are traced as divisions and what rounds: the converter forgets the ``rounding_mode``."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        rounded = _ROUNDED.get(kwargs.get("rounding_mode"))
+        is_division = getattr(func, "__name__", None) in ("div", "divide")
+        if rounded is None or not is_division or len(args) + ("other" in kwargs) != 2 or len(kwargs) > 3 - len(args):
+            return func(*args, **kwargs)
+        return rounded(args[0], args[1] if len(args) == 2 else kwargs["other"])
+
+
+def _to_zero(x: Any, y: Any) -> Any:
+    """x / y without its fraction; of integers without any that is not exact on the way."""
+    if torch.result_type(x, y).is_floating_point:
+        return torch.trunc(torch.div(x, y))
+    return torch.floor_divide(x - torch.fmod(x, y), y)
+
+
+_ROUNDED: Final[dict[Any, Callable[[Any, Any], Any]]] = {"trunc": _to_zero, "floor": torch.floor_divide}
 
 
 @contextmanager

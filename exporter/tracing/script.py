@@ -15,7 +15,7 @@ from exporter.errors import TracingError, describe
 from exporter.onnx_model import OnnxModel, copy
 from exporter.tensors import has_dict
 from exporter.tracing import writes
-from exporter.tracing.functions import plain_attention, plain_functions, plain_scripts
+from exporter.tracing.functions import PlainDivision, plain_attention, plain_functions, plain_scripts
 from exporter.tracing.modules import prepared
 
 
@@ -48,7 +48,7 @@ def trace(model: Any, tensors: Sequence[Any], result: Any, path: Path) -> tuple[
 def _script(model: Any, tensors: Sequence[Any], result: Any) -> Any:
     if isinstance(model, torch.jit.ScriptModule):
         return model
-    with plain_functions(), plain_scripts():
+    with plain_functions(), plain_scripts(), PlainDivision():
         try:
             with writes.new_tensors():
                 traced = _traced(model, tensors, result)

@@ -35,6 +35,12 @@ def test_calls_that_failed_and_were_caught_leave_nothing(torch: Any, tmp_path: P
     assert exporter.export(model, exporter.parse_inputs(["4,8"]), tmp_path).tried == ("[4,8]f32",)
 
 
+def test_quotients_are_rounded_as_pytorch_rounds_them(torch: Any, tmp_path: Path) -> None:
+    model = importlib.import_module("tests.exporter.written").Rounded()
+    exported = exporter.export(model, exporter.parse_inputs(["4,8", "4,8"]), tmp_path)
+    assert exported.tried == ("[4,8]f32, [4,8]f32",)
+
+
 def test_a_write_that_cannot_be_followed_is_left_to_the_converter(
     torch: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

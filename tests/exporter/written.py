@@ -249,3 +249,20 @@ class Retried(nn.Module):
     @torch.jit.export
     def lengths(self, x: Tensor, lengths: Tensor) -> Tensor:
         return x + lengths.no_such_thing
+
+
+class Rounded(nn.Module):
+    """Quotients that are rounded, of numbers of both signs: by numbers and by tensors, of floats and of integers."""
+
+    def forward(self, x: Tensor, y: Tensor) -> Tensor:
+        n = (10 * x).long()
+        quotients = [
+            torch.div(x, 0.3, rounding_mode="floor"),
+            torch.div(x, y, rounding_mode="trunc"),
+            x.div(other=y.abs() + 1, rounding_mode="floor"),
+            n.div(3, rounding_mode="trunc"),
+            torch.divide(n, (10 * y).long().abs() + 2, rounding_mode="trunc"),
+            torch.div(n, 7, rounding_mode="floor"),
+            torch.div(x, y, rounding_mode=None),
+        ]
+        return torch.cat([each.float() for each in quotients], 1)
