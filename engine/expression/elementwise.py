@@ -166,6 +166,8 @@ class ElementwiseFunction:
             found = _FLOATING
         if found is _BOOL and _FLOATING in self.accepts:
             found = _INTEGER
+        if found is _INTEGER and found not in self.accepts and any(arg is UNKNOWN for arg in args):
+            found = _FLOATING  # it is no size, but a tensor of which the file says nothing
         if found not in self.accepts:
             raise self._refusal(f"{found.name.lower()} numbers")
         return found

@@ -258,6 +258,12 @@ def test_sizes_of_what_is_unknown_are_unknown() -> None:
     assert infer(parse("size(@0,0)"), [UNKNOWN]) is UNKNOWN
 
 
+def test_an_operand_of_which_nothing_is_known_may_be_what_a_function_is_defined_for() -> None:
+    assert infer(parse("logaddexp(@0,@1)"), [UNKNOWN, UNKNOWN]) is UNKNOWN
+    with pytest.raises(EngineError, match="logaddexp is not defined for this dtype: found integer"):
+        infer(parse("logaddexp(@0,1)"), [2])
+
+
 ROUNDED = TensorSpec((3,), DTYPES["i64"])
 
 
