@@ -54,7 +54,7 @@ class RawDropout(Dropout):
     """x; what trains comes as an operand."""
 
 
-@register("aten::contiguous", "aten::clone", "aten::detach", "aten::alias")
+@register("aten::contiguous", "aten::clone", "aten::detach", "aten::alias", "aten::alias_copy", "aten::detach_copy")
 class RawIdentity(_Unchanged):
     """x; a memory format changes nothing."""
 

@@ -99,7 +99,7 @@ class Slice(_Window):
         return input[(*self.place(input.shape), ...)]
 
 
-@register("Tensor.select", positional=("input", "dim", "index"))
+@register("Tensor.select", "aten::select_copy", positional=("input", "dim", "index"))
 class Select(Rearrangement):
     """One slice of an axis, without that axis.
 
@@ -202,7 +202,7 @@ class Narrow(Rearrangement):
         return axis, first, length
 
 
-@register("aten::unfold")
+@register("aten::unfold", "aten::unfold_copy")
 class Windows(Rearrangement):
     """All windows of an axis, step apart: out[..., i, ..., j] = input[..., i * step + j, ...], j the last axis."""
 

@@ -18,7 +18,7 @@ from engine.layers.definition.registry import register
 from engine.layers.operands.axes import checked_axes, sizes
 from engine.layers.operands.precision import INT64, check_ordered, summed_dtype, working_dtype
 from engine.promotion import Category, cast, dtype_category, float_dtype
-from engine.tensor import Array, DType, Shape, TensorSpec, dtype_name
+from engine.tensor import Array, Dim, DType, Shape, TensorSpec, dtype_name, format_shape
 
 
 class Reduction(Layer):
@@ -102,6 +102,38 @@ class Sum(Reduction):
 
     def _reduce(self, input: Array, axes: tuple[int, ...]) -> Any:
         return input.sum(axes, dtype=input.dtype)
+
+
+@register("aten::sum_to_size", positional=("input", "size"))
+class SumToSize(Layer):
+    """The sum over the dimensions along which a tensor of this size would be repeated; what expand does is undone.
+
+    Raises:
+        ShapeError: a tensor of this size could not be expanded to the input.
+    """
+
+    size: tuple[Dim, ...]
+
+    def infer(self, input: TensorSpec) -> TensorSpec:
+        axes = self.axes(input.shape)
+        return TensorSpec(self.size, Sum(dim=axes).infer(input).dtype if axes else input.dtype)
+
+    def forward(self, input: Array) -> Array:
+        axes = self.axes(input.shape)
+        return (Sum(dim=axes).forward(input) if axes else input).reshape(sizes(self.size))
+
+    def flops(self, output: TensorSpec, *operands: Any) -> int:
+        return operands[0].size or 0
+
+    def axes(self, shape: Shape) -> tuple[int, ...]:
+        """The dimensions of an input of this shape that are summed over."""
+        lead = len(shape) - len(self.size)
+        pairs = [*zip(shape[max(lead, 0) :], self.size, strict=False)]
+        if lead < 0 or any(size not in (1, None, dim) and dim is not None for dim, size in pairs):
+            found, expected = format_shape(self.size), format_shape(shape)
+            raise ShapeError("this size cannot be expanded to the input's", found=found, expected=expected)
+        repeated = [lead + axis for axis, (dim, size) in enumerate(pairs) if size == 1 and dim != 1]
+        return (*range(lead), *repeated)
 
 
 @register("aten::nansum", positional=("input", "dim", "keepdim", "dtype"))

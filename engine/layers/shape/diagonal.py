@@ -16,7 +16,7 @@ from engine.promotion import cast
 from engine.tensor import Array, Dim, Number, Shape, TensorSpec, format_shape, product
 
 
-@register("torch.diagonal", "aten::diagonal", positional=("input", "offset", "dim1", "dim2"))
+@register("torch.diagonal", "aten::diagonal", "aten::diagonal_copy", positional=("input", "offset", "dim1", "dim2"))
 class Diagonal(Rearrangement):
     """A diagonal of each plane (dim1, dim2), as the last axis."""
 

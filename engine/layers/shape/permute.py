@@ -24,7 +24,7 @@ class _Permutation(Rearrangement):
         raise NotImplementedError
 
 
-@register("Tensor.permute", "torch.permute")
+@register("Tensor.permute", "torch.permute", "aten::permute_copy")
 class Permute(_Permutation):
     """Axis i of the result is axis dims[i] of the input."""
 
@@ -34,7 +34,7 @@ class Permute(_Permutation):
         return checked_order(self.dims, rank)
 
 
-@register("torch.transpose")
+@register("torch.transpose", "aten::transpose_copy")
 class Transpose(_Permutation):
     """Axes dim0 and dim1 exchanged."""
 
@@ -47,7 +47,7 @@ class Transpose(_Permutation):
         return tuple(swapped.get(axis, axis) for axis in range(rank))
 
 
-@register("torch.t")
+@register("torch.t", "aten::t_copy")
 class MatrixTranspose(_Permutation):
     """The transpose of a matrix; vectors and 0-dim tensors stay as they are."""
 

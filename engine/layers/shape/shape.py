@@ -40,7 +40,7 @@ class _Reshaping(Rearrangement):
         """The new shape."""
 
 
-@register("Tensor.reshape", "Tensor.view")
+@register("Tensor.reshape", "Tensor.view", "aten::view_copy")
 class Reshape(_Reshaping):
     """The elements of input, in row-major order, as a tensor of another shape.
 
@@ -162,7 +162,7 @@ class Unflatten(_Reshaping):
         return replaced(shape, axis, *_fitted(self.sizes, shape[axis : axis + 1]))
 
 
-@register("torch.squeeze")
+@register("torch.squeeze", "aten::squeeze_copy")
 class Squeeze(Rearrangement):
     """Dimensions of size 1 left out: all of them, or those given; others are left alone."""
 
@@ -186,7 +186,7 @@ def _without_ones(shape: Shape, axes: tuple[int, ...]) -> Shape:
     return tuple(dim for axis, dim in enumerate(shape) if axis not in axes or dim != 1)
 
 
-@register("torch.unsqueeze")
+@register("torch.unsqueeze", "aten::unsqueeze_copy")
 class Unsqueeze(_Reshaping):
     """A dimension of size 1 more, at ``dim`` of the result; several when they are given as a list (ONNX)."""
 
@@ -214,7 +214,7 @@ class AtLeast(_Reshaping):
         return (1,) * (self.rank - len(shape)) + shape
 
 
-@register("torch.as_strided")
+@register("torch.as_strided", "aten::as_strided_copy")
 class AsStrided(Rearrangement):
     """out[i, j, ...] = flat[storage_offset + i * stride[0] + j * stride[1] + ...] of a contiguous input.
 

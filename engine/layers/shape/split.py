@@ -75,7 +75,8 @@ def _length(shape: Shape, axis: int) -> Dim:
 
 
 @register(
-    "torch.split", "aten::unsafe_split", "aten::unsafe_split_with_sizes",
+    "torch.split", "aten::unsafe_split", "aten::unsafe_split_with_sizes", "aten::split_copy",
+    "aten::split_with_sizes_copy",
     positional=("input", "split_size_or_sections", "dim"), renamed={"tensor": "input"},
 )  # fmt: skip
 class Split(_Pieces):
@@ -199,7 +200,7 @@ class AxisSplit(Rearrangement):
         return TensorSplit(sections=cuts, dim=axis, annotations=self.annotations)
 
 
-@register("torch.unbind")
+@register("torch.unbind", "aten::unbind_copy")
 class Unbind(_Pieces):
     """The slices along dim, without that axis."""
 

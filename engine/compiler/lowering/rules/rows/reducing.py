@@ -18,7 +18,7 @@ from engine.layers.onnx.rows.reduce import AbsSum, Length, LogSum, SquareSum
 from engine.layers.operands.axes import checked_axis
 from engine.layers.reduction.deviation import Deviation, Norm, Variance
 from engine.layers.reduction.distance import Normalize
-from engine.layers.reduction.reduction import LogSumExp, Reduction
+from engine.layers.reduction.reduction import LogSumExp, Reduction, SumToSize
 
 X, Y = Operand(0), Operand(1)
 _OF_ONNX: dict[type[Layer], tuple[Expr, Expr]] = {
@@ -45,6 +45,16 @@ def _result(composition: Composition, tree: Expr, *reduced: View) -> Made:
     """An expression of what was reduced, without the axes of one element where the result has none."""
     sizes = composition.context.result_spec.sizes
     return composition.finish(tree, *(derived(each, each.phantom.reshape(sizes)) for each in reduced))
+
+
+@kernels_for(SumToSize, doubles=True)
+def lower_sum_to_size(context: Context) -> Made:
+    """Sums over what a smaller tensor would be repeated along."""
+    x, layer, composition = context.tensor(0), context.layer(SumToSize), Composition(context)
+    if context.result_spec.dtype != context.dtype:
+        raise NotLoweredError("there is no kernel for a reduction to another dtype")
+    axes = layer.axes(x.shape)
+    return _result(composition, X, composition.reduce(x, axes, "sum") if axes else x)
 
 
 @kernels_for(LogSumExp, doubles=True)
