@@ -1,0 +1,100 @@
+"""Losses: something of every pair of elements, and the sum or mean of those."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+
+from engine.compiler.kernels.expr import Expr, Operand, apply
+from engine.compiler.lowering.context import Context
+from engine.compiler.lowering.declining import NotLoweredError
+from engine.compiler.lowering.rules.elementwise.composing import Composition, derived
+from engine.compiler.lowering.rules.registry import kernels_for
+from engine.compiler.lowering.steps import Made
+from engine.layers.definition.layer import Layer
+from engine.layers.reduction.loss import (
+    LEAST_LOG,
+    NONE,
+    SUM,
+    BinaryCrossEntropy,
+    BinaryCrossEntropyOfLogits,
+    HuberLoss,
+    KLDivergence,
+    L1Loss,
+    Loss,
+    MSELoss,
+    SmoothL1Loss,
+    SoftMarginLoss,
+)
+
+X, Y = Operand(0), Operand(1)
+
+
+def _smooth(layer: SmoothL1Loss) -> Expr:
+    distance = apply("abs", apply("sub", X, Y))
+    if layer.beta == 0:
+        return distance
+    square = apply("div", apply("square", distance), 2 * layer.beta)
+    return apply("where", apply("lt", distance, layer.beta), square, apply("sub", distance, layer.beta / 2))
+
+
+def _huber(layer: HuberLoss) -> Expr:
+    distance = apply("abs", apply("sub", X, Y))
+    far = apply("mul", apply("sub", distance, layer.delta / 2), layer.delta)
+    return apply("where", apply("le", distance, layer.delta), apply("div", apply("square", distance), 2.0), far)
+
+
+def _divergence(layer: KLDivergence) -> Expr:
+    if layer.log_target:
+        return apply("mul", apply("exp", Y), apply("sub", Y, X))
+    return apply("sub", apply("xlogy", Y, Y), apply("mul", Y, X))
+
+
+def _entropy(_: BinaryCrossEntropy) -> Expr:
+    of_others = apply("max", apply("log1p", apply("sub", 0.0, X)), LEAST_LOG)
+    of_it = apply("max", apply("log", X), LEAST_LOG)
+    return apply("sub", apply("mul", apply("sub", Y, 1.0), of_others), apply("mul", Y, of_it))
+
+
+def _entropy_of_logits(_: BinaryCrossEntropyOfLogits, positive: Expr | float = 1.0) -> Expr:
+    steps = apply("log1p", apply("exp", apply("sub", 0.0, apply("abs", X))))
+    tail = apply("add", steps, apply("max", apply("sub", 0.0, X), 0.0))
+    return apply("add", apply("mul", apply("sub", 1.0, Y), X), apply("mul", tail, positive))
+
+
+_OF_EACH: Final[dict[type[Layer], Callable[[Any], Expr]]] = {
+    L1Loss: lambda _: apply("abs", apply("sub", X, Y)),
+    MSELoss: lambda _: apply("square", apply("sub", X, Y)),
+    SmoothL1Loss: _smooth,
+    HuberLoss: _huber,
+    SoftMarginLoss: lambda _: apply("log1p", apply("exp", apply("sub", 0.0, apply("mul", X, Y)))),
+    KLDivergence: _divergence,
+    BinaryCrossEntropy: _entropy,
+    BinaryCrossEntropyOfLogits: _entropy_of_logits,
+}
+
+
+@kernels_for(*_OF_EACH, doubles=True)
+def lower_loss(context: Context) -> Made:
+    """The loss of every pair of elements, and how those are reduced."""
+    layer: Any = context.layer(Loss)
+    composition = Composition(context)
+    if context.result_spec.dtype != context.dtype:
+        raise NotLoweredError("there is no kernel for a reduction to another dtype")
+    tree, operands = _OF_EACH[type(layer)](layer), [context.tensor(0), context.tensor(1)]
+    if context.argument(3) is not None:
+        operands.append(context.tensor(3))
+        tree = _entropy_of_logits(layer, apply("add", apply("mul", apply("sub", Operand(2), 1.0), Y), 1.0))
+    if context.argument(2) is not None:
+        operands.append(context.tensor(2))
+        tree = apply("mul", tree, Operand(len(operands) - 1))
+    if layer.reduction == NONE:
+        return composition.finish(tree, *operands)
+    sizes = np.broadcast_shapes(*(each.shape for each in operands))
+    if not sizes:
+        raise NotLoweredError("there is no kernel for a reduction of no dimensions")
+    each = composition.map(tree, *operands)
+    total = composition.reduce(each, range(len(sizes)), "sum" if layer.reduction == SUM else "mean")
+    return composition.finish(X, derived(total, total.phantom.reshape(context.result_spec.sizes)))
