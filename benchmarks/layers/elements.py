@@ -75,6 +75,12 @@ REDUCTIONS = (
     _unary("scan", "torch.cumsum", lambda t, x: x.cumsum(1), dim=1),
     Case(family="scan", type="aten::cummax", operands=(TABLE, 1), call=lambda t, x, d: t.cummax(x, d)),
     Case(family="scan", type="aten::logcumsumexp", operands=(TABLE, 1), call=lambda t, x, d: t.logcumsumexp(x, d)),
+    Case(
+        family="loss",
+        type="aten::mse_loss",
+        operands=(MAPS, MAPS, 1),
+        call=lambda t, x, y, _: t.nn.functional.mse_loss(x, y),
+    ),
     _unary("softmax", "nn.Softmax", lambda t, x: x.softmax(-1), normal(1, 12, 197, 197), dim=-1),
     _unary("softmax", "nn.LogSoftmax", lambda t, x: x.log_softmax(1), dim=1),
 )
