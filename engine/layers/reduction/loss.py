@@ -41,15 +41,24 @@ class Loss(Layer):
         return TensorSpec(shape if self.reduction == NONE else (), float_dtype(result_type(input, target)))
 
     def forward(self, input: Array, target: Array) -> Array:
+        return self._of_all(input, target)
+
+    def _of_all(self, input: Array, target: Array, weight: Array | None = None, *others: Array | None) -> Array:
+        """The loss, every element of it times its weight where there are some.
+
+        Args:
+            others: what is made of a pair depends on these too.
+        """
         spec = self.infer(TensorSpec(input.shape, input.dtype), TensorSpec(target.shape, target.dtype))
+        x, y = np.broadcast_arrays(widened(input), widened(target))
         with np.errstate(all="ignore"):
-            each = self._of_each(*np.broadcast_arrays(widened(input), widened(target)))
-            return cast(self._reduced(np.asarray(each)), spec.dtype)
+            each = self._of_each(x, y, *(None if other is None else widened(other) for other in others))
+            return cast(self._reduced(np.asarray(each if weight is None else each * widened(weight))), spec.dtype)
 
     def flops(self, output: TensorSpec, *operands: Any) -> int:
         return 2 * (operands[0].size or 0)
 
-    def _of_each(self, x: Array, y: Array) -> Any:
+    def _of_each(self, x: Array, y: Array, *others: Array | None) -> Any:
         raise NotImplementedError
 
     def _reduced(self, each: Array) -> Array:
@@ -62,7 +71,7 @@ class Loss(Layer):
 class L1Loss(Loss):
     """|x - y|"""
 
-    def _of_each(self, x: Array, y: Array) -> Any:
+    def _of_each(self, x: Array, y: Array, *others: Array | None) -> Any:
         return np.abs(x - y)
 
 
@@ -70,7 +79,7 @@ class L1Loss(Loss):
 class MSELoss(Loss):
     """(x - y)**2"""
 
-    def _of_each(self, x: Array, y: Array) -> Any:
+    def _of_each(self, x: Array, y: Array, *others: Array | None) -> Any:
         return np.square(x - y)
 
 
@@ -85,7 +94,7 @@ class SmoothL1Loss(Loss):
         if not self.beta >= 0:
             raise ParameterError("beta must not be negative", found=self.beta)
 
-    def _of_each(self, x: Array, y: Array) -> Any:
+    def _of_each(self, x: Array, y: Array, *others: Array | None) -> Any:
         distance, beta = np.abs(x - y), x.dtype.type(self.beta)
         return np.where(distance < beta, distance * distance / (2 * beta), distance - beta / 2)
 
@@ -101,7 +110,7 @@ class HuberLoss(Loss):
         if not self.delta > 0:
             raise ParameterError("delta must be positive", found=self.delta)
 
-    def _of_each(self, x: Array, y: Array) -> Any:
+    def _of_each(self, x: Array, y: Array, *others: Array | None) -> Any:
         distance, delta = np.abs(x - y), x.dtype.type(self.delta)
         return np.where(distance <= delta, distance * distance / 2, delta * (distance - delta / 2))
 
@@ -110,7 +119,7 @@ class HuberLoss(Loss):
 class SoftMarginLoss(Loss):
     """log(1 + exp(-x y))"""
 
-    def _of_each(self, x: Array, y: Array) -> Any:
+    def _of_each(self, x: Array, y: Array, *others: Array | None) -> Any:
         return np.log1p(np.exp(-y * x))
 
 
@@ -120,7 +129,7 @@ class KLDivergence(Loss):
 
     log_target: bool = False
 
-    def _of_each(self, x: Array, y: Array) -> Any:
+    def _of_each(self, x: Array, y: Array, *others: Array | None) -> Any:
         if self.log_target:
             return np.exp(y) * (y - x)
         return np.where(y == 0, 0, y * np.log(np.where(y == 0, 1, y))) - y * x
@@ -134,12 +143,9 @@ class BinaryCrossEntropy(Loss):
         return super().infer(input, target)
 
     def forward(self, input: Array, target: Array, weight: Array | None = None) -> Array:
-        spec = self.infer(TensorSpec(input.shape, input.dtype), TensorSpec(target.shape, target.dtype))
-        with np.errstate(all="ignore"):
-            each = self._of_each(*np.broadcast_arrays(widened(input), widened(target)))
-            return cast(self._reduced(each if weight is None else each * widened(weight)), spec.dtype)
+        return self._of_all(input, target, weight)
 
-    def _of_each(self, x: Array, y: Array) -> Any:
+    def _of_each(self, x: Array, y: Array, *others: Array | None) -> Any:
         return (y - 1) * np.maximum(np.log1p(-x), LEAST_LOG) - y * np.maximum(np.log(x), LEAST_LOG)
 
 
@@ -161,9 +167,9 @@ class BinaryCrossEntropyOfLogits(Loss):
     def forward(
         self, input: Array, target: Array, weight: Array | None = None, pos_weight: Array | None = None
     ) -> Array:
-        spec = self.infer(TensorSpec(input.shape, input.dtype), TensorSpec(target.shape, target.dtype))
-        x, y = np.broadcast_arrays(widened(input), widened(target))
-        with np.errstate(all="ignore"):
-            positive = 1 if pos_weight is None else (widened(pos_weight) - 1) * y + 1
-            each = (1 - y) * x + positive * (np.log1p(np.exp(-np.abs(x))) + np.maximum(-x, 0))
-            return cast(self._reduced(each if weight is None else each * widened(weight)), spec.dtype)
+        return self._of_all(input, target, weight, pos_weight)
+
+    def _of_each(self, x: Array, y: Array, *others: Array | None) -> Any:
+        (weight,) = others
+        positive = 1 if weight is None else (weight - 1) * y + 1
+        return (1 - y) * x + positive * (np.log1p(np.exp(-np.abs(x))) + np.maximum(-x, 0))

@@ -108,6 +108,10 @@ class Composition:
             view = derived(copied, copied.phantom.reshape(sizes))
         return view
 
+    def as_result(self, x: View) -> View:
+        """What was reduced, in the shape of the first result: without the axes of one element where that has none."""
+        return derived(x, x.phantom.reshape(self.context.result_spec.sizes))
+
     def operand(self, index: int, sizes: Sequence[int]) -> View | None:
         """An argument of forward of these sizes; None where it is left out."""
         if self.context.argument(index) is None:

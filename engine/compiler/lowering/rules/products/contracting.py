@@ -38,7 +38,7 @@ def lower_dot(context: Context) -> Made:
         raise NotLoweredError("its operands are single numbers")
     axis = checked_axis(layer.dim, len(terms.shape)) if isinstance(layer, Vecdot) else 0
     found = composition.reduce(terms, [axis], "sum")
-    return composition.finish(X, derived(found, found.phantom.reshape(context.result_spec.sizes)))
+    return composition.finish(X, composition.as_result(found))
 
 
 @kernels_for(Outer, doubles=True)

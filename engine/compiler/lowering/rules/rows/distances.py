@@ -34,11 +34,6 @@ X, Y = Operand(0), Operand(1)
 _MOST_DIFFERENCES = 8
 
 
-def _shaped(composition: Composition, x: View) -> View:
-    """What was reduced, in the shape of the result."""
-    return derived(x, x.phantom.reshape(composition.context.result_spec.sizes))
-
-
 def _length(composition: Composition, p: float, tree: Expr, axes: Sequence[int] | None, *operands: View) -> Made:
     """The norm of an expression along some axes, or all."""
     before, mode, after = norm_of(p)
@@ -46,7 +41,7 @@ def _length(composition: Composition, p: float, tree: Expr, axes: Sequence[int] 
     if not parts.shape:
         raise NotLoweredError("its operand is a single number")
     found = composition.reduce(parts, range(len(parts.shape)) if axes is None else axes, mode)
-    return composition.finish(after, _shaped(composition, found))
+    return composition.finish(after, composition.as_result(found))
 
 
 @kernels_for(PairwiseDistance, doubles=True)
@@ -91,7 +86,7 @@ def lower_linalg_norm(context: Context) -> Made:
     rows, columns = axes if abs(float(layer.ord)) == 1 else axes[::-1]
     sums = composition.reduce(composition.map(apply("abs", X), x), [rows], "sum")
     found = composition.reduce(sums, [columns], "max" if float(layer.ord) > 0 else "min")
-    return composition.finish(X, _shaped(composition, found))
+    return composition.finish(X, composition.as_result(found))
 
 
 @kernels_for(CosineSimilarity, doubles=True)
@@ -110,7 +105,7 @@ def lower_cosine_similarity(context: Context) -> Made:
         lengths.append(composition.map(apply("max", apply("sqrt", X), float(layer.eps)), squares))
     tree = apply("mul", apply("div", X, Operand(2)), apply("div", Y, Operand(3)))
     found = composition.reduce(composition.map(tree, *wide, *lengths), [axis], "sum")
-    return composition.finish(X, _shaped(composition, found))
+    return composition.finish(X, composition.as_result(found))
 
 
 @kernels_for(Cdist, doubles=True)
@@ -165,9 +160,9 @@ def lower_of_numbers(context: Context) -> Made:
     is_missing = apply("isnan", X)
     total = composition.reduce(composition.map(apply("where", is_missing, 0.0, X), x), axes, "sum")
     if isinstance(context.layer(Layer), NanSum):
-        return composition.finish(X, _shaped(composition, total))
+        return composition.finish(X, composition.as_result(total))
     numbers = composition.reduce(composition.map(apply("where", is_missing, 0.0, 1.0), x), axes, "sum")
-    return composition.finish(apply("div", X, Y), _shaped(composition, total), _shaped(composition, numbers))
+    return composition.finish(apply("div", X, Y), composition.as_result(total), composition.as_result(numbers))
 
 
 @kernels_for(VarianceMean, DeviationMean, doubles=True)
@@ -201,7 +196,7 @@ def _pair(composition: Composition, *results: View) -> Made:
     outputs = composition.context.op.outputs
     if len(outputs) != len(results):
         raise NotLoweredError("its results come as a list")
-    views = {operand.name: _shaped(composition, view) for operand, view in zip(outputs, results, strict=True)}
+    views = {operand.name: composition.as_result(view) for operand, view in zip(outputs, results, strict=True)}
     return Made(views=views, steps=composition.steps)
 
 
@@ -210,7 +205,7 @@ def lower_trace(context: Context) -> Made:
     """The sum of a diagonal."""
     x, composition = context.tensor(0), Composition(context)
     found = composition.reduce(derived(x, np.diagonal(x.phantom)), [0], "sum")
-    return composition.finish(X, _shaped(composition, found))
+    return composition.finish(X, composition.as_result(found))
 
 
 @kernels_for(Diff, doubles=True)

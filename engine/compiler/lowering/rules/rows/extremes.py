@@ -58,7 +58,7 @@ def lower_extreme(context: Context) -> Made:
             raise NotLoweredError("its operand is a single number")
         axes = range(len(x.shape)) if layer.dim is None else [checked_axis(layer.dim, len(x.shape))]
         found = composition.reduce(x, axes, "max" if is_largest else "min")
-        return composition.finish(Operand(0), derived(found, found.phantom.reshape(context.result_spec.sizes)))
+        return composition.finish(Operand(0), composition.as_result(found))
     places, elements, composition = extremes_of(context, layer.dim, is_largest=is_largest)
     return Made(views={outputs[0].name: elements, outputs[1].name: places}, steps=composition.steps)
 

@@ -10,7 +10,7 @@ import numpy as np
 from engine.compiler.kernels.expr import Expr, Operand, apply
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.declining import NotLoweredError
-from engine.compiler.lowering.rules.elementwise.composing import Composition, derived
+from engine.compiler.lowering.rules.elementwise.composing import Composition
 from engine.compiler.lowering.rules.registry import kernels_for
 from engine.compiler.lowering.steps import Made
 from engine.layers.definition.layer import Layer
@@ -30,20 +30,20 @@ from engine.layers.reduction.loss import (
 )
 
 X, Y = Operand(0), Operand(1)
+_DIFFERENCE: Final = apply("sub", X, Y)
+_DISTANCE: Final = apply("abs", _DIFFERENCE)
 
 
 def _smooth(layer: SmoothL1Loss) -> Expr:
-    distance = apply("abs", apply("sub", X, Y))
     if layer.beta == 0:
-        return distance
-    square = apply("div", apply("square", distance), 2 * layer.beta)
-    return apply("where", apply("lt", distance, layer.beta), square, apply("sub", distance, layer.beta / 2))
+        return _DISTANCE
+    square = apply("div", apply("square", _DISTANCE), 2 * layer.beta)
+    return apply("where", apply("lt", _DISTANCE, layer.beta), square, apply("sub", _DISTANCE, layer.beta / 2))
 
 
 def _huber(layer: HuberLoss) -> Expr:
-    distance = apply("abs", apply("sub", X, Y))
-    far = apply("mul", apply("sub", distance, layer.delta / 2), layer.delta)
-    return apply("where", apply("le", distance, layer.delta), apply("div", apply("square", distance), 2.0), far)
+    far = apply("mul", apply("sub", _DISTANCE, layer.delta / 2), layer.delta)
+    return apply("where", apply("le", _DISTANCE, layer.delta), apply("div", apply("square", _DISTANCE), 2.0), far)
 
 
 def _divergence(layer: KLDivergence) -> Expr:
@@ -65,8 +65,8 @@ def _entropy_of_logits(_: BinaryCrossEntropyOfLogits, positive: Expr | float = 1
 
 
 _OF_EACH: Final[dict[type[Layer], Callable[[Any], Expr]]] = {
-    L1Loss: lambda _: apply("abs", apply("sub", X, Y)),
-    MSELoss: lambda _: apply("square", apply("sub", X, Y)),
+    L1Loss: lambda _: _DISTANCE,
+    MSELoss: lambda _: apply("square", _DIFFERENCE),
     SmoothL1Loss: _smooth,
     HuberLoss: _huber,
     SoftMarginLoss: lambda _: apply("log1p", apply("exp", apply("sub", 0.0, apply("mul", X, Y)))),
@@ -97,4 +97,4 @@ def lower_loss(context: Context) -> Made:
         raise NotLoweredError("there is no kernel for a reduction of no dimensions")
     each = composition.map(tree, *operands)
     total = composition.reduce(each, range(len(sizes)), "sum" if layer.reduction == SUM else "mean")
-    return composition.finish(X, derived(total, total.phantom.reshape(context.result_spec.sizes)))
+    return composition.finish(X, composition.as_result(total))

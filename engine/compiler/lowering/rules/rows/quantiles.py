@@ -40,7 +40,7 @@ def lower_quantile(context: Context) -> Made:
         views = [derived(elements, rows[..., place]) for place in (low, high, rows.shape[-1] - 1)]
         tree = apply("where", apply("isnan", LAST), float("nan"), tree)
         composition.map(tree, *views, target=derived(target, target.phantom[number]))
-    result = derived(target, target.phantom.reshape(context.result_spec.sizes))
+    result = composition.as_result(target)
     return context.made(result, *composition.steps)
 
 

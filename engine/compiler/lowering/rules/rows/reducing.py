@@ -8,7 +8,7 @@ from engine.compiler.kernels.expr import Expr, Number, Operand, apply
 from engine.compiler.kernels.rows.reduction import Mode
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.declining import NotLoweredError
-from engine.compiler.lowering.rules.elementwise.composing import Composition, derived
+from engine.compiler.lowering.rules.elementwise.composing import Composition
 from engine.compiler.lowering.rules.registry import kernels_for
 from engine.compiler.lowering.steps import Made
 from engine.compiler.lowering.terms.functions import power
@@ -42,9 +42,8 @@ def _operand(context: Context) -> tuple[View, list[int]]:
 
 
 def _result(composition: Composition, tree: Expr, *reduced: View) -> Made:
-    """An expression of what was reduced, without the axes of one element where the result has none."""
-    sizes = composition.context.result_spec.sizes
-    return composition.finish(tree, *(derived(each, each.phantom.reshape(sizes)) for each in reduced))
+    """An expression of what was reduced."""
+    return composition.finish(tree, *map(composition.as_result, reduced))
 
 
 @kernels_for(SumToSize, doubles=True)
