@@ -205,6 +205,7 @@ class Writer:
         skipped, _ = f.divmod(begin, kernel.key_width)
         wanted, _ = f.divmod(f.add(end, kernel.key_width - 1), kernel.key_width)
         step = packing.panel_floats if kernel.packs_keys else kernel.key_width
+        self._fetch(f.at(query, kernel.rows * kernel.query.row))
 
         def score(panel: Panel, number: Index) -> None:
             target = f.at(scratch.scores, f.mul(f.sub(number, skipped), kernel.key_width))
@@ -232,6 +233,15 @@ class Writer:
             f.call(self.functions.values(panel, count), arguments)
 
         each_of(f, (0, len(kernel.value_panels)), kernel.value_panels, add)
+
+    def _fetch(self, queries: Value) -> None:
+        """Have those of the next tile on their way: all its rows are read at once, and nothing reads ahead of that."""
+        f, kernel = self.f, self.kernel
+        if kernel.query.column == 1:
+            with f.loop(0, kernel.rows) as row:
+                line = f.at(queries, f.mul(row.index, kernel.query.row))
+                for first in range(0, kernel.width, kernel.host.memory.line_floats):
+                    f.prefetch(f.at(line, first), locality=2)
 
     def _mask(self, index: int, row: Index, first_key: Index) -> Value:
         """The address of a mask's element for a query and a key."""
