@@ -284,7 +284,7 @@ def _kernel(name: str, plan: Blueprint) -> dict[str, Any]:
     """Which kernel computes an operator, or why none does."""
     if name in plan.reasons:
         return {"kernel": "reference", "why": plan.reasons[name]}
-    steps = [step for step in plan.steps if name in step.operators]
+    steps = [plan.steps[number] for number, names in enumerate(plan.steps.operators) if name in names]
     led = [step for step in steps if name == step.operators[0]]
     if led:
         # Before and after it there may be copies.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from engine.compiler.blueprint import Blueprint
@@ -263,9 +264,8 @@ class Generator:
 
         joined: dict[str, list[str]] = {}
         after = () if lowering.rest is None else lowering.rest.pieces
-        for found in (lowering.fusions, *(piece.fusions for piece in after)):
-            for name, ops in found.items():
-                joined.setdefault(name, []).extend(ops)
+        for name, ops in (*lowering.fusions.items(), *chain.from_iterable(piece.fusions for piece in after)):
+            joined.setdefault(name, []).extend(ops)
         fusions = [PassReport(name=name, removed=len(ops), changed=tuple(ops)) for name, ops in joined.items()]
         passes = [*self._passes, *fusions]
         blueprint = make_blueprint(

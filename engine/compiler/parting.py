@@ -56,16 +56,16 @@ class Parting:
     @property
     def _images(self) -> int:
         """Bytes that a run reads and writes besides weights."""
-        return sum(step.bytes for step in self.plan.steps) - self.plan.constant_bytes
+        return int(self.plan.steps.bytes.sum()) - self.plan.constant_bytes
 
     @property
     def _is_of_images(self) -> bool:
         """Whether reading weights again costs little; the rows of a batch wait for a recurrent layer's steps once."""
-        is_recurrent = any(step.kind == "recurrent" for step in self.plan.steps)
+        is_recurrent = "recurrent" in self.plan.steps.kinds
         return not is_recurrent and self._images > MORE_IMAGES * self.plan.constant_bytes
 
     @property
     def _is_felt(self) -> bool:
         """Whether images that come from the last-level cache are felt beside all that is computed of them."""
-        products = sum(step.flops for step in self.plan.steps) / (2 * self.host.lanes)
+        products = int(self.plan.steps.flops.sum()) / (2 * self.host.lanes)
         return self._is_of_images and self._images * self.host.memory.stream_cost > FELT * products

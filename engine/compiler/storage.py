@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from engine.compiler.blueprint import Home
+from engine.compiler.places import Home
 from engine.errors import CompileError
 from engine.tensor import Array, DType
 

@@ -10,7 +10,9 @@ from typing import Final
 
 import numpy as np
 
-from engine.compiler.blueprint import Blueprint, Home, NativeStep, Region, Segment, among_constants
+from engine.compiler.blueprint import Blueprint, Region, Segment
+from engine.compiler.native import NativeStep, NativeSteps
+from engine.compiler.places import Home, among_constants
 from engine.compiler.runtime.allocation import aligned_bytes, allocate
 from engine.compiler.storage import ALIGNMENT, Storage, View
 from engine.pnnx.graph import as_bytes
@@ -105,5 +107,5 @@ def with_own_weights(blueprint: Blueprint) -> Blueprint:
         inputs, outputs = (tuple(map(moved_region, each)) for each in (call.inputs, call.outputs))
         return replace(segment, call=replace(call, inputs=inputs, outputs=outputs))
 
-    steps, segments = tuple(map(moved, blueprint.steps)), tuple(map(moved_segment, blueprint.segments))
+    steps, segments = NativeSteps.of(map(moved, blueprint.steps)), tuple(map(moved_segment, blueprint.segments))
     return replace(blueprint, constants=constants, weights=blueprint.weights[:0], steps=steps, segments=segments)

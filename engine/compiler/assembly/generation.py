@@ -11,10 +11,12 @@ from engine.compiler.assembly.memory import storages_of
 from engine.compiler.assembly.objects import make_objects
 from engine.compiler.assembly.parts import keep_endings, parts_of
 from engine.compiler.assembly.pieces import buffers_of, pieces_of, region_of
-from engine.compiler.blueprint import Blueprint, Home, ReferenceCall, Region, Segment
+from engine.compiler.blueprint import Blueprint, ReferenceCall, Region, Segment
 from engine.compiler.codegen.leftovers import give_back_freed
 from engine.compiler.lowering import Lowering
 from engine.compiler.lowering.steps import KernelStep, ReferenceStep, Step
+from engine.compiler.native import NativeSteps
+from engine.compiler.places import Home
 from engine.compiler.runtime.allocation import aligned_bytes, allocate
 from engine.compiler.storage import ALIGNMENT, Storage, View
 from engine.compiler.weights import Weights
@@ -75,7 +77,7 @@ def make_blueprint(
     keep_endings(lowering, parts, own)
     after = () if rest is None else rest.pieces
     pieces = [*own, *after]
-    native = tuple(step for piece in pieces for step in piece.steps)
+    native = NativeSteps.joined([piece.steps for piece in pieces])
     return Blueprint(
         code=tuple(dict.fromkeys([*objects.code, *(each for piece in after for each in piece.code)])),
         constants=constants,
@@ -89,7 +91,7 @@ def make_blueprint(
         alarm=alarm,
         tables_at=tables_at,
         operators=tuple(op.name for op in lowering.operators),
-        buffers=tuple(buffers_of(pieces)),
+        buffers=buffers_of(pieces),
         passes=tuple(passes),
     )
 

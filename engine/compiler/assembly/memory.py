@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from engine.compiler.blueprint import Home
 from engine.compiler.codegen.host import Memory
 from engine.compiler.lowering.steps import KernelStep, Step
+from engine.compiler.places import Home
 from engine.compiler.storage import ALIGNMENT, Frame, Storage, View
 
 # A share of the second-level cache. Images with borders that are larger may share memory with any other tensor.

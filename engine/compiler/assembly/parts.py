@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 
 from engine.compiler.assembly.clearing import with_borders_cleared
 from engine.compiler.assembly.memory import MemoryPlan, find_lifetimes, plan_memory, storages_of
-from engine.compiler.blueprint import Home
-from engine.compiler.ending import Ending, Piece, text_of
+from engine.compiler.ending import Ending, Piece
 from engine.compiler.lowering import Lowering
 from engine.compiler.lowering.cuts import Cut
 from engine.compiler.lowering.steps import KernelStep, Step
+from engine.compiler.places import Home
 from engine.compiler.storage import Storage, View
 
 
@@ -75,11 +75,10 @@ def keep_endings(lowering: Lowering, parts: Sequence[Part], pieces: Sequence[Pie
 
 def _ending(lowering: Lowering, part: Part, cut: Cut, piece: Piece, after: Ending | None) -> Ending:
     memory, ends = part.memory, lowering.endings
-    operators = {name for step in piece.steps for name in step.operators}
+    operators = {name for names in piece.steps.operators for name in names}
     until = () if ends is None else ends.wanted_for(operators)
     return Ending(
-        text=text_of(piece),
-        code=tuple(piece.code),
+        piece=piece,
         arena_bytes=memory.bytes,
         at=memory.offsets[cut.view.storage],
         alarm=memory.offsets.get(lowering.alarm.storage, None if after is None else after.alarm),

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
 
 from engine.compiler.assembly.objects import Objects
 from engine.compiler.assembly.opening import Call
 from engine.compiler.assembly.parts import Part
-from engine.compiler.blueprint import Address, Buffer, Home, NativeStep, Region, address
+from engine.compiler.blueprint import Region
+from engine.compiler.buffers import Buffers, written
 from engine.compiler.ending import Piece
 from engine.compiler.lowering import Lowering
 from engine.compiler.lowering.cuts import Cut
 from engine.compiler.lowering.steps import KernelStep
+from engine.compiler.native import NativeStep, NativeSteps
+from engine.compiler.places import Address, Home, address
 from engine.compiler.storage import Storage, View
 
 # A kernel that has so many times as many weights to read as all else waits for them and nothing else.
@@ -81,35 +85,34 @@ def pieces_of(
         steps = [_native(each, starts, objects.call_of(each.kernel)) for each in kernels]
         names, memory = part.names, part.memory
         piece = Piece(
-            steps=steps,
-            buffers=[
-                (memory.offsets[each], each.bytes, life.first, life.last, names.get(each, ()))
-                for each, life in memory.lifetimes.items()
-            ],
-            clean=memory.clean,
-            outputs=outputs if is_last else (),
+            steps=NativeSteps.of(steps),
+            buffers=written(
+                [
+                    (memory.offsets[each], each.bytes, life.first, life.last, names.get(each, ()))
+                    for each, life in memory.lifetimes.items()
+                ]
+            ),
+            clean=tuple(memory.clean),
+            outputs=tuple(outputs) if is_last else (),
             fusions=_fusions(lowering, part.cut, after),
-            code=[*dict.fromkeys(objects.found.get(each.function, b"") for each in steps)],
+            code=tuple(dict.fromkeys(objects.found.get(each.function, b"") for each in steps)),
         )
         pieces.append(piece)
     return pieces
 
 
-def buffers_of(pieces: Sequence[Piece]) -> Iterator[Buffer]:
+def buffers_of(pieces: Sequence[Piece]) -> Buffers:
     """What lies where and when, of pieces that follow each other; all but the first are kernels alone."""
-    before = 0
-    for piece in pieces:
-        for offset, size, first, last, operands in piece.buffers:
-            yield Buffer(offset=offset, bytes=size, first=before + first, last=before + last, operands=operands)
-        before += len(piece.steps)
+    before = accumulate([0, *(len(piece.steps) for piece in pieces)])
+    return Buffers(tuple(zip(before, [piece.buffers for piece in pieces], strict=False)))
 
 
-def _fusions(lowering: Lowering, first: Cut | None, after: Cut | None) -> dict[str, list[str]]:
+def _fusions(lowering: Lowering, first: Cut | None, after: Cut | None) -> tuple[tuple[str, tuple[str, ...]], ...]:
     """What joined between two cuts."""
-    found = {}
+    found = []
     for name, joined in lowering.fusions.items():
         begin = 0 if first is None else first.fusions.get(name, 0)
         end = len(joined) if after is None else after.fusions.get(name, 0)
         if begin < end:
-            found[name] = joined[begin:end]
-    return found
+            found.append((name, tuple(joined[begin:end])))
+    return tuple(found)

@@ -6,7 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any, Final
 
-from engine.compiler.blueprint import Address, Blueprint, Buffer, NativeStep, ReferenceCall, Region, Segment, home_of
+from engine.compiler.blueprint import Blueprint, ReferenceCall, Region, Segment
+from engine.compiler.buffers import Buffer, Buffers
+from engine.compiler.native import NativeStep, NativeSteps
+from engine.compiler.places import Address, home_of
 from engine.passes import PassReport
 from engine.tensor import Array
 
@@ -52,12 +55,12 @@ def from_facts(facts: Mapping[str, Any], code: tuple[bytes, ...], constants: Arr
         **{name: facts[name] for name in _PLAIN},
         code=code,
         constants=constants,
-        steps=tuple(map(_step, facts["steps"])),
+        steps=NativeSteps.of(map(_step, facts["steps"])),
         segments=tuple(Segment(first=first, last=last, call=_call(call)) for first, last, call in facts["segments"]),
         outputs=tuple(each if isinstance(each, str) else _region(each) for each in facts["outputs"]),
         reasons=dict(facts["reasons"]),
         operators=tuple(facts["operators"]),
-        buffers=tuple(map(_buffer, facts["buffers"])),
+        buffers=Buffers.of(map(_buffer, facts["buffers"])),
         clean=tuple((first, last) for first, last in facts["clean"]),
         passes=tuple(PassReport(**{**each, "changed": tuple(each["changed"])}) for each in facts["passes"]),
     )
@@ -65,9 +68,9 @@ def from_facts(facts: Mapping[str, Any], code: tuple[bytes, ...], constants: Arr
 
 def _listed(value: Any) -> Any:
     """What consists of dataclasses with each as the list of its fields."""
-    if is_dataclass(value):
-        return [_listed(getattr(value, each.name)) for each in fields(value)]
-    return [_listed(each) for each in value] if isinstance(value, tuple) else value
+    if isinstance(value, tuple | NativeSteps | Buffers):
+        return [_listed(each) for each in value]
+    return [_listed(getattr(value, each.name)) for each in fields(value)] if is_dataclass(value) else value
 
 
 def _step(values: Sequence[Any]) -> NativeStep:

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from engine.compiler.blueprint import Home
 from engine.compiler.ending import Ending
 from engine.compiler.lowering.choosing import Code, Wanted
 from engine.compiler.lowering.cuts import Cut, Rest
 from engine.compiler.lowering.lowering import Lowering
 from engine.compiler.lowering.steps import ReferenceStep
+from engine.compiler.places import Home
 from engine.compiler.storage import View
 from engine.graph.operand import RuntimeOperand
 from engine.graph.waists import Behind, Narrowing

@@ -16,13 +16,13 @@ from typing import Any, Final
 
 import numpy as np
 
-from engine.compiler.blueprint import Home
 from engine.compiler.codegen.host import Host
 from engine.compiler.kernels.ready import Ready
 from engine.compiler.lowering.asking import Question
 from engine.compiler.lowering.choosing import Code, Wanted
 from engine.compiler.lowering.lowering import Lowering
 from engine.compiler.lowering.steps import KernelStep, Made, Pointer
+from engine.compiler.places import Home
 from engine.compiler.storage import Storage, View, dtype_of, storage_with
 from engine.graph.operator import RuntimeOperator
 from engine.recurring import Recurring

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from engine.compiler.blueprint import Home, NotYetMadeError
+from engine.compiler.blueprint import NotYetMadeError
 from engine.compiler.lowering.chains import Chain, find_chains
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.copying import WORDS, convert, copy
@@ -30,6 +30,7 @@ from engine.compiler.lowering.steps import KernelStep, Made, ReferenceStep
 from engine.compiler.lowering.strips.strips import with_strips
 from engine.compiler.lowering.terms.registry import EXPRESSION_RULES
 from engine.compiler.lowering.wavefront import side_by_side
+from engine.compiler.places import Home
 from engine.compiler.storage import View, row_major
 from engine.errors import EngineError
 from engine.graph.operand import RuntimeOperand

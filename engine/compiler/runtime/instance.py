@@ -14,17 +14,8 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from engine.compiler.blueprint import (
-    Address,
-    Alarm,
-    Home,
-    ReferenceCall,
-    Region,
-    Segment,
-    home_of,
-    offset_of,
-    port_of,
-)
+from engine.compiler.blueprint import Alarm, ReferenceCall, Region, Segment
+from engine.compiler.places import Address, Home, home_of, offset_of, port_of
 from engine.compiler.runtime.arenas import NO_ARENA, Arena, Arenas, new_arena, new_user
 from engine.compiler.runtime.parking import PARKING, Workers
 from engine.compiler.runtime.program import Program
@@ -77,7 +68,7 @@ class Instance:
         self._lock = threading.Lock()
         self._epoch = 0
         # More than a step has chunks would look for work that never comes, after every run.
-        self._threads = min(threads, max((step.chunks for step in program.blueprint.steps), default=1))
+        self._threads = min(threads, int(program.blueprint.steps.chunks.max(initial=1)))
         self._tables = Tables(program, self._threads)
         self._settle(NO_ARENA if arenas is not None else new_arena(program.blueprint.arena_bytes))
         outputs = [each for each in program.blueprint.outputs if isinstance(each, Region) and each.is_whole_output]
@@ -183,7 +174,7 @@ class Instance:
             return self._run_row(team, number, at)
         began, before = 0, time.perf_counter()
         for row in self._tables.pieces[number]:
-            check_wanted(self.program.blueprint.steps[self._tables.segments[row, 0]].operators[0], _CANCELLED)
+            check_wanted(self.program.blueprint.steps.operators[self._tables.segments[row, 0]][0], _CANCELLED)
             start = self._run_row(team, row, at)
             began = began or start
         self._tables.took(number, time.perf_counter() - before)

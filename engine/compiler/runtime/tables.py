@@ -8,7 +8,9 @@ from itertools import pairwise
 
 import numpy as np
 
-from engine.compiler.blueprint import Address, Home, NativeStep, Segment, offset_of, port_of, taken_apart
+from engine.compiler.blueprint import Segment
+from engine.compiler.native import NativeSteps
+from engine.compiler.places import Address, Home, offset_of, port_of, taken_apart
 from engine.compiler.runtime.allocation import aligned_bytes
 from engine.compiler.runtime.program import Program
 from engine.compiler.runtime.protocol import (
@@ -47,26 +49,21 @@ class Tables:
     def __init__(self, program: Program, threads: int) -> None:
         self._threads = threads
         steps = program.blueprint.steps
-        places = [argument for step in steps for argument in step.arguments]
         plan = program.blueprint
         bases = np.zeros(len(Home), np.int64)
         bases[[Home.CONSTANT, Home.WEIGHT]] = address_of(plan.constants), address_of(plan.weights)
-        homes, offsets = taken_apart(places)
+        homes, offsets = taken_apart(steps.places)
         self.arguments = offsets + bases[homes]
         self._words = self.arguments.data
         self._inside = np.flatnonzero(homes == Home.ARENA)
         self._arena = 0
-        self._given, self._made = (self._outside(places, homes, home) for home in (Home.INPUT, Home.OUTPUT))
+        self._given, self._made = (self._outside(steps.places, homes, home) for home in (Home.INPUT, Home.OUTPUT))
         self.steps = aligned_bytes(max(1, len(steps)) * STEP_BYTES).view(np.int64).reshape(-1, STEP_BYTES // 8)
-        at = address_of(self.arguments)
-        self._chunks = [0]
-        records = []
-        for step in steps:
-            records.append((program.code.address(step.function), at, step.chunks, self._chunks[-1], step.is_dealt))
-            at += 8 * len(step.arguments)
-            self._chunks.append(self._chunks[-1] + step.chunks)
-        if records:
-            self.steps[:] = records
+        self._chunks = np.cumsum([0, *steps.chunks])
+        if len(steps):
+            functions = [program.code.address(each) for each in steps.functions]
+            arguments = address_of(self.arguments) + 8 * steps.ends[:-1]
+            self.steps[:] = np.stack([functions, arguments, steps.chunks, self._chunks[:-1], steps.is_dealt], axis=1)
         segments = program.blueprint.segments
         rows = [(each.first, each.last) for each in segments]
         self.pieces: list[list[int]] = []
@@ -81,11 +78,12 @@ class Tables:
         self._trace: Array | None = None
 
     @staticmethod
-    def _outside(places: Sequence[Address], homes: Array, home: Home) -> list[tuple[int, list[tuple[int, int]]]]:
+    def _outside(places: Array, homes: Array, home: Home) -> list[tuple[int, list[tuple[int, int]]]]:
         """By the number of the input or output, which arguments point there, and where to."""
         found: dict[int, list[tuple[int, int]]] = {}
         for k in np.flatnonzero(homes == home).tolist():
-            found.setdefault(port_of(places[k]), []).append((k, offset_of(places[k])))
+            place = Address(int(places[k]))
+            found.setdefault(port_of(place), []).append((k, offset_of(place)))
         return [*found.items()]
 
     def make_team(self) -> Array:
@@ -132,7 +130,7 @@ class Tables:
         is_fine, is_coarse = seconds * _FAR < usual_s, seconds > usual_s * _FAR
         if (is_fine and len(self.pieces[number]) > 1) or (is_coarse and len(self.pieces[number]) < len(rows)):
             steps, segment = self._plan.steps, self._plan.segments[number]
-            thought_s = sum(map(_thought_s, steps[segment.first : segment.last]))
+            thought_s = _thought_s(steps)[segment.first : segment.last].sum()
             cuts = _pieces(steps, segment, PIECE_S * max(1.0, thought_s / seconds))
             self.pieces[number] = rows[: len(cuts)]
             self.segments[self.pieces[number]] = cuts
@@ -150,20 +148,21 @@ class Tables:
                 words[place] = at + offset
 
 
-def _pieces(steps: Sequence[NativeStep], segment: Segment, most_s: float) -> list[tuple[int, int]]:
+def _pieces(steps: NativeSteps, segment: Segment, most_s: float) -> list[tuple[int, int]]:
     """Consecutive steps of a segment that take so long together on a slow core, or one that takes longer."""
     cuts: list[tuple[int, int]] = []
     first, spent_s = segment.first, 0.0
-    for index in range(segment.first, segment.last):
-        spent_s += _thought_s(steps[index])
+    for index, thought_s in enumerate(_thought_s(steps)[segment.first : segment.last].tolist(), segment.first):
+        spent_s += thought_s
         if spent_s > most_s or index == segment.last - 1:
             cuts.append((first, index + 1))
             first, spent_s = index + 1, 0.0
     return cuts
 
 
-def _thought_s(step: NativeStep) -> float:
-    return step.flops / FLOPS_PER_S + step.bytes / BYTES_PER_S
+def _thought_s(steps: NativeSteps) -> Array:
+    """Of each."""
+    return np.asarray(steps.flops / FLOPS_PER_S + steps.bytes / BYTES_PER_S)
 
 
 _ADDRESS_OF, _BUFFER_OF = ctypes.addressof, ctypes.c_char.from_buffer

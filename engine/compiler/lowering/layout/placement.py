@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from engine.compiler.blueprint import Home
 from engine.compiler.lowering.declining import FLOAT32, FLOAT64, computable
 from engine.compiler.lowering.layout.images import find_images
 from engine.compiler.lowering.layout.joins import MAX_NESTING, Place, SpecOf, find_places
@@ -23,6 +22,7 @@ from engine.compiler.lowering.layout.wishes import (
     Border,
     Widening,
 )
+from engine.compiler.places import Home
 from engine.compiler.storage import View, channels_last, ordered, row_major, spaced_rows
 from engine.graph.operand import RuntimeOperand
 from engine.graph.operator import RuntimeOperator

@@ -12,13 +12,13 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Final
 
-from engine.compiler.blueprint import Home
 from engine.compiler.codegen.host import Host
 from engine.compiler.kernels.map import Map
 from engine.compiler.kernels.strip import STACK_BYTES, Argument, Band, Stage, Strip
 from engine.compiler.kernels.winograd.blocking import THREADS
 from engine.compiler.lowering.steps import KernelStep, Pointer, ReferenceStep, Step
 from engine.compiler.lowering.strips.bands import Banded, banded, banded_map
+from engine.compiler.places import Home
 from engine.compiler.storage import Storage
 
 # The share of the second-level cache that a band may take.

@@ -11,9 +11,10 @@ import pytest
 import engine
 from engine.compiler.assembly import parts
 from engine.compiler.assembly.objects import Made
-from engine.compiler.blueprint import Blueprint, NativeStep
+from engine.compiler.blueprint import Blueprint
 from engine.compiler.codegen import object_code
 from engine.compiler.codegen.host import Host, describe, detect
+from engine.compiler.native import NativeStep
 from engine.compiler.runtime.program import Program
 from engine.graph.waists import waists_of
 from engine.pnnx import Operator

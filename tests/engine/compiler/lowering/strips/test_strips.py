@@ -12,11 +12,11 @@ import pytest
 
 from engine import RuntimeGraph, Session
 from engine.compiler.assembly.generation import make_blueprint
-from engine.compiler.blueprint import Home
 from engine.compiler.codegen.host import Host, describe
 from engine.compiler.kernels.strip import Strip
 from engine.compiler.lowering import Lowering, lower
 from engine.compiler.lowering.steps import KernelStep
+from engine.compiler.places import Home
 from engine.compiler.storage import Storage, View
 from engine.options import Options
 from engine.passes import STRIPS

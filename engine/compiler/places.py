@@ -1,0 +1,72 @@
+"""Places in memory, each a number: a program has a thousand, and the collector of garbage looks at no numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import IntEnum
+from typing import Final, NewType
+
+import numpy as np
+
+from engine.tensor import Array
+
+
+class Home(IntEnum):
+    """Which block of memory something is part of; or a number, that of its offset."""
+
+    ARENA = 0
+    CONSTANT = 1
+    INPUT = 2
+    OUTPUT = 3
+    NUMBER = 4
+    WEIGHT = 5
+
+
+Address = NewType("Address", int)
+"""A place in memory: the block, the graph's input or output it is, the byte there; see ``address``."""
+_HOMES: Final = tuple(Home)
+_HOME_BITS: Final = 3
+_PLACE_BITS: Final = 32
+
+
+def address(home: Home, port: int, offset: int) -> Address:
+    """A place in one number.
+
+    Args:
+        port: number of the graph's input or output, where that is the home; else 0.
+        offset: bytes after the beginning of the home.
+    """
+    return Address(offset << _PLACE_BITS | port << _HOME_BITS | home)
+
+
+def home_of(place: Address) -> Home:
+    """The block of memory it is in."""
+    return _HOMES[place & (1 << _HOME_BITS) - 1]
+
+
+def port_of(place: Address) -> int:
+    """The number of the input or output it is in."""
+    return (place & (1 << _PLACE_BITS) - 1) >> _HOME_BITS
+
+
+def offset_of(place: Address) -> int:
+    """Bytes after the beginning of its home."""
+    return place >> _PLACE_BITS
+
+
+def words_of(numbers: Sequence[object]) -> Array:
+    """Many places, or other numbers, as an array: of words, or of any numbers where one is behind two gigabytes."""
+    try:
+        return np.array(numbers, np.int64)
+    except OverflowError:
+        return np.array(numbers, object)
+
+
+def taken_apart(places: Array) -> tuple[Array, Array]:
+    """The homes of places, as numbers, and the bytes there; of all at once."""
+    return (places & (1 << _HOME_BITS) - 1).astype(np.intp), (places >> _PLACE_BITS).astype(np.int64)
+
+
+def among_constants(place: Address, at: int) -> Address:
+    """The same where weights lie among the constants, from that byte on."""
+    return place if home_of(place) is not Home.WEIGHT else address(Home.CONSTANT, 0, at + offset_of(place))
