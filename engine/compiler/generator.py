@@ -92,6 +92,7 @@ class Generator:
         self._recipes: Recipes | None = None
         self._endings: Endings | None = None
         self._foreseen: Foreseen | None = None
+        self._flat: tuple[list[str], list[str]] | None = None  # the outputs, of the optimised graph and the given one
         self.made = 0
 
     def compile(
@@ -154,7 +155,7 @@ class Generator:
             if not host.has_dots:  # kernels of floats are faster than those of bytes
                 off |= {quantised_products.__name__}
             graph = widened(taken, is_kept=self.is_open) if self._is_wide else taken
-            self._remembered = self._recipes = self._endings = None
+            self._remembered = self._recipes = self._endings = self._flat = None
             self._optimised, self._passes = optimise(graph, off, lambda: progress("passes", 0, 1))
             self._foreseen = Foreseen(self._optimised.operators) if self.is_open else None
         return self._optimised
@@ -223,8 +224,12 @@ class Generator:
         from engine.graph.waists import waists_of
 
         graph, given = self.optimised(specs, host, progress), self._taken
-        outputs = laid_flat(graph.operators, _returned(graph))
-        before = laid_flat(given.operators, _returned(given))
+        if self._flat is None:
+            self._flat = (
+                laid_flat(graph.operators, _returned(graph)),
+                laid_flat(given.operators, _returned(given)),
+            )
+        outputs, before = self._flat
         if self._is_wide and len(before) != len(outputs):
             raise NotWidenedError("its outputs are others")
         if self._remembered is None or self._recipes is None:

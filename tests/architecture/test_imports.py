@@ -59,7 +59,8 @@ ALLOWED: dict[str, set[str]] = {
     | {"engine.compiler.codegen.host", "engine.compiler.codegen.ir", "engine.special"},
     "engine.compiler.lowering": VOCABULARY
     | {"engine.compiler.blueprint", "engine.compiler.codegen.host", "engine.compiler.ending", "engine.compiler.kernels"}
-    | {"engine.compiler.places", "engine.compiler.storage", "engine.expression", "engine.graph", "engine.layers", "engine.passes"}
+    | {"engine.compiler.places", "engine.compiler.storage"}
+    | {"engine.expression", "engine.graph", "engine.layers", "engine.passes"}
     | {"engine.options", "engine.promotion", "engine.recurring"},
     "engine.compiler": VOCABULARY
     | {"engine.bundle", "engine.figures", "engine.memory", "engine.options", "engine.profiling", "engine.progress"}

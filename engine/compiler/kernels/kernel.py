@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any, ClassVar, Self, TypeVar
 
@@ -116,7 +116,13 @@ class Kernel(ABC):
 
     def with_open(self, sizes: Sizes, *names: str) -> Self:
         """The same with these fields open, in this order: numbers, and what is made of some."""
-        return replace(self, **{name: _opened(getattr(self, name), sizes) for name in names})
+        values = {name: _opened(getattr(self, name), sizes) for name in names}
+        if type(self).__post_init__ is not Kernel.__post_init__:
+            return replace(self, **values)
+        # For every kernel of every new size: what has been derived of the others must not come along.
+        opened = object.__new__(type(self))
+        vars(opened).update({each.name: getattr(self, each.name) for each in fields(self)}, **values)
+        return opened
 
     def write(self, module: Module) -> None:
         """Write the function into a module, in numbers of its precision."""

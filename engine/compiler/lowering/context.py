@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
@@ -205,7 +205,7 @@ class Context:
             index: number of the result.
             views: of what the kernel reads beside its result before the others do.
         """
-        fused = absorb(self.lowering, replace(alone(self.op, index), views=tuple(views)), image_of)
+        fused = absorb(self.lowering, alone(self.op, index, views), image_of)
         return self.result_of(fused, image_of, is_image=is_image)
 
     def result_of(self, fused: Fused, image_of: ImageOf, *, is_image: bool) -> Result:

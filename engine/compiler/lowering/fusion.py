@@ -6,7 +6,7 @@ already: of two kernels whose results are added, the later one adds.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -45,14 +45,15 @@ class Fused:
     fusions: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
-def alone(op: RuntimeOperator, index: int = 0) -> Fused:
-    """A result of an operator as its kernel computes it."""
-    return Fused(op.outputs[index], Operand(0), (), (op.name,))
+def alone(op: RuntimeOperator, index: int = 0, views: Sequence[View] = ()) -> Fused:
+    """A result of an operator as its kernel computes it, which reads further operands."""
+    return Fused(op.outputs[index], Operand(0), tuple(views), (op.name,))
 
 
 def absorb(lowering: Lowering, fused: Fused, as_image: ImageOf) -> Fused:
     """The result with the element-wise operators after it, as far as one kernel can hold them."""
-    fused = replace(fused, tree=_rounded(lowering, fused.operand, fused.tree))
+    if lowering.narrow.rounded:
+        fused = replace(fused, tree=_rounded(lowering, fused.operand, fused.tree))
     following = None if fused.operators[0] in lowering.alone else _with_next(lowering, fused, as_image)
     while following is not None:
         fused, following = following, _with_next(lowering, following, as_image)

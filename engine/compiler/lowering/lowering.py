@@ -253,8 +253,11 @@ class Lowering:
 
     def _known(self, operand: RuntimeOperand) -> object:
         """Specs are new objects, for operands are told apart by identity."""
-        value = self.constants.get(operand.name, self.values.get(operand.name, UNKNOWN))
+        value = self._value_of(operand)
         return TensorSpec(value.shape, value.dtype, value.value) if isinstance(value, TensorSpec) else value
+
+    def _value_of(self, operand: RuntimeOperand) -> object:
+        return self.constants.get(operand.name, self.values.get(operand.name, UNKNOWN))
 
     @noted
     def term(self, op: RuntimeOperator) -> Term | None:
@@ -271,13 +274,14 @@ class Lowering:
         return self._terms[key]
 
     def _term(self, op: RuntimeOperator, layer: BoundLayer) -> Term | None:
-        known, terms = self.known(op), self.remembered.terms
-        kinds = kinds_of(known)
-        if kinds is None:
-            return term_of(meant(layer, known), known)
-        if (op.name, kinds) not in terms:
-            terms[op.name, kinds] = term_of(meant(layer, known), known)
-        return terms[op.name, kinds]
+        kinds, terms = kinds_of([self._value_of(each) for each in op.inputs]), self.remembered.terms
+        if kinds is not None and (op.name, kinds) in terms:
+            return terms[op.name, kinds]
+        known = self.known(op)
+        term = term_of(meant(layer, known), known)
+        if kinds is not None:
+            terms[op.name, kinds] = term
+        return term
 
 
 def _root(array: Array) -> Array:

@@ -159,6 +159,8 @@ class Shelf:
         """Whom to drop for an instance, the least used first; None where it is not worth it, or does not fit at all."""
         victims: list[Kept] = []
         free = limit - self._bytes()
+        if free >= size:
+            return victims
         for each in sorted((each for each in self._kept if not each.is_own), key=lambda each: each.uses):
             if free >= size or not is_clearly_more(uses, each.uses):
                 break

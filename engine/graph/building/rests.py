@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Any
+from typing import Final
 
 from engine.graph.operator import RuntimeOperator
 from engine.graph.waists import Behind, Narrowing, waists_of
 from engine.limits import check_results
 from engine.tensor import TensorSpec
+
+# Different ones that are known, of a graph.
+MOST_SPECS: Final = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,19 +21,17 @@ class _Rest:
     """What operators from one on announce, up to the next that something is kept of, or the end.
 
     Args:
-        specs: shapes and dtypes in turns: the collector of garbage looks at them once.
+        specs: of all results; those that are equal are one, also among all that is kept: the collector of garbage
+            looks at every one.
         largest: the place of the one that takes most memory.
         last: number of the operator after them.
         after: what follows.
     """
 
-    specs: tuple[Any, ...]
+    specs: tuple[TensorSpec, ...]
     largest: int
     last: int
     after: _Rest | None
-
-    def spec(self, number: int) -> TensorSpec:
-        return TensorSpec(self.specs[2 * number], self.specs[2 * number + 1])
 
 
 class Rests:
@@ -47,6 +48,7 @@ class Rests:
         self.behind: Behind[_Rest] = Behind(waists)
         self._names = [each.name for op in operators for each in op.outputs]
         self._begins = [0, *accumulate(len(op.outputs) for op in operators)]
+        self._specs: dict[object, TensorSpec] = {}
 
     def looked_for(self) -> Ahead:
         """What asks, in one walk through the operators."""
@@ -59,9 +61,9 @@ class Rests:
             ShapeError: there is no room for it.
         """
         while rest is not None:
-            check_results(rest.spec(rest.largest))
+            check_results(rest.specs[rest.largest])
             begin, end = self._begins[first], self._begins[rest.last]
-            values.update(zip(self._names[begin:end], map(rest.spec, range(end - begin)), strict=True))
+            values.update(zip(self._names[begin:end], rest.specs, strict=True))
             first, rest = rest.last, rest.after
 
     def made(self, first: int, last: int, values: Mapping[str, object], after: _Rest | None) -> _Rest | None:
@@ -71,8 +73,10 @@ class Rests:
         if len(specs) < len(found) or not specs:
             return None
         sizes = [(each.size or 0) * each.dtype.itemsize for each in specs]
-        flat = tuple(part for each in specs for part in (each.shape, each.dtype))
-        return _Rest(flat, sizes.index(max(sizes)), last, after)
+        if len(self._specs) > MOST_SPECS:
+            self._specs.clear()
+        shared = tuple(self._specs.setdefault((each.shape, each.dtype), each) for each in specs)
+        return _Rest(shared, sizes.index(max(sizes)), last, after)
 
     @property
     def count(self) -> int:
