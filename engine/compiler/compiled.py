@@ -14,6 +14,7 @@ from engine.compiler.blueprint import Blueprint
 from engine.compiler.bodies import Compiles
 from engine.compiler.builder import Builder
 from engine.compiler.codegen.host import Host
+from engine.compiler.native import NativeStep
 from engine.compiler.parting import Parting
 from engine.compiler.runtime.apart import Apart
 from engine.compiler.runtime.instance import Instance, NotFiniteError
@@ -253,9 +254,10 @@ class CompiledGraph:
         if program is None:
             return None
         blueprint = program.blueprint
+        steps = [*blueprint.steps]
         for row in operators:
             if "kernel" in row:
-                row |= _kernel(row["name"], blueprint)
+                row |= _kernel(row["name"], blueprint, steps)
         return {
             **({} if shapes is None else {"shapes": shapes}),
             "host": self.builder.host.name,
@@ -280,11 +282,11 @@ def describe(program: Program) -> dict[str, Any]:
     }
 
 
-def _kernel(name: str, plan: Blueprint) -> dict[str, Any]:
+def _kernel(name: str, plan: Blueprint, kernels: Sequence[NativeStep]) -> dict[str, Any]:
     """Which kernel computes an operator, or why none does."""
     if name in plan.reasons:
         return {"kernel": "reference", "why": plan.reasons[name]}
-    steps = [plan.steps[number] for number, names in enumerate(plan.steps.operators) if name in names]
+    steps = [step for step in kernels if name in step.operators]
     led = [step for step in steps if name == step.operators[0]]
     if led:
         # Before and after it there may be copies.

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, overload
+from sys import intern
+from typing import overload
 
 import numpy as np
 
@@ -47,32 +48,35 @@ class NativeSteps(Sequence[NativeStep]):
     """Some kernels, in the order they run.
 
     Args:
-        names: of functions, kinds and operators, each in a column.
+        functions: their names in the machine code.
+        kinds: what profiles call them.
+        operators: names of those that all of them compute, one after the other.
         figures: chunks, flops, bytes and whether chunks are dealt out, of every kernel in a row.
         places: arguments of all, one after the other.
-        ends: of every kernel's arguments among them; before the first, 0.
+        ends: of every kernel's arguments and operators among those; before the first, 0 and 0.
     """
 
-    names: tuple[tuple[str, ...], tuple[str, ...], tuple[tuple[str, ...], ...]]
+    functions: tuple[str, ...]
+    kinds: tuple[str, ...]
+    operators: tuple[str, ...]
     figures: Array
     places: Array
     ends: Array
 
     @staticmethod
     def of(steps: Iterable[NativeStep]) -> NativeSteps:
-        """The same in columns."""
+        """The same in columns; equal names are one, for thousands of programs have them."""
         if isinstance(steps, NativeSteps):
             return steps
         rows = [*steps]
+        counts = [(0, 0), *[(len(each.arguments), len(each.operators)) for each in rows]]
         return NativeSteps(
-            names=(
-                tuple([each.function for each in rows]),
-                tuple([each.kind for each in rows]),
-                tuple([each.operators for each in rows]),
-            ),
+            functions=tuple([intern(each.function) for each in rows]),
+            kinds=tuple([intern(each.kind) for each in rows]),
+            operators=tuple([intern(name) for each in rows for name in each.operators]),
             figures=words_of([(each.chunks, each.flops, each.bytes, each.is_dealt) for each in rows]).reshape(-1, 4),
-            places=words_of([*chain.from_iterable([each.arguments for each in rows])]),
-            ends=np.cumsum([0, *[len(each.arguments) for each in rows]]),
+            places=words_of([place for each in rows for place in each.arguments]),
+            ends=np.cumsum(counts, axis=0, dtype=np.int32),
         )
 
     @staticmethod
@@ -80,20 +84,19 @@ class NativeSteps(Sequence[NativeStep]):
         """Those of some parts, one after the other."""
         if len(parts) == 1:
             return parts[0]
-        firsts = np.cumsum([0, *[each.places.size for each in parts]])
+        firsts = np.cumsum([(0, 0), *[each.ends[-1] for each in parts]], axis=0)
+        ends = [each.ends[1:] + first for each, first in zip(parts, firsts, strict=False)]
         return NativeSteps(
-            names=(
-                tuple(chain.from_iterable([each.functions for each in parts])),
-                tuple(chain.from_iterable([each.kinds for each in parts])),
-                tuple(chain.from_iterable([each.operators for each in parts])),
-            ),
+            functions=tuple(chain.from_iterable([each.functions for each in parts])),
+            kinds=tuple(chain.from_iterable([each.kinds for each in parts])),
+            operators=tuple(chain.from_iterable([each.operators for each in parts])),
             figures=np.concatenate([each.figures for each in parts]),
             places=np.concatenate([each.places for each in parts]),
-            ends=np.concatenate([firsts[:1], *[p.ends[1:] + first for p, first in zip(parts, firsts, strict=False)]]),
+            ends=np.concatenate([firsts[:1], *ends]),
         )
 
     def __len__(self) -> int:
-        return len(self.figures)
+        return len(self.functions)
 
     @overload
     def __getitem__(self, index: int) -> NativeStep: ...
@@ -105,14 +108,14 @@ class NativeSteps(Sequence[NativeStep]):
         if isinstance(index, slice):
             return [self[k] for k in range(*index.indices(len(self)))]
         number = range(len(self))[index]
-        (functions, kinds, operators), figures = self.names, self.figures[number].tolist()
-        places: Any = self.places[self.ends[number] : self.ends[number + 1]].tolist()
+        figures: list[int] = self.figures[number].tolist()
+        (place, name), (last_place, last_name) = self.ends[number : number + 2].tolist()
         return NativeStep(
-            function=functions[number],
-            kind=kinds[number],
+            function=self.functions[number],
+            kind=self.kinds[number],
             chunks=figures[_CHUNKS],
-            arguments=tuple(places),
-            operators=operators[number],
+            arguments=tuple(self.places[place:last_place].tolist()),
+            operators=self.operators[name:last_name],
             flops=figures[_FLOPS],
             bytes=figures[_BYTES],
             is_dealt=bool(figures[_DEALT]),
@@ -122,21 +125,6 @@ class NativeSteps(Sequence[NativeStep]):
         return isinstance(other, NativeSteps) and [*self] == [*other]
 
     __hash__ = None  # type: ignore[assignment]  # arrays can change
-
-    @property
-    def functions(self) -> tuple[str, ...]:
-        """Their names in the machine code."""
-        return self.names[0]
-
-    @property
-    def kinds(self) -> tuple[str, ...]:
-        """What profiles call them."""
-        return self.names[1]
-
-    @property
-    def operators(self) -> tuple[tuple[str, ...], ...]:
-        """Names of those each computes."""
-        return self.names[2]
 
     @property
     def chunks(self) -> Array:

@@ -75,8 +75,7 @@ def keep_endings(lowering: Lowering, parts: Sequence[Part], pieces: Sequence[Pie
 
 def _ending(lowering: Lowering, part: Part, cut: Cut, piece: Piece, after: Ending | None) -> Ending:
     memory, ends = part.memory, lowering.endings
-    operators = {name for names in piece.steps.operators for name in names}
-    until = () if ends is None else ends.wanted_for(operators)
+    until = () if ends is None else ends.wanted_for({*piece.steps.operators})
     return Ending(
         piece=piece,
         arena_bytes=memory.bytes,

@@ -174,7 +174,7 @@ class Instance:
             return self._run_row(team, number, at)
         began, before = 0, time.perf_counter()
         for row in self._tables.pieces[number]:
-            check_wanted(self.program.blueprint.steps.operators[self._tables.segments[row, 0]][0], _CANCELLED)
+            check_wanted(self.program.blueprint.steps[self._tables.segments[row, 0]].operators[0], _CANCELLED)
             start = self._run_row(team, row, at)
             began = began or start
         self._tables.took(number, time.perf_counter() - before)

@@ -62,7 +62,7 @@ class Tables:
         self._chunks = np.cumsum([0, *steps.chunks])
         if len(steps):
             functions = [program.code.address(each) for each in steps.functions]
-            arguments = address_of(self.arguments) + 8 * steps.ends[:-1]
+            arguments = address_of(self.arguments) + 8 * steps.ends[:-1, 0].astype(np.int64)
             self.steps[:] = np.stack([functions, arguments, steps.chunks, self._chunks[:-1], steps.is_dealt], axis=1)
         segments = program.blueprint.segments
         rows = [(each.first, each.last) for each in segments]

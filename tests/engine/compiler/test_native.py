@@ -33,7 +33,7 @@ def test_steps_in_columns_are_the_steps_that_were_given(parts: list[list[NativeS
     assert [*joined] == steps and len(joined) == len(steps) and joined == NativeSteps.of(iter(steps))
     assert joined[1:-1] == steps[1:-1] and (not steps or joined[-1] == steps[-1])
     assert joined.chunks.tolist() == [each.chunks for each in steps]
-    assert joined.operators == tuple(each.operators for each in steps)
+    assert joined.operators == tuple(name for each in steps for name in each.operators)
     homes, offsets = taken_apart(joined.places)
     places = [place for each in steps for place in each.arguments]
     assert homes.tolist() == [home_of(each) for each in places] and offsets.tolist() == [*map(offset_of, places)]
