@@ -84,3 +84,11 @@ class LinalgNorm(Layer):
             raise ParameterError(
                 "unknown matrix norm", found=self.ord, expected="fro, nuc, 1, 2 or inf, or a negative one"
             )
+
+
+@register("aten::linalg_matrix_norm", positional=("input", "ord", "dim", "keepdim", "dtype"))
+class MatrixNorm(LinalgNorm):
+    """The norm of the matrices that two dims span, the last two unless said; by the sum of squares unless said."""
+
+    ord: int | float | str | None = "fro"
+    dim: tuple[int, ...] | None = (-2, -1)

@@ -39,6 +39,14 @@ class Diagonal(Rearrangement):
         return first, second
 
 
+@register("aten::linalg_diagonal", positional=("input", "offset", "dim1", "dim2"))
+class MatrixDiagonal(Diagonal):
+    """The same of the last two axes, unless others are given."""
+
+    dim1: int = -2
+    dim2: int = -1
+
+
 def _length(rows: Dim, columns: Dim, offset: int) -> Dim:
     if rows is None or columns is None:
         return None

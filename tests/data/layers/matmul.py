@@ -212,4 +212,16 @@ SAMPLES = [
         (M, N, W),
     ),
     Sample("mixture_of_experts", experts, (torch.randn(6, 4), torch.randn(6, 3))),
+    Sample(
+        "matrix_power",
+        lambda x: tuple(torch.linalg.matrix_power(x, n) for n in (0, 1, 2, 5)),
+        (torch.randn(2, 3, 3),),
+    ),
+    Sample("matrix_power_of_integers", lambda x: torch.matrix_power(x, 3), (torch.randint(-3, 4, (3, 3)),)),
+    Sample(
+        "matrix_exp",
+        lambda x: (torch.linalg.matrix_exp(x), torch.matrix_exp(x[0] * 0), torch.matrix_exp(x * 4)),
+        (torch.randn(2, 3, 3),),
+    ),
+    Sample("matrix_exp_double", torch.linalg.matrix_exp, (torch.randn(4, 4).double(),)),
 ]

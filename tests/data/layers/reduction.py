@@ -228,6 +228,30 @@ SAMPLES = [
         ),
     ),
     Sample(
+        "matrix_norm",
+        lambda x: (
+            torch.linalg.matrix_norm(x),
+            torch.linalg.matrix_norm(x, float("inf"), (0, 2)),
+            torch.linalg.matrix_norm(x, -1, keepdim=True),
+        ),
+        (X,),
+    ),
+    Sample(
+        "cov",
+        lambda x, n, w: (
+            torch.cov(x),
+            torch.cov(x, correction=0),
+            torch.cov(x[0]),
+            torch.cov(x[:1]),
+            torch.cov(x, fweights=n, aweights=w),
+            torch.cov(x, correction=0, aweights=w),
+        ),
+        (X[0], torch.arange(1, 1 + X.shape[2]), torch.rand(X.shape[2])),
+    ),
+    Sample("cov_of_integers", torch.cov, (torch.randint(-9, 9, (3, 7)),)),
+    Sample("corrcoef", lambda x: (torch.corrcoef(x), torch.corrcoef(x[0]), torch.corrcoef(x[:1])), (X[0],)),
+    Sample("corrcoef_double", torch.corrcoef, (X[0].double(),)),
+    Sample(
         "dist", lambda x, y: (torch.dist(x, y), torch.dist(x, y, 1), torch.dist(x, y, float("inf"))), (X, X * 2 + 1)
     ),
 ]

@@ -97,5 +97,10 @@ SAMPLES = [
     Sample("clone", lambda x: x.clone() + x, (X,)),
     Sample("contiguous_atleast", lambda x: (torch.atleast_2d(x[0, 0]), torch.ravel(x), x.contiguous() * 2), (X,)),
     Sample("type_as", lambda x, y: (x.type_as(y), y.type_as(x)), (X, INTS)),
+    Sample(
+        "linalg_diagonal",
+        lambda x: (torch.linalg.diagonal(x), torch.linalg.diagonal(x, offset=1), torch.linalg.diagonal(x, dim1=0, dim2=2)),
+        (X,),
+    ),
     Sample("block_diag", lambda x: x.swapdims(0, 1).ravel(), (X,)),
 ]

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 from engine import TensorSpec
+from engine.errors import ShapeError
+from engine.layers.linear.square import MatrixExponential, MatrixPower
 from tests.engine.layers.refusals import build, refusal, tensor
 
 F32 = np.dtype(np.float32)
@@ -130,3 +132,20 @@ def test_a_norm_of_no_columns_is_refused(ord: int) -> None:
 def test_an_axis_is_summed_over_once() -> None:
     message = refusal("aten::tensordot", tensor(3, 3), tensor(3, 3), dims_self=(0, -2), dims_other=(0, 1))
     assert message == "a dim is given twice: found [0, 0]"
+
+
+def test_functions_of_matrices_refuse_what_has_none() -> None:
+    square, powers = "not square matrices: found [2, 3], expected [..., M, M]", "a matrix without an inverse"
+    assert refusal("aten::linalg_matrix_exp", tensor(2, 3)) == square
+    assert refusal("aten::linalg_matrix_power", tensor(2, 3), n=2) == square
+    message = "not defined for this dtype: found int64, expected a floating dtype"
+    assert refusal("aten::linalg_matrix_exp", tensor(2, 2, dtype="int64")) == message
+    with pytest.raises(ShapeError, match=powers):
+        MatrixPower(n=-1).forward(np.zeros((2, 2), np.float32))
+    inverse = MatrixPower(n=-2).forward(np.array([[2, 0], [0, 4]], np.float32))
+    np.testing.assert_array_equal(inverse, [[0.25, 0], [0, 0.0625]])
+
+
+def test_the_exponential_of_what_is_not_finite_ends() -> None:
+    assert np.isnan(MatrixExponential().forward(np.full((2, 2), np.inf, np.float32))).all()
+    assert MatrixExponential().forward(np.array([[3e38, 0], [0, -3e38]], np.float32)).shape == (2, 2)

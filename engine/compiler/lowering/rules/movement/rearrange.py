@@ -57,6 +57,7 @@ VIEWS = (
     identity.RawDropout,
     complex.Resolved,
     diagonal.Diagonal,
+    diagonal.MatrixDiagonal,
 )
 # Dimensions of a roll, each of which doubles the copies.
 MOST_ROLLED = 3

@@ -19,7 +19,7 @@ from engine.compiler.lowering.rules.rows.reducing import norm_of
 from engine.compiler.lowering.steps import Made
 from engine.compiler.storage import View
 from engine.layers.definition.layer import Layer
-from engine.layers.linear.linalg_norm import LinalgNorm
+from engine.layers.linear.linalg_norm import LinalgNorm, MatrixNorm
 from engine.layers.normalisation.softmax import Softmin
 from engine.layers.operands.axes import checked_axes, checked_axis
 from engine.layers.reduction.deviation import DeviationMean, Distance, NormExceptDim, VarianceMean
@@ -71,7 +71,7 @@ def lower_norm_except_dim(context: Context) -> Made:
     return _length(Composition(context), float(layer.pow), X, axes, x)
 
 
-@kernels_for(LinalgNorm, doubles=True)
+@kernels_for(LinalgNorm, MatrixNorm, doubles=True)
 def lower_linalg_norm(context: Context) -> Made:
     """The norm of vectors, or of matrices by the sums of their rows or columns."""
     layer, x, composition = context.layer(LinalgNorm), context.tensor(0), Composition(context)

@@ -1,0 +1,76 @@
+"""Functions of square matrices: powers and the exponential."""
+
+from __future__ import annotations
+
+from math import frexp
+
+import numpy as np
+
+from engine.errors import ShapeError
+from engine.layers.definition.layer import Layer
+from engine.layers.definition.registry import register
+from engine.layers.operands.axes import may_equal
+from engine.layers.operands.precision import working_dtype
+from engine.promotion import Category, cast, dtype_category
+from engine.stopping import wanted
+from engine.tensor import Array, TensorSpec, dtype_name, format_shape
+
+# Terms of the series of e**x; where x is below 1/2, what is left out is less than a double can tell.
+_TERMS = 16
+
+
+class _OfMatrices(Layer):
+    """Base of layers that make square matrices of square matrices (..., M, M)."""
+
+    def infer(self, input: TensorSpec) -> TensorSpec:
+        if input.rank < 2 or not may_equal(*input.shape[-2:]):
+            raise ShapeError("not square matrices", found=format_shape(input.shape), expected="[..., M, M]")
+        return TensorSpec(input.shape, input.dtype)
+
+    def forward(self, input: Array) -> Array:
+        self.infer(TensorSpec(input.shape, input.dtype))
+        with np.errstate(all="ignore"):
+            return cast(np.asarray(self._computed(cast(input, working_dtype(input.dtype)))), input.dtype)
+
+    def _computed(self, matrices: Array) -> Array:
+        raise NotImplementedError
+
+
+@register("aten::linalg_matrix_power", "aten::matrix_power", positional=("input", "n"))
+class MatrixPower(_OfMatrices):
+    """Every matrix times itself, n factors; the unit matrix for 0, powers of the inverse below."""
+
+    n: int
+
+    def _computed(self, matrices: Array) -> Array:
+        if not matrices.size:
+            return matrices
+        try:
+            return np.asarray(np.linalg.matrix_power(matrices, self.n))
+        except np.linalg.LinAlgError:
+            raise ShapeError("a matrix without an inverse has no negative power", found=f"n = {self.n}") from None
+
+
+@register("aten::linalg_matrix_exp", "aten::matrix_exp")
+class MatrixExponential(_OfMatrices):
+    """e**x = 1 + x + x**2 / 2 + ..., of x halved until the series soon ends, squared as often as it was halved.
+
+    Source: Moler and Van Loan, Nineteen Dubious Ways to Compute the Exponential of a Matrix (2003), method 3.
+    """
+
+    def infer(self, input: TensorSpec) -> TensorSpec:
+        if dtype_category(input.dtype) in (Category.BOOL, Category.INTEGER):
+            raise ShapeError("not defined for this dtype", found=dtype_name(input.dtype), expected="a floating dtype")
+        return super().infer(input)
+
+    def _computed(self, matrices: Array) -> Array:
+        wide = matrices.astype(np.result_type(matrices.dtype, np.float64))
+        norms = np.abs(wide).sum(-2).max(initial=0, where=np.isfinite(np.abs(wide).sum(-2)))
+        halvings = max(0, frexp(norms)[1] + 1)
+        x, unit = np.ldexp(1.0, -halvings) * wide, np.eye(wide.shape[-1], dtype=wide.dtype)
+        result = np.broadcast_to(unit, wide.shape)
+        for count in range(_TERMS, 0, -1):
+            result = unit + x @ result / count
+        for _ in wanted(range(halvings)):
+            result = result @ result
+        return np.asarray(result)
