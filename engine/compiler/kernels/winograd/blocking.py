@@ -57,6 +57,10 @@ THREADS = ((1, 0.6), (2, 0.3), (4, 0.1))
 # What a transform in one dimension costs, as a share of one in two.
 LINE_SHARE = 0.6
 MOST_TILES = 64
+# Transformed weights of a layer that take more memory make room for a form of half as many, unless that takes so many
+# times as long: of 1024 channels to as many, tiles of 4×4 have 144 MB, of 2×2 64.
+LARGE_BYTES = 64 << 20
+MUCH_LONGER = 1.8
 # Tiles of an image for which weights are packed, where images come in many sizes, and of one that is large.
 TYPICAL = 48
 LARGE = 1536
@@ -356,13 +360,21 @@ def rank(
     """
     count, taps = len(vectors_of(out_channels, host.lanes)), planes * math.prod(offered[0].kernel)
     products = batch * rows * columns * taps * in_channels * count * DIRECT
-    direct = _bounded(host, products, 4 * taps * in_channels * count * host.lanes)
-    found: list[tuple[float, Filtering | None]] = [(direct * WORTH, None)]
+    least = 4 * taps * in_channels * count * host.lanes
+    direct = _bounded(host, products, least)
+    found: list[tuple[float, int, Filtering | None]] = [(direct * WORTH, least, None)]
     for filtering in offered:
         work = _work(host, filtering, rows, columns, in_channels, out_channels, batch, planes)
         cycles = _bounded(host, (_open if is_open else _best)(work)[0], work.weights)
-        found.append((cycles, filtering))
-    return [filtering for _, filtering in sorted(found, key=lambda pair: pair[0])]
+        found.append((cycles, work.weights, filtering))
+    most = MUCH_LONGER * min(cycles for cycles, *_ in found)
+
+    def key(each: tuple[float, int, Filtering | None]) -> tuple[bool, float]:
+        cycles, weights, _ = each
+        is_lavish = weights > LARGE_BYTES and any(2 * other <= weights and its <= most for its, other, _ in found)
+        return is_lavish, cycles
+
+    return [filtering for *_, filtering in sorted(found, key=key)]
 
 
 def offered_for(

@@ -252,6 +252,16 @@ def test_a_convolution_of_many_channels_is_offered_the_larger_tile() -> None:
     assert choose(describe("avx512"), 2, 56, 56, 64, 64, 1) == Filtering(4, stride=2)
 
 
+@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize(("channels", "size"), [((512, 1024), 16), ((1024, 512), 32), ((1280, 1280), 32)])
+def test_where_weights_would_take_much_memory_a_form_of_half_as_many_is_chosen(
+    machine: str, channels: tuple[int, int], size: int
+) -> None:
+    found = choose(MACHINES[machine], 1, size, size, *channels, 1)
+    assert found is None or found == Filtering(2)
+    assert choose(MACHINES[machine], 1, 64, 64, 256, 256, 1) in (Filtering(4), None)
+
+
 def test_a_single_pixel_is_left_to_the_direct_convolution() -> None:
     assert all(choose(describe("avx512"), stride, 1, 1, 64, 64, 1) is None for stride in (1, 2))
 
