@@ -6,7 +6,7 @@ are hundreds of a graph, and the collector of garbage looks at each part of a th
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from engine.compiler.blueprint import Region
@@ -65,10 +65,4 @@ class Ending:
     @property
     def pieces(self) -> Sequence[Piece]:
         """Its kernels, and those that follow."""
-        return [*self._walked()]
-
-    def _walked(self) -> Iterator[Piece]:
-        ending: Ending | None = self
-        while ending is not None:
-            yield ending.piece
-            ending = ending.after
+        return [self.piece, *(() if self.after is None else self.after.pieces)]

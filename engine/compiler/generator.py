@@ -268,7 +268,7 @@ class Generator:
         from engine.compiler.assembly.generation import make_blueprint
 
         joined: dict[str, list[str]] = {}
-        after = () if lowering.rest is None else lowering.rest.pieces
+        after = () if lowering.rest is None else lowering.rest.ending.pieces
         for name, ops in (*lowering.fusions.items(), *chain.from_iterable(piece.fusions for piece in after)):
             joined.setdefault(name, []).extend(ops)
         fusions = [PassReport(name=name, removed=len(ops), changed=tuple(ops)) for name, ops in joined.items()]

@@ -40,18 +40,12 @@ class NativeStep:
     is_dealt: bool = False
 
 
-_CHUNKS, _FLOPS, _BYTES, _DEALT = range(4)
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class NativeSteps(Sequence[NativeStep]):
-    """Some kernels, in the order they run.
+    """Some kernels, in the order they run: of all of them what ``NativeStep`` has of each.
 
     Args:
-        functions: their names in the machine code.
-        kinds: what profiles call them.
-        operators: names of those that all of them compute, one after the other.
-        figures: chunks, flops, bytes and whether chunks are dealt out, of every kernel in a row.
+        operators: names of those that all compute, one after the other.
         places: arguments of all, one after the other.
         ends: of every kernel's arguments and operators among those; before the first, 0 and 0.
     """
@@ -59,7 +53,10 @@ class NativeSteps(Sequence[NativeStep]):
     functions: tuple[str, ...]
     kinds: tuple[str, ...]
     operators: tuple[str, ...]
-    figures: Array
+    chunks: Array
+    flops: Array
+    bytes: Array
+    is_dealt: Array
     places: Array
     ends: Array
 
@@ -74,7 +71,10 @@ class NativeSteps(Sequence[NativeStep]):
             functions=tuple([intern(each.function) for each in rows]),
             kinds=tuple([intern(each.kind) for each in rows]),
             operators=tuple([intern(name) for each in rows for name in each.operators]),
-            figures=words_of([(each.chunks, each.flops, each.bytes, each.is_dealt) for each in rows]).reshape(-1, 4),
+            chunks=words_of([each.chunks for each in rows]),
+            flops=words_of([each.flops for each in rows]),
+            bytes=words_of([each.bytes for each in rows]),
+            is_dealt=np.array([each.is_dealt for each in rows], bool),
             places=words_of([place for each in rows for place in each.arguments]),
             ends=np.cumsum(counts, axis=0, dtype=np.int32),
         )
@@ -90,7 +90,10 @@ class NativeSteps(Sequence[NativeStep]):
             functions=tuple(chain.from_iterable([each.functions for each in parts])),
             kinds=tuple(chain.from_iterable([each.kinds for each in parts])),
             operators=tuple(chain.from_iterable([each.operators for each in parts])),
-            figures=np.concatenate([each.figures for each in parts]),
+            chunks=np.concatenate([each.chunks for each in parts]),
+            flops=np.concatenate([each.flops for each in parts]),
+            bytes=np.concatenate([each.bytes for each in parts]),
+            is_dealt=np.concatenate([each.is_dealt for each in parts]),
             places=np.concatenate([each.places for each in parts]),
             ends=np.concatenate([firsts[:1], *ends]),
         )
@@ -108,40 +111,19 @@ class NativeSteps(Sequence[NativeStep]):
         if isinstance(index, slice):
             return [self[k] for k in range(*index.indices(len(self)))]
         number = range(len(self))[index]
-        figures: list[int] = self.figures[number].tolist()
         (place, name), (last_place, last_name) = self.ends[number : number + 2].tolist()
         return NativeStep(
             function=self.functions[number],
             kind=self.kinds[number],
-            chunks=figures[_CHUNKS],
+            chunks=int(self.chunks[number]),
             arguments=tuple(self.places[place:last_place].tolist()),
             operators=self.operators[name:last_name],
-            flops=figures[_FLOPS],
-            bytes=figures[_BYTES],
-            is_dealt=bool(figures[_DEALT]),
+            flops=int(self.flops[number]),
+            bytes=int(self.bytes[number]),
+            is_dealt=bool(self.is_dealt[number]),
         )
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, NativeSteps) and [*self] == [*other]
 
     __hash__ = None  # type: ignore[assignment]  # arrays can change
-
-    @property
-    def chunks(self) -> Array:
-        """How many pieces each falls into."""
-        return self.figures[:, _CHUNKS]
-
-    @property
-    def flops(self) -> Array:
-        """Floating-point operations of each."""
-        return self.figures[:, _FLOPS]
-
-    @property
-    def bytes(self) -> Array:
-        """Read and written by each."""
-        return self.figures[:, _BYTES]
-
-    @property
-    def is_dealt(self) -> Array:
-        """Whether chunks of each are dealt out; numbers."""
-        return self.figures[:, _DEALT]

@@ -75,7 +75,7 @@ def make_blueprint(
     outputs = [_result(lowering, each, starts) for each in lowering.results]
     own = pieces_of(lowering, parts, starts, objects, outputs)
     keep_endings(lowering, parts, own)
-    after = () if rest is None else rest.pieces
+    after = () if rest is None else rest.ending.pieces
     pieces = [*own, *after]
     native = NativeSteps.joined([piece.steps for piece in pieces])
     return Blueprint(

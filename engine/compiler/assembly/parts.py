@@ -94,7 +94,7 @@ def _laid_out(lowering: Lowering, kept: Sequence[View], *, is_open: bool) -> lis
     clean: list[tuple[int, int]] = []
     if (rest := lowering.rest) is not None:
         kept, begin = [rest.passed], rest.ending.arena_bytes
-        clean += [each for piece in rest.pieces for each in piece.clean]
+        clean += [each for piece in rest.ending.pieces for each in piece.clean]
         others[rest.passed.storage] = rest.ending.at
         others |= {} if rest.ending.alarm is None else {alarm: rest.ending.alarm}
     parts: list[Part] = []

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from engine.compiler.ending import Ending, Piece
+from engine.compiler.ending import Ending
 from engine.compiler.storage import View
 
 
@@ -36,9 +36,7 @@ class Rest:
 
     Args:
         passed: where the tensor lies that it reads.
-        pieces: of the ending.
     """
 
     passed: View
     ending: Ending
-    pieces: Sequence[Piece]

@@ -54,7 +54,7 @@ class Endings:
         key = view.traits, view.storage.traits
         found = self._behind.find(number, key)
         if found is not None and not any(map(self._code.has, found.until)):
-            lowering.rest = Rest(view, found, found.pieces)
+            lowering.rest = Rest(view, found)
             return True
         if self._behind.comes_again(number, key):
             fusions = {name: len(joined) for name, joined in lowering.fusions.items()}

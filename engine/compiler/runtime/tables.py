@@ -48,8 +48,7 @@ class Tables:
 
     def __init__(self, program: Program, threads: int) -> None:
         self._threads = threads
-        steps = program.blueprint.steps
-        plan = program.blueprint
+        plan, steps = program.blueprint, program.blueprint.steps
         bases = np.zeros(len(Home), np.int64)
         bases[[Home.CONSTANT, Home.WEIGHT]] = address_of(plan.constants), address_of(plan.weights)
         homes, offsets = taken_apart(steps.places)

@@ -13,18 +13,27 @@ from engine.layers.operands.axes import may_equal
 from engine.layers.operands.precision import working_dtype
 from engine.promotion import Category, cast, dtype_category
 from engine.stopping import wanted
-from engine.tensor import Array, TensorSpec, dtype_name, format_shape
+from engine.tensor import Array, Shape, TensorSpec, dtype_name, format_shape
 
 # Terms of the series of e**x; where x is below 1/2, what is left out is less than a double can tell.
 _TERMS = 16
+
+
+def check_square(shape: Shape) -> None:
+    """Refuse what is no stack of square matrices.
+
+    Raises:
+        ShapeError: it is not.
+    """
+    if len(shape) < 2 or not may_equal(*shape[-2:]):
+        raise ShapeError("not square matrices", found=format_shape(shape), expected="[..., M, M]")
 
 
 class _OfMatrices(Layer):
     """Base of layers that make square matrices of square matrices (..., M, M)."""
 
     def infer(self, input: TensorSpec) -> TensorSpec:
-        if input.rank < 2 or not may_equal(*input.shape[-2:]):
-            raise ShapeError("not square matrices", found=format_shape(input.shape), expected="[..., M, M]")
+        check_square(input.shape)
         return TensorSpec(input.shape, input.dtype)
 
     def forward(self, input: Array) -> Array:

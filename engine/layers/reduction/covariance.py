@@ -44,11 +44,10 @@ class Covariance(Layer):
         specs = [None if each is None else TensorSpec(each.shape, each.dtype) for each in (fweights, aweights)]
         spec = self.infer(TensorSpec(input.shape, input.dtype), *specs)
         x = widened(np.atleast_2d(input))
-        weights, important = np.ones(x.shape[1], x.dtype), np.ones(x.shape[1], x.dtype)
-        for each in (fweights, aweights):
-            weights = weights if each is None else weights * cast(each, x.dtype)
-        if aweights is not None:
-            important = cast(aweights, x.dtype)
+        counts, important = (
+            np.ones(x.shape[1], x.dtype) if each is None else cast(each, x.dtype) for each in (fweights, aweights)
+        )
+        weights = counts * important
         total = weights.sum()
         if not total and (fweights is not None or aweights is not None):
             raise ExecutionError("the weights of the observations sum to zero")

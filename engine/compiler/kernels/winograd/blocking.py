@@ -351,7 +351,8 @@ def rank(
 ) -> list[Filtering | None]:
     """Winograd convolutions to images of rows × columns, and None for the direct one, the fastest first.
 
-    Weights are taken to come from memory, as they do in a network that is larger than the caches.
+    Those that take very much memory for little time come after the others. Weights are taken to come from memory, as
+    they do in a network that is larger than the caches.
 
     Args:
         offered: those that are looked at, of one kernel.

@@ -12,13 +12,14 @@ from engine.layers.definition.layer import NO_ANNOTATIONS, Annotations, Layer
 from engine.layers.definition.registry import register
 from engine.layers.elementwise.base import Elementwise
 from engine.layers.elementwise.cast import To
+from engine.layers.linear.square import check_square
 from engine.layers.onnx.operands.adapter import Adapter, dtype_of, shape_of
 from engine.layers.onnx.operands.constants import needed, whole_number
 from engine.layers.onnx.operands.dtypes import converted, onnx_dtype
 from engine.layers.operands.axes import checked_axis
 from engine.layers.operands.precision import widened, working_dtype
 from engine.promotion import broadcast_shapes, cast
-from engine.tensor import BFLOAT16, Array, DType, Number, TensorSpec, dtype_name, format_shape
+from engine.tensor import BFLOAT16, Array, DType, Number, TensorSpec, dtype_name
 
 
 class _Pair(Layer):
@@ -243,8 +244,7 @@ class Det(Layer):
     """The determinants of square matrices: input (..., M, M) -> (...)."""
 
     def infer(self, input: TensorSpec) -> TensorSpec:
-        if input.rank < 2 or None not in input.shape[-2:] and input.shape[-1] != input.shape[-2]:
-            raise ShapeError("not square matrices", found=format_shape(input.shape), expected="[..., M, M]")
+        check_square(input.shape)
         return TensorSpec(input.shape[:-2], input.dtype)
 
     def forward(self, input: Array) -> Array:

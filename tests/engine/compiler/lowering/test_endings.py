@@ -169,7 +169,7 @@ def test_what_was_not_the_best_is_good_until_there_is_the_code_for_that(monkeypa
         monkeypatch.setattr(Made, "has", lambda self, wanted, better=better: wanted == better)
         lowered.settle(others={"deep": ("better", ())})
         lowered.blueprint(picture(SIZES[0]), ends=True)
-        after = lowered.lowering.rest.pieces if lowered.lowering.rest else ()
+        after = lowered.lowering.rest.ending.pieces if lowered.lowering.rest else ()
         found.append({name for piece in after for step in piece.steps for name in step.operators})
     assert found[:2] == [set(), set()] and "deep" in found[2] & found[3]
     assert "deep" not in found[4] and "head" in found[4]
