@@ -70,14 +70,6 @@ def check_second(first: Sequence[InputSpec], second: Sequence[InputSpec]) -> Non
         raise ExportError("the second shapes", found="those of the first", expected="every dynamic dimension to differ")
 
 
-def third(first: Sequence[InputSpec], second: Sequence[InputSpec]) -> tuple[InputSpec, ...]:
-    """Shapes beyond both, where these differ: as far again, so that what divides both sizes divides the new one."""
-    return tuple(
-        InputSpec(shape=tuple(2 * max(x, y) - min(x, y) for x, y in zip(a.shape, b.shape, strict=True)), dtype=a.dtype)
-        for a, b in zip(first, second, strict=True)
-    )
-
-
 def _parse(text: str, dtype: str) -> InputSpec:
     match = _TEXT.fullmatch(text.strip())
     if match is None or (match["dtype"] and not match["shape"] and "[" not in text):

@@ -41,9 +41,19 @@ class OnnxModel(torch.nn.Module):  # type: ignore[misc]  # torch is not seen by 
         except Exception as exc:
             raise SourceError("no ONNX model that can be run", where=path.name, found=describe(exc)) from exc
 
+    @property
+    def input_names(self) -> list[str]:
+        """The names of the file's inputs, in its order."""
+        return [each.name for each in self._session.get_inputs()]
+
+    @property
+    def output_names(self) -> list[str]:
+        """The names of the file's outputs, in its order."""
+        return [each.name for each in self._session.get_outputs()]
+
     def forward(self, *tensors: Any) -> Any:
         """The outputs of the file, in its order."""
-        names = [each.name for each in self._session.get_inputs()]
+        names = self.input_names
         if len(names) != len(tensors):
             raise ValueError(f"the model has {len(names)} inputs ({', '.join(names)}), given are {len(tensors)}")
         arrays = {name: tensor.numpy() for name, tensor in zip(names, tensors, strict=True)}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,17 +14,15 @@ import numpy as np
 import torch
 
 import engine
-from app.models.folder.layout import BIN, PARAM
-from exporter.conversion import ONNX, SCRIPT, convert
-from exporter.errors import ConversionError, DivergenceError, ExportError
+from exporter.errors import ExportError, SourceError
 from exporter.inputs import InputSpec, check_second
-from exporter.onnx_model import OnnxModel
+from exporter.naming import keep_names
 from exporter.recording import record
 from exporter.remedy import unfit, with_remedy
-from exporter.tensors import answer, examples, flatten
-from exporter.tracing.functions import plain_attention
+from exporter.tensors import answer, flatten
 from exporter.tracing.script import trace
-from exporter.verification import cases, verify
+from exporter.verification import Verdict, cases, verify
+from exporter.ways import Ways, load
 
 Progress = Callable[[str], AbstractContextManager[None]]
 
@@ -79,51 +77,50 @@ def export(
         SourceError: the model does not take the inputs.
         TracingError, ConversionError: it cannot be traced or converted.
         UnsupportedOperatorError: the engine lacks operators of the graph.
-        DivergenceError: the answers differ; says which level of simplification helps.
+        DivergenceError: the answers differ, or the pair has none.
+
+    Every error but SourceError names a way to export the model that works, having tried it, or the ways that do not.
     """
     if second:
         check_second(inputs, second)
     if opt_level not in (0, 1, 2):
         raise ExportError("no such level of simplification", found=opt_level, expected="0, 1 or 2")
     model, inputs, second, remarks = _in_single_precision(model.eval(), inputs, second)
-    trials = cases(inputs, second)
+    with progress("finding the integers that the model takes"):
+        trials = cases(model, inputs, second)
     with tempfile.TemporaryDirectory() as scratch:
-        script = Path(scratch, ONNX if isinstance(model, OnnxModel) else SCRIPT)
-
-        def converted(level: int, to: Path) -> None:
-            convert(script, to, inputs, second, opt_level=level, module_operators=module_operators)
-
-        def attempt(level: int) -> None:
-            other = Path(scratch, f"level-{level}")
-            converted(level, other)
-            list(verify(model, _load(other), trials, rtol))
-
-        def remedied(error: ExportError) -> ExportError:
-            with progress("trying less simplification"):
-                return with_remedy(error, range(opt_level - 1, -1, -1), attempt)
-
-        with progress("tracing"), plain_attention():
-            tensors = examples(inputs, 0)
-            result = answer(model, tensors)
-            list(flatten(result))
-            remarks += trace(model, tensors, result, script)
-        with progress("converting"):
-            converted(opt_level, folder)
+        ways = Ways(model, inputs, second, trials, Path(scratch), opt_level, module_operators, rtol)
+        tensors = trials[0].tensors()
+        result = answer(model, tensors)
+        list(flatten(result))
         try:
-            graph = _load(folder)
-        except (engine.ParameterError, engine.ShapeError) as error:
-            raise remedied(unfit(error)) from error
-        if reference is not None:
-            with open(reference, "wb") as file:
-                np.savez(file, allow_pickle=False, **record(model, tensors, graph))
-        try:
+            with progress("tracing"):
+                remarks += trace(model, tensors, result, ways.script, is_open=bool(second))
+            with progress("converting"):
+                ways.convert(folder, opt_level, second)
+                keep_names(model, folder)
+            graph = load(folder)
+            if reference is not None:
+                with open(reference, "wb") as file:
+                    np.savez(file, allow_pickle=False, **record(model, tensors, graph))
             with progress("comparing with PyTorch"):
                 verdicts = [*verify(model, graph, trials, rtol)]
-        except DivergenceError as error:
-            raise remedied(error) from None
+        except SourceError:
+            raise
+        except engine.EngineError as error:
+            with progress("trying other ways to export it"):
+                raise with_remedy(unfit(error), ways) from error
     agreed = tuple(dict.fromkeys(each.case.shapes for each in verdicts if each.has_agreed))
-    noted = (each.remark for each in verdicts if each.remark is not None)
-    return Exported(folder=folder, graph=graph, tried=agreed, remarks=(*remarks, *noted, *map(str, graph.warnings)))
+    noted = {each.case.shapes: each.remark for each in reversed(verdicts) if each.remark is not None}
+    remarks = (*remarks, *_refused(verdicts, agreed), *reversed(noted.values()), *map(str, graph.warnings))
+    return Exported(folder=folder, graph=graph, tried=agreed, remarks=remarks)
+
+
+def _refused(verdicts: Sequence[Verdict], agreed: Sequence[str]) -> Iterator[str]:
+    """Say at which shapes nothing was compared, because PyTorch has no answer."""
+    refusals = {each.case.shapes: each.refusal for each in verdicts if each.case.shapes not in agreed}
+    if refusals:
+        yield f"not tried at {' and '.join(refusals)}: {next(iter(refusals.values()))}"
 
 
 def _in_single_precision(
@@ -135,11 +132,3 @@ def _in_single_precision(
         return model, tuple(inputs), tuple(second), ()
     first, other = ([spec.without_half for spec in specs] for specs in (inputs, second))
     return model.float(), tuple(first), tuple(other), ("half precision was turned into single precision",)
-
-
-def _load(folder: Path) -> engine.RuntimeGraph:
-    """The written pair; a converter that crashed half-way may have left half of one."""
-    try:
-        return engine.load(folder / PARAM, folder / BIN)
-    except engine.ModelFormatError as error:
-        raise ConversionError("pnnx wrote a pair that cannot be read", found=error) from error

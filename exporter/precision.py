@@ -32,10 +32,11 @@ def wavers(
         comparison: of those with the pair's.
     """
     own = _own_errors(model, tensors, recorded)
-    rows = [row for row in comparison.rows if row.output is not None and row.difference.diverges]
-    if own is None or any(row.difference.problem is not None for row in rows):
+    rows = [row for row in comparison.rows if row.difference.diverges]
+    outputs = [(row.difference, row.place) for row in rows if row.place is not None]
+    if own is None or any(difference.problem is not None for difference, _ in outputs):
         return None
-    differing = [(row.difference.relative, own[str(row.output)]) for row in rows]
+    differing = [(difference.relative, own[place]) for difference, place in outputs]
     if not all(found <= _MOST * mine for found, mine in differing):
         return None
     found, mine = max(differing, default=(0.0, 0.0))
@@ -45,7 +46,7 @@ def wavers(
     )
 
 
-def _own_errors(model: Any, tensors: Sequence[Any], recorded: Mapping[str, NDArray[Any]]) -> dict[str, float] | None:
+def _own_errors(model: Any, tensors: Sequence[Any], recorded: Mapping[str, NDArray[Any]]) -> list[float] | None:
     """How far PyTorch's answers lie from those in double precision, as shares of the largest; None if it has none."""
     try:
         result = answer(copy.deepcopy(model).double(), [_doubled(each) for each in tensors])
@@ -55,7 +56,7 @@ def _own_errors(model: Any, tensors: Sequence[Any], recorded: Mapping[str, NDArr
     pairs = [(recorded[f"out_{index}"], each) for index, each in enumerate(double)]
     if any(single.shape != each.shape for single, each in pairs):
         return None
-    return {f"out{index}": _distance(*pair) for index, pair in enumerate(pairs)}
+    return [_distance(*pair) for pair in pairs]
 
 
 def _doubled(tensor: Any) -> Any:

@@ -1,56 +1,57 @@
-"""What helps where a pair gives other answers: the converter loses less the less it simplifies."""
+"""The way that works, where a pair cannot be had or gives other answers: each is tried before it is named."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import TypeVar
 
 import engine
 from exporter.errors import ConversionError
 
 E = TypeVar("E", bound=engine.EngineError)
-_MOST_NAMED = 3
 
 
-def unfit(error: engine.EngineError) -> ConversionError:
-    """What the engine says of a pair whose operators do not fit each other: PyTorch's did."""
-    return ConversionError(f"pnnx wrote a pair that cannot be run: {error}")
-
-
-def with_remedy(error: E, levels: Iterable[int], attempt: Callable[[int], object]) -> E:
-    """The error, and the first of these levels of simplification at which the answers agree, or that there is none.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Way:
+    """Another way to export a model.
 
     Args:
-        error: what was found at another level.
-        levels: the ones to try, the most simplification first.
-        attempt: converts at a level and holds the pair against the model.
+        name: what a message calls it, as in "with --opt-level 1".
+        attempt: exports the model so, holds the result against it and returns what to add to the name; raises
+            EngineError where that fails.
     """
+
+    name: str
+    attempt: Callable[[], str]
+
+
+def unfit(error: engine.EngineError) -> engine.EngineError:
+    """Return what to say of a pair that cannot be built: where operators do not fit each other, PyTorch's did."""
+    if isinstance(error, (engine.ParameterError, engine.ShapeError, engine.GraphError)):
+        return ConversionError(f"pnnx wrote a pair that cannot be run: {error}")
+    return error
+
+
+def with_remedy(error: E, ways: Iterable[Way]) -> E:
+    """Add the first way that works to what an error says, or all that were tried."""
     tried = []
-    for level in levels:
-        tried.append(str(level))
+    for way in ways:
+        tried.append(way.name)
         try:
-            attempt(level)
+            detail = way.attempt()
         except engine.EngineError:
             continue
-        return _with(error, f"the answers agree with --opt-level {level}")
-    return _with(error, f"nor do they agree with --opt-level {' or '.join(tried)}") if tried else error
+        return _with(error, f"the answers agree {way.name}{detail}")
+    return _with(error, f"nor do they agree {_listed(tried)}") if tried else error
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Return names as a list: "a, b or c"."""
+    *others, last = names
+    return f"{', '.join(others)} or {last}" if others else last
 
 
 def _with(error: E, remedy: str) -> E:
-    if error.found is None:
-        return type(error)(f"{error.problem}; {remedy}", where=error.where)
-    return type(error)(error.problem, where=error.where, found=error.found, expected=f"{error.expected}; {remedy}")
-
-
-def own_constants(graph: engine.RuntimeGraph) -> str:
-    """Constants that the converter computed itself, and who takes them; it computes some of them wrongly.
-
-    A cell called in a loop from a state of zeros and a list that a script appends to are known to be.
-    """
-    makers = [op for op in graph.source.operators if op.type == "pnnx.Attribute" and op.name.startswith("pnnx_fold_")]
-    found = []
-    for maker in makers[:_MOST_NAMED]:
-        takers = [op for op in graph.source.operators if set(op.inputs) & set(maker.outputs)]
-        found.append(f"{maker.name} for {takers[0].name} ({takers[0].type})" if takers else maker.name)
-    more = f" and {len(makers) - _MOST_NAMED} more" if len(makers) > _MOST_NAMED else ""
-    return ", ".join(found) + more
+    error.remark = f"{error.remark}; {remedy}" if error.remark else remedy
+    return error

@@ -1,4 +1,4 @@
-"""Example inputs, and PyTorch's values as arrays."""
+"""A model's answers, and PyTorch's values as arrays."""
 
 from __future__ import annotations
 
@@ -10,13 +10,6 @@ import torch
 from numpy.typing import NDArray
 
 from exporter.errors import SourceError, describe
-from exporter.inputs import DTYPES, InputSpec
-
-
-def examples(inputs: Sequence[InputSpec], seed: int) -> tuple[Any, ...]:
-    """Random tensors: normally distributed, or 0 and 1, which are valid as indices, masks and counts alike."""
-    generator = torch.Generator().manual_seed(seed)
-    return tuple(_example(spec, generator) for spec in inputs)
 
 
 def answer(model: Any, tensors: Sequence[Any]) -> Any:
@@ -58,10 +51,3 @@ def to_array(tensor: Any) -> NDArray[Any]:
     plain = plain.float() if plain.dtype == torch.bfloat16 else plain
     array: NDArray[Any] = np.array(plain.numpy())
     return array
-
-
-def _example(spec: InputSpec, generator: Any) -> Any:
-    dtype = getattr(torch, DTYPES[spec.dtype])
-    if dtype.is_floating_point or dtype.is_complex:
-        return torch.randn(spec.shape, generator=generator, dtype=torch.promote_types(dtype, torch.float32)).to(dtype)
-    return torch.randint(0, 2, spec.shape, generator=generator).to(dtype)

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
 
 import engine
+from exporter.drawing import ALIKE, KINDS, LARGE, NEGATIVE, PLAIN, SPREAD, draw
 from exporter.errors import DivergenceError, SourceError
-from exporter.inputs import InputSpec, third
+from exporter.inputs import InputSpec
 from exporter.precision import wavers
+from exporter.ranges import Ranges, find_ranges
 from exporter.recording import record
-from exporter.remedy import own_constants
-from exporter.tensors import examples
+from exporter.sizes import other_shapes
+
+_MOST_NAMED: Final = 3
+# Of these PyTorch does not say which of equal values they take.
+_CHOOSING: Final = frozenset({"topk", "kthvalue", "TopK"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,18 +29,33 @@ class Case:
 
     Args:
         inputs: their shapes.
+        ranges: of their integers.
         seed: of their values; the tracer saw those of seed 0.
-        is_optional: whether PyTorch may refuse the shapes: nobody said that the model takes them.
+        kind: of their values, see draw().
+        is_optional: whether PyTorch may refuse them.
     """
 
     inputs: tuple[InputSpec, ...]
+    ranges: Ranges
     seed: int
+    kind: str = PLAIN
     is_optional: bool = False
 
     @property
     def shapes(self) -> str:
-        """The shapes in words."""
+        """The shapes as text."""
         return ", ".join(map(str, self.inputs))
+
+    @property
+    def text(self) -> str:
+        """The shapes, and what is special about the values."""
+        ranges = [f"{each} for input {k}" for k, each in enumerate(self.ranges) if each is not None]
+        integers = f" and integers from {', '.join(ranges)}" if ranges else ""
+        return self.shapes if self.kind == PLAIN else f"{self.shapes} with {self.kind} values{integers}"
+
+    def tensors(self) -> tuple[Any, ...]:
+        """The inputs."""
+        return draw(self.kind, self.inputs, self.ranges, self.seed)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,22 +64,44 @@ class Verdict:
 
     Args:
         case: what was tried.
-        has_agreed: whether PyTorch took its shapes, and the answers agreed.
+        has_agreed: whether PyTorch took its inputs, and the answers agreed.
+        refusal: PyTorch's, of shapes that it does not take.
         remark: what a person should know.
     """
 
     case: Case
     has_agreed: bool
+    refusal: str | None = None
     remark: str | None = None
 
 
-def cases(first: Sequence[InputSpec], second: Sequence[InputSpec]) -> tuple[Case, ...]:
-    """The traced values, others of the same shape, the second shape, and a third where dimensions are dynamic."""
-    found = [Case(inputs=tuple(first), seed=0), Case(inputs=tuple(first), seed=1)]
-    if second:
-        found.append(Case(inputs=tuple(second), seed=2))
-        found.append(Case(inputs=third(first, second), seed=3, is_optional=True))
+def cases(model: Any, first: Sequence[InputSpec], second: Sequence[InputSpec]) -> tuple[Case, ...]:
+    """Return what is tried: values of every kind at both shapes, and other shapes where dimensions are open.
+
+    Raises:
+        SourceError: the model does not take inputs of one of the two shapes.
+    """
+    shapes = [tuple(first), *([tuple(second), *other_shapes(first, second)] if second else [])]
+    found: list[Case] = []
+    known: Ranges | None = None
+    for number, inputs in enumerate(shapes):
+        ranges = _ranges(model, inputs, known, is_optional=number > 1)
+        known = ranges if any(ranges) else known
+        for kind in ((PLAIN, PLAIN, *KINDS), (PLAIN, SPREAD))[number] if number < 2 else (SPREAD,):
+            is_optional = number > 1 or kind != PLAIN
+            found.append(Case(inputs=inputs, ranges=ranges, seed=len(found), kind=kind, is_optional=is_optional))
     return tuple(found)
+
+
+def _ranges(model: Any, inputs: Sequence[InputSpec], known: Ranges | None, *, is_optional: bool) -> Ranges:
+    """The integers that a model takes at some shapes; zeros and ones where it may refuse the shapes, and does."""
+    unknown: Ranges = (None,) * len(inputs)
+    try:
+        return find_ranges(model, inputs, draw(PLAIN, inputs, unknown, 0), known)
+    except SourceError:
+        if is_optional:
+            return unknown
+        raise
 
 
 def verify(model: Any, graph: engine.RuntimeGraph, trials: Sequence[Case], rtol: float | None) -> Iterator[Verdict]:
@@ -66,38 +111,87 @@ def verify(model: Any, graph: engine.RuntimeGraph, trials: Sequence[Case], rtol:
         A verdict for every case.
 
     Raises:
-        DivergenceError: the answers differ; names the shapes, the output and, where it is known, the operator.
-        EngineError: the engine cannot run the graph.
+        DivergenceError: the answers differ, or the graph has none; names the shapes, the output and, where it is known,
+            the operator.
     """
     session = engine.Session(graph)
     for case in trials:
+        tensors = case.tensors()
         try:
-            tensors = examples(case.inputs, case.seed)
             recorded = record(model, tensors, graph)
         except SourceError as error:
             if not case.is_optional:
                 raise
-            yield Verdict(case=case, has_agreed=False, remark=f"not tried at {case.shapes}: {error.found}")
+            yield Verdict(case=case, has_agreed=False, refusal=error.found)
         else:
-            comparison = engine.compare(session, recorded, rtol=rtol)
-            worst = comparison.worst_output
-            diverges = worst is not None and worst.difference.diverges
-            remark = wavers(model, tensors, recorded, comparison) if diverges else None
-            if remark is None:
-                _check(comparison, case, graph)
-            yield Verdict(case=case, has_agreed=True, remark=remark and f"at {case.shapes} {remark}")
+            if case.kind != PLAIN and _has_nan(recorded):
+                continue  # PyTorch has no answer to such values
+            yield _judged(model, tensors, recorded, case, session, rtol)
+
+
+def _has_nan(recorded: Mapping[str, NDArray[Any]]) -> bool:
+    return any(np.isnan(array).any() for name, array in recorded.items() if name.startswith("out_"))
+
+
+def _judged(
+    model: Any,
+    tensors: Sequence[Any],
+    recorded: Mapping[str, NDArray[Any]],
+    case: Case,
+    session: engine.Session,
+    rtol: float | None,
+) -> Verdict:
+    try:
+        comparison = engine.compare(session, recorded, rtol=rtol)
+    except engine.EngineError as error:
+        raise DivergenceError(f"the pair has no answer at {case.text}", found=error, expected="PyTorch's") from error
+    worst = comparison.worst_output
+    diverges = worst is not None and worst.difference.diverges
+    remark = None
+    if diverges:
+        remark = wavers(model, tensors, recorded, comparison) or _ties(case, session.graph)
+    if remark is None:
+        _check(comparison, case, session.graph)
+    return Verdict(case=case, has_agreed=True, remark=remark and f"at {case.text} {remark}")
+
+
+def _ties(case: Case, graph: engine.RuntimeGraph) -> str | None:
+    """Say which operator leaves open which of equal values it takes, where values may be equal.
+
+    Large values are counted as such: an activation that saturates makes them equal.
+    """
+    if case.kind not in (ALIKE, LARGE, NEGATIVE):
+        return None
+    choosing = [op for op in graph.source.operators if op.type.rpartition(".")[2].rpartition("::")[2] in _CHOOSING]
+    if not choosing:
+        return None
+    return f"{choosing[0].name} ({choosing[0].type}) takes another of equal values than PyTorch"
 
 
 def _check(comparison: engine.Comparison, case: Case, graph: engine.RuntimeGraph) -> None:
     worst = comparison.worst_output
     if worst is None or not worst.difference.diverges:
         return
-    difference, first, constants = worst.difference, comparison.first, own_constants(graph)
+    difference, first, constants = worst.difference, comparison.first, _own_constants(graph)
     at = f", with constants that the converter computed itself ({constants})" if constants else ""
     if first is not None and first.output is None:
         at = f", first at {first.operator} ({first.type})"
-    problem = f"the answers differ from PyTorch's at {case.shapes}{at}: {worst.output}: "
+    problem = f"the answers differ from PyTorch's at {case.text}{at}: {worst.output}: "
     if difference.problem is not None:
         raise DivergenceError(problem + difference.problem)
     found = f"{difference.max_abs:.3g}, {100 * difference.relative:.2g} % of the largest value"
     raise DivergenceError(f"{problem}largest error", found=found, expected=f"at most {difference.allowed:.2g}")
+
+
+def _own_constants(graph: engine.RuntimeGraph) -> str:
+    """Name constants that the converter computed itself, some of them wrongly, and the operators that take them.
+
+    A cell called in a loop from a state of zeros and a list that a script appends to are known to be.
+    """
+    makers = [op for op in graph.source.operators if op.type == "pnnx.Attribute" and op.name.startswith("pnnx_fold_")]
+    found = []
+    for maker in makers[:_MOST_NAMED]:
+        takers = [op for op in graph.source.operators if set(op.inputs) & set(maker.outputs)]
+        found.append(f"{maker.name} for {takers[0].name} ({takers[0].type})" if takers else maker.name)
+    more = f" and {len(makers) - _MOST_NAMED} more" if len(makers) > _MOST_NAMED else ""
+    return ", ".join(found) + more

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any, Final
@@ -16,12 +17,17 @@ _EXACT: Final = 1e-5
 
 
 @contextmanager
-def prepared(model: Any) -> Iterator[None]:
-    """A module with all of it done; one that is scripted already stays as it is."""
+def prepared(model: Any, *, is_open: bool = False) -> Iterator[None]:
+    """A module with all of it done; one that is scripted already stays as it is.
+
+    Args:
+        is_open: whether it is converted with open sizes.
+    """
     with ExitStack() as stack:
         if not isinstance(model, torch.jit.ScriptModule):
             for each in (single_names, whole_norms, plain_gelus, new_results):
                 stack.enter_context(each(model))
+            stack.enter_context(one_mask(model, is_open))
         yield
 
 
@@ -97,6 +103,51 @@ def new_results(model: Any) -> Iterator[None]:
     finally:
         for each in in_place:
             each.inplace = True
+
+
+@contextmanager
+def one_mask(model: Any, is_open: bool) -> Iterator[None]:
+    """Attention is called with an attention mask where the converter would lose a mask or what it is.
+
+    Where ``is_causal`` is said, PyTorch leaves out the mask that is given with it, and the converter both. It labels a
+    padding mask (batch, keys) as an attention mask (queries, keys): only sizes tell them apart, which must be fixed and
+    differ.
+    """
+
+    def called(module: Any, operands: tuple[Any, ...], named: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        given = inspect.signature(module.forward).bind(*operands, **named).arguments
+        padding = given.get("key_padding_mask")
+        if padding is not None and given["query"].dim() == 3 and (is_open or padding.shape[0] == padding.shape[1]):
+            given["attn_mask"] = _spread_mask(module, given["query"], padding, given.get("attn_mask"))
+            given["key_padding_mask"] = None
+        if given.get("attn_mask") is not None:
+            given["is_causal"] = False
+        return (), given
+
+    attentions = [each for each in model.modules() if type(each) is torch.nn.MultiheadAttention]
+    handles = [each.register_forward_pre_hook(called, with_kwargs=True) for each in attentions]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _spread_mask(module: Any, query: Any, padding: Any, mask: Any) -> Any:
+    """Both masks as one: what is added to the scores of every head, (batch * heads, queries, keys)."""
+    queries = query.shape[1 if module.batch_first else 0]
+    added = _added(padding, query)[:, None, None, :].expand(-1, module.num_heads, queries, -1)
+    if mask is not None:
+        mask = _added(mask, query)
+        added = added + (mask if mask.dim() == 2 else mask.unflatten(0, (-1, module.num_heads)))
+    return added.flatten(0, 1)
+
+
+def _added(mask: Any, query: Any) -> Any:
+    """A mask as numbers that are added to scores."""
+    if mask.dtype != torch.bool:
+        return mask
+    return torch.zeros_like(mask, dtype=query.dtype).masked_fill(mask, float("-inf"))
 
 
 def _gelu_by_tanh(x: Any) -> Any:

@@ -19,7 +19,7 @@ from exporter.tracing.functions import PlainDivision, plain_attention, plain_fun
 from exporter.tracing.modules import prepared
 
 
-def trace(model: Any, tensors: Sequence[Any], result: Any, path: Path) -> tuple[str, ...]:
+def trace(model: Any, tensors: Sequence[Any], result: Any, path: Path, *, is_open: bool = False) -> tuple[str, ...]:
     """Write the traced model; TorchScript and ONNX models are written as they are.
 
     Args:
@@ -27,6 +27,7 @@ def trace(model: Any, tensors: Sequence[Any], result: Any, path: Path) -> tuple[
         tensors: its inputs.
         result: what it returned for them.
         path: the file to write.
+        is_open: whether it is converted with open sizes.
 
     Returns:
         What the tracer warned of: places where the trace depends on the example.
@@ -37,7 +38,7 @@ def trace(model: Any, tensors: Sequence[Any], result: Any, path: Path) -> tuple[
     if isinstance(model, OnnxModel):
         copy(model, path)
         return ()
-    with _quiet() as caught, prepared(model):
+    with _quiet() as caught, prepared(model, is_open=is_open):
         try:
             _script(model, tensors, result).save(str(path))
         except Exception as exc:
@@ -82,9 +83,9 @@ def _quiet() -> Iterator[list[warnings.WarningMessage]]:
 def _where_called(message: Any, category: type[Warning], filename: str, lineno: int) -> warnings.WarningMessage:
     """A warning with the line that called the function, not that in which it was passed on."""
     frame = sys._getframe()
-    while filename == writes.__file__ and frame.f_back is not None:
+    while Path(filename).parent == Path(__file__).parent and frame.f_back is not None:
         frame = frame.f_back
-        if frame.f_code.co_filename not in (__file__, warnings.__file__, writes.__file__):
+        if frame.f_code.co_filename != warnings.__file__:
             filename, lineno = frame.f_code.co_filename, frame.f_lineno
     return warnings.WarningMessage(message, category, filename, lineno)
 

@@ -23,6 +23,7 @@ from torch.nn.modules.module import register_module_forward_hook, register_modul
 from torch.overrides import TorchFunctionMode
 from torch.utils.weak import WeakIdKeyDictionary
 
+from exporter.tracing.indices import put_at, split_index
 from exporter.tracing.placing import placed, untraced
 
 # The converter follows what is written through a view that one of these makes.
@@ -90,13 +91,15 @@ class Writes(TorchFunctionMode):  # type: ignore[misc]  # torch is not seen by t
             result = func(*args, **kwargs)
             self._note_all(result, func, args, kwargs)
             return result
-        if _name(func) == "__setitem__" and _is_basic(rest[0]):
-            part = target[rest[0]]
-            self._note(part, target, lambda whole: whole[rest[0]], is_followed=not _has_new_axis(rest))
+        if _name(func) == "__setitem__":
+            basic, indices = split_index(rest[0], target.dim())
+            part = target[basic]
+            self._note(part, target, lambda whole: whole[basic], is_followed=not _has_new_axis([basic]))
             if self._is_lost(part):
-                self._replace(part, _filled(part, rest[1]))
+                values = _filled(part, rest[1]) if indices is None else put_at(part, indices, rest[1])
+                self._replace(part, values)
                 return None
-        elif self._is_lost(target):
+        elif self._is_lost(target) or (not _depends_on_inputs(target) and _any_depends([*rest, *kwargs.values()])):
             if kwargs.get("inplace") is True:
                 self._unsettled[self._root(target)] = target
             else:
@@ -193,10 +196,9 @@ def _is_write(func: Any, kwargs: dict[str, Any]) -> bool:
     return name == "__setitem__" or kwargs.get("inplace") is True
 
 
-def _is_basic(index: Any) -> bool:
-    """Whether an index gives a view."""
-    parts = index if isinstance(index, tuple) else (index,)
-    return all(each is None or each is Ellipsis or type(each) in (int, slice) for each in parts)
+def _any_depends(operands: Sequence[Any]) -> bool:
+    """Return whether one of some operands is a tensor that follows from an input."""
+    return any(isinstance(each, torch.Tensor) and _depends_on_inputs(each) for each in operands)
 
 
 def _written(func: Any, target: Any, rest: Sequence[Any], kwargs: dict[str, Any]) -> Any:

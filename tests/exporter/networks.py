@@ -230,6 +230,52 @@ class ClearedBias(nn.Module):
         return nn.functional.linear(x, self.linear.weight, bias)
 
 
+class SamePadding(nn.Module):
+    """Two convolutions that pad as TensorFlow does, from sizes as the tracer sees them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Conv2d(3, 4, 3, 2), nn.Conv2d(4, 4, 3, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.second(self.padded(torch.relu(self.first(self.padded(x)))))
+
+    def padded(self, x: Tensor) -> Tensor:
+        (top, bottom), (left, right) = map(self.margins, x.size()[-2:])
+        return nn.functional.pad(x, (left, right, top, bottom))
+
+    @staticmethod
+    def margins(size: Tensor) -> tuple[Tensor, Tensor]:
+        missing = torch.clamp(((torch.as_tensor(size) / 2).ceil() - 1) * 2 + 3 - size, min=0).long()
+        return missing // 2, missing - missing // 2
+
+
+class RollsByHalf(nn.Module):
+    """Computes with a size in Python, so that the tracer keeps a number."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.roll(x, int(x.shape[1]) // 2, 1)
+
+
+class FrozenByAnIndex(nn.Module):
+    """Takes another branch where an index is larger than the traced ones."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.Embedding(9, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.table(x)
+        return y if x.max() < 2 else -y
+
+
+class Best(nn.Module):
+    """The places of the largest values."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.topk(4).indices
+
+
 def scripted_appends() -> nn.Module:
     return torch.jit.script(Appends())
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from exporter.errors import ExportError
-from exporter.inputs import InputSpec, check_second, parse_inputs, third
+from exporter.inputs import InputSpec, check_second, parse_inputs
+from exporter.sizes import other_shapes
 
 
 def spec(*shape: int, dtype: str = "f32") -> InputSpec:
@@ -59,9 +60,31 @@ def test_second_shapes_that_cannot_belong_to_the_model_are_refused(second: list[
         check_second([spec(1, 3)], second)
 
 
-def test_the_third_shape_goes_as_far_again_where_the_two_differ() -> None:
-    assert third([spec(1, 3, 224)], [spec(4, 3, 320)]) == (spec(7, 3, 416),)
-    assert third([spec(1, 3, 320)], [spec(4, 3, 224)]) == (spec(7, 3, 416),)
+def tried(first: list[InputSpec], second: list[InputSpec]) -> list[tuple[int, ...]]:
+    return [sum((each.shape for each in shapes), ()) for shapes in other_shapes(first, second)]
+
+
+def test_an_open_size_is_tried_at_steps_and_odd_sizes_below_between_and_above() -> None:
+    sizes = [size for (size,) in tried([spec(32)], [spec(48)])]
+    assert sizes == [64, 80, 16, 53, 31, 17, 41]
+    assert sizes == [size for (size,) in tried([spec(48)], [spec(32)])]
+
+
+def test_sizes_of_one_pair_change_together_and_each_alone() -> None:
+    found = tried([spec(3, 8, 8)], [spec(3, 12, 12)])
+    assert {(3, 16, 16), (3, 13, 13), (3, 7, 7), (3, 13, 8), (3, 8, 13)} <= {*found}
+
+
+def test_sizes_of_several_inputs_change_in_proportion() -> None:
+    found = tried([spec(10), spec(5)], [spec(20), spec(10)])
+    assert {(30, 15), (22, 11), (6, 3)} <= {*found}
+
+
+def test_sizes_are_positive_and_none_is_tried_twice() -> None:
+    for first, second in (([spec(1, 3)], [spec(2, 4)]), ([spec(1)], [spec(2)]), ([spec(2, 2)], [spec(3, 2)])):
+        found = tried(first, second)
+        assert found and len({*found}) == len(found)
+        assert all(size > 0 for sizes in found for size in sizes)
 
 
 def test_half_precision_has_a_single_precision_twin() -> None:

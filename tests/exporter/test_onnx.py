@@ -40,7 +40,7 @@ def test_an_onnx_file_becomes_a_pair(
     assert main(["export", str(onnx_file), "--shape", "1,1,8,8", "--shape2", "2,1,12,10", "--output", "out"]) == 0
     said = capsys.readouterr().out
     assert "same answers as onnxruntime at [1,1,8,8]f32 and [2,1,12,10]f32" in said
-    assert "in0 [?, 1, ?, ?] float32" in said
+    assert "x [?, 1, ?, ?] float32" in said
 
 
 @pytest.fixture

@@ -7,10 +7,12 @@ import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import engine
 import exporter
 
 WRITTEN = Path(__file__).with_name("written.py")
@@ -22,6 +24,20 @@ def test_what_is_written_to_is_exported_and_gives_pytorchs_answers(name: str, to
     model = importlib.import_module("tests.exporter.written").Written(name)
     exported = exporter.export(model, exporter.parse_inputs(["4,8"]), tmp_path)
     assert exported.tried == ("[4,8]f32",)
+
+
+@pytest.mark.filterwarnings("ignore:Support for mismatched:UserWarning")
+@pytest.mark.parametrize("masks", ["padding", "causal", "padding causal"])
+def test_masks_of_attention_are_exported_at_open_and_fixed_sizes(masks: str, torch: Any, tmp_path: Path) -> None:
+    model = importlib.import_module("tests.exporter.written").Masked(masks).eval()
+    first, second = exporter.parse_inputs(["2,5i64"]), exporter.parse_inputs(["3,8i64"])
+    exported = exporter.export(model, first, tmp_path / "open", second=second)
+    assert {"[4,11]i64", "[2,11]i64", "[2,3]i64"} <= {*exported.tried}
+    assert "nn.MultiheadAttention" in {operator.type for operator in exported.graph.operators}
+    ids = torch.tensor([[1, 2, 0, 0], [3, 4, 5, 0], [6, 7, 1, 2], [3, 0, 0, 0]])  # as many rows as columns
+    (found,) = engine.Session(exported.graph).run([ids.numpy()])
+    np.testing.assert_allclose(found, model(ids).detach().numpy(), atol=1e-5)
+    assert exporter.export(model, exporter.parse_inputs(["4,4i64"]), tmp_path / "fixed").tried == ("[4,4]i64",)
 
 
 def test_layers_in_place_stay_layers(torch: Any, tmp_path: Path) -> None:

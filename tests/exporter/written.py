@@ -46,6 +46,44 @@ def an_assignment_to_a_part_of_a_bias(net: Written, x: Tensor, y: Tensor) -> Ten
 
 
 @_case
+def columns_by_a_computed_index_into_zeros(net: Written, x: Tensor, y: Tensor) -> Tensor:
+    canvas = torch.zeros(24, 64)
+    canvas[:, (x[:, 0] > 0) * 8 + (x[:, 1] > 0) * 4 + (x[:, 2] > 0) * 2 + (x[:, 3] > 0)] = y.t()
+    return canvas
+
+
+@_case
+def places_by_two_indices_and_a_number(net: Written, x: Tensor, y: Tensor) -> Tensor:
+    canvas = torch.zeros(2, 24, 3, 4)
+    canvas[1, :, (x[:, 0] > 0).long(), torch.arange(4)] = y.t()
+    canvas[..., 2, [1, 3]] = x[0, 0]
+    return canvas
+
+
+@_case
+def rows_of_a_part_of_zeros(net: Written, x: Tensor, y: Tensor) -> Tensor:
+    canvas = torch.zeros(9, 30)
+    canvas[1:, None, 3:27][(x[:, 0] > 0).long() + torch.arange(4), 0] = y
+    return canvas
+
+
+@_case
+def masked_places_of_zeros(net: Written, x: Tensor, y: Tensor) -> Tensor:
+    canvas = torch.zeros(4, 8, 2)
+    canvas[x > 0, 1] = 2
+    canvas[x < 0] = x[0, :2]
+    return canvas
+
+
+@_case
+def scattered_and_added_to_zeros(net: Written, x: Tensor, y: Tensor) -> Tensor:
+    places = (x > 0).long().cumsum(1)
+    ones = torch.zeros(4, 9).scatter_(1, places, 1.0)
+    sums = torch.zeros(9, 8).index_add_(0, places[:, 3], x)
+    return torch.cat([ones.t(), sums.masked_fill_(sums > 1, -1)], 1)
+
+
+@_case
 def rows_and_columns_of_a_weight(net: Written, x: Tensor, y: Tensor) -> Tensor:
     weight = net.linear.weight.clone()
     weight[3, :] = x[0]
@@ -266,3 +304,24 @@ class Rounded(nn.Module):
             torch.div(x, y, rounding_mode=None),
         ]
         return torch.cat([each.float() for each in quotients], 1)
+
+
+class Masked(nn.Module):
+    """Attention with a causal mask, a mask of padding, or both; a causal one is announced as such."""
+
+    def __init__(self, masks: str) -> None:
+        super().__init__()
+        self.table, self.masks = nn.Embedding(9, 8), masks
+        self.attention = nn.MultiheadAttention(8, 2, batch_first=True)
+        self.encoder = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        x, given = self.table(ids), {}
+        if "padding" in self.masks:
+            given["padding"] = ids == 0
+        if "causal" in self.masks:
+            given["mask"] = nn.Transformer.generate_square_subsequent_mask(ids.shape[1])
+        is_causal = "causal" in self.masks
+        padding, mask = given.get("padding"), given.get("mask")
+        y = self.attention(x, x, x, padding, need_weights=False, attn_mask=mask, is_causal=is_causal)[0]
+        return self.encoder(y, mask, padding, is_causal=is_causal)
