@@ -9,9 +9,7 @@ pair) -> graph, with layers and expression (what operators mean) -> session -> e
 
 from __future__ import annotations
 
-import os
-
-from engine.bundle import is_bundle, open_bundle
+from engine.bundle import is_bundle
 from engine.check import check
 from engine.comparison import ComparedValue, Comparison, Difference, NonFiniteBirth, compare
 from engine.comparison import measure as measure_difference
@@ -44,6 +42,7 @@ from engine.graph import (
 )
 from engine.layers import Annotations, Layer, Registry, register, registry
 from engine.limits import asking_for_room
+from engine.loading import load
 from engine.memory.files import read_file
 from engine.memory.resources import free_memory_bytes, total_memory_bytes
 from engine.memory.sharing import Exchange, share_memory
@@ -54,7 +53,7 @@ from engine.progress import Progress
 from engine.session import Outputs, Session
 from engine.stopping import cancelling
 from engine.tensor import TensorSpec, is_close
-from engine.toolchain import admit, describe_host, in_background, measure_peak
+from engine.toolchain import describe_host, in_background, measure_peak
 
 __all__ = [
     "PASS_NAMES",
@@ -115,33 +114,3 @@ __all__ = [
     "share_memory",
     "total_memory_bytes",
 ]
-
-
-def load(
-    param: str | os.PathLike[str],
-    bin: str | os.PathLike[str] | None = None,
-    *,
-    strict: bool = False,
-    verify: bool = False,
-) -> RuntimeGraph:
-    """Read a PNNX pair or an ONNX file and build its graph: RuntimeGraph, init(), build(). Or read a bundle.
-
-    Args:
-        param: path of the ``.pnnx.param`` file, or of an ``.onnx`` file (extra ``onnx``); or of the folder of a bundle,
-            whose every file is held against its manifest, and whose code is run: see docs/security.md.
-        bin: path of the ``.pnnx.bin`` file; by default the one beside ``param``. Its weights are taken as they
-            are at this time: what is done to the file later changes nothing.
-        strict: refuse a graph that would have warnings: shapes or dtypes that contradict the file's, suspected losses.
-        verify: check the CRC-32 of all weights.
-
-    Raises:
-        BundleError: the bundle is damaged or altered, not to be trusted, or for another machine or engine.
-        EngineError: the pair is damaged, uses unknown operators or contradicts itself.
-    """
-    if bin is None and is_bundle(param):
-        graph = RuntimeGraph.from_bundle(open_bundle(param, admit))
-    else:
-        graph = RuntimeGraph(param, bin)
-        graph.init(verify=verify)
-    graph.build(strict=strict)
-    return graph

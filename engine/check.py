@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 
-from engine import onnx, pnnx
+from engine import pnnx
 from engine.errors import EngineError
-from engine.graph import GraphWarning, RuntimeGraph
+from engine.graph import GraphWarning
 from engine.graph.building.linking import BOUNDARY_TYPES, bind_operator
 from engine.layers import Registry, registry
+from engine.loading import read
 
 
 def check(
@@ -18,11 +19,12 @@ def check(
     strict: bool = False,
     registry: Registry = registry,
 ) -> list[EngineError | GraphWarning]:
-    """Whether a PNNX pair, or an ONNX file, can be served, and if not, every reason.
+    """Return every reason why a model cannot be served; there is no error exactly if load() with ``verify`` succeeds.
 
-    The archive's checksums are verified, every operator is tried by itself, then the graph is built.
+    The files are read as load() reads them, every operator is bound by itself, then the graph is built.
 
     Args:
+        param, bin: as for load().
         strict: whether what is otherwise a warning is an error too.
 
     Returns:
@@ -30,14 +32,9 @@ def check(
         Each says what it is about with str().
     """
     try:
-        source = onnx.read(param) if onnx.is_onnx(param) else pnnx.read(param, bin, verify=True)
-    except EngineError as error:
-        return [error]
-    problems = _operator_problems(source, registry)
-    if problems:
-        return list(problems)
-    graph = RuntimeGraph.from_source(source, registry=registry)
-    try:
+        graph = read(param, bin, verify=True, registry=registry)
+        if problems := _operator_problems(graph.source, registry):
+            return list(problems)
         graph.build()
     except EngineError as error:
         return [error]

@@ -14,6 +14,8 @@ EngineError
 ├─ ExecutionError            an operator failed while running
 ├─ RunCancelledError         the caller cancelled the run between two operators, or what compiles for it
 └─ CompileError              an operator cannot be lowered; the caller may fall back to the reference
+   ├─ CompileMemoryError     there was not enough memory to compile or to run machine code; tried again later
+   └─ CompilerDefectError    the compiler failed in a way that it does not foresee
 
 Every error says where, what was found and what was expected. Places are file *names*, operators and
 members, never a path of the machine.
@@ -73,16 +75,16 @@ class EngineError(Exception):
         return self
 
     def __str__(self) -> str:
-        text = f"{self.where}: {self.problem}" if self.where else self.problem
+        text = f"{_text(self.where)}: {_text(self.problem)}" if self.where else _text(self.problem)
         if self.found is not None:
             text += f": found {self.found}"
         if self.expected is not None:
             text += f", expected {self.expected}"
-        return f"{text}; {self.remark}" if self.remark else text
+        return f"{text}; {_text(self.remark)}" if self.remark else text
 
 
 def _text(value: object) -> str:
-    """A value as text, cut where no reader would follow; a file may hold values of any length."""
+    """Return a value as text, cut where no reader would follow; a file may hold names and values of any length."""
     try:
         text = str(value)
     except ValueError:  # a whole number of more digits than Python is willing to write
@@ -162,3 +164,11 @@ class RunCancelledError(EngineError):
 
 class CompileError(EngineError):
     """An operator cannot be lowered to machine code; the reference layer can still run it."""
+
+
+class CompileMemoryError(CompileError):
+    """There is not enough memory to compile, or for machine code to run in; this passes, so it is tried again."""
+
+
+class CompilerDefectError(CompileError):
+    """The compiler failed in a way that it does not foresee; logged and counted, see ``engine.defects``."""

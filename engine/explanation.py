@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import islice
+from typing import Final
 
 import numpy as np
 
 from engine import expression
 from engine.errors import EngineError
 from engine.graph import RuntimeGraph, RuntimeOperand, RuntimeOperator
+from engine.graph.batch.batching import decide
 from engine.graph.planning.lifetime import lifetimes
 from engine.graph.planning.order import steps
 from engine.layers.creation.container import Expression
@@ -27,7 +29,7 @@ def explain(graph: RuntimeGraph, limit: int = 12) -> str:
     Raises:
         GraphError: the graph is not built.
     """
-    chapters = (_init, _linking, _order, _propagation, _expressions, _plan)
+    chapters = (_init, _linking, _order, _propagation, _expressions, _plan, _batches)
     return "\n".join(line for chapter in chapters for line in (*chapter(graph, limit), ""))
 
 
@@ -135,3 +137,13 @@ def _plan(graph: RuntimeGraph, limit: int) -> Iterator[str]:
         yield f"  operand {each.operand.name:<8} steps {each.start:>3} to {each.end:<3} {each.bytes:>12,} bytes  {span}"
     yield from _cut(limit, len(spans))
     yield f"at most {graph.plan.peak_bytes:,} bytes are alive at once"
+
+
+_MODES: Final = {"any": "runs as one", "split": "runs item by item", "fixed": "is refused"}
+
+
+def _batches(graph: RuntimeGraph, limit: int) -> Iterator[str]:
+    batching = decide(graph)
+    yield _heading("other batches: the axis of the items, followed from operator to operator")
+    yield f"  a batch of another size {_MODES[batching.mode]}"
+    yield f"  {batching.reason or 'each item of a batch gets the answer it gets alone'}"

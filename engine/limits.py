@@ -17,6 +17,7 @@ from typing import Final
 import numpy as np
 
 from engine.errors import ShapeError
+from engine.ir.dims import hint, is_symbolic
 from engine.memory.resources import total_memory_bytes
 from engine.tensor import DType, Shape, TensorSpec, format_shape
 
@@ -34,6 +35,9 @@ MAX_NESTING: Final = 32
 
 MAX_STEPS: Final = 2**20
 """Turns of a loop of Python that a parameter alone can ask for; each turn computes an array."""
+
+MEMORY_RETRY_S: Final = 10.0
+"""Time after which what could not be compiled for lack of memory is tried again."""
 
 _UNSHOWN: Final = 8
 # What a layer may lay out on the way: so much in any case, so many times its operands and result where those are large.
@@ -103,7 +107,7 @@ def check_size(shape: Sequence[int | None], dtype: DType, what: str = "the resul
     if len(shape) > MAX_RANK:
         raise ShapeError(f"{what} has too many dimensions", found=len(shape), expected=f"at most {MAX_RANK}")
     known = [dim for dim in shape if dim is not None]
-    if not all(_is_dimension(dim) for dim in known):
+    if any(type(dim) is not int or dim < 0 for dim in known) and not all(map(_is_dimension, known)):
         raise ShapeError(f"{what} has a dimension that is none", found=show_shape(shape), expected="integers >= 0")
     _check_bytes(known, dtype, memory_bytes() // 2, what)
 
@@ -119,7 +123,7 @@ def check_scratch(shape: Sequence[int | None], dtype: DType, of_bytes: int, what
         ShapeError: naming the shape, and both sizes in bytes.
     """
     check_size(shape, dtype, what)
-    _check_bytes([dim for dim in shape if dim is not None], dtype, max(_SCRATCH, _TIMES * of_bytes), what)
+    _check_bytes([dim for dim in shape if dim is not None], dtype, max(_SCRATCH, _TIMES * hint(of_bytes)), what)
 
 
 class RoomError(ShapeError):
@@ -152,7 +156,7 @@ def check_steps(steps: int, what: str, most: int = MAX_STEPS) -> None:
     Raises:
         ShapeError: naming both numbers.
     """
-    if steps > most:
+    if hint(steps) > most:
         raise ShapeError(f"too many {what}", found=steps, expected=f"at most {most:,}")
 
 
@@ -176,14 +180,16 @@ def check_items(value: object) -> None:
 
 def _is_dimension(dim: object) -> bool:
     try:
-        return operator.index(dim) >= 0  # type: ignore[arg-type]
+        return bool(dim >= 0) if is_symbolic(dim) else operator.index(dim) >= 0  # type: ignore[arg-type, operator]
     except TypeError:
         return False
 
 
 def _check_bytes(known: Sequence[int], dtype: DType, most: int, what: str) -> None:
-    # Zeros are left out: numpy refuses the product of the other dimensions too.
-    size = math.prod(int(dim) for dim in known if dim) * dtype.itemsize
+    # Zeros are left out: numpy refuses the product of the other dimensions too. Of a symbolic size the hint counts: a
+    # limit is looked at again for the sizes of a run.
+    numbers = [dim if type(dim) is int else int(hint(dim)) for dim in known]
+    size = math.prod([number for number in numbers if number]) * dtype.itemsize
     room = _room.get()
     if room is not None:
         try:

@@ -31,8 +31,6 @@ class Options:
         passes_off: names of passes to leave out.
         cache: folder where what was compiled is kept and looked for; None for nowhere.
         cache_max_bytes: of all that is kept there.
-        measure_host: whether the machine is measured, once, and kernels are chosen for it; else they are for what is
-            usual of its kind.
         instances_max_bytes: of memory for other shapes than the file's, in all graphs of the process together; None
             for a quarter of what there is.
 
@@ -46,7 +44,6 @@ class Options:
     passes_off: frozenset[str] = frozenset()
     cache: Path | None = None
     cache_max_bytes: int = CACHE_MAX_BYTES
-    measure_host: bool = True
     instances_max_bytes: int | None = None
 
     def __post_init__(self) -> None:

@@ -11,7 +11,7 @@ Source: c10/core/ScalarType.h and at::native::result_type; checked against PyTor
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from enum import Enum
 from functools import lru_cache
 from typing import Final
@@ -19,6 +19,9 @@ from typing import Final
 import numpy as np
 
 from engine.errors import ShapeError
+from engine.ir.dims import plain
+from engine.ir.ratios import InexactError
+from engine.ir.sizes import as_reals, as_whole, has_sizes, holds_sizes, settled_sizes, sizes_dtype
 from engine.tensor import BFLOAT16, UNKNOWN, Array, Dim, DType, Number, Shape, TensorSpec, format_shape
 
 _BOOL: Final[DType] = np.dtype(np.bool_)
@@ -75,7 +78,8 @@ def category(operand: object) -> Category:
         ShapeError: for anything else.
     """
     if isinstance(operand, (np.ndarray, np.generic, TensorSpec)):
-        return dtype_category(operand.dtype)
+        dtype = operand.dtype
+        return dtype_category(sizes_dtype(operand) if dtype.hasobject and holds_sizes(operand) else dtype)
     if isinstance(operand, Category):
         return operand
     if isinstance(operand, bool):
@@ -125,17 +129,18 @@ def result_type(*operands: object) -> DType:
     number: DType | None = None
     for operand in operands:
         if isinstance(operand, (np.ndarray, np.generic, TensorSpec)):
+            dtype = sizes_dtype(operand) if operand.dtype.hasobject and holds_sizes(operand) else operand.dtype
             if operand.shape:
-                dims = operand.dtype if dims is None else promote_types(dims, operand.dtype)
+                dims = dtype if dims is None else promote_types(dims, dtype)
             else:
-                zeros = operand.dtype if zeros is None else promote_types(zeros, operand.dtype)
+                zeros = dtype if zeros is None else promote_types(zeros, dtype)
         else:
             default = _DEFAULTS[category(operand)]
             number = default if number is None else promote_types(number, default)
-    dtype = _prefer(dims, _prefer(zeros, number))
-    if dtype is None:
+    found = _prefer(dims, _prefer(zeros, number))
+    if found is None:
         raise ShapeError("no operand to take a dtype from", found="none", expected="a tensor or a number")
-    return dtype
+    return found
 
 
 def _prefer(higher: DType | None, lower: DType | None) -> DType | None:
@@ -173,6 +178,8 @@ def cast(value: Array | np.generic | Number, dtype: DType) -> Array:
     """
     if isinstance(value, np.ndarray):
         return value if value.dtype == dtype else _convert(value, dtype)
+    if has_sizes(value):
+        return _convert(np.array(value, np.object_), dtype)
     if isinstance(value, np.generic):
         return _convert(np.asarray(value), dtype)
     is_plain = value and not isinstance(value, complex)  # equal zeros may differ in sign
@@ -180,12 +187,30 @@ def cast(value: Array | np.generic | Number, dtype: DType) -> Array:
 
 
 def _convert(array: Array, dtype: DType) -> Array:
+    if array.dtype.hasobject and holds_sizes(array):
+        cut = _cast_sizes(array, dtype)
+        if cut is not None:
+            return cut
+        array = settled_sizes(array)
     with np.errstate(all="ignore"):
         if array.dtype.kind == "c" and dtype.kind not in "cb":
             array = array.real
         if dtype.kind in "iu" and dtype.itemsize < 4 and dtype_category(array.dtype) is Category.FLOATING:
             array = array.astype(np.int64)  # as PyTorch; float -> 8 bits directly is undefined beyond its range
         return array.astype(dtype, copy=False)
+
+
+def _cast_sizes(array: Array, dtype: DType) -> Array | None:
+    """Return symbolic numbers in a dtype; None where only numbers are cast."""
+    if dtype == _FLOAT32:
+        try:
+            return as_reals(array)
+        except InexactError:
+            return None
+    if dtype.kind != "i" or dtype.itemsize < 4:
+        return None
+    whole, bounds = as_whole(array), np.iinfo(dtype)
+    return whole if dtype == _INT64 or all(bounds.min <= size <= bounds.max for size in whole.flat) else None
 
 
 def _number(value: Number, dtype: DType) -> Array:
@@ -210,12 +235,19 @@ def broadcast_shapes(*shapes: Shape) -> Shape:
     for shape in shapes:
         result = _broadcast(result, shape)
     # Numbers of numpy equal Python's, whose place they would take for all who ask later: code is not written with them.
-    return tuple(None if dim is None else int(dim) for dim in result)
+    return tuple(None if dim is None else plain(dim) for dim in result)
+
+
+def broadcast_sizes(*shapes: Sequence[int]) -> tuple[int, ...]:
+    """Return the shape of an elementwise result whose operands are of known or symbolic sizes.
+
+    Raises:
+        ShapeError: as ``broadcast_shapes`` says.
+    """
+    return tuple([dim for dim in broadcast_shapes(*map(tuple, shapes)) if dim is not None])
 
 
 def _broadcast(a: Shape, b: Shape) -> Shape:
-    if a == b:
-        return a
     short, long = sorted((a, b), key=len)
     lead = len(long) - len(short)
     dims = [_broadcast_dim(m, n, a, b) for m, n in zip(short, long[lead:], strict=True)]
@@ -223,6 +255,9 @@ def _broadcast(a: Shape, b: Shape) -> Shape:
 
 
 def _broadcast_dim(m: Dim, n: Dim, a: Shape, b: Shape) -> Dim:
+    for one, other in ((m, n), (n, m)):  # whatever a symbolic size is, beside 1 it stays
+        if type(one) is int and one == 1:
+            return other
     if m == n or m == 1:
         return n
     if n == 1:

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.errors import ParameterError, ShapeError
+from engine.ir.sizes import holds_sizes, sizes_dtype
 
 Array: TypeAlias = NDArray[Any]
 Dim: TypeAlias = int | None
@@ -84,6 +85,11 @@ _OTHERS: Final[dict[str, DType]] = {
         ml_dtypes.float8_e5m2fnuz, ml_dtypes.float8_e8m0fnu, np.object_,
     )
 }  # fmt: skip
+_OTHERS["string"] = np.dtype(np.object_)
+
+
+KNOWN: Final[frozenset[DType]] = frozenset({*CODES, *_OTHERS.values()})
+"""All dtypes that tensors of a graph may have."""
 
 
 @lru_cache(maxsize=64)
@@ -97,8 +103,8 @@ def named_dtype(name: str) -> DType:
 
 
 def dtype_name(dtype: DType) -> str:
-    """The numpy name of a dtype as it appears in JSON and messages: ``float32``, ``bfloat16``, ``bool``."""
-    return str(dtype.name)
+    """The name of a dtype in JSON and messages: numpy's, ``string`` of texts, which numpy calls objects."""
+    return "string" if dtype.hasobject else str(dtype.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +213,8 @@ def spec_of(value: object, *, with_value: bool = False) -> object:
         with_value: whether the specs hold the elements too.
     """
     if isinstance(value, (np.ndarray, np.generic)):
-        return TensorSpec(value.shape, value.dtype, np.asarray(value) if with_value else None)
+        dtype = sizes_dtype(value) if value.dtype.hasobject and holds_sizes(value) else value.dtype
+        return TensorSpec(value.shape, dtype, np.asarray(value) if with_value else None)
     if isinstance(value, list):
         return [spec_of(item, with_value=with_value) for item in value]
     if isinstance(value, tuple):

@@ -53,20 +53,20 @@ def has_llvm() -> bool:
         return False
 
 
-def in_background(errand: Callable[[Progress], bool]) -> bool:
+def in_background(job: Callable[[Progress], bool]) -> bool:
     """Have something done that compiles, in the one thread of the process that does so while others run.
 
     Args:
-        errand: does a step of it, and says whether there is more to do; told how to let others run meanwhile.
+        job: does a step of it, and says whether there is more to do; told how to let others run meanwhile.
 
     Returns:
         Whether there is a compiler; nothing is done without.
     """
     try:
-        from engine.compiler.runtime.background import BACKGROUND
+        from engine.compiler.runtime.compile_queue import QUEUE
     except ImportError:
         return False
-    BACKGROUND.send(errand)
+    QUEUE.submit(job)
     return True
 
 
@@ -87,11 +87,11 @@ def measure_peak(seconds: float = 0.2) -> float:
 
 
 def describe_host(cache: str | os.PathLike[str] | None = "auto", *, again: bool = False) -> dict[str, Any]:
-    """This machine as kernels are chosen for it: what was measured, and what the models of cost make of it.
+    """Describe this machine: what a core does, measured once in a process, and what kernels are chosen by.
 
     Args:
-        cache: folder where it is kept, as ``Session`` has it.
-        again: measure, whatever is known; what is compiled from now on is compiled for it.
+        cache: folder where a calibration is kept, as ``Session`` has it.
+        again: calibrate: measure anew, keep it, and choose by it whatever is compiled from now on.
 
     Raises:
         CompileError: there is no compiler, or none for this processor.

@@ -25,7 +25,8 @@ class ComparedValue:
         index: place of the operator in the execution order.
         operator, type: who makes the value.
         operand: the value's name in the graph.
-        output: ``out0``, ... when the value was recorded as an output of the graph, else None.
+        output: its name when the value was recorded as an output of the graph, else None.
+        place: which of the outputs that is, counted from 0, else None.
         difference: how far it is off.
     """
 
@@ -34,6 +35,7 @@ class ComparedValue:
     type: str
     operand: str
     output: str | None
+    place: int | None
     difference: Difference
 
 
@@ -111,16 +113,17 @@ def _rows(
     graph: RuntimeGraph, reference: Reference, outputs: Outputs, rtol: float | None, atol: float
 ) -> Iterator[ComparedValue]:
     made_by = output_operands(graph)
-    tapped = [(graph.operands[name], "", outputs.taps[name], array) for name, array in reference.operands.items()]
-    returned = [(made_by[k], outputs.names[k], outputs[k], array) for k, array in reference.outputs.items()]
-    for operand, output, value, array in (*tapped, *returned):
+    tapped = [(graph.operands[name], None, outputs.taps[name], array) for name, array in reference.operands.items()]
+    returned = [(made_by[k], k, outputs[k], array) for k, array in reference.outputs.items()]
+    for operand, place, value, array in (*tapped, *returned):
         op = operand.producer
         yield ComparedValue(
             index=-1 if op is None else op.index,
             operator="" if op is None else op.name,
             type="" if op is None else op.type,
             operand=operand.name,
-            output=output or None,
+            output=None if place is None else outputs.names[place],
+            place=place,
             difference=measure(value, array, rtol=rtol, atol=atol),
         )
 

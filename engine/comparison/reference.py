@@ -1,7 +1,8 @@
 """What was recorded, sorted into inputs, operands and outputs of a graph.
 
-Keys are ``in_0``, ``in_1``, ... and ``out_0``, ``out_1``, ... for the graph's own inputs and outputs, and
-``operand/NAME``, or just ``NAME``, for any operand. An input may be recorded as an operand as well.
+Keys are ``in_0``, ``in_1``, ... and ``out_0``, ``out_1``, ... for the graph's own inputs and outputs, or any name that
+a request may use for them, and ``operand/NAME``, or just ``NAME``, for any operand. An input may be recorded as an
+operand as well.
 """
 
 from __future__ import annotations
@@ -47,11 +48,13 @@ def sort_out(graph: RuntimeGraph, recorded: Mapping[str, Any]) -> Reference:
     ports: dict[str, dict[int, Array]] = {"in": {}, "out": {}}
     operands: dict[str, Array] = {}
     for key, array in arrays.items():
-        port = _PORT.fullmatch(key)
-        if port is not None:
-            ports[port[1]][_port_index(graph, port)] = array
-        else:
+        place = _port(graph, key)
+        if place is None:
             operands[_operand(graph, key)] = array
+        elif place[1] in ports[place[0]]:
+            raise InputError(f"the reference has {place[0]}put {place[1]} twice", found=f"'{key}'", expected="once")
+        else:
+            ports[place[0]][place[1]] = array
     inputs = tuple(_input(index, port, ports["in"], operands) for index, port in enumerate(graph.inputs))
     if not ports["out"] and not operands.keys() - {port.operand for port in graph.inputs}:
         raise InputError(
@@ -67,6 +70,20 @@ def _as_array(key: str, value: Any) -> Array:
     if array.dtype.kind not in "biufc" and array.dtype != BFLOAT16:
         raise InputError("not an array of numbers", where=f"'{key}' of the reference", found=array.dtype)
     return array
+
+
+def _port(graph: RuntimeGraph, key: str) -> tuple[str, int] | None:
+    """Return ``in`` or ``out`` and the number of the port that a key means; None for an operand."""
+    numbered = _PORT.fullmatch(key)
+    if numbered is not None:
+        return numbered[1], _port_index(graph, numbered)
+    if key.removeprefix(OPERAND) in graph.operands:
+        return None
+    for kind, ports in (("in", graph.inputs), ("out", graph.outputs)):
+        for index, port in enumerate(ports):
+            if key == port.name or key in port.aliases:
+                return kind, index
+    return None
 
 
 def _port_index(graph: RuntimeGraph, key: re.Match[str]) -> int:

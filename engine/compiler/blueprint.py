@@ -18,10 +18,6 @@ from engine.passes import PassReport
 from engine.tensor import Array
 
 
-class NotYetMadeError(Exception):
-    """There is no code for a kernel, and none is to be made."""
-
-
 class Alarm(IntEnum):
     """Why a kernel cannot vouch for its result.
 

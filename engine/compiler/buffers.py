@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import marshal
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import overload
 
-Lying = tuple[int, int, int, int, tuple[str, ...]]
+from engine.tensor import Array
+
+Row = tuple[int, int, int, int, tuple[str, ...]]
 """The values of a ``Buffer``, in its order."""
 
 
@@ -30,23 +31,23 @@ class Buffer:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Buffers(Sequence[Buffer]):
-    """Those of a program, written as bytes until somebody asks: nobody asks of most programs.
+    """Those of a program, looked up when somebody asks: nobody asks of most programs.
 
     Args:
-        parts: of parts that follow each other, how many steps are before each, and what lies there, counted from its
-            first step.
+        rows: what ``Buffer`` has of each, in its order.
+        pool: of a program with symbolic sizes, the numbers that offsets and bytes in the rows are indices into.
     """
 
-    parts: tuple[tuple[int, bytes], ...] = ()
+    rows: tuple[Row, ...] = ()
+    pool: Array | None = None
 
     @staticmethod
     def of(buffers: Iterable[Buffer]) -> Buffers:
-        """The same as bytes."""
-        lying = [(each.offset, each.bytes, each.first, each.last, each.operands) for each in buffers]
-        return Buffers(((0, written(lying)),))
+        """Return some buffers as one sequence."""
+        return Buffers(tuple([(each.offset, each.bytes, each.first, each.last, each.operands) for each in buffers]))
 
     def __len__(self) -> int:
-        return sum(1 for _ in self)
+        return len(self.rows)
 
     @overload
     def __getitem__(self, index: int) -> Buffer: ...
@@ -64,11 +65,7 @@ class Buffers(Sequence[Buffer]):
         return hash(tuple(self))
 
     def __iter__(self) -> Iterator[Buffer]:
-        for before, text in self.parts:
-            for offset, size, first, last, operands in marshal.loads(text):
-                yield Buffer(offset=offset, bytes=size, first=before + first, last=before + last, operands=operands)
-
-
-def written(lying: Sequence[Lying]) -> bytes:
-    """What lies in a part of a program, as ``Buffers`` has it."""
-    return marshal.dumps(list(lying))
+        numbers = None if self.pool is None else self.pool.tolist()
+        for offset, size, first, last, operands in self.rows:
+            at, count = (offset, size) if numbers is None else (numbers[offset], numbers[size])
+            yield Buffer(offset=at, bytes=count, first=first, last=last, operands=operands)

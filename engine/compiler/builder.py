@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-import statistics
+import threading
 import time
-from collections import deque
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 
-from engine.compiler.blueprint import Blueprint, NotYetMadeError
+from engine.compiler.blueprint import Blueprint
 from engine.compiler.bodies import Bodies, Compiles, bodies_of
 from engine.compiler.bundling.carried import Carried
 from engine.compiler.cache.cache import Cache
@@ -17,16 +18,22 @@ from engine.compiler.cache.fingerprint import graph_digest, program_key
 from engine.compiler.cache.notes import read_note, write_note
 from engine.compiler.cache.version import is_unchanged
 from engine.compiler.codegen import object_code
-from engine.compiler.codegen.host import Host, detect
+from engine.compiler.codegen.host import Host
+from engine.compiler.dynamic.facts import content_of, templates_of
+from engine.compiler.dynamic.template import Template
+from engine.compiler.dynamic.templates import GraphParts, Loaded, Templates
 from engine.compiler.generator import Generator
-from engine.compiler.measuring.record import is_measured, this_host
+from engine.compiler.measuring.record import this_host
+from engine.compiler.plan_check import check_plan
 from engine.compiler.runtime.pages import release
-from engine.compiler.runtime.program import Origin, Program
+from engine.compiler.runtime.program import Known, Origin, Program
 from engine.compiler.weights import with_own_weights
+from engine.defects import report_defect
+from engine.errors import CompileError, EngineError
 from engine.figures import METER
 from engine.graph import RuntimeGraph, RuntimeOperator
+from engine.graph.port import Port
 from engine.memory.blocks import is_mapped, move_to_disk
-from engine.memory.collecting import without_collector
 from engine.memory.sharing import shared
 from engine.options import Options
 from engine.progress import Progress, asking, silent
@@ -34,8 +41,6 @@ from engine.tensor import Array, TensorSpec
 
 # Programs of a graph of many shapes that are kept in the cache, each with all weights.
 MOST_KEPT = 8
-# What is left of a time that was too long when it is asked for again: others may have kept the processor busy then.
-_EASED = 0.95
 
 
 class Builder:
@@ -46,9 +51,10 @@ class Builder:
         compiles: makes bodies of operators ready that choose or repeat; None for the reference.
 
     Attributes:
+        host: the processor that programs are for: a bundle's, until others are compiled.
         bodies: the bodies of its operators.
         carried: the programs of the graph's bundle; None where it has none.
-        known_s: how long ``known_program`` took lately, but for the one time it was disturbed.
+        gap: why shapes that a bundle has no program for cannot be compiled; None where they can.
 
     Raises:
         CompileError: there is no generator for this processor.
@@ -58,31 +64,25 @@ class Builder:
         self, graph: RuntimeGraph, options: Options, host: Host | None = None, compiles: Compiles | None = None
     ) -> None:
         self.carried = None if graph.bundle is None else Carried(graph, graph.bundle, options)
-        self._is_measured = host is not None or self.carried is None
-        self._host = host or (self.carried.host if self.carried else None)
-        if self._host is None:
-            detect()  # whether there is a generator; what is measured can wait
+        self.gap: str | None = None
+        self._own = host or this_host(options)
+        self.host = self.carried.host if self.carried and host is None else self._own
         self._graph = graph
         self._generator = Generator(graph, options)
         self.bodies = Bodies(compiles)
         self._options = options
         self._cache = Cache(folder=options.cache, max_bytes=options.cache_max_bytes) if options.cache else None
+        self._templates = Templates()
+        self._is_looked_up = False
+        self._looking_up = threading.Lock()
+        self._templates_bytes = 0
         self._digest: bytes | None = None
-        self.known_s = 0.0
-        self._lately: deque[float] = deque(maxlen=3)
         self._kept = 0
 
     @property
     def is_open(self) -> bool:
         """Whether inputs come in many shapes, so that programs share code and weights."""
         return self._generator.is_open
-
-    @property
-    def host(self) -> Host:
-        """That processor, measured when it is first asked for; for programs of a bundle when others are compiled."""
-        if self._host is None:
-            self._host = this_host(self._options)
-        return self._host
 
     def program(
         self,
@@ -107,6 +107,15 @@ class Builder:
             EngineError: an operator does not accept these shapes.
         """
         start, progress = time.perf_counter(), asking(progress)
+        if not refresh and not tune and not self.carries(specs):
+            program = self.bound_program(specs)
+            if program is not None:
+                return program
+            if self.makes_templates:
+                try:
+                    return self._symbolic_program(specs, progress, cores)
+                except CompileError:  # with numbers for sizes it may be possible
+                    self._templates.close()
         blueprint, is_cached, entry_bytes = self._obtain(specs, refresh or tune, progress, cores, tune)
         program = self._loaded(replace(blueprint, constants=self._placed(blueprint)), specs, progress)
         self._generator.release(needs_graph=blueprint.needs_graph)
@@ -115,17 +124,110 @@ class Builder:
         METER.made(time_s, is_cached=is_cached)
         return replace(program, origin=Origin(is_cached=is_cached, time_s=time_s, entry_bytes=entry_bytes))
 
+    def _symbolic_program(self, specs: Sequence[TensorSpec], progress: Progress, cores: int) -> Program:
+        """Return the program of a new template, made for these shapes."""
+        start = time.perf_counter()
+        self.host = self._own  # whatever the bundle's programs are for
+        template = self._generator.template(specs, self.host, progress, cores)
+        template = replace(template, constants=shared(template.constants))
+        numbers = template.numbers(specs)
+        if numbers is None:
+            raise CompileError("a program does not fit the sizes it was made for", found=" and ".join(map(str, specs)))
+        loaded = self._templates.add(template, self.host, self._parts_of(template, self._generator.latest))
+        self._generator.release(needs_graph=template.needs_graph)
+        object_code.settle()
+        self._keep_templates()
+        time_s = time.perf_counter() - start
+        METER.made(time_s, is_cached=False)
+        origin = Origin(time_s=time_s, entry_bytes=self._templates_bytes)
+        return replace(self._bound(loaded, numbers, specs), origin=origin)
+
+    def _found_template(self, specs: Sequence[TensorSpec]) -> tuple[Loaded, Array] | None:
+        """Return the template that is right for these shapes, made now or in an earlier process; None without one."""
+        if not self._is_looked_up:
+            with self._looking_up:
+                if not self._is_looked_up:
+                    self._restore_templates()
+                    self._is_looked_up = True
+        return self._templates.find(specs)
+
+    def _restore_templates(self) -> None:
+        """Load the templates that an earlier process has kept."""
+        found = None if self._cache is None else self._cache.load_as(self._templates_key(), templates_of)
+        if found is not None:
+            templates, self._templates_bytes = found
+            for each in templates:
+                with suppress(EngineError):  # of code that cannot be loaded, or of another graph: it is made anew
+                    self._templates.add(each, self._own, self._restored_parts(each), is_restored=True)
+
+    def _restored_parts(self, template: Template) -> GraphParts | None:
+        """Return what a template of an earlier process needs of the graph as the passes leave it today.
+
+        Raises:
+            CompileError: they leave other operators, or which do depends on sizes.
+        """
+        if not template.needs_graph:
+            return None
+        if any(op.source.bodies for op in self._graph.operators):
+            raise CompileError("which operators run may depend on sizes")
+        specs = [each.spec for each in self._graph.inputs if each.spec is not None]
+        graph = self._generator.optimised(specs, self._own, silent)
+        if template.operators != tuple(op.name for op in graph.operators):
+            raise CompileError("the passes leave other operators than before")
+        return self._parts_of(template, graph)
+
+    def _parts_of(self, template: Template, graph: RuntimeGraph | None) -> GraphParts | None:
+        """Return what a template needs of the graph that it was made of; None where that is nothing."""
+        if graph is None or not template.needs_graph:
+            return None
+        operators = {op.name: self.bodies.inside(op) for op in graph.operators if op.name in template.calls}
+        return GraphParts(graph, operators)
+
+    def _keep_templates(self) -> None:
+        """Keep all templates for processes to come."""
+        if self._cache is not None and is_unchanged():
+            content = content_of(*(self._templates.part(is_restored=each) for each in (True, False)))
+            self._templates_bytes = self._cache.save_content(self._templates_key(), content)
+
+    def _templates_key(self) -> str:
+        return self._key([each.spec for each in self._graph.inputs if each.spec is not None], "templates")
+
+    def _bound(self, loaded: Loaded, numbers: Array, specs: Sequence[TensorSpec]) -> Program:
+        """Return the program of a template for one set of sizes."""
+        blueprint = loaded.template.bound(numbers)
+        _check(blueprint, specs)
+        parts = loaded.parts
+        inputs = self._graph.inputs if parts is None else parts.graph.inputs
+        return Program(
+            blueprint=blueprint,
+            code=loaded.code,
+            operators={} if parts is None else parts.operators,
+            known={} if parts is None else Known(partial(self._generator.known_values, parts.graph, specs)),
+            texts=_texts(inputs),
+            layouts=loaded.layouts,
+            is_bound=True,
+            origin=Origin(is_cached=loaded.is_restored, entry_bytes=self._templates_bytes),
+        )
+
     def _loaded(self, blueprint: Blueprint, specs: Sequence[TensorSpec], progress: Progress) -> Program:
+        _check(blueprint, specs)
+        operators, known, texts = self._graph_parts(blueprint, specs, progress)
+        code = object_code.loaded(blueprint.code, self.host)
+        return Program(blueprint=blueprint, code=code, operators=operators, known=known, texts=texts)
+
+    def _graph_parts(
+        self, blueprint: Blueprint, specs: Sequence[TensorSpec], progress: Progress
+    ) -> tuple[Mapping[str, RuntimeOperator], Mapping[str, object], list[tuple[int, str]]]:
+        """Return what a program has of the graph: operators, values that no run changes, inputs that are text."""
         operators: Mapping[str, RuntimeOperator] = {}
         known: Mapping[str, object] = {}
+        inputs = self._graph.inputs
         if blueprint.needs_graph:
             graph = self._generator.optimised(specs, self.host, progress)
             operators = {op.name: self.bodies.inside(op) for op in graph.operators if op.name in blueprint.calls}
             known = self._generator.known_values(graph, specs)
-        inputs = (graph if blueprint.needs_graph else self._graph).inputs
-        texts = [(k, each.operand) for k, each in enumerate(inputs) if each.spec and each.spec.dtype.hasobject]
-        code = object_code.loaded(blueprint.code, self.host, is_apart=self.is_open)
-        return Program(blueprint=blueprint, code=code, operators=operators, known=known, texts=texts)
+            inputs = graph.inputs
+        return operators, known, _texts(inputs)
 
     def prepare_bodies(self, program: Program, specs: Sequence[TensorSpec]) -> None:
         """Compile ahead of their first run the bodies that operators of a program run themselves.
@@ -137,47 +239,37 @@ class Builder:
             graph = self._generator.optimised(specs, self.host, asking(silent))
             self.bodies.prepare(program.operators.values(), self._generator.infer(graph, specs))
 
-    def known_program(self, specs: Sequence[TensorSpec], *, is_best: bool = False) -> Program | None:
-        """The program for inputs of these shapes, where all its code was made for others: takes milliseconds.
-
-        Args:
-            is_best: whether it has to be the one that ``program`` would make.
+    def bound_program(self, specs: Sequence[TensorSpec]) -> Program | None:
+        """Return the program for inputs of these shapes where a template is right for them; it takes no time to make.
 
         Raises:
-            CompileError, EngineError: as ``program`` says.
+            CompileError: a plan does not stay inside its memory.
         """
-        if not self._generator.made:
-            return None
-        start = time.perf_counter()
-        try:
-            with without_collector():
-                blueprint = self._generator.compile(specs, self.host, asking(silent), 1, is_known=True, is_best=is_best)
-                program = self._loaded(blueprint, specs, silent)
-        except NotYetMadeError:
-            return None
-        took_s = time.perf_counter() - start
-        self._lately.append(took_s)
-        self.known_s = statistics.median(self._lately)
-        return replace(program, origin=Origin(time_s=took_s))
+        found = self._found_template(specs) if self.is_open and not self.carries(specs) else None
+        return None if found is None else self._bound(*found, specs)
 
-    def makes_soon(self, patience_s: float) -> bool:
-        """Whether ``known_program`` takes no longer than that; where it took longer it is tried again after a while."""
-        if self.known_s <= patience_s:
-            return True
-        self.known_s *= _EASED
-        return False
+    def has_template(self, specs: Sequence[TensorSpec]) -> bool:
+        """Return whether a template is right for inputs of these shapes."""
+        return self.is_open and self._found_template(specs) is not None
+
+    @property
+    def makes_templates(self) -> bool:
+        """Return whether what is made for new shapes will be right for others, too."""
+        return self.is_open and self.gap is None and self._templates.has_room
 
     def carries(self, specs: Sequence[TensorSpec]) -> bool:
         """Whether the graph's bundle has a program for inputs of these shapes."""
         return self.carried is not None and self.carried.holds(specs)
 
+    def has_gap(self, specs: Sequence[TensorSpec]) -> bool:
+        """Return whether a bundle has no program for these shapes, and nothing else can make it."""
+        return self.gap is not None and not self.carries(specs)
+
     def is_kept(self, specs: Sequence[TensorSpec]) -> bool:
-        """Whether the cache or a bundle has the program for inputs of these shapes; nothing is measured to find out."""
-        if self.carries(specs):
+        """Return whether the cache or a bundle has the program for inputs of these shapes."""
+        if self.carries(specs) or self.has_template(specs):
             return True
-        if self._cache is None or (self._host is None and not is_measured(self._options)):
-            return False
-        return self._cache.has(self._key(specs))
+        return self._cache is not None and self._cache.has(self._key(specs))
 
     def _placed(self, blueprint: Blueprint) -> Array:
         """The packed weights where they stay: shared with other processes, or the tables among them on a disk."""
@@ -214,35 +306,30 @@ class Builder:
         carried = None if refresh or self.carried is None else self.carried.load(specs)
         if carried is not None and self._fits(carried[0], specs, progress):
             return carried[0], True, carried[1]
-        self._measure()
+        if self.gap is not None:
+            raise CompileError(
+                f"the bundle has no program for these shapes, and {self.gap}", found=" and ".join(map(str, specs))
+            )
+        self.host = self._own  # whatever the bundle's programs are for
         if self._cache is None:
             return self._generator.compile(specs, self.host, progress, cores, tune=tune), False, 0
         key = self._key(specs)
         found = None if refresh else self._cache.load(key)
         if found is not None and self._fits(found.blueprint, specs, progress):
             return found.blueprint, True, found.bytes
-        made = self._generator.made
         blueprint = self._generator.compile(specs, self.host, progress, cores, tune=tune)
-        # A program of code that was made before is made again as quickly; the first is kept for processes without code.
-        is_new = self._kept < MOST_KEPT and (not self._kept or made < self._generator.made)
-        is_wanted = refresh or not self.is_open or is_new
+        is_wanted = refresh or not self.is_open or self._kept < MOST_KEPT
         if not is_wanted or not is_unchanged():
             return blueprint, False, 0
         self._kept += 1
         return blueprint, False, self._cache.save(key, with_own_weights(blueprint))
 
-    def _measure(self) -> None:
-        """Something is to be compiled beside the programs of a bundle, for this machine as it is."""
-        if not self._is_measured:
-            self._host, self._is_measured = this_host(self._options), True
-
-    def _key(self, specs: Sequence[TensorSpec]) -> str:
-        self._measure()
+    def _key(self, specs: Sequence[TensorSpec], *subject: str) -> str:
         if self._digest is None:
             self._digest = graph_digest(self._graph)
             release(self._graph)  # a start from the cache looks at them no more
         passes_off = ", ".join(sorted(self._options.passes_off))
-        options = (self.host.key, f"winograd {self._options.winograd}", f"passes off {passes_off}")
+        options = (self._own.key, f"winograd {self._options.winograd}", f"passes off {passes_off}", *subject)
         return program_key(self._graph, self._digest, specs, *options)
 
     def _fits(self, blueprint: Blueprint, specs: Sequence[TensorSpec], progress: Progress) -> bool:
@@ -252,3 +339,21 @@ class Builder:
         return blueprint.operators == tuple(
             op.name for op in self._generator.optimised(specs, self.host, progress).operators
         )
+
+
+def _texts(inputs: Sequence[Port]) -> list[tuple[int, str]]:
+    """Return the inputs that are kept by name, and their places: no memory of ours holds what is Python's."""
+    return [(k, each.operand) for k, each in enumerate(inputs) if each.spec and each.spec.dtype.hasobject]
+
+
+def _check(blueprint: Blueprint, specs: Sequence[TensorSpec]) -> None:
+    """Check that a plan stays inside its memory; one that does not is a defect of the compiler.
+
+    Raises:
+        CompileError: it does not.
+    """
+    try:
+        check_plan(blueprint, specs)
+    except CompileError as error:
+        report_defect("", error)
+        raise

@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-import math
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
-from engine.compiler.again import Again
 from engine.compiler.blueprint import Blueprint
 from engine.compiler.bodies import Compiles
 from engine.compiler.builder import Builder
 from engine.compiler.codegen.host import Host
 from engine.compiler.native import NativeStep
 from engine.compiler.parting import Parting
-from engine.compiler.runtime.apart import Apart
+from engine.compiler.runtime.batch_split import Gather, ParallelParts
 from engine.compiler.runtime.instance import Instance, NotFiniteError
 from engine.compiler.runtime.instances import Instances
-from engine.compiler.runtime.joined import Joined
 from engine.compiler.runtime.program import Program
 from engine.compiler.runtime.report import Clocked, report_run
-from engine.errors import EngineError, RunCancelledError
+from engine.defects import Defects
+from engine.errors import EngineError
 from engine.graph import RuntimeGraph
 from engine.graph.batch.batch_axes import Axes
 from engine.graph.building.inference import UnforeseenResultError
@@ -44,6 +42,7 @@ class CompiledGraph:
     Args:
         host: the processor to generate for; None for this one.
         compiles: makes bodies of operators ready that choose or repeat; None for the reference.
+        defects: receives defects of the compiler; None for a log of its own.
 
     Attributes:
         builder: makes its programs.
@@ -54,8 +53,14 @@ class CompiledGraph:
     """
 
     def __init__(
-        self, graph: RuntimeGraph, options: Options, host: Host | None = None, compiles: Compiles | None = None
+        self,
+        graph: RuntimeGraph,
+        options: Options,
+        host: Host | None = None,
+        compiles: Compiles | None = None,
+        defects: Defects | None = None,
     ) -> None:
+        self._defects = Defects(are_errors=options.must_compile) if defects is None else defects
         self.threads = options.threads or available_cores()
         self._graph = graph
         self.builder = Builder(graph, options, host, compiles)
@@ -63,18 +68,18 @@ class CompiledGraph:
         self._own = None if own is None else list(own)
         self._cores = min(self.threads, available_cores())
         self.instances = Instances(
-            self.builder.program,
+            self._make_in_background,
             self.threads,
             limit,
             own,
             must=options.must_compile,
             make_now=self._make_now,
-            lend=self.builder.is_open,
+            is_open=self.builder.is_open,
         )
         self._lock = threading.Lock()
         self._options, self._compiles = options, compiles
         self._exact: CompiledGraph | None = None
-        self._apart: Apart | None = None
+        self._apart: ParallelParts | None = None
 
     def run(
         self,
@@ -96,20 +101,30 @@ class CompiledGraph:
             RunCancelledError: nobody wants it any more.
             EngineError: an operator refuses its operands or fails; names the operator.
         """
-        instance = instance or self.instances.get(_specs(inputs))
+        instance = instance or self.instances.find(inputs) or self.instance_soon(_specs(inputs)) or self.make(inputs)
         times: list[Clocked] | None = None if runs is None else []
         try:
-            outputs = as_outputs(instance.run(inputs, times))
+            outputs = instance.run(inputs, times)
         except NotFiniteError:
-            exact, specs = self._without_winograd(), _specs(inputs)
-            found = exact.instances.find(specs)
+            exact = self._without_winograd()
+            found = exact.instances.find(inputs)
             if found is not None or otherwise is None:
                 return exact.run(inputs, found, None, runs)
-            exact.instances.begin(specs)
+            exact.instances.begin(_specs(inputs))
             return otherwise()
         if runs is not None and times is not None:
             runs.append(report_run(instance.program.blueprint, self._graph, times))
-        return outputs
+        return outputs if instance.makes_all_outputs else as_outputs(outputs)
+
+    def make(self, inputs: Sequence[Array]) -> Instance:
+        """Compile for inputs of these shapes.
+
+        Raises:
+            CompileError: generated code is not valid, the compiler failed, or there is no room for the program.
+            EngineError: an operator does not accept these shapes.
+        """
+        with self._defects.collecting(self._graph):
+            return self.instances.get(_specs(inputs))
 
     def run_parts(self, parts: Sequence[Sequence[Array]], axes: Axes) -> list[Array] | None:
         """The outputs of a batch in parts; None where there is no code for them, or they need another way.
@@ -125,11 +140,11 @@ class CompiledGraph:
             RunCancelledError: nobody wants it any more.
             EngineError: an operator refuses its operands or fails; names the operator.
         """
-        instance = self.instances.find(_specs(parts[0]))
+        instance = self.instances.find(parts[0])
         if instance is None:
             return None
         count = len(parts)
-        whole = Joined(instance, count, axes)
+        whole = Gather(instance, count, axes)
         apart = self._parting(instance.program).side_by_side(count)
         try:
             answers = self._side_by_side(instance.program).run(parts[:apart], whole) if apart else []
@@ -138,63 +153,53 @@ class CompiledGraph:
             return None
         return whole.join([as_outputs(answer) for answer in answers])
 
-    def _side_by_side(self, program: Program) -> Apart:
+    def _side_by_side(self, program: Program) -> ParallelParts:
         with self._lock:
             if self._apart is None or self._apart.program is not program:
-                self._apart = Apart(program, self._cores)
+                self._apart = ParallelParts(program, self._cores)
             return self._apart
 
-    def again(self, specs: Sequence[TensorSpec]) -> Again:
-        """What runs inputs of these shapes where there is code for them, without asking much."""
-        return Again(self.instances, specs)
-
-    def instance_soon(self, specs: Sequence[TensorSpec], patience_s: float) -> Instance | None:
-        """An instance for shapes that have none, if all code it needs was made for others; None where it was not.
-
-        Args:
-            patience_s: what it may take, as far as that is known.
-
-        Raises:
-            RunCancelledError: nobody wants it any more.
-        """
-        if not self.builder.is_open or not self.builder.makes_soon(patience_s):
-            return None
+    def instance_soon(self, specs: Sequence[TensorSpec]) -> Instance | None:
+        """Return an instance for shapes that have none, where a program for others is right for them."""
         try:
-            return self.instances.get_soon(specs, self.builder.known_program, self.builder.known_s)
-        except RunCancelledError:
-            raise
+            with self._defects.collecting(self._graph):
+                return self.instances.get_soon(specs, self.builder.bound_program)
         except EngineError:
             return None
+
+    def is_ready(self, inputs: Sequence[Array]) -> bool:
+        """Return whether there is a program for inputs of these shapes."""
+        return self.instances.program(inputs) is not None or self.builder.has_template(_specs(inputs))
 
     def takes_long(self, specs: Sequence[TensorSpec]) -> bool:
         """Whether making the instance would keep a first answer waiting: much is to be compiled for it."""
         return len(self._graph.operators) >= MANY_OPERATORS and not self.builder.is_kept(specs)
 
-    def begin(self, specs: Sequence[TensorSpec], patience_s: float = math.inf) -> bool:
-        """Shapes were met that have no instance: one is made in the background, if they come again.
+    def begin(self, specs: Sequence[TensorSpec]) -> None:
+        """Have an instance made in the background for these shapes, if they come again.
 
-        Those of the file will. Where shapes share code, and a program is made sooner than the reference answers, it is
-        begun at once: what is made for one is there for others. While one is made, others are noted only: they may
-        find their code then.
-
-        Returns:
-            Whether there is hope: no where it was tried, and failed.
+        Those of the file will. Where what is made for one shape is right for others, it is begun at once; while one is
+        made, others are noted only: they may find their program then.
         """
-        is_urgent = self.builder.is_open and self.builder.known_s <= patience_s and not self.instances.is_making
-        return self.instances.begin(specs, is_urgent=is_urgent or list(specs) == self._own)
+        if self.builder.has_gap(specs):
+            return
+        is_urgent = self.builder.makes_templates and not self.instances.is_making
+        self.instances.begin(specs, is_urgent=is_urgent or list(specs) == self._own)
+
+    def _make_in_background(self, specs: Sequence[TensorSpec], *, progress: Progress = silent) -> Program:
+        with self._defects.collecting(self._graph):
+            return self.builder.program(specs, progress=progress)
 
     def _make_now(self, specs: Sequence[TensorSpec], *, progress: Progress = silent) -> Program:
-        """The program that a run waits for: of code that was made for other shapes, where there is all it needs."""
-        is_shared = self.builder.is_open and not self.builder.carries(specs)
-        known = self.builder.known_program(specs, is_best=True) if is_shared else None
-        return known or self.builder.program(specs, progress=progress, cores=self._cores)
+        """Return the program that a run waits for."""
+        return self.builder.program(specs, progress=progress, cores=self._cores)
 
     def _without_winograd(self) -> CompiledGraph:
         """The same graph summed directly: an infinity or NaN stays where PyTorch has it."""
         with self._lock:
             if self._exact is None:
                 options = replace(self._options, winograd="off")
-                self._exact = CompiledGraph(self._graph, options, self.builder.host, self._compiles)
+                self._exact = CompiledGraph(self._graph, options, self.builder.host, self._compiles, self._defects)
             return self._exact
 
     def prepare(
@@ -218,8 +223,9 @@ class CompiledGraph:
             EngineError: an operator does not accept these shapes.
         """
         make = partial(self.builder.program, refresh=refresh, tune=tune, progress=progress, cores=self._cores)
-        program = self.instances.prepare(specs, make, refresh=refresh or tune)
-        self.builder.prepare_bodies(program, specs)
+        with self._defects.collecting(self._graph):
+            program = self.instances.prepare(specs, make, refresh=refresh or tune)
+            self.builder.prepare_bodies(program, specs)
         return describe(program)
 
     def close(self) -> None:

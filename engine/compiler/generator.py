@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import chain
 from typing import TYPE_CHECKING
 
 from engine.compiler.blueprint import Blueprint
 from engine.compiler.bodies import bodies_of
 from engine.compiler.codegen.host import Host
 from engine.compiler.inlining.inlining import Inlining
+from engine.compiler.plan_check import check_output_shapes
 from engine.compiler.runtime.pages import release
 from engine.compiler.weights import Weights
 from engine.compiler.widening import NotWidenedError, is_narrow, wide_specs, widened
-from engine.errors import CompileError
+from engine.errors import CompileError, CompilerDefectError
 from engine.graph import RuntimeGraph
-from engine.graph.building.foreseen import Foreseen
 from engine.graph.port import static_specs
+from engine.graph.symbolic_inputs import symbolic_specs
+from engine.ir.dims import ShapeEnv
 from engine.layers.creation.container import Constant
 from engine.options import Options
 from engine.passes import LOWERING_PASSES, PassReport, optimise
@@ -27,12 +28,12 @@ from engine.progress import Progress
 from engine.tensor import TensorSpec, is_known, known_value
 
 if TYPE_CHECKING:
+    from engine.compiler.dynamic.template import Template
     from engine.compiler.lowering import Lowering
-    from engine.compiler.lowering.choosing import Choose, Wanted
-    from engine.compiler.lowering.endings import Endings
-    from engine.compiler.lowering.recipes import Recipes
-    from engine.compiler.lowering.remembered import Remembered
+    from engine.compiler.lowering.choosing import Choose
 
+# numpy lays out memory with at most 64 axes, some of its functions take half of them, and kernels add a few.
+_MOST_AXES = 31
 # How often a graph is lowered, each time without a fusion or a kernel that could not be made.
 ATTEMPTS = 8
 
@@ -76,7 +77,6 @@ class Generator:
 
     Attributes:
         is_open: whether inputs come in many shapes, so that programs share code and weights.
-        made: blueprints for which new code was made; the others found all their code made before.
     """
 
     def __init__(self, graph: RuntimeGraph, options: Options) -> None:
@@ -88,12 +88,7 @@ class Generator:
         self._is_wide = is_narrow(graph)  # 16-bit floats are computed as float32
         self.is_open = static_specs(graph.inputs) is None
         self._weights = Weights() if self.is_open else None
-        self._remembered: Remembered | None = None
-        self._recipes: Recipes | None = None
-        self._endings: Endings | None = None
-        self._foreseen: Foreseen | None = None
         self._flat: tuple[list[str], list[str]] | None = None  # the outputs, of the optimised graph and the given one
-        self.made = 0
 
     def compile(
         self,
@@ -103,48 +98,97 @@ class Generator:
         cores: int,
         *,
         tune: bool = False,
-        is_known: bool = False,
-        is_best: bool = False,
     ) -> Blueprint:
         """The blueprint for inputs of these shapes.
 
         Where a kernel cannot be made the next best is taken, then one without the operators that were fused, then the
         reference.
 
-        Args:
-            is_known: use code that was made before, and nothing else; the best of it.
-            is_best: then, nothing but what would be made otherwise.
-
         Raises:
-            NotYetMadeError: with ``is_known``, when some code would have to be made.
             RunCancelledError, CompileError, EngineError: as ``Builder.program`` says.
         """
         # Kernels and rules take longer to import than a start from the cache takes in all, and that needs none of them.
-        from engine.compiler.assembly.objects import Made, RefusedError
-        from engine.compiler.lowering.choosing import Avoiding, TakingMade, take_first
+        from engine.compiler.assembly.objects import RefusedError
+        from engine.compiler.lowering.choosing import Avoiding
         from engine.compiler.tuning.stopwatch import Stopwatch
         from engine.compiler.tuning.tuner import Tuner
 
         stopwatch = Stopwatch(host, _weights_bytes(self._graph)) if tune else None
         tuner = Tuner(self._options.cache, host, stopwatch)
-        # Where shapes share code, what is best for one of them says little of the others.
-        best: Choose = take_first if self.is_open and not tune else tuner
-        taking = TakingMade(Made(host), is_best=is_best)
-        choose = Avoiding(taking if is_known else best)
+        choose = Avoiding(tuner)
         weights = None if tune else self._weights
         setbacks = Setbacks(choose.avoid)
-        lower = partial(
-            self._lower, specs, host, setbacks, progress, choose, weights, others=taking.others if is_known else None
-        )
+        lower = partial(self._lower, specs, host, setbacks, progress, choose, weights)
+        defects: set[str] = set()
         for _ in range(ATTEMPTS):
             try:
                 lowering = self._lower_narrow(lower)
-                blueprint = self._assemble(lowering, progress, cores, weights, is_known=is_known)
+                blueprint = self._assemble(lowering, progress, cores, weights)
                 return replace(blueprint, tuned=tuner.told)
             except RefusedError as error:
-                if not setbacks.learn(error.reasons):
+                defects |= error.defects
+                can_do_otherwise = setbacks.learn(error.reasons)
+                self._check_defects(defects, setbacks)
+                if not can_do_otherwise:
                     break
         raise CompileError("its kernels cannot be made", found=_first(setbacks.refused))
+
+    def template(self, specs: Sequence[TensorSpec], host: Host, progress: Progress, cores: int) -> Template:
+        """Return the program for inputs of these shapes and of all others that pass its guards.
+
+        Args:
+            specs: shapes that it is best for.
+
+        Raises:
+            RunCancelledError, CompileError, EngineError: as ``Builder.program`` says.
+        """
+        from engine.compiler.assembly.objects import RefusedError
+        from engine.compiler.lowering.choosing import Avoiding, take_first
+
+        choose = Avoiding(take_first)
+        setbacks = Setbacks(choose.avoid)
+        defects: set[str] = set()
+        for _ in range(ATTEMPTS):
+            env, opened = self._opened(specs)
+            lower = partial(self._lower, opened, host, setbacks, progress, choose, self._weights)
+            try:
+                return self._assemble_template(self._lower_narrow(lower), env, opened, progress, cores)
+            except RefusedError as error:
+                defects |= error.defects
+                can_do_otherwise = setbacks.learn(error.reasons)
+                self._check_defects(defects, setbacks)
+                if not can_do_otherwise:
+                    break
+        raise CompileError("its kernels cannot be made", found=_first(setbacks.refused))
+
+    def _opened(self, specs: Sequence[TensorSpec]) -> tuple[ShapeEnv, list[TensorSpec]]:
+        """Return the specs of inputs over open sizes, of which is known what a first inference relies on."""
+        env, opened = symbolic_specs(self._graph.inputs, specs)
+        self._graph.infer(opened)
+        return symbolic_specs(self._graph.inputs, specs, env.guards)
+
+    def _assemble_template(
+        self, lowering: Lowering, env: ShapeEnv, specs: Sequence[TensorSpec], progress: Progress, cores: int
+    ) -> Template:
+        from engine.compiler.assembly.symbolic import make_template
+
+        fusions = [
+            PassReport(name=name, removed=len(ops), changed=tuple(ops)) for name, ops in lowering.fusions.items()
+        ]
+        template = make_template(lowering, env, specs, [*self._passes, *fusions], progress, cores, self._weights)
+        lowering.forget()
+        if not len(template.steps.functions) and not any(map(bodies_of, lowering.operators)):
+            raise CompileError("no operator of the graph has a kernel", found=_first(template.reasons))
+        return template
+
+    def _check_defects(self, defects: Collection[str], setbacks: Setbacks) -> None:
+        """Check that the reference layers run no operator because of a defect where they may not.
+
+        Raises:
+            CompilerDefectError: they would.
+        """
+        for name in setbacks.refused.keys() & defects if self._options.must_compile else ():
+            raise CompilerDefectError("the compiler failed", where=name, found=setbacks.refused[name])
 
     def optimised(self, specs: Sequence[TensorSpec], host: Host, progress: Progress) -> RuntimeGraph:
         """The graph as the passes leave it, with what these shapes decide put in place."""
@@ -155,16 +199,18 @@ class Generator:
             if not host.has_dots:  # kernels of floats are faster than those of bytes
                 off |= {quantised_products.__name__}
             graph = widened(taken, is_kept=self.is_open) if self._is_wide else taken
-            self._remembered = self._recipes = self._endings = self._flat = None
+            self._flat = None
             self._optimised, self._passes = optimise(graph, off, lambda: progress("passes", 0, 1))
-            self._foreseen = Foreseen(self._optimised.operators) if self.is_open else None
         return self._optimised
 
-    def infer(
-        self, graph: RuntimeGraph, specs: Sequence[TensorSpec], foreseen: Foreseen | None = None
-    ) -> Mapping[str, object]:
+    @property
+    def latest(self) -> RuntimeGraph | None:
+        """Return the graph as the passes left it when it was compiled last."""
+        return self._optimised
+
+    def infer(self, graph: RuntimeGraph, specs: Sequence[TensorSpec]) -> Mapping[str, object]:
         """What is known of every operand of the optimised graph."""
-        return graph.infer(wide_specs(specs) if self._is_wide else specs, foreseen)
+        return graph.infer(wide_specs(specs) if self._is_wide else specs)
 
     def known_values(self, graph: RuntimeGraph, specs: Sequence[TensorSpec]) -> dict[str, object]:
         """Values of operands of the optimised graph that no run changes."""
@@ -206,22 +252,11 @@ class Generator:
         progress: Progress,
         choose: Choose,
         weights: Weights | None,
-        *,
-        others: Mapping[str, Wanted] | None,
     ) -> Lowering:
-        """Turn operators into steps.
-
-        others: where what was made of operators for other shapes will do, those that are not made as well as can be,
-            with the code they want.
-        """
-        from engine.compiler.assembly.objects import Made
+        """Turn operators into steps."""
         from engine.compiler.lowering import Lowering, lower
-        from engine.compiler.lowering.endings import Endings
         from engine.compiler.lowering.narrow import Narrow, narrow_of
         from engine.compiler.lowering.outputs import laid_flat
-        from engine.compiler.lowering.recipes import Recipes
-        from engine.compiler.lowering.remembered import Remembered
-        from engine.graph.waists import waists_of
 
         graph, given = self.optimised(specs, host, progress), self._taken
         if self._flat is None:
@@ -232,18 +267,12 @@ class Generator:
         outputs, before = self._flat
         if self._is_wide and len(before) != len(outputs):
             raise NotWidenedError("its outputs are others")
-        if self._remembered is None or self._recipes is None:
-            self._remembered, self._recipes = Remembered(), Recipes()
         narrow = narrow_of(given, graph, specs, before) if self._is_wide else Narrow()
-        if others is not None:
-            if self._endings is None:
-                self._endings = Endings(waists_of(graph.operators, outputs))
-            self._recipes.settle((host, narrow), Made(host), others)
-            self._endings.settle((host, narrow), Made(host), others)
-        recalls = others is not None and not (setbacks.alone or setbacks.refused)
+        known = self.infer(graph, specs)
+        _check_axes(known.values())
         lowering = Lowering(
             graph.operators,
-            self.infer(graph, specs, self._foreseen),
+            known,
             [port.operand for port in graph.inputs],
             outputs,
             host,
@@ -251,36 +280,40 @@ class Generator:
             setbacks.alone,
             setbacks.refused,
             choose,
-            self.is_open,
             weights,
             narrow,
-            self._remembered,
-            self._recipes if recalls else None,
-            self._endings if recalls else None,
         )
         lower(lowering, lambda number: progress("lowering", number, len(graph.operators)))
         return lowering
 
-    def _assemble(
-        self, lowering: Lowering, progress: Progress, cores: int, weights: Weights | None, *, is_known: bool
-    ) -> Blueprint:
+    def _assemble(self, lowering: Lowering, progress: Progress, cores: int, weights: Weights | None) -> Blueprint:
         """Make the code and the memory plan of what was lowered."""
         from engine.compiler.assembly.generation import make_blueprint
 
-        joined: dict[str, list[str]] = {}
-        after = () if lowering.rest is None else lowering.rest.ending.pieces
-        for name, ops in (*lowering.fusions.items(), *chain.from_iterable(piece.fusions for piece in after)):
-            joined.setdefault(name, []).extend(ops)
-        fusions = [PassReport(name=name, removed=len(ops), changed=tuple(ops)) for name, ops in joined.items()]
+        fusions = [
+            PassReport(name=name, removed=len(ops), changed=tuple(ops)) for name, ops in lowering.fusions.items()
+        ]
         passes = [*self._passes, *fusions]
-        blueprint = make_blueprint(
-            lowering, passes, progress, cores, weights=weights, is_open=self.is_open, is_known=is_known
+        blueprint = make_blueprint(lowering, passes, progress, cores, weights=weights)
+        values = [lowering.values.get(name) for name in lowering.outputs]
+        check_output_shapes(
+            blueprint, {k: v.sizes for k, v in enumerate(values) if isinstance(v, TensorSpec) and v.is_static}
         )
-        self.made += bool(lowering.made)
         lowering.forget()
         if not blueprint.steps and not any(map(bodies_of, lowering.operators)):
             raise CompileError("no operator of the graph has a kernel", found=_first(blueprint.reasons))
         return blueprint
+
+
+def _check_axes(known: Iterable[object]) -> None:
+    """Refuse to compile a graph with an operand that numpy's functions do not lay out.
+
+    Raises:
+        CompileError: naming the number of axes.
+    """
+    rank = max((spec.rank for spec in known if isinstance(spec, TensorSpec)), default=0)
+    if rank > _MOST_AXES:
+        raise CompileError("an operand has too many axes for machine code", found=rank, expected=f"<= {_MOST_AXES}")
 
 
 def _returned(graph: RuntimeGraph) -> list[str]:

@@ -6,15 +6,14 @@ row, and the collector of garbage, which looks at all parts of all things, finds
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from sys import intern
 from typing import overload
 
 import numpy as np
 
-from engine.compiler.places import Address, words_of
+from engine.compiler.places import Address, address_in, block_in, offset_of, words_of
 from engine.tensor import Array
 
 
@@ -46,7 +45,8 @@ class NativeSteps(Sequence[NativeStep]):
 
     Args:
         operators: names of those that all compute, one after the other.
-        places: arguments of all, one after the other.
+        offsets, blocks: of the arguments of all, one after the other: bytes, and the block of memory they are counted
+            in; see ``block_of``.
         ends: of every kernel's arguments and operators among those; before the first, 0 and 0.
     """
 
@@ -57,7 +57,8 @@ class NativeSteps(Sequence[NativeStep]):
     flops: Array
     bytes: Array
     is_dealt: Array
-    places: Array
+    offsets: Array
+    blocks: Array
     ends: Array
 
     @staticmethod
@@ -75,27 +76,9 @@ class NativeSteps(Sequence[NativeStep]):
             flops=words_of([each.flops for each in rows]),
             bytes=words_of([each.bytes for each in rows]),
             is_dealt=np.array([each.is_dealt for each in rows], bool),
-            places=words_of([place for each in rows for place in each.arguments]),
+            offsets=words_of([offset_of(place) for each in rows for place in each.arguments]),
+            blocks=np.array([block_in(place) for each in rows for place in each.arguments], np.int64),
             ends=np.cumsum(counts, axis=0, dtype=np.int32),
-        )
-
-    @staticmethod
-    def joined(parts: Sequence[NativeSteps]) -> NativeSteps:
-        """Those of some parts, one after the other."""
-        if len(parts) == 1:
-            return parts[0]
-        firsts = np.cumsum([(0, 0), *[each.ends[-1] for each in parts]], axis=0)
-        ends = [each.ends[1:] + first for each, first in zip(parts, firsts, strict=False)]
-        return NativeSteps(
-            functions=tuple(chain.from_iterable([each.functions for each in parts])),
-            kinds=tuple(chain.from_iterable([each.kinds for each in parts])),
-            operators=tuple(chain.from_iterable([each.operators for each in parts])),
-            chunks=np.concatenate([each.chunks for each in parts]),
-            flops=np.concatenate([each.flops for each in parts]),
-            bytes=np.concatenate([each.bytes for each in parts]),
-            is_dealt=np.concatenate([each.is_dealt for each in parts]),
-            places=np.concatenate([each.places for each in parts]),
-            ends=np.concatenate([firsts[:1], *ends]),
         )
 
     def __len__(self) -> int:
@@ -116,12 +99,16 @@ class NativeSteps(Sequence[NativeStep]):
             function=self.functions[number],
             kind=self.kinds[number],
             chunks=int(self.chunks[number]),
-            arguments=tuple(self.places[place:last_place].tolist()),
+            arguments=tuple(self._arguments(slice(place, last_place))),
             operators=self.operators[name:last_name],
             flops=int(self.flops[number]),
             bytes=int(self.bytes[number]),
             is_dealt=bool(self.is_dealt[number]),
         )
+
+    def _arguments(self, part: slice) -> Iterator[Address]:
+        pairs = zip(self.offsets[part].tolist(), self.blocks[part].tolist(), strict=True)
+        return (address_in(block, offset) for offset, block in pairs)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, NativeSteps) and [*self] == [*other]

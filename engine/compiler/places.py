@@ -36,7 +36,22 @@ def address(home: Home, port: int, offset: int) -> Address:
         port: number of the graph's input or output, where that is the home; else 0.
         offset: bytes after the beginning of the home.
     """
-    return Address(offset << _PLACE_BITS | port << _HOME_BITS | home)
+    return Address(offset << _PLACE_BITS | block_of(home, port))
+
+
+def block_of(home: Home, port: int) -> int:
+    """Return the block of memory that a place is in, as its lowest bits say it."""
+    return port << _HOME_BITS | home
+
+
+def block_in(place: Address) -> int:
+    """Return the block of memory that a place is in."""
+    return place & (1 << _PLACE_BITS) - 1
+
+
+def address_in(block: int, offset: int) -> Address:
+    """Return the place of a byte of a block of memory."""
+    return Address(offset << _PLACE_BITS | block)
 
 
 def home_of(place: Address) -> Home:
@@ -62,9 +77,9 @@ def words_of(numbers: Sequence[object]) -> Array:
         return np.array(numbers, object)
 
 
-def taken_apart(places: Array) -> tuple[Array, Array]:
-    """The homes of places, as numbers, and the bytes there; of all at once."""
-    return (places & (1 << _HOME_BITS) - 1).astype(np.intp), (places >> _PLACE_BITS).astype(np.int64)
+def homes_and_ports(blocks: Array) -> tuple[Array, Array]:
+    """Return the homes of blocks of memory, as numbers, and their ports."""
+    return (blocks & (1 << _HOME_BITS) - 1).astype(np.intp), blocks >> _HOME_BITS
 
 
 def among_constants(place: Address, at: int) -> Address:

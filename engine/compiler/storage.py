@@ -1,9 +1,9 @@
 """Where tensors live while a compiled program runs, and views of them.
 
 Logical shapes stay PyTorch's; how a tensor lies in memory is decided once, when its storage is made: channels-last with
-an optional border of zeros, or row-major. A view is described by a *phantom*: a numpy array over memory that is never
-touched, whose strides say everything. What numpy can express as a view of it (a slice, a permutation, a split
-dimension) is a view of the real memory too, and costs nothing.
+an optional border of zeros, or row-major. A view is described by a meta tensor (`engine.ir.strided`): shape, strides
+and offset, without elements. What strides can express (a slice, a permutation, a split dimension) is a view of the real
+memory too, and costs nothing.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ import numpy as np
 
 from engine.compiler.places import Home
 from engine.errors import CompileError
+from engine.ir.dims import hint, is_same
+from engine.ir.strided import Strided, empty
 from engine.tensor import Array, DType
 
 # Neighbouring pixels or rows a multiple of this apart fall into few sets of a first-level cache, which takes its sets
@@ -25,6 +27,8 @@ ALIASING_BYTES = 1024
 PAGE_BYTES = 4096
 ALIGNMENT = 64
 FLOAT32 = np.dtype(np.float32)
+# Bytes that a process on a 64-bit processor can address.
+ADDRESSABLE_BYTES = 2**47
 
 
 _DTYPES: dict[int, DType] = {}
@@ -69,7 +73,7 @@ class Storage:
     """A piece of memory that holds one tensor, or several side by side.
 
     Args:
-        phantom: one-dimensional, as long as the piece; its memory is never read.
+        phantom: one-dimensional, as long as the piece, which begins with it.
         home: where it lives.
         is_zeroed: the bytes no tensor covers must be zero, as they are when the arena is made.
         frame: the zeros around images; storages of equal frames keep them.
@@ -77,17 +81,15 @@ class Storage:
         port: number of the graph's input or output.
 
     Attributes:
-        begin: where the phantom begins.
         traits: all that tells it from others, in numbers; made when it is first asked for.
     """
 
-    phantom: Array
+    phantom: Strided
     home: Home = Home.ARENA
     is_zeroed: bool = False
     frame: Frame | None = None
     data: Array | None = None
     port: int = -1
-    begin: int = field(init=False)
     _traits: tuple[Any, ...] | None = field(default=None, init=False)
 
     @property
@@ -98,13 +100,14 @@ class Storage:
             self._traits = *numbers, None if self.frame is None else self.frame.numbers, self.port
         return self._traits
 
-    def __post_init__(self) -> None:
-        self.begin = _begin(self.phantom)
-
     @property
     def bytes(self) -> int:
         """Size of the piece."""
         return self.phantom.nbytes
+
+    def part(self, shape: Sequence[int], strides: Sequence[int], offset: int, dtype: DType) -> Strided:
+        """Return the phantom of a view by its numbers; strides and offset are in bytes."""
+        return Strided(tuple(shape), tuple(strides), offset, dtype, self.phantom.memory)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -112,12 +115,12 @@ class View:
     """A tensor in a storage.
 
     Args:
-        phantom: a numpy view of the storage's phantom with the tensor's logical shape.
+        phantom: a view of the storage's phantom with the tensor's logical shape.
         border: zeros that lie around its last two dimensions: (top, left, bottom, right).
     """
 
     storage: Storage
-    phantom: Array
+    phantom: Strided
     border: tuple[int, int, int, int] = field(default=(0, 0, 0, 0))
 
     @property
@@ -147,18 +150,24 @@ class View:
     @property
     def offset(self) -> int:
         """Bytes from the beginning of the storage to the first element."""
-        return _begin(self.phantom) - self.storage.begin
+        return self.phantom.offset
 
-    def derive(self, phantom: Array) -> View | None:
-        """The view another numpy view of this one stands for; None if numpy had to copy."""
-        if phantom.size and not _lies_within(phantom, self.storage):
+    def derive(self, phantom: Strided) -> View | None:
+        """Return the view that another view of this one's phantom stands for; None if it is a copy.
+
+        A view without elements gets a storage of its own: its offset means nothing, and a caller who took it for a part
+        of this storage would be given memory that others write.
+        """
+        if phantom.size == 0:
+            return row_major(phantom.shape, phantom.dtype)
+        if not _lies_within(phantom, self.storage):
             return None
         return View(self.storage, phantom, self._border_of(phantom))
 
-    def _border_of(self, phantom: Array) -> tuple[int, int, int, int]:
+    def _border_of(self, phantom: Strided) -> tuple[int, int, int, int]:
         """The border survives where only channels or planes were chosen: the same rows and columns, where they were."""
-        same = phantom.ndim == self.phantom.ndim and phantom.shape[-2:] == self.shape[-2:]
-        if same and phantom.strides[-2:] == self.phantom.strides[-2:] and phantom.ndim in (4, 5):
+        same = phantom.ndim == self.phantom.ndim and is_same(phantom.shape[-2:], self.shape[-2:])
+        if same and is_same(phantom.strides[-2:], self.phantom.strides[-2:]) and phantom.ndim in (4, 5):
             return self.border
         return (0, 0, 0, 0)
 
@@ -179,45 +188,36 @@ class View:
     @property
     def order(self) -> tuple[int, ...]:
         """Its dimensions, those whose elements lie farthest apart first; those of one element before all others."""
-        return tuple(sorted(range(len(self.shape)), key=lambda k: (self.shape[k] != 1, -self.strides[k])))
+        return tuple(sorted(range(len(self.shape)), key=lambda k: (self.shape[k] != 1, -hint(self.strides[k]))))
 
     @property
     def is_row_major(self) -> bool:
         """Whether the elements lie one after the other in logical order."""
-        return bool(self.phantom.flags.c_contiguous)
+        return self.phantom.is_contiguous
 
 
-def _begin(array: Array) -> int:
-    """Where an array's first element lies."""
-    return int(array.__array_interface__["data"][0])
+def _lies_within(part: Strided, whole: Storage) -> bool:
+    """Return whether every element lies in a piece of memory: both ends, by what strides and sizes say."""
+    if part.memory is not whole.phantom.memory:
+        return False
+    first, end = part.bounds
+    return first >= 0 and end <= part.memory.nbytes
 
 
-def _lies_within(part: Array, whole: Storage) -> bool:
-    """Whether every element lies in a piece of memory: both ends, by what strides and sizes say."""
-    first = last = _begin(part)
-    for size, stride in zip(part.shape, part.strides, strict=True):
-        if stride < 0:
-            first += (size - 1) * stride
-        else:
-            last += (size - 1) * stride
-    return whole.begin <= first and last + part.itemsize <= whole.begin + whole.phantom.nbytes
-
-
-def _phantom(count: int, dtype: DType) -> Array:
-    """Memory of so many elements that nobody touches.
+def _phantom(count: int, dtype: DType) -> Strided:
+    """Return a vector of so many elements in memory of its own.
 
     Raises:
         CompileError: no memory could hold them.
     """
-    try:
-        return np.empty(count, dtype)
-    except (MemoryError, OverflowError, ValueError):
-        raise CompileError("a tensor is too large", found=f"{count * dtype.itemsize:,} bytes") from None
+    if hint(count) * dtype.itemsize > ADDRESSABLE_BYTES:
+        raise CompileError("a tensor is too large", found=f"{count * dtype.itemsize:,} bytes")
+    return empty((count,), dtype)
 
 
 def alarm() -> View:
     """A word that kernels set when they cannot vouch for their result; nothing else is stored there."""
-    storage = Storage(np.empty(ALIGNMENT // 4, np.float32), is_zeroed=True)
+    storage = Storage(_phantom(ALIGNMENT // 4, FLOAT32), is_zeroed=True)
     return View(storage, storage.phantom)
 
 
@@ -241,13 +241,18 @@ def like(x: View, dtype: DType) -> View:
         return row_major(x.shape, dtype)
     n, channels, *sizes = x.shape
     storage = Storage(_phantom(math.prod(x.shape), dtype))
-    return View(storage, np.moveaxis(storage.phantom.reshape(n, *sizes, channels), -1, 1))
+    return View(storage, storage.phantom.reshape(n, *sizes, channels).moveaxis(-1, 1))
 
 
 def ordered(shape: Sequence[int], order: Sequence[int], dtype: DType) -> View:
     """A new tensor without gaps whose dimensions follow each other in memory in an order; see View.order."""
     storage = Storage(_phantom(math.prod(shape), dtype))
-    return View(storage, storage.phantom.reshape([shape[k] for k in order]).transpose(np.argsort(order)))
+    return View(storage, storage.phantom.reshape([shape[k] for k in order]).transpose(inverse(order)))
+
+
+def inverse(order: Sequence[int]) -> list[int]:
+    """Return the permutation that undoes another."""
+    return sorted(range(len(order)), key=order.__getitem__)
 
 
 def spaced_rows(shape: Sequence[int], dtype: DType = FLOAT32) -> View:
@@ -260,13 +265,14 @@ def spaced_rows(shape: Sequence[int], dtype: DType = FLOAT32) -> View:
 
 def _pitch(size: int, width: int) -> int:
     """Elements from one pixel or row to the next, of so many bytes each."""
-    is_aliasing = size * width >= ALIASING_BYTES and size * width % (ALIASING_BYTES // 2) == 0
+    nbytes = hint(size) * width
+    is_aliasing = nbytes >= ALIASING_BYTES and nbytes % (ALIASING_BYTES // 2) == 0
     return size + ALIGNMENT // width if is_aliasing else size
 
 
 def is_aliasing(rows: View) -> bool:
     """Whether the rows of a tile, those of matrices, begin in one or two sets of a first-level cache."""
-    return math.gcd(rows.phantom.strides[-2], PAGE_BYTES) >= PAGE_BYTES // 2
+    return math.gcd(hint(rows.phantom.strides[-2]), PAGE_BYTES) >= PAGE_BYTES // 2
 
 
 def constant(data: Array) -> View:

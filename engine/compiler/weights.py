@@ -15,6 +15,7 @@ from engine.compiler.native import NativeStep, NativeSteps
 from engine.compiler.places import Home, among_constants
 from engine.compiler.runtime.allocation import aligned_bytes, allocate
 from engine.compiler.storage import ALIGNMENT, Storage, View
+from engine.ir.strided import empty
 from engine.pnnx.graph import as_bytes
 from engine.tensor import Array
 
@@ -47,7 +48,7 @@ class Weights:
         if key not in self._views:
             data = pack()
             flat = np.ascontiguousarray(data).reshape(-1)
-            storage = Storage(np.empty(flat.size, flat.dtype), Home.WEIGHT, data=flat)
+            storage = Storage(empty(flat.shape, flat.dtype), Home.WEIGHT, data=flat)
             self._views[key] = View(storage, storage.phantom.reshape(data.shape))
         return self._views[key]
 

@@ -24,6 +24,13 @@ def rsqrt(x: Array) -> Array:
     return np.asarray(np.reciprocal(np.sqrt(x)))
 
 
+def divide(a: Array, b: Array) -> Array:
+    """a / b; of complex64 in complex128: numpy multiplies by a reciprocal, infinite where b is a denormal number."""
+    if a.dtype == np.complex64:
+        return np.asarray(np.true_divide(a, b, dtype=np.complex128).astype(np.complex64))
+    return np.asarray(np.true_divide(a, b))
+
+
 def keeping_integers(function: Callable[[Array], Array]) -> Callable[[Array], Array]:
     """A rounding that leaves integers alone, which numpy would turn into floats."""
 

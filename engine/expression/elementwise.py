@@ -15,6 +15,9 @@ import numpy as np
 
 from engine.errors import ExpressionError
 from engine.expression import arrays
+from engine.expression.sizes import compute_sizes
+from engine.ir.ratios import InexactError
+from engine.ir.sizes import has_sizes, settled_sizes
 from engine.promotion import (
     Category,
     broadcast_shapes,
@@ -61,11 +64,15 @@ def with_lists(args: Sequence[object]) -> tuple[object, ...]:
     return tuple(_vector(arg, tensors) if isinstance(arg, (list, tuple)) and arg else arg for arg in args)
 
 
+def _is_unknown(arg: object) -> bool:
+    return arg is UNKNOWN or (isinstance(arg, (list, tuple)) and any(item is UNKNOWN for item in arg))
+
+
 def _vector(items: Sequence[object], tensors: Sequence[object]) -> object:
     if any(isinstance(item, (list, tuple)) or is_tensor(item) for item in items):
         return items  # refused by name, with what it holds
     dtype = result_type(*tensors, highest(map(category, items)))
-    if any(item is UNKNOWN or isinstance(item, Category) for item in items):
+    if any(item is UNKNOWN or isinstance(item, Category) or has_sizes(item) for item in items):
         return TensorSpec((len(items),), dtype)
     return np.array([cast(item, dtype) for item in items])  # type: ignore[arg-type]
 
@@ -105,6 +112,8 @@ class ElementwiseFunction:
             ExpressionError: for dtypes it is not defined for, and for integers divided by 0.
             ShapeError: for arguments that are no numbers or do not broadcast.
         """
+        if any(map(has_sizes, args)):
+            return self._of_sizes(args)
         if not any(map(is_tensor, args)):
             return self._number(*args)
         args = with_lists(args)
@@ -114,15 +123,28 @@ class ElementwiseFunction:
         return cast(self._compute(args, operands), self.result_dtype(dtype))
 
     def infer(self, *args: object) -> object:
-        """What evaluate() would give: a TensorSpec, a number, or the category of one only a run can tell."""
+        """Announce what evaluate() would give: a TensorSpec, a number, or the category of one only a run can tell.
+
+        UNKNOWN may be a tensor of any shape and dtype, to which the others are broadcast: so nothing is known of the
+        result.
+        """
+        if any(map(_is_unknown, args)):
+            return UNKNOWN
         if any(map(is_tensor, args)):
             args = with_lists(args)
             dtype = self.result_dtype(self.working_dtype(*args))
             return TensorSpec(broadcast_shapes(*[getattr(arg, "shape", ()) for arg in args]), dtype)
-        if any(arg is UNKNOWN or isinstance(arg, Category) for arg in args):
+        if any(isinstance(arg, Category) for arg in args):
             found = self._number_category(*args)
             return _FLOATING if self.is_magnitude and found is _COMPLEX else found
-        return self._number(*args)
+        return self._of_sizes(args) if any(map(has_sizes, args)) else self._number(*args)
+
+    def _of_sizes(self, args: Sequence[object]) -> object:
+        """Return the result of symbolic sizes; of the numbers that they are where rounding decides."""
+        try:
+            return compute_sizes(self.name, args)
+        except InexactError:
+            return self.evaluate(*settled_sizes(tuple(args)))
 
     def working_dtype(self, *args: object) -> DType:
         """The dtype the operands meet in.
@@ -166,8 +188,6 @@ class ElementwiseFunction:
             found = _FLOATING
         if found is _BOOL and _FLOATING in self.accepts:
             found = _INTEGER
-        if found is _INTEGER and found not in self.accepts and any(arg is UNKNOWN for arg in args):
-            found = _FLOATING  # it is no size, but a tensor of which the file says nothing
         if found not in self.accepts:
             raise self._refusal(f"{found.name.lower()} numbers")
         return found
@@ -243,7 +263,7 @@ _ROWS: Final[tuple[ElementwiseFunction, ...]] = (
     _binary("add", np.add, _ALL),
     _binary("sub", np.subtract, _NUMBERS, takes_bools=False),
     _binary("mul", np.multiply, keeps_numbers=True),
-    _binary("div", np.true_divide, is_floating=True, keeps_numbers=True),
+    _binary("div", arrays.divide, is_floating=True, keeps_numbers=True),
     _binary("floor_divide", arrays.floor_divide, _REAL_NUMBERS, keeps_numbers=True),
     _binary("remainder", arrays.remainder, _REAL_NUMBERS),
     _binary("fmod", arrays.fmod, _REAL_NUMBERS),

@@ -50,7 +50,7 @@ def infer(node: Node, operands: Sequence[object], *, annotated: TensorSpec | Non
     """What evaluate() will return, as far as it is known before the run.
 
     Args:
-        operands: TensorSpecs, values that are known, and UNKNOWN, which counts as an integer where it is computed with.
+        operands: TensorSpecs, values that are known, and UNKNOWN: a number or a tensor only a run can tell.
         annotated: what the file says of the result.
 
     Returns:

@@ -17,6 +17,9 @@ import numpy as np
 
 from engine.errors import ExpressionError
 from engine.expression.elementwise import ELEMENTWISE, is_tensor
+from engine.ir.dims import plain
+from engine.ir.ratios import truncate
+from engine.ir.sizes import has_sizes
 from engine.promotion import Category, cast, dtype_category
 from engine.tensor import BFLOAT16, UNKNOWN, Array, DType, Number, TensorSpec, parse_dtype
 
@@ -53,22 +56,22 @@ class Size:
         return self.infer(tensor, dim)
 
     def infer(self, tensor: object, dim: object = None) -> object:
-        """Like evaluate, and UNKNOWN for an open dimension.
+        """Like evaluate, and an integer only a run can tell for an open dimension.
 
         Raises:
             ExpressionError: for anything but a tensor, and for a dimension it does not have.
         """
         if tensor is UNKNOWN:
-            return UNKNOWN
+            return UNKNOWN if dim is None else Category.INTEGER
         if not isinstance(tensor, (np.ndarray, np.generic, TensorSpec)):
             raise ExpressionError("only tensors have a size", found=repr(tensor), expected="a tensor")
-        sizes = [UNKNOWN if size is None else size for size in tensor.shape]
+        sizes: list[object] = [Category.INTEGER if size is None else size for size in tensor.shape]
         return sizes if dim is None else self._one(sizes, dim)
 
     @staticmethod
     def _one(sizes: list[object], dim: object) -> object:
         if dim is UNKNOWN or isinstance(dim, Category):
-            return UNKNOWN
+            return Category.INTEGER
         if not isinstance(dim, int) or isinstance(dim, bool):
             raise ExpressionError("a dimension is no integer", found=repr(dim), expected="an integer")
         if not -len(sizes) <= dim < len(sizes):
@@ -92,8 +95,10 @@ class Truncate:
         if isinstance(x, (np.ndarray, np.generic)):
             self._check_single(x.size)
             x = _item(np.asarray(x))
+        if has_sizes(x):
+            return truncate(x)
         if isinstance(x, int):
-            return int(x)
+            return plain(x)
         if not isinstance(x, float) or not math.isfinite(x) or abs(x) >= 2.0**63:
             raise ExpressionError("not a number to make an integer of", found=repr(x), expected="a finite real number")
         return int(x)
@@ -124,13 +129,17 @@ class Cast:
 
     def evaluate(self, x: object) -> object:
         """An array for an array; for a number a number or a 0-dim array."""
+        if has_sizes(x) and self.dtype == np.int64 and not is_tensor(x):
+            return truncate(x)
         if not is_tensor(x) and not isinstance(x, (int, float, complex)):
             raise ExpressionError("not a value to cast", found=repr(x), expected="a tensor or a number")
         array = cast(x, self.dtype)  # type: ignore[arg-type]
         return array if is_tensor(x) or not self._keeps_numbers else _item(array)
 
     def infer(self, x: object) -> object:
-        """A TensorSpec for one, the number, or the category of a number only a run can tell."""
+        """Announce a TensorSpec for one, the number, or the category of a number only a run can tell."""
+        if x is UNKNOWN:
+            return UNKNOWN
         if isinstance(x, TensorSpec):
             return TensorSpec(x.shape, self.dtype)
         if not self._keeps_numbers:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
 from engine.graph.operand import RuntimeOperand
@@ -13,6 +15,9 @@ from engine.tensor import TensorSpec, format_shape
 SizeNames: TypeAlias = Mapping[str, tuple[str | None, ...]]
 
 _MOST_DIGITS: Final = 18
+# Names that converters number through: those of operands, and those of operators.
+_NUMBER: Final = re.compile(r"[0-9]+")
+_NUMBERED: Final = re.compile(r"(pnnx_input_)?[0-9]+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,10 +25,10 @@ class Port:
     """An input or output of the graph.
 
     Args:
-        name: ``in0``, ``in1``, ... and ``out0``, ``out1``, ...
+        name: the file's, where it gives one; else ``in0``, ``in1``, ... and ``out0``, ``out1``, ...
         operand: the operand it stands for; an item of a returned tuple has the tuple's name.
         spec: shape and dtype, None where nothing is known.
-        aliases: other names a caller may use.
+        aliases: other names a caller may use, ``in0`` or ``out0`` among them; none of them is another port's name.
         size_names: what the file calls the open dimensions, None for one without a name; empty where none has one.
             Dimensions of one name are of one size in every run.
     """
@@ -56,30 +61,65 @@ def _number(op: RuntimeOperator) -> int:
 
 
 def input_ports(operators: Sequence[RuntimeOperator], size_names: SizeNames) -> tuple[Port, ...]:
-    """The graph's inputs as ports ``in0``, ``in1``, ..."""
-    return tuple(
-        Port(
-            name=f"in{index}",
-            operand=op.outputs[0].name,
-            spec=op.outputs[0].spec,
-            aliases=(op.name, op.outputs[0].name),
-            size_names=_names_of(op.outputs[0].spec, size_names.get(op.outputs[0].name)),
-        )
-        for index, op in enumerate(operators)
+    """Return the graph's inputs as ports."""
+    return _named(
+        [
+            Port(
+                name=f"in{index}",
+                operand=op.outputs[0].name,
+                spec=op.outputs[0].spec,
+                aliases=(op.outputs[0].name, op.name),
+                size_names=_names_of(op.outputs[0].spec, size_names.get(op.outputs[0].name)),
+            )
+            for index, op in enumerate(operators)
+        ]
     )
 
 
 def output_ports(operands: Sequence[RuntimeOperand], size_names: SizeNames) -> tuple[Port, ...]:
-    """The graph's outputs, nested tuples, lists and dicts laid flat, as ports ``out0``, ``out1``, ..."""
+    """Return the graph's outputs as ports, nested tuples, lists and dicts laid flat."""
     flat = [
         (operand.name, value if isinstance(value, TensorSpec) else None)
         for operand in operands
         for value in flatten(operand.value)
     ]
-    return tuple(
-        Port(name=f"out{index}", operand=name, spec=spec, size_names=_names_of(spec, size_names.get(name)))
-        for index, (name, spec) in enumerate(flat)
+    return _named(
+        [
+            Port(
+                name=f"out{index}",
+                operand=name,
+                spec=spec,
+                aliases=(name,),
+                size_names=_names_of(spec, size_names.get(name)),
+            )
+            for index, (name, spec) in enumerate(flat)
+        ]
     )
+
+
+def _named(ports: Sequence[Port]) -> tuple[Port, ...]:
+    """Return numbered ports under the names that the file gives them; the other names become aliases.
+
+    A name that several ports have names none of them, and an alias that means several is no alias.
+    """
+    given = [_given(port) for port in ports]
+    times = Counter(given)
+    names = [name if times[name] == 1 else port.name for name, port in zip(given, ports, strict=True)]
+    if len(set(names)) < len(names):
+        names = [port.name for port in ports]
+    known = [dict.fromkeys((port.name, *port.aliases)) for port in ports]
+    means = Counter([*names, *(alias for each in known for alias in each)])
+    return tuple(
+        replace(port, name=name, aliases=tuple(alias for alias in aliases if means[alias] == 1))
+        for port, name, aliases in zip(ports, names, known, strict=True)
+    )
+
+
+def _given(port: Port) -> str:
+    """Return the name that the file gives a numbered port: its operand's, else its operator's; its own without one."""
+    if not _NUMBER.fullmatch(port.operand):
+        return port.operand
+    return next((name for name in port.aliases if not _NUMBERED.fullmatch(name)), port.name)
 
 
 def _names_of(spec: TensorSpec | None, given: Sequence[str | None] | None) -> tuple[str | None, ...]:

@@ -12,9 +12,9 @@ from engine import onnx, pnnx
 from engine.bundle import PARAM, WEIGHTS, Bundle
 from engine.errors import EngineError, GraphError, ModelFormatError, named
 from engine.graph import surgery
+from engine.graph.building.assignments import with_assignments
 from engine.graph.building.bodies import builds_bodies
 from engine.graph.building.captured import without_captured
-from engine.graph.building.foreseen import Foreseen
 from engine.graph.building.generalise import BatchError, generalise_batch
 from engine.graph.building.inference import find_mismatches, follow, propagate
 from engine.graph.building.linking import link
@@ -263,21 +263,21 @@ class RuntimeGraph:
         """
         if batch_size(self.inputs) is None:
             raise BatchError("the inputs have no common fixed batch", found=", ".join(str(p.spec) for p in self.inputs))
-        return self.for_batches_along((0,) * len(self.inputs))[0]
+        return self.for_batches_along((0,) * len(self.inputs))
 
-    def for_batches_along(self, axes: Sequence[int]) -> tuple[RuntimeGraph, tuple[int | None, ...]]:
-        """This graph with one dimension of each input open, and the dimension of each output that then is.
+    def for_batches_along(self, axes: Sequence[int]) -> RuntimeGraph:
+        """This graph with one dimension of each input open.
 
         Raises:
             BatchError: naming the operator that forbids another batch.
         """
         by_name = {port.operand: axis for port, axis in zip(self.inputs, axes, strict=True)}
-        general = generalise_batch(self.source, self.operators, self._registry, by_name)
-        graph = self._holding(general.source, self.name, self._registry)
+        source = generalise_batch(self.source, self.operators, self._registry, by_name)
+        graph = self._holding(source, self.name, self._registry)
         layers = {id(op.source): op.layer for op in self.operators if op.layer is not None}
-        graph._built = _build(general.source, self._registry, "kahn", layers)
+        graph._built = _build(source, self._registry, "kahn", layers)
         graph.bundle = self.bundle  # whose programs say themselves of which graph they are
-        return graph, general.outputs
+        return graph
 
     def rebuilt(self, source: pnnx.Graph) -> RuntimeGraph:
         """A graph made from this one by changing its source, built; what did not change keeps its layer and weights.
@@ -289,17 +289,14 @@ class RuntimeGraph:
         graph._built = _build(source, self._registry, "kahn", reused_layers(self.operators, source))
         return graph
 
-    def infer(self, specs: Sequence[TensorSpec], foreseen: Foreseen | None = None) -> dict[str, object]:
+    def infer(self, specs: Sequence[TensorSpec]) -> dict[str, object]:
         """What is known of every operand when the inputs have these specs; the graph itself is unchanged.
-
-        Args:
-            foreseen: what its operators have announced before, for whoever asks often; one thread at a time.
 
         Raises:
             EngineError: an operator does not accept what follows from these inputs.
         """
         inputs = dict(zip((port.operand for port in self.inputs), specs, strict=True))
-        return propagate(self.operators, inputs, foreseen)
+        return propagate(self.operators, inputs)
 
     def describe(self) -> dict[str, Any]:
         """Everything the graph can tell, as plain data; see docs/graph.md for the keys."""
@@ -318,8 +315,8 @@ class RuntimeGraph:
 
 
 def _as_run(source: pnnx.Graph) -> pnnx.Graph:
-    """A file's graph with modules called as they were written, and strides over what they count in."""
-    return over_storage(without_captured(source))
+    """A file's graph with modules called and parts assigned as they were written, and strides over storage."""
+    return with_assignments(over_storage(without_captured(source)))
 
 
 def _build(

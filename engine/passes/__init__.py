@@ -15,7 +15,6 @@ from engine.passes.report import (
     JOINS,
     LOWERING_PASSES,
     RESIDUALS,
-    STRIPS,
     WAVEFRONT,
     PassReport,
 )
@@ -27,7 +26,6 @@ __all__ = [
     "LOWERING_PASSES",
     "PASSES",
     "RESIDUALS",
-    "STRIPS",
     "WAVEFRONT",
     "Pass",
     "PassReport",

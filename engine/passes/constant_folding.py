@@ -139,7 +139,7 @@ class _Folder:
         value = self._constants[operand.name].value
         name = self._rewriter.fresh(f"pnnx_fold_{operand.name}")
         if isinstance(value, np.ndarray):
-            is_storable = value.dtype in CODES
+            is_storable = value.dtype in CODES and type(value) is np.ndarray  # a quantised one knows its scale
             return tensor(name, value, operand.name) if is_storable else None
         node = _literal(value)
         return None if node is None else Operator("pnnx.Expression", name, (), (operand.name,), {"expr": format(node)})

@@ -8,6 +8,7 @@ QLinearMatMul are such a product, a scale, and numbers rounded to bytes.
 
 from __future__ import annotations
 
+from dataclasses import replace as with_fields
 from typing import Final
 
 import numpy as np
@@ -65,8 +66,8 @@ def _as_sums(op: RuntimeOperator, facts: Facts, rewriter: Rewriter) -> list[Oper
     is_biased = input_named(op, "bias") is not None
     y = op.outputs[0]
     following = rewriter.only_consumer(y)
-    inputs, params = op.source.inputs, {**op.source.params, "as_float": True}
-    if following is not None and isinstance(op.definition, ConvInteger) and len(inputs) == 4:
+    new = with_fields(op.source, params={**op.source.params, "as_float": True})
+    if following is not None and isinstance(op.definition, ConvInteger) and not is_biased:
         bias = _bias_added(following, y, len(weights), weights.ndim - 2, facts)
         cast = rewriter.only_consumer(following.outputs[0])
         if (
@@ -75,18 +76,18 @@ def _as_sums(op: RuntimeOperator, facts: Facts, rewriter: Rewriter) -> list[Oper
             and _makes_floats(cast)
             and not _are_touched(rewriter, following, cast)
         ):
-            rewriter.replace(cast, Operator(op.type, op.name, (*inputs, bias), (cast.outputs[0].name,), params))
+            inputs, labels = (*new.inputs, bias), (*new.labels, "bias")
+            rewriter.replace(cast, with_fields(new, inputs=inputs, labels=labels, outputs=(cast.outputs[0].name,)))
             rewriter.drop(following)
             rewriter.drop(op)
             return []
     if following is not None and _makes_floats(following) and not rewriter.is_touched(following):
         rewriter.drop(following)
-        return [Operator(op.type, op.name, inputs, (following.outputs[0].name,), params, op.source.attributes)]
+        return [with_fields(new, outputs=(following.outputs[0].name,))]
     if most >= WHOLE or is_biased:
         return []
     sums = rewriter.fresh(f"{op.name}/sums")
-    new = Operator(op.type, op.name, inputs, (sums,), params, op.source.attributes)
-    return [new, _cast(sums, y.name, "torch.int", rewriter.fresh(f"{op.name}/whole"))]
+    return [with_fields(new, outputs=(sums,)), _cast(sums, y.name, "torch.int", rewriter.fresh(f"{op.name}/whole"))]
 
 
 def _bias_added(op: RuntimeOperator, sums: RuntimeOperand, channels: int, rank: int, facts: Facts) -> str | None:

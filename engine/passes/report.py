@@ -12,13 +12,12 @@ ACTIVATIONS: Final = "activation_into_producer"
 RESIDUALS: Final = "residual_into_producer"
 JOINS: Final = "join_in_place"
 ATTENTION: Final = "attention_in_one"
-STRIPS: Final = "strips_of_rows"
 WAVEFRONT: Final = "layers_side_by_side"
-LOWERING_PASSES: Final = (ACTIVATIONS, RESIDUALS, JOINS, ATTENTION, STRIPS, WAVEFRONT)
+LOWERING_PASSES: Final = (ACTIVATIONS, RESIDUALS, JOINS, ATTENTION, WAVEFRONT)
 """What the compiler does while it lowers a graph, reported and left out like a pass: element-wise operators become part
 of the kernel that makes their operand, alone or together with another tensor; parts of a concatenation are computed in
-their place; products, masks and softmax that spell out attention become one kernel; kernels that follow each other are
-computed a band of rows at a time, recurrent layers some steps behind one another."""
+their place; products, masks and softmax that spell out attention become one kernel; recurrent layers that follow each
+other are computed some steps behind one another."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

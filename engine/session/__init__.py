@@ -2,9 +2,9 @@
 
 session    what a program or a server holds
 batches    inputs of another batch than the file's: by a graph for any batch, or in parts
-estimates  what a run on some shapes needs, told before it is begun
-routes     the way of shapes that have run before
-executor   machine code where there is some, and the reference where there is none
+dispatch   what is known of shapes that have come before: their graph, and what a run needs
+executor   runs graphs, and says what is compiled of them
+policies   the ways to run: compiled only, reference only, or a race of both
 bodies     the same for bodies of operators that choose or repeat
 outputs    what a run returns
 """

@@ -31,11 +31,10 @@ class Batches:
 
     @property
     def batching(self) -> Batching:
-        """How batches other than the exported one run; found out when first asked, by trying a batch of two."""
+        """How batches other than the exported one run; found out when first asked, from the graph."""
         with self._lock:
             if self._batching is None:
                 self._batching = decide(self._graph)
-                self._executor.give_back(self._graph)
             return self._batching
 
     def cut(self, arrays: list[Array]) -> Cut:

@@ -11,31 +11,34 @@ from typing import Any, Final, Protocol
 
 import numpy as np
 
-from engine.errors import CompileError, EngineError, InputError, RunCancelledError
+from engine.errors import (
+    CompileError,
+    CompileMemoryError,
+    CompilerDefectError,
+    EngineError,
+    InputError,
+    RunCancelledError,
+)
 from engine.graph import RuntimeGraph
 from engine.graph.building.bodies import Body
 from engine.tensor import Array, TensorSpec
 
-Runs = Callable[[Sequence[Array]], "list[Array] | None"]
-
-# Shapes whose way is remembered, the shortest and the hopeless ones.
+# Input shapes and inferred results that are remembered.
 _MAX_KNOWN: Final = 64
 
 
 class Runner(Protocol):
-    """What runs graphs."""
+    """Executor of one graph, as a body needs it."""
 
     @property
     def compiles(self) -> bool:
-        """Whether as machine code."""
+        """Return whether graphs run as machine code."""
 
-    def run(self, graph: RuntimeGraph, inputs: Sequence[Array], runs: None) -> list[Array]:
-        """The outputs of a graph."""
+    @property
+    def run(self) -> Callable[[RuntimeGraph, Sequence[Array], None], list[Array]]:
+        """Return the function that runs a graph."""
 
-    def again(self, graph: RuntimeGraph, specs: Sequence[TensorSpec]) -> Any:
-        """What runs inputs of these shapes the next time; None where nothing was compiled."""
-
-    def wish(self, graph: RuntimeGraph, specs: Sequence[TensorSpec]) -> None:
+    def request(self, graph: RuntimeGraph, specs: Sequence[TensorSpec]) -> None:
         """Compile for these shapes in the background, if they are met once more."""
 
     def prepare(self, graph: RuntimeGraph, specs: Sequence[TensorSpec]) -> Any:
@@ -59,8 +62,7 @@ class CompiledBody:
         self._graph = graph
         self._runner = runner
         self._lock = threading.Lock()
-        self._known: dict[Any, Runs] = {}
-        self._tried: set[Any] = set()
+        self._is_compilable: dict[Any, bool] = {}
         self._foreseen: dict[tuple[TensorSpec, ...], list[object]] = {}
         self._is_new = True
 
@@ -89,64 +91,47 @@ class CompiledBody:
         return [*found]
 
     def run(self, inputs: Sequence[object]) -> list[object]:
-        """Its results.
+        """Return its results.
 
         Raises:
             EngineError: an operator refuses its operands or fails.
             RunCancelledError: nobody wants it any more.
         """
         arrays = [each for each in inputs if type(each) is np.ndarray]
-        if len(arrays) != self.count:
+        if len(arrays) != self.count or not self._runner.compiles:
             return self._body.run(inputs)
         key = tuple([(each.shape, each.dtype) for each in arrays])
-        known = self._known.get(key)
-        results = None if known is None else known(arrays)
-        return [*results] if results is not None else self._run_new(key, arrays)
-
-    def _run_new(self, key: Any, arrays: list[Array]) -> list[object]:
-        specs = [TensorSpec(each.shape, each.dtype) for each in arrays]
-        if not self._runner.compiles:
+        is_compilable = self._is_compilable.get(key)
+        if is_compilable is None:
+            specs = [TensorSpec(each.shape, each.dtype) for each in arrays]
+            if not all(isinstance(each, TensorSpec) for each in self._body.infer(specs)):
+                results = self._body.run(arrays)  # only a run tells whether its results are tensors
+                self._remember(key, all(type(each) is np.ndarray for each in results))
+                return results
+            self._remember(key, True)
+            if self._is_new:  # the graph around it was met before
+                self._is_new = False
+                self._runner.request(self._graph, specs)
+        elif not is_compilable:
             return self._body.run(arrays)
-        if key not in self._tried and not self._gives_tensors(specs):
-            return self._try(key, arrays)
-        if self._is_new:  # who compiles the graph around has met it before
-            self._is_new = False
-            self._runner.wish(self._graph, specs)
         try:
-            results = self._runner.run(self._graph, arrays, None)
-        except RunCancelledError:
+            compiled = self._runner.run(self._graph, arrays, None)
+        except (RunCancelledError, CompilerDefectError):
             raise
-        except (CompileError, InputError):  # nothing to compile, or a result that is no tensor
-            results = []
-        if len(results) != len(self._body.results):
-            self._remember(key, self._by_reference)
+        except CompileMemoryError:  # there may be enough the next time
             return self._body.run(arrays)
-        again = self._runner.again(self._graph, specs)
-        if again is not None:
-            self._remember(key, again.run)
-        return [*results]
-
-    def _gives_tensors(self, specs: Sequence[TensorSpec]) -> bool:
-        return all(isinstance(each, TensorSpec) for each in self._body.infer(specs))
-
-    def _try(self, key: Any, arrays: Sequence[Array]) -> list[object]:
-        """The reference's results, where they tell what nothing else does: whether all of them are tensors."""
-        results = self._body.run(arrays)
-        if all(type(each) is np.ndarray for each in results):
-            with self._lock:
-                self._tried = {*list(self._tried)[-_MAX_KNOWN:], key}
-        else:
-            self._remember(key, self._by_reference)
-        return results
-
-    def _by_reference(self, arrays: Sequence[Array]) -> list[Any]:
+        except (CompileError, InputError):  # nothing to compile, or a result that is not a tensor
+            compiled = []
+        if len(compiled) == len(self._body.results):
+            return [*compiled]
+        self._remember(key, False)
         return self._body.run(arrays)
 
-    def _remember(self, key: Any, runs: Runs) -> None:
+    def _remember(self, key: Any, is_compilable: bool) -> None:
         with self._lock:
-            if len(self._known) >= _MAX_KNOWN:
-                self._known.clear()
-            self._known[key] = runs
+            if len(self._is_compilable) >= _MAX_KNOWN:
+                self._is_compilable.clear()
+            self._is_compilable[key] = is_compilable
 
     def prepare(self, specs: Sequence[TensorSpec]) -> None:
         """Compile it for these operands, if that can be."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,7 +14,7 @@ class Outputs(list[Array]):
 
     Args:
         arrays: the output tensors.
-        names: ``out0``, ``out1``, ...
+        names: as the graph's ports have them.
         profile: one entry an operator in execution order, with its time in µs; None unless asked for.
         kernels: one entry a kernel of machine code in the order they ran; empty unless profiled.
         taps: value of every tapped operand by name.
@@ -44,16 +43,6 @@ class Outputs(list[Array]):
     def asdict(self) -> dict[str, Array]:
         """The outputs by name."""
         return dict(zip(self.names, self, strict=True))
-
-
-def in_order(arrays: Sequence[Array]) -> Outputs:
-    """The arrays a graph gives, named as it names them."""
-    return Outputs(arrays, _names(len(arrays)))
-
-
-@functools.cache
-def _names(count: int) -> tuple[str, ...]:
-    return tuple(f"out{index}" for index in range(count))
 
 
 def join_taps(watches: Sequence[Watch], taps: Sequence[str]) -> dict[str, Any]:

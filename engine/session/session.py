@@ -20,12 +20,11 @@ from engine.options import CACHE_MAX_BYTES, Backend, Options, Winograd, cache_fo
 from engine.profiling import MeasuredRun, join_kernels, join_rows, measured
 from engine.progress import Progress, silent
 from engine.session.batches import Batches
-from engine.session.estimates import Estimates
+from engine.session.dispatch import DispatchCache, Estimates, Given, Route, Shapes, places_in, shapes_of
 from engine.session.executor import Executor
-from engine.session.outputs import Outputs, in_order, join_taps
-from engine.session.routes import Given, Route, Shapes, Table, places_in, shapes_of
+from engine.session.outputs import Outputs, join_taps
 from engine.stopping import cancelling
-from engine.tensor import TensorSpec
+from engine.tensor import Array, TensorSpec
 from engine.toolchain import write_bundle
 
 
@@ -45,8 +44,6 @@ class Session:
         cache: folder where machine code is kept, and found by the next process. ``auto`` is ``pnnx-serve`` in the
             user's folder for caches; None compiles anew in every process.
         cache_max_bytes: of all that is kept there; what was not used for longest goes first.
-        measure_host: whether the machine is measured, in a few tenths of a second and once where there is a cache, and
-            kernels are chosen for it; else they are chosen for what is usual of its kind.
         instances_max_bytes: of memory for machine code, weights and values of other shapes than the file's, in all
             sessions of the process together; shapes that are met less often run on the reference. None is a quarter
             of the memory there is.
@@ -66,7 +63,6 @@ class Session:
         passes_off: Collection[str] = (),
         cache: str | os.PathLike[str] | None = "auto",
         cache_max_bytes: int = CACHE_MAX_BYTES,
-        measure_host: bool = True,
         instances_max_bytes: int | None = None,
     ) -> None:
         if not isinstance(graph, RuntimeGraph):
@@ -79,18 +75,20 @@ class Session:
             passes_off=frozenset(passes_off),
             cache=cache_folder(cache),
             cache_max_bytes=cache_max_bytes,
-            measure_host=measure_host,
             instances_max_bytes=instances_max_bytes,
         )
         self._executor = Executor(self.options)
         self._batches = Batches(self.graph, self._executor)
         self._estimates = Estimates(self.graph, self._executor, self._batches)
-        self._routes: Table[Route] = Table()
+        self._routes: DispatchCache[Route] = DispatchCache()
+        self._names = tuple(port.name for port in self.graph.outputs)
         _ = graph.plan  # a graph that is not built is refused here
+        stored = (each.data.nbytes for operator in self.graph.source.operators for each in operator.attributes.values())
+        self._weights_bytes = sum(stored)
 
     @property
     def batching(self) -> Batching:
-        """How batches other than the exported one run; found out when first asked, by trying a batch of two."""
+        """How batches other than the exported one run; found out when first asked, from the graph."""
         return self._batches.batching
 
     @property
@@ -108,9 +106,26 @@ class Session:
         self._executor.close()
 
     @property
+    def memory(self) -> dict[str, int]:
+        """Return bytes by kind: ``weights`` as the file has them, ``compiled`` code with packed weights and arenas.
+
+        Where a graph is compiled its kernels read the packed weights, and the system may take back the pages of others.
+        """
+        return {"weights": self._weights_bytes, "compiled": self._executor.compiled_bytes}
+
+    @property
     def compile_failure(self) -> str | None:
         """Why the reference runs a graph that should be compiled; None while nothing has failed."""
         return self._executor.failure
+
+    @property
+    def compiler_defects(self) -> int:
+        """Return how often the compiler failed in a way that is not a typed refusal."""
+        return self._executor.defects.count
+
+    def describe_defects(self) -> list[dict[str, Any]]:
+        """Return the different defects of the compiler: ``operator``, ``type`` and ``error`` of each."""
+        return self._executor.defects.describe()
 
     def run(
         self,
@@ -146,6 +161,11 @@ class Session:
         except Exception as exc:  # a net below every check: no caller meets anything but an EngineError
             raise from_foreign(exc, ExecutionError, "the run failed", self.graph.name) from exc
 
+    def _in_order(self, arrays: Sequence[Array]) -> Outputs:
+        """Name the arrays that the graph gives; a list whose length only a run tells makes more of them than ports."""
+        is_known = len(arrays) == len(self._names)
+        return Outputs(arrays, self._names if is_known else [f"out{index}" for index in range(len(arrays))])
+
     def _run_any(self, inputs: Given, profile: bool, taps: tuple[str, ...]) -> Outputs:
         if profile or taps:
             return self._run_watched(inputs, profile, taps)
@@ -154,31 +174,25 @@ class Session:
         if route is None:
             return self._run_new(inputs, key)
         given: Any = [inputs] if isinstance(inputs, np.ndarray) else inputs
-        arrays = [given[place] for place in route.places]
-        if route.again is not None and self._executor.compiles:
-            results = route.again.run(arrays)
-            if results is not None:
-                return in_order(results)
-        return in_order(self._executor.run(route.graph, arrays, None))
+        return self._in_order(self._executor.run(route.graph, [given[place] for place in route.places], None))
 
     def _run_new(self, inputs: Given, key: Shapes | None) -> Outputs:
         """Run inputs of shapes that have not passed all checks before, or that run in parts."""
         cut = self._batches.cut(feed(self.graph.inputs, inputs))
-        outputs = in_order(self._executor.run_parts(cut, None))
+        outputs = self._in_order(self._executor.run_parts(cut, None))
         if key is not None and len(cut.parts) == 1 and (places := places_in(inputs, cut.parts[0])) is not None:
-            specs = [TensorSpec(array.shape, array.dtype) for array in cut.parts[0]]
-            self._routes.keep(key, Route(cut.graph, places, self._executor.again(cut.graph, specs)))
+            self._routes.keep(key, Route(cut.graph, places))
         return outputs
 
     def _run_watched(self, inputs: Given, profile: bool, taps: tuple[str, ...]) -> Outputs:
         runs: list[MeasuredRun] | None = [] if profile else None
         cut = self._batches.cut(feed(self.graph.inputs, inputs))
         if not taps:
-            outputs = in_order(self._executor.run_parts(cut, runs))
+            outputs = self._in_order(self._executor.run_parts(cut, runs))
         else:
             watches = [Watch(cut.graph.plan, taps=taps, measured=profile) for _ in cut.parts]
             answers = [execute(cut.graph.plan, part, watch) for part, watch in zip(cut.parts, watches, strict=True)]
-            outputs = in_order(answers[0] if len(answers) == 1 else join(answers, cut.axes))
+            outputs = self._in_order(answers[0] if len(answers) == 1 else join(answers, cut.axes))
             outputs.taps = join_taps(watches, taps)
             runs = [measured(watch) for watch in watches] if profile else None
         if runs is not None:
@@ -207,7 +221,8 @@ class Session:
         Raises:
             InputError: the inputs do not fit the graph.
         """
-        return self._estimates.finds_code(self._estimates.of(inputs))
+        known = self._estimates.of(inputs)
+        return self._executor.holds(known.graph, known.specs)
 
     def wish(self, inputs: Given) -> None:
         """Have code made in the background for inputs of these shapes, if they are met more than once.
@@ -216,11 +231,12 @@ class Session:
             InputError: the inputs do not fit the graph.
         """
         known = self._estimates.of(inputs)
-        self._executor.wish(known.graph, known.specs)
+        self._executor.request(known.graph, known.specs)
 
     def note(self, specs: Sequence[TensorSpec], subject: str) -> bytes | None:
         """What ``keep`` kept, in this process or an earlier one, of this graph run in this way on such a machine."""
-        return self._executor.note(self.graph, specs, subject)
+        found = self._executor.find(self.graph)
+        return None if found is None else found.builder.note(specs, f"{subject} {found.threads} threads")
 
     def keep(self, specs: Sequence[TensorSpec], subject: str, content: bytes) -> None:
         """Keep something that was found out, in the cache of what is compiled; nothing where there is none.
@@ -229,7 +245,9 @@ class Session:
             specs: of the inputs it is about.
             content: at most 64 kB.
         """
-        self._executor.keep(self.graph, specs, subject, content)
+        found = self._executor.find(self.graph)
+        if found is not None:
+            found.builder.keep(specs, f"{subject} {found.threads} threads", content)
 
     def discard(self, specs: Sequence[TensorSpec]) -> None:
         """Give back the memory of what was compiled for inputs of these shapes; those of the file stay.
@@ -238,8 +256,9 @@ class Session:
             InputError: the graph takes no such batch.
         """
         graph, known = self._batches.graph_for(list(specs))
-        if known != self._batches.own:
-            self._executor.discard(graph, known)
+        found = self._executor.find(graph)
+        if known != self._batches.own and found is not None:
+            found.instances.discard(known)
 
     def prepare(
         self,
@@ -345,8 +364,7 @@ class Session:
     def describe(self, cancelled: Callable[[], bool] | None = None) -> dict[str, Any]:
         """The graph's description together with how this session runs it.
 
-        Nothing is compiled to find out: kernels are told of what was, by a run or by ``prepare``. How other batches run
-        is tried on the reference, if that has not happened yet.
+        Nothing is compiled or run to find out: kernels are told of what was, by a run or by ``prepare``.
 
         Args:
             cancelled: asked between operators, and the like, whether it is no longer wanted.

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 import engine
 from tests.engine.graph.build import F32, INPUT, graph, op
+from tests.engine.layers.samples import Sample, all_samples
+from tests.fuzz.files import mutate
+from tests.nightly import IS_NIGHTLY
+
+SHARING = [sample for sample in all_samples() if sample.path.stem == "sharing"]
+RECORDED = [sample for folder in ("layers", "networks", "passes") for sample in all_samples(folder)]
 
 
 def saved(folder: Path, *operators: object, **shapes: tuple[int, ...]) -> tuple[Path, Path]:
@@ -66,3 +74,41 @@ def test_a_strict_check_makes_them_errors_with_what_was_found_and_expected(tmp_p
         "b (nn.ReLU): operand '2' contradicts the file: found [1, 3] float32, expected [2, 3] float32 as annotated; "
         + cause,
     ]
+
+
+def agrees_with_load(paths: tuple[Path, Path]) -> bool:
+    errors = [problem for problem in engine.check(*paths) if isinstance(problem, engine.EngineError)]
+    try:
+        engine.load(*paths)
+    except engine.EngineError:
+        return bool(errors)
+    return not errors
+
+
+@pytest.mark.parametrize("sample", SHARING, ids=lambda sample: sample.id)
+def test_modules_that_share_a_parameter_have_no_problems(sample: Sample, tmp_path: Path) -> None:
+    assert engine.check(*sample.extract(tmp_path)) == []
+
+
+def test_every_recorded_file_is_refused_exactly_if_it_cannot_be_loaded(tmp_path: Path) -> None:
+    samples = RECORDED if IS_NIGHTLY else RECORDED[::20]
+    assert [sample.id for sample in samples if not agrees_with_load(sample.extract(tmp_path))] == []
+
+
+def test_a_changed_file_is_refused_exactly_if_it_cannot_be_loaded(tmp_path: Path) -> None:
+    differ = []
+    for seed, sample in enumerate(all_samples()[:: 5 if IS_NIGHTLY else 50]):
+        paths = sample.extract(tmp_path)
+        paths[0].write_text(mutate(sample.param, random.Random(seed)))
+        if not agrees_with_load(paths):
+            differ.append(sample.id)
+    assert differ == []
+
+
+def test_a_bundle_is_checked_as_it_is_loaded(tmp_path: Path) -> None:
+    graph = engine.load(*saved(tmp_path, INPUT, op("nn.ReLU", "a", "0", "1"), op("pnnx.Output", "out", "1"), _0=(1, 3)))
+    engine.Session(graph).save_bundle(tmp_path / "bundle")
+    assert engine.check(tmp_path / "bundle") == []
+    (tmp_path / "bundle" / "model.pnnx.param").write_text("7767517\n")
+    (problem,) = engine.check(tmp_path / "bundle")
+    assert isinstance(problem, engine.BundleError)

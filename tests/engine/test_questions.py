@@ -13,8 +13,8 @@ import pytest
 from engine import RuntimeGraph, Session
 from engine.compiler.builder import Builder
 from engine.compiler.codegen import object_code
-from engine.compiler.runtime import background, instance, instances
-from engine.compiler.runtime.shelf import Shelf
+from engine.compiler.runtime import instance, instances
+from engine.compiler.runtime.program_cache import ProgramCache
 from engine.tensor import Array
 from tests.engine.graph.build import F32, INPUT, built, conv, op
 
@@ -55,32 +55,33 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 @pytest.fixture
-def shelf(monkeypatch: pytest.MonkeyPatch) -> Shelf:
-    """Where nothing is kept yet."""
-    own = Shelf()
-    for module in (background, instances):
-        monkeypatch.setattr(module, "SHELF", own)
+def kept(monkeypatch: pytest.MonkeyPatch) -> ProgramCache:
+    """A program cache with nothing in it."""
+    own = ProgramCache()
+    monkeypatch.setattr(instances, "CACHE", own)
     return own
 
 
 @pytest.mark.parametrize("shape", [(1, 3, 24, 24), (2, 3, 24, 24), (None, 3, 24, 24), (1, 3, None, None)], ids=str)
-def test_questions_make_nothing(shape: tuple[int | None, ...], made: list[str], shelf: Shelf, tmp_path: Path) -> None:
+def test_questions_make_nothing(
+    shape: tuple[int | None, ...], made: list[str], kept: ProgramCache, tmp_path: Path
+) -> None:
     session = Session(network(*shape), threads=2, cache=tmp_path / "cache")
     threads = set(threading.enumerate())
     told = ask(session)
     assert made == []
     assert set(threading.enumerate()) <= threads
-    assert shelf.uses == (0, 0) and not (tmp_path / "cache").exists()
+    assert kept.total == (0, 0) and not (tmp_path / "cache").exists()
     assert "compiler" not in told
     assert [row["kernel"] for row in told["operators"] if "kernel" in row] == [None, None]
 
 
-def test_what_a_run_made_is_told_and_nothing_is_made_beside_it(made: list[str], shelf: Shelf) -> None:
+def test_what_a_run_made_is_told_and_nothing_is_made_beside_it(made: list[str], kept: ProgramCache) -> None:
     session = Session(network(1, 3, 24, 24), threads=2, cache=None)
     session.run([ones(1)])
     assert made == [name for _, name in MADE]
-    kept = shelf.uses
+    before = kept.total
     told = ask(session)
-    assert len(made) == len(MADE) and shelf.uses == kept != (0, 0)
+    assert len(made) == len(MADE) and kept.total == before != (0, 0)
     assert told["compiler"]["kernels"] > 0
     assert [row["kernel"] for row in told["operators"] if "kernel" in row] == ["conv", "fused"]

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import mmap
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
-from engine.compiler.assembly.memory import storages_of
+from engine.compiler.assembly.addressing import buffer_rows, native_steps, region_of
+from engine.compiler.assembly.clearing import with_borders_cleared
+from engine.compiler.assembly.memory import find_lifetimes, plan_memory, storages_of
 from engine.compiler.assembly.objects import make_objects
-from engine.compiler.assembly.parts import keep_endings, parts_of
-from engine.compiler.assembly.pieces import buffers_of, pieces_of, region_of
 from engine.compiler.blueprint import Blueprint, ReferenceCall, Region, Segment
+from engine.compiler.buffers import Buffers
 from engine.compiler.codegen.leftovers import give_back_freed
 from engine.compiler.lowering import Lowering
 from engine.compiler.lowering.steps import KernelStep, ReferenceStep, Step
-from engine.compiler.native import NativeSteps
 from engine.compiler.places import Home
 from engine.compiler.runtime.allocation import aligned_bytes, allocate
 from engine.compiler.storage import ALIGNMENT, Storage, View
@@ -41,8 +42,6 @@ def make_blueprint(
     cores: int = 1,
     *,
     weights: Weights | None = None,
-    is_open: bool = False,
-    is_known: bool = False,
 ) -> Blueprint:
     """Generate and assemble the kernels of a lowered graph, pack its constants, lay out its memory.
 
@@ -51,47 +50,37 @@ def make_blueprint(
         progress: told of every kernel.
         cores: LLVM may work on so many of them at once; 0 for what others leave of one core.
         weights: of all programs of the graph; None where each has its own.
-        is_open: whether kernels read sizes when they run, where they can.
-        is_known: whether only code is wanted that was made before.
 
     Raises:
         CompileError: the program would be too large.
-        NotYetMadeError: there is no code for some of its kernels.
         RefusedError: some of its kernels would, or they are not valid.
     """
     kept = [view for name in lowering.results if (view := _output(lowering, name)) is not None]
     if len(lowering.steps) > PROGRAM_STEPS:
         raise CompileError("the program would have too many steps", found=len(lowering.steps), expected=PROGRAM_STEPS)
-    parts = parts_of(lowering, kept, is_open=is_open)
-    steps = [step for part in parts for step in part.steps]
-    objects = make_objects(steps, lowering.host, progress, cores, is_open=is_open, is_known=is_known)
-    lowering.made = objects.made
-    constants, places, tables_at = _constants(steps, kept)
-    shared, shared_places = _weights(steps, kept, weights)
-    offsets = {each: at for part in parts for each, at in part.memory.offsets.items()}
-    starts = {**offsets, **places, **shared_places}
-    rest = lowering.rest
-    alarm = offsets.get(lowering.alarm.storage, None if rest is None else rest.ending.alarm)
-    outputs = [_result(lowering, each, starts) for each in lowering.results]
-    own = pieces_of(lowering, parts, starts, objects, outputs)
-    keep_endings(lowering, parts, own)
-    after = () if rest is None else rest.ending.pieces
-    pieces = [*own, *after]
-    native = NativeSteps.joined([piece.steps for piece in pieces])
+    memory = plan_memory(lowering.steps, kept, lowering.host.memory)
+    steps = with_borders_cleared(lowering.steps, memory.unclean, lowering.host)
+    if len(steps) > len(lowering.steps):
+        memory = replace(memory, lifetimes=find_lifetimes(steps, kept))
+    objects = make_objects(steps, lowering.host, progress, cores)
+    constants, places, tables_at = pack_constants(steps, kept)
+    shared, shared_places = pack_weights(steps, kept, weights)
+    starts = {**memory.offsets, **places, **shared_places}
+    native = native_steps(steps, starts, objects)
     return Blueprint(
-        code=tuple(dict.fromkeys([*objects.code, *(each for piece in after for each in piece.code)])),
+        code=tuple(objects.code),
         constants=constants,
         weights=shared,
         steps=native,
         segments=tuple(_segments(steps, len(native), starts)),
-        arena_bytes=parts[0].memory.bytes,
-        outputs=tuple(pieces[-1].outputs),
+        arena_bytes=memory.bytes,
+        outputs=tuple(_result(lowering, each, starts) for each in lowering.results),
         reasons=dict(lowering.reasons),
-        clean=tuple(each for piece in pieces for each in piece.clean),
-        alarm=alarm,
+        clean=memory.clean,
+        alarm=memory.offsets.get(lowering.alarm.storage),
         tables_at=tables_at,
         operators=tuple(op.name for op in lowering.operators),
-        buffers=buffers_of(pieces),
+        buffers=Buffers(buffer_rows(memory, lowering.views)),
         passes=tuple(passes),
     )
 
@@ -105,8 +94,8 @@ def _result(lowering: Lowering, output: View | str, starts: Mapping[Storage, int
     return region_of(view, starts) if view is not None else str(output)
 
 
-def _constants(steps: Sequence[Step], kept: Sequence[View]) -> tuple[Array, dict[Storage, int], int | None]:
-    """All constant storages one after the other, each aligned; where each begins, and where tables do, in bytes.
+def pack_constants(steps: Sequence[Step], kept: Sequence[View]) -> tuple[Array, dict[Storage, int], int | None]:
+    """Return all constant storages one after the other, each aligned; where each begins, and where tables do, in bytes.
 
     Args:
         kept: views that are read after the last step, some of constants that no step reads.
@@ -137,8 +126,10 @@ def _constants(steps: Sequence[Step], kept: Sequence[View]) -> tuple[Array, dict
     return block, places, tables_at
 
 
-def _weights(steps: Sequence[Step], kept: Sequence[View], weights: Weights | None) -> tuple[Array, dict[Storage, int]]:
-    """The block that programs of the graph share, and where in it lies what these steps use, in bytes."""
+def pack_weights(
+    steps: Sequence[Step], kept: Sequence[View], weights: Weights | None
+) -> tuple[Array, dict[Storage, int]]:
+    """Return the block that programs of the graph share, and where in it lies what these steps use, in bytes."""
     if weights is None:
         return np.empty(0, np.uint8), {}
     storages = [*(each for step in steps for each in storages_of(step)), *(view.storage for view in kept)]

@@ -8,7 +8,7 @@ once, when the arena is made.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from engine.compiler.codegen.host import Memory
@@ -48,60 +48,40 @@ class MemoryPlan:
     clean: tuple[tuple[int, int], ...]
 
 
-def plan_memory(
-    steps: Sequence[Step],
-    kept: Iterable[View],
-    caches: Memory,
-    *,
-    entering: Sequence[Storage] = (),
-    others: Mapping[Storage, int] | None = None,
-    begin: int = 0,
-    taken: Sequence[tuple[int, int]] = (),
-) -> MemoryPlan:
-    """Lay out the arena, for all steps or for those before others that are laid out.
+def plan_memory(steps: Sequence[Step], kept: Iterable[View], caches: Memory) -> MemoryPlan:
+    """Lay out the arena.
 
     Args:
         kept: views that are read after the last step.
         caches: of the processor it is laid out for.
-        entering: what holds something before the first step.
-        others: storages that are laid out, and where.
-        begin: the end of what later steps use; it is free meanwhile, but for ``taken``.
-        taken: bytes, from and to, that must stay as they are.
     """
-    lifetimes = find_lifetimes(steps, kept, entering)
-    offsets: dict[Storage, int] = {each: at for each, at in (others or {}).items() if each in lifetimes}
+    lifetimes = find_lifetimes(steps, kept)
+    offsets: dict[Storage, int] = {}
     shared_bytes = SHARED_SHARE * caches.second_bytes
-    apart = [each for each in lifetimes if each not in offsets and _is_apart(each, shared_bytes)]
-    end = _place_apart(apart, lifetimes, offsets, begin)
+    end = _place_apart([each for each in lifetimes if _is_apart(each, shared_bytes)], lifetimes, offsets)
     placed: list[tuple[int, int, Storage]] = []
     for storage in sorted(lifetimes, key=lambda each: (-each.bytes, lifetimes[each].first)):
         if storage in offsets:
             continue
         life, at = lifetimes[storage], 0
         meanwhile = [(low, high) for low, high, each in placed if lifetimes[each].overlaps(life)]
-        for low, high in sorted([(begin, end), *taken, *meanwhile]):
+        for low, high in sorted([(0, end), *meanwhile]):
             if at + storage.bytes <= low:
                 break
             at = max(at, high)
         offsets[storage] = at
-        placed.append((at, _aligned(at + storage.bytes), storage))
-    is_part = begin > 0 or bool(entering)
-    unclean = frozenset(
-        each for _, _, each in placed if each.is_zeroed and _is_unclean(each, placed, lifetimes, is_part)
-    )
-    # In a part nothing else is: the first of its like is cleared, and the others after it.
-    clean = [(low, high) for low, high, each in placed if each.is_zeroed and each not in unclean and not is_part]
-    if begin < end:
-        clean.append((begin, end))
+        placed.append((at, aligned(at + storage.bytes), storage))
+    unclean = frozenset(each for _, _, each in placed if each.is_zeroed and _is_unclean(each, placed, lifetimes))
+    clean = [(low, high) for low, high, each in placed if each.is_zeroed and each not in unclean]
+    if end:
+        clean.append((0, end))
     return MemoryPlan(offsets, lifetimes, max([end, *(high for _, high, _ in placed)]), unclean, tuple(clean))
 
 
-def find_lifetimes(
-    steps: Sequence[Step], kept: Iterable[View], entering: Iterable[Storage] = ()
-) -> dict[Storage, Lifetime]:
+def find_lifetimes(steps: Sequence[Step], kept: Iterable[View]) -> dict[Storage, Lifetime]:
     """When each storage of the arena holds something; arguments as ``plan_memory`` has them."""
-    first: dict[Storage, int] = dict.fromkeys(entering, 0)
-    last = dict(first)
+    first: dict[Storage, int] = {}
+    last: dict[Storage, int] = {}
     touched = [(index, storage) for index, step in enumerate(steps) for storage in storages_of(step)]
     for index, storage in (*touched, *((len(steps), view.storage) for view in kept)):
         if storage.home is Home.ARENA:
@@ -122,10 +102,9 @@ def _is_apart(storage: Storage, shared_bytes: float) -> bool:
     return storage.is_zeroed and (storage.frame is None or storage.bytes < shared_bytes)
 
 
-def _place_apart(
-    storages: Sequence[Storage], lifetimes: dict[Storage, Lifetime], offsets: dict[Storage, int], end: int
-) -> int:
-    """Storages that share with their like, from some byte on; the end of them."""
+def _place_apart(storages: Sequence[Storage], lifetimes: dict[Storage, Lifetime], offsets: dict[Storage, int]) -> int:
+    """Place storages that share with their like at the beginning; return the end of them."""
+    end = 0
     slots: dict[Frame | None, list[tuple[int, int]]] = {}
     for storage in sorted(storages, key=lambda each: lifetimes[each].first):
         life = lifetimes[storage]
@@ -138,26 +117,27 @@ def _place_apart(
         else:
             places.append((end, life.last))
             offsets[storage] = end
-            end = _aligned(end + storage.bytes)
+            end = aligned(end + storage.bytes)
     return end
 
 
 def _is_unclean(
-    storage: Storage, placed: Sequence[tuple[int, int, Storage]], lifetimes: dict[Storage, Lifetime], is_part: bool
+    storage: Storage, placed: Sequence[tuple[int, int, Storage]], lifetimes: dict[Storage, Lifetime]
 ) -> bool:
     """Whether its border may hold what others wrote.
 
     Clean is what its like held last; what nothing has held before in this run only if it is never anything else's, for
-    the run before may have ended anywhere. To other parts of the program all that is not apart is free.
+    the run before may have ended anywhere.
     """
     low, high = next(each[:2] for each in placed if each[2] is storage)
     sharing = [each for each in placed if each[0] < high and low < each[1]]
     others = [each for each in sharing if (each[0], each[2].frame) != (low, storage.frame)]
     before = [each for each in sharing if lifetimes[each[2]].last < lifetimes[storage].first]
-    if not others and not is_part:
+    if not others:
         return False
     return not before or max(before, key=lambda each: lifetimes[each[2]].last) in others
 
 
-def _aligned(size: int) -> int:
+def aligned(size: int) -> int:
+    """Return a size rounded up to whole cache lines."""
     return -(-size // ALIGNMENT) * ALIGNMENT

@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-import logging
+import os
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Final
 
 from engine.compiler.assembly.opening import OPENINGS, Call, Opening, Openings, opening_of
-from engine.compiler.assembly.sharing import Shared
-from engine.compiler.blueprint import NotYetMadeError
 from engine.compiler.codegen import object_code
 from engine.compiler.codegen.host import Host
 from engine.compiler.codegen.ir import Module, TooLargeError
-from engine.compiler.kernels.kernel import Kernel
-from engine.compiler.kernels.ready import Ready
-from engine.compiler.kernels.recurrent.recurrence import Recurrence
-from engine.compiler.lowering.choosing import Wanted
+from engine.compiler.kernels.kernel import Kernel, with_numbers
 from engine.compiler.lowering.steps import KernelStep, Step
-from engine.compiler.runtime.lending import lent
-from engine.compiler.runtime.priority import give_way
 from engine.compiler.runtime.team import team_code
+from engine.defects import report_defect
 from engine.errors import CompileError, RunCancelledError
+from engine.ir.dims import settled
 from engine.progress import Progress
 from engine.stopping import wanted_quick
 
@@ -33,19 +29,19 @@ PROGRAM_OPERATIONS = 2_000_000
 # How far LLVM steps back behind those who answer somebody: it has a third of a core that one of them wants as well.
 _BEHIND: Final = 5
 
-_log = logging.getLogger("pnnx_serve.engine")
-
 
 class RefusedError(Exception):
     """Kernels that cannot be made: lowered again without them, the rest of the graph can be.
 
     Attributes:
         reasons: operator -> why it needs to be left to the reference.
+        defects: those of them whose kernels failed in a way that is not a refusal.
     """
 
-    def __init__(self, reasons: dict[str, str]) -> None:
+    def __init__(self, reasons: dict[str, str], defects: set[str]) -> None:
         super().__init__(", ".join(f"{name}: {reason}" for name, reason in reasons.items()))
         self.reasons = reasons
+        self.defects = defects
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +72,6 @@ def make_objects(
     cores: int = 1,
     *,
     is_open: bool = False,
-    is_known: bool = False,
 ) -> Objects:
     """An object for the team and one for each kernel: all in one would take LLVM longer, without a sign of progress.
 
@@ -84,10 +79,8 @@ def make_objects(
         cores: LLVM may work on so many kernels at once, in threads of its own where it is more than one; 0 for what
             others leave of one core.
         is_open: whether kernels read sizes when they run, where they can, so that other shapes find their code.
-        is_known: whether only code is wanted that was made before.
 
     Raises:
-        NotYetMadeError: there is none.
         CompileError: the program would be too large.
         RefusedError: some of its kernels would, or they are not valid.
     """
@@ -96,50 +89,14 @@ def make_objects(
         if isinstance(step, KernelStep):  # to look for code takes no longer than to name a kernel
             first.setdefault(id(step.kernel) if is_open else step.kernel.name, step)
     with _assembling(cores) as assemble:
-        maker = _Maker(host, assemble, is_open=is_open, is_known=is_known)
+        maker = _Maker(host, assemble, is_open=is_open)
         for number, step in enumerate(first.values()):
             progress("assembling", number, len(first))
             maker.make(step)
         objects = maker.finish()
     if maker.refused:
-        raise RefusedError(maker.refused)
+        raise RefusedError(maker.refused, maker.defects)
     return objects
-
-
-class Made:
-    """What code there is for a host; see ``Code``."""
-
-    def __init__(self, host: Host) -> None:
-        self._key = host.key
-
-    def is_made(self, step: KernelStep) -> bool:
-        """See ``Code``."""
-        opening = opening_of(step.kernel, self._key, len(step.pointers))
-        return not opening.is_open or OPENINGS.has(*opening.wanted)
-
-    def wanted(self, step: KernelStep) -> Wanted:
-        """See ``Code``."""
-        return opening_of(step.kernel, self._key, len(step.pointers)).wanted
-
-    def has(self, wanted: Wanted) -> bool:
-        """See ``Code``."""
-        return OPENINGS.has(*wanted)
-
-    def ready(self, step: KernelStep) -> Ready | None:
-        """See ``Code``."""
-        kernel, opening = step.kernel, opening_of(step.kernel, self._key, len(step.pointers))
-        found = OPENINGS.find(opening) if opening.is_open else None
-        if found is None or kernel.reads_few or isinstance(kernel, Recurrence):
-            return None
-        return Ready(
-            host=kernel.host,
-            function=found.function,
-            numbers=found.numbers,
-            code=found.code,
-            reported=kernel.reported_kind,
-            pieces=kernel.chunks,
-            operations=kernel.flops,
-        )
 
 
 class _Maker:
@@ -150,6 +107,7 @@ class _Maker:
 
     Attributes:
         refused: operator -> why its kernel cannot be made.
+        defects: operators whose kernel failed in a way that is not a refusal.
     """
 
     def __init__(
@@ -158,18 +116,17 @@ class _Maker:
         assemble: Callable[[Callable[[], bytes]], Future[bytes]],
         *,
         is_open: bool,
-        is_known: bool,
     ) -> None:
-        self._host, self._assemble, self._is_open, self._is_known = host, assemble, is_open, is_known
+        self._host, self._assemble, self._is_open = host, assemble, is_open
         self._key = host.key
         self._left = PROGRAM_OPERATIONS
         self._calls: dict[object, Call] = {}
         self._found: dict[str, bytes] = {}
         self._written = Openings()
-        self._shared = Shared()
         self._team = assemble(partial(_team, host))
         self._pending: list[tuple[KernelStep, Opening | None, Future[bytes]]] = []
         self.refused: dict[str, str] = {}
+        self.defects: set[str] = set()
 
     def make(self, step: KernelStep) -> None:
         """A kernel, unless there is code for it.
@@ -177,34 +134,54 @@ class _Maker:
         Raises:
             CompileError: the program would be too large.
         """
-        if isinstance(step.kernel, Ready):
-            self._calls[id(step.kernel)] = Call(step.kernel.function, step.kernel.numbers)
-            self._found[step.kernel.function] = step.kernel.code
-            return
+        for size, least in step.kernel.least_sizes:
+            if size < least:
+                raise CompileError("a tile is larger than what it is to cover", found=size, expected=f">= {least}")
         opening = self._opened(step) if self._is_open else None
-        known = opening and (OPENINGS.find(opening) or self._written.find(opening))
-        if known:
-            self._calls[id(step.kernel)] = Call(known.function, known.numbers)
-            if known.code:
-                self._found[known.function] = known.code
-            return
-        if self._is_known and opening is not None:
-            raise NotYetMadeError
-        if opening is None and step.kernel.name in self._calls:
+        if opening is not None and self._find(step, opening):
             return
         if self._left < 0:
             raise CompileError("the program would be too large", expected=f"{PROGRAM_OPERATIONS:,} instructions")
-        module = None if opening is None else _opened_module(opening)
-        if opening is not None and module is not None:
+        if opening is None or not self._write_open(step, opening):
+            self._write_closed(step)
+
+    def _find(self, step: KernelStep, opening: Opening) -> bool:
+        """Return whether there is code for a kernel; then it is called."""
+        found = OPENINGS.find(opening) or self._written.find(opening)
+        if found is None:
+            return False
+        self._calls[id(step.kernel)] = Call(found.function, found.numbers)
+        if found.code:
+            self._found[found.function] = found.code
+        return True
+
+    def _write_open(self, step: KernelStep, opening: Opening) -> bool:
+        """Write a kernel with open sizes; return False where it can only be written for those at hand."""
+        module = _opened_module(opening, step)
+        if module is None:
+            return False
+        self._written.keep(opening, b"")
+        if not self._find(step, opening):  # what it relies on cannot be told: it is for these sizes alone
+            settled(opening.sizes.values)
             self._calls[id(step.kernel)] = opening.call
-            self._written.keep(opening, b"")
-        else:
-            opening, module = None, self._closed_module(step)
+        self._assemble_module(step, opening, module)
+        return True
+
+    def _write_closed(self, step: KernelStep) -> None:
+        """Write a kernel for the sizes at hand, unless an equal one is written."""
+        kernel = with_numbers(step.kernel)
+        self._calls[id(step.kernel)] = Call(kernel.name)
+        if kernel.name in self._calls:
+            return
+        self._calls[kernel.name] = Call(kernel.name)
+        module = self._closed_module(step, kernel)
         if module is not None:
-            self._left -= module.operations
-            # What other programs find must need no object but its own.
-            text = str(module) if opening is not None else self._shared.text(module)
-            self._pending.append((step, opening, self._assemble(partial(_object, step.kernel, text, self._host))))
+            self._assemble_module(step, None, module)
+
+    def _assemble_module(self, step: KernelStep, opening: Opening | None, module: Module) -> None:
+        self._left -= module.operations
+        work = partial(object_code.assemble, str(module), self._host)
+        self._pending.append((step, opening, self._assemble(work)))
 
     def finish(self) -> Objects:
         """All there is, once it is assembled."""
@@ -212,8 +189,9 @@ class _Maker:
         for step, opening, future in self._pending:
             try:
                 code.append(future.result())
-            except _NotMadeError as error:
-                self.refused[step.operators[0]] = str(error)
+            except CompileError as error:
+                self._report(step, error)
+                self.refused[step.operators[0]] = "its kernel is not valid code"
             else:
                 if opening is not None:
                     OPENINGS.keep(opening, code[-1])
@@ -223,13 +201,23 @@ class _Maker:
         opening = opening_of(step.kernel, self._key, len(step.pointers))
         return opening if opening.is_open else None
 
-    def _closed_module(self, step: KernelStep) -> Module | None:
-        self._calls[step.kernel.name] = Call(step.kernel.name)
+    def _closed_module(self, step: KernelStep, kernel: Kernel) -> Module | None:
+        module = Module()
         try:
-            return _module(step.kernel)
-        except _NotMadeError as error:
+            kernel.write(module)
+        except TooLargeError as error:
             self.refused[step.operators[0]] = str(error)
             return None
+        except Exception as exc:  # a defect of a generator
+            self._report(step, exc)
+            self.refused[step.operators[0]] = f"its kernel failed with {type(exc).__name__}"
+            return None
+        return module
+
+    def _report(self, step: KernelStep, error: Exception) -> None:
+        """Report a defect; the operator may still get another kernel."""
+        report_defect(step.operators[0], error, is_compiled=True)
+        self.defects.add(step.operators[0])
 
 
 @contextmanager
@@ -238,11 +226,23 @@ def _assembling(cores: int) -> Iterator[Callable[[Callable[[], bytes]], Future[b
     if cores == 1:
         yield _at_once
         return
-    pool = ThreadPoolExecutor(max(1, cores), "assemble", partial(give_way, _BEHIND) if cores < 1 else None)
+    pool = ThreadPoolExecutor(max(1, cores), "assemble", partial(_give_way, _BEHIND) if cores < 1 else None)
     try:
         yield pool.submit if cores else partial(_awaited, pool)
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def _give_way(steps: int) -> None:
+    """Let others run before this thread, from now on: most users may not take that back.
+
+    Only for threads that compute without the interpreter's lock: a thread that waits for the lock waits for them.
+
+    Args:
+        steps: how far; 5 leaves a third of a core that another thread wants as well, 19 almost nothing.
+    """
+    with suppress(OSError, AttributeError):  # a system that knows no priority of a thread
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), steps)
 
 
 @lru_cache(maxsize=4)
@@ -256,8 +256,7 @@ def _awaited(pool: ThreadPoolExecutor, work: Callable[[], bytes]) -> Future[byte
         done = pool.submit(work)
     except RuntimeError as exc:  # the interpreter is about to end, or the system has no more threads
         raise RunCancelledError("there is no thread to compile in") from exc
-    with lent():
-        wait([done])
+    wait([done])
     return done
 
 
@@ -265,41 +264,17 @@ def _at_once(work: Callable[[], bytes]) -> Future[bytes]:
     done: Future[bytes] = Future()
     try:
         done.set_result(work())
-    except (CompileError, _NotMadeError) as error:
+    except CompileError as error:
         done.set_exception(error)
     return done
 
 
-class _NotMadeError(Exception):
-    """A kernel that cannot be written."""
-
-
-def _opened_module(opening: Opening) -> Module | None:
+def _opened_module(opening: Opening, step: KernelStep) -> Module | None:
     """A kernel with open sizes; None where it can only be written for those at hand."""
     try:
         return opening.write()
     except TooLargeError:
         return None
     except Exception as exc:  # a defect of a generator costs time, not the answer
-        _log.warning("%s: its sizes stay closed: %s: %s", opening.key, type(exc).__name__, exc)
+        report_defect(step.operators[0], exc, is_compiled=True)
         return None
-
-
-def _module(kernel: Kernel) -> Module:
-    module = Module()
-    try:
-        kernel.write(module)
-    except TooLargeError as error:
-        raise _NotMadeError(str(error)) from None
-    except Exception as exc:  # a defect of a generator costs speed, not the answer
-        _log.warning("%s: it cannot be written: %s: %s", kernel.name, type(exc).__name__, exc)
-        raise _NotMadeError(f"its kernel failed with {type(exc).__name__}") from exc
-    return module
-
-
-def _object(kernel: Kernel, text: str, host: Host) -> bytes:
-    try:
-        return object_code.assemble(text, host)
-    except CompileError as error:
-        _log.warning("%s: %s", kernel.name, error)
-        raise _NotMadeError("its kernel is not valid code") from error

@@ -11,7 +11,8 @@ from typing import Final
 
 from engine.compiler.codegen.ir import Form, Module, Sizes
 from engine.compiler.codegen.ir.function import TABLE
-from engine.compiler.kernels.kernel import Kernel
+from engine.compiler.kernels.kernel import Kernel, with_numbers
+from engine.ir.dims import hint, is_symbolic
 
 # The most bytes of object code kept for kernels with open sizes.
 KEPT_BYTES: Final = 64 << 20
@@ -61,7 +62,7 @@ class Opening:
 
     def __init__(self, kernel: Kernel, host: str, pointers: int) -> None:
         self.sizes = Sizes()
-        self._kernel = kernel.opened(self.sizes)
+        self._kernel = with_numbers(kernel.opened(self.sizes))
         self._pointers = pointers
         self.key = f"{host} {self._kernel.name} {pointers} {self.sizes.pattern}"
 
@@ -69,11 +70,6 @@ class Opening:
     def is_open(self) -> bool:
         """Whether there are any."""
         return bool(self.sizes.values)
-
-    @property
-    def wanted(self) -> tuple[str, tuple[int, ...]]:
-        """What its code is found by."""
-        return self.key, tuple(self.sizes.values)
 
     @property
     def call(self) -> Call:
@@ -125,15 +121,15 @@ class Openings:
         self._lock = threading.Lock()
 
     def find(self, opening: Opening) -> Opened | None:
-        """Code that is right for the sizes at hand; None where there is none."""
-        found = self._find(*opening.wanted)
-        if found is None:
-            return None
-        return Opened(found.function, tuple(found.form.numbers(opening.sizes.values)), found.code)
+        """Code that is right for the sizes at hand; None where there is none.
 
-    def has(self, key: str, values: Sequence[int]) -> bool:
-        """Whether there is code of a name that is right for these sizes."""
-        return self._find(key, values) is not None
+        Of symbolic sizes, what the code relies on becomes a guard.
+        """
+        values = opening.sizes.values
+        found = self._find(opening.key, hint(values))
+        if found is None or (is_symbolic(values) and not found.form.fits(values)):
+            return None
+        return Opened(found.function, tuple(found.form.numbers(values)), found.code)
 
     def _find(self, key: str, values: Sequence[int]) -> _Variant | None:
         with self._lock:

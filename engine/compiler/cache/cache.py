@@ -13,15 +13,17 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from engine.compiler.blueprint import Blueprint
 from engine.compiler.cache import entry, folder
 from engine.memory.files import NotRegularError, check_unshared, open_regular
+
+T = TypeVar("T")
 
 SUFFIX: Final = ".blueprint"
 # A file that a writer has not finished for so long, it never will: the writer is gone.
@@ -52,11 +54,20 @@ class Cache:
     max_bytes: int
 
     def load(self, key: str) -> Found | None:
-        """The entry of a key; None if there is none. A damaged one is removed, and one that is not this user's."""
+        """Return the blueprint of a key; None if there is none. A damaged one is removed, and one of another user."""
+        found = self.load_as(key, entry.blueprint_of)
+        return None if found is None else Found(*found)
+
+    def load_as(self, key: str, made_of: Callable[[entry.Content], T]) -> tuple[T, int] | None:
+        """Return what is made of the entry of a key, and the size of its file; None if there is none; see ``load``.
+
+        Args:
+            made_of: raises EntryError for what it does not understand.
+        """
         name = f"{key}{SUFFIX}"
         try:
             with folder.opened(self.folder, make=False) as place:
-                found = self._read(place, name, key)
+                found = self._read(place, name, key, made_of)
                 if found is not None:
                     with suppress(OSError):  # the folder may be read-only; then nobody removes entries either
                         os.utime(name, dir_fd=place, follow_symlinks=False)
@@ -74,19 +85,23 @@ class Cache:
         return False
 
     def save(self, key: str, blueprint: Blueprint) -> int:
-        """Keep a blueprint; the size of its file in bytes, 0 if it was not kept."""
-        if blueprint.constants.nbytes > self.max_bytes:
+        """Keep a blueprint; return the size of its file in bytes, 0 if it was not kept."""
+        return self.save_content(key, entry.content_of(blueprint))
+
+    def save_content(self, key: str, content: entry.Content) -> int:
+        """Keep an entry; return the size of its file in bytes, 0 if it was not kept."""
+        if content.constants.nbytes > self.max_bytes:
             return 0
         try:
             with folder.opened(self.folder, make=True) as place:
-                size = _write(place, f"{key}{SUFFIX}", key, blueprint)
+                size = _write(place, f"{key}{SUFFIX}", key, content)
                 self._make_room(place, f"{key}{SUFFIX}")
                 return size
         except OSError as error:
             self._complain("written", error)
             return 0
 
-    def _read(self, place: int, name: str, key: str) -> Found | None:
+    def _read(self, place: int, name: str, key: str, made_of: Callable[[entry.Content], T]) -> tuple[T, int] | None:
         try:
             descriptor = open_regular(name, follow=False, folder=place)
             try:
@@ -94,7 +109,8 @@ class Cache:
                 check_unshared(status)
                 if status.st_size > self.max_bytes + entry.PAGE:
                     raise entry.EntryError(f"it is larger than all entries may be: {status.st_size} bytes")
-                return Found(*entry.read(descriptor, key))
+                content, size = entry.read(descriptor, key)
+                return made_of(content), size
             finally:
                 os.close(descriptor)
         except (entry.EntryError, NotRegularError, PermissionError) as error:
@@ -127,10 +143,10 @@ class Cache:
             _log.warning("the compile cache %s cannot be %s (%s): graphs are compiled anew", self.folder, what, reason)
 
 
-def _write(place: int, name: str, key: str, blueprint: Blueprint) -> int:
+def _write(place: int, name: str, key: str, content: entry.Content) -> int:
     """Write an entry, and give it its name when it is whole; its size in bytes."""
     with folder.replacing(place, name) as file:
-        entry.write(file, key, blueprint)
+        entry.write_content(file, key, content)
         return file.tell()
 
 

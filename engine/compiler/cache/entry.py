@@ -53,7 +53,32 @@ class _Header:
         return _HEADER.pack(MAGIC, VERSION, crc, key, self.constants_at, *lengths)
 
 
+@dataclass(frozen=True, slots=True)
+class Content:
+    """What an entry holds.
+
+    Args:
+        facts: as JSON has them, with the lengths of the parts of the code as ``code``.
+        code: object code, in parts.
+        constants: bytes that kernels read.
+    """
+
+    facts: dict[str, Any]
+    code: tuple[bytes, ...]
+    constants: Array
+
+
+def content_of(blueprint: Blueprint) -> Content:
+    """Return what the entry of a blueprint holds."""
+    return Content(to_facts(blueprint), blueprint.code, blueprint.constants)
+
+
 def write(file: Any, key: str, blueprint: Blueprint) -> None:
+    """Write the entry of a blueprint; see ``write_content``."""
+    write_content(file, key, content_of(blueprint))
+
+
+def write_content(file: Any, key: str, content: Content) -> None:
     """Write an entry.
 
     Args:
@@ -63,20 +88,20 @@ def write(file: Any, key: str, blueprint: Blueprint) -> None:
     Raises:
         OSError: the disk is full, and the like.
     """
-    facts = json.dumps(to_facts(blueprint), separators=(",", ":")).encode()
-    code = b"".join(blueprint.code)
+    facts = json.dumps(content.facts, separators=(",", ":")).encode()
+    code = b"".join(content.code)
     end = _HEADER.size + len(facts) + len(code)
     constants_at = -(-end // PAGE) * PAGE
     code += bytes(constants_at - end)
-    constants = blueprint.constants.data
+    constants = content.constants.data
     header = _Header(constants_at, *((len(part), checksum(part)) for part in (facts, code, constants)))
     crc = zlib.crc32(header.pack(bytes.fromhex(key)))
     for part in (header.pack(bytes.fromhex(key), crc), facts, code, constants):
         file.write(part)
 
 
-def read(descriptor: int, key: str) -> tuple[Blueprint, int]:
-    """An entry; the blueprint and the size of its file in bytes.
+def read(descriptor: int, key: str) -> tuple[Content, int]:
+    """Return what an entry holds, and the size of its file in bytes.
 
     All of it is copied before it is looked at: what is done to the file from then on changes nothing.
 
@@ -88,11 +113,28 @@ def read(descriptor: int, key: str) -> tuple[Blueprint, int]:
         OSError: it cannot be read.
     """
     content = _take(descriptor)
-    return parse(content, key), content.size
+    return parse_content(content, key), content.size
 
 
 def parse(content: Array, key: str, *, is_known: bool = False) -> Blueprint:
-    """The blueprint of an entry that was read.
+    """Return the blueprint of an entry that was read; see ``parse_content``."""
+    return blueprint_of(parse_content(content, key, is_known=is_known))
+
+
+def blueprint_of(content: Content) -> Blueprint:
+    """Return the blueprint that an entry holds.
+
+    Raises:
+        EntryError: it holds something else.
+    """
+    try:
+        return from_facts(content.facts, content.code, content.constants)
+    except (ValueError, KeyError, TypeError, IndexError) as error:
+        raise EntryError(f"its facts are not understood: {type(error).__name__}: {error}") from None
+
+
+def parse_content(content: Array, key: str, *, is_known: bool = False) -> Content:
+    """Return what an entry holds that was read.
 
     Args:
         content: the whole file, in memory that begins on a page.
@@ -113,7 +155,11 @@ def parse(content: Array, key: str, *, is_known: bool = False) -> Blueprint:
         parts.append(part)
         start += length
     facts, code, constants = parts
-    return _blueprint(facts, code, constants)
+    try:
+        known = dict(json.loads(bytes(facts)))
+        return Content(known, tuple(_parts(bytes(code), known["code"])), constants)
+    except (ValueError, KeyError, TypeError) as error:
+        raise EntryError(f"its facts are not understood: {type(error).__name__}: {error}") from None
 
 
 def checksum(part: bytes | memoryview) -> int:
@@ -146,14 +192,6 @@ def _parse(content: Array, key: bytes) -> _Header:
     if before != constants_at or constants_at + header.constants[0] != content.size:
         raise EntryError(f"it is cut off, or too long: {content.size} bytes")
     return header
-
-
-def _blueprint(facts: Array, code: Array, constants: Array) -> Blueprint:
-    try:
-        known = json.loads(bytes(facts))
-        return from_facts(known, tuple(_parts(bytes(code), known["code"])), constants)
-    except (ValueError, KeyError, TypeError, IndexError) as error:
-        raise EntryError(f"its facts are not understood: {type(error).__name__}: {error}") from None
 
 
 def _parts(code: bytes, lengths: list[int]) -> Iterator[bytes]:

@@ -105,7 +105,7 @@ def _signature(signature: Signature) -> str:
 def _foreign_facts(graph: RuntimeGraph, specs: Sequence[TensorSpec]) -> Iterator[str]:
     """What layers from outside this package, whose sources are not hashed, make known; no pass asks them for more."""
     foreign = [op for op in graph.operators if _is_foreign(op)]
-    values = graph.infer(specs) if foreign else {}
+    values = graph.infer(specs) if foreign and len(specs) == len(graph.inputs) else {}
     for op in foreign:
         yield repr([(operand.name, values.get(operand.name)) for operand in op.outputs])
 

@@ -195,11 +195,6 @@ def _further(name: str, has: Mapping[str, bool]) -> str:
     return "".join(text for each, text in rows if has.get(each) or has.get(each.replace("avx512", "avx512_")))
 
 
-def has_feature(feature: str) -> bool:
-    """Whether this processor can do what LLVM calls so."""
-    return bool(_features().get(feature))
-
-
 def supports(name: str) -> bool:
     """Whether this processor runs the code of a level."""
     machine = platform.machine().lower()
@@ -236,6 +231,14 @@ def _features() -> Mapping[str, bool]:
 def cpu_name() -> str:
     """The processor as its maker calls it, or else as LLVM does."""
     return _cpu_info().get("model name") or str(import_llvm().get_host_cpu_name())
+
+
+def cpu_model() -> tuple[str, int, int]:
+    """Return the processor's maker, family and model as Linux has them; empty and 0 where it does not say."""
+    info = _cpu_info()
+    numbers = (info.get(name, "") for name in ("cpu family", "model"))
+    family, model = (int(each) if each.isdecimal() else 0 for each in numbers)
+    return info.get("vendor_id", ""), family, model
 
 
 @lru_cache(maxsize=1)

@@ -17,6 +17,7 @@ from engine.compiler.inlining.budget import MOST_ADDED, Budget, size_of
 from engine.compiler.inlining.rewriting import Choices, may_be_rewritten, rewritten
 from engine.errors import EngineError, RunCancelledError
 from engine.graph import RuntimeGraph
+from engine.ir.dims import is_same
 from engine.pnnx import Graph
 from engine.tensor import TensorSpec
 
@@ -46,7 +47,7 @@ class Inlining:
         if self._is_plain:
             return self._graph
         with self._lock:
-            if self._last is None or self._last[0] != list(specs):  # who compiles asks several times
+            if self._last is None or not _are_same(self._last[0], specs):  # a compilation asks several times
                 self._last = list(specs), self._followed(specs)
             return self._last[1]
 
@@ -79,3 +80,9 @@ class Inlining:
             _, oldest = self._kept.popitem(last=False)
             total -= len(oldest.operators)
         return found
+
+
+def _are_same(one: Sequence[TensorSpec], other: Sequence[TensorSpec]) -> bool:
+    """Return whether specs are equal, without a guard where sizes are symbolic."""
+    pairs = zip(one, other, strict=False)
+    return len(one) == len(other) and all(a.dtype == b.dtype and is_same(a.shape, b.shape) for a, b in pairs)

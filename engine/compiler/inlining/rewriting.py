@@ -86,8 +86,9 @@ class _Walk:
         turns = turns_of_loop(loop, self.known(op), self._budget)
         if turns is None or not self._add(turns, loop.body("body"), loop.count):
             return None
-        unroll_loop(self.splice, op, turns)
-        return turns
+        empty = [] if turns else loop.nothing(self.known(op))
+        unroll_loop(self.splice, op, turns, empty)
+        return (turns, *(each.shape for each in empty))
 
     def scan(self, op: RuntimeOperator) -> object:
         """A turn for every slice."""
@@ -96,8 +97,9 @@ class _Walk:
         if length is None or not self._add(length, scan.body("body"), scan.count + length * scan.inputs):
             return None
         axes = scan.axes(scan.input_axes, scan.parts(self.known(op))[1])
-        unroll_scan(self.splice, op, axes, length)
-        return (length, *axes)
+        empty = [] if length else scan.nothing(self.known(op))
+        unroll_scan(self.splice, op, axes, length, empty)
+        return (length, *axes, *(each.shape for each in empty))
 
     def map(self, op: RuntimeOperator) -> object:
         """A turn for every item."""

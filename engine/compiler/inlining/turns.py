@@ -13,7 +13,7 @@ import numpy as np
 
 from engine.compiler.inlining.budget import Budget
 from engine.errors import EngineError, RunCancelledError
-from engine.layers.onnx.control.control import Loop, Scan, SequenceMap
+from engine.layers.onnx.control.control import Loop, Scan, SequenceMap, Stacking
 from engine.layers.onnx.operands.constants import whole_number
 from engine.layers.operands.axes import may_match
 from engine.layers.operands.precision import INT64
@@ -45,7 +45,7 @@ def turns_of_loop(loop: Loop, operands: Sequence[Any], budget: Budget) -> int | 
             goes_on = truth_of(results[0])
         if goes_on is None:
             return None
-    return turn
+    return turn or _of_nothing(loop, operands)
 
 
 def turns_of_scan(scan: Scan, operands: Sequence[Any], budget: Budget) -> int | None:
@@ -72,7 +72,13 @@ def turns_of_scan(scan: Scan, operands: Sequence[Any], budget: Budget) -> int | 
         states = results[: scan.states]
         if is_settled:  # so are all further turns
             break
-    return length
+    return length or _of_nothing(scan, operands)
+
+
+def _of_nothing(layer: Stacking, operands: Sequence[Any]) -> int | None:
+    """Return 0 for a loop of no turns where it is known what it stacks nothing of."""
+    items = layer.items(operands)
+    return 0 if all(isinstance(each, TensorSpec) and each.is_static for each in items) else None
 
 
 def turns_of_map(layer: SequenceMap, operands: Sequence[Any], budget: Budget) -> int | None:

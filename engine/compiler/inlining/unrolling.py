@@ -5,20 +5,25 @@ What turns give besides is stacked by the operator that says so; the number of a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from engine.compiler.inlining.splice import Splice
 from engine.graph import RuntimeOperator
-from engine.layers.onnx.control.control import Loop, Scan, SequenceMap
+from engine.layers.onnx.control.control import Loop, Scan, SequenceMap, Stacking
 from engine.layers.operands.precision import INT64
+from engine.tensor import Array
 
 _TRUE = np.array(True)
 
 
-def unroll_loop(splice: Splice, op: RuntimeOperator, turns: int) -> None:
-    """Write the turns of a loop."""
+def unroll_loop(splice: Splice, op: RuntimeOperator, turns: int, empty: Sequence[Array]) -> None:
+    """Write the turns of a loop.
+
+    Args:
+        empty: what it stacks where it takes none.
+    """
     loop = op.definition
     assert isinstance(loop, Loop)
     body = loop.body("body")
@@ -27,14 +32,15 @@ def unroll_loop(splice: Splice, op: RuntimeOperator, turns: int) -> None:
     for turn in range(turns):
         given = [splice.constant(np.array(turn, INT64)), splice.constant(_TRUE), *turned.states, *captured]
         turned.take(splice.turn(f"{op.name}/{turn}", body, given)[1:])
-    turned.finish(splice, op, loop, lambda _: (0, False))
+    turned.finish(splice, op, loop, empty)
 
 
-def unroll_scan(splice: Splice, op: RuntimeOperator, axes: Sequence[int], length: int) -> None:
+def unroll_scan(splice: Splice, op: RuntimeOperator, axes: Sequence[int], length: int, empty: Sequence[Array]) -> None:
     """Write the turns of a scan.
 
     Args:
         axes: along which its inputs are cut.
+        empty: what it stacks where it takes none.
     """
     scan = op.definition
     assert isinstance(scan, Scan)
@@ -48,7 +54,7 @@ def unroll_scan(splice: Splice, op: RuntimeOperator, axes: Sequence[int], length
             for name, axis, place in zip(scanned, axes, places, strict=True)
         ]
         turned.take(splice.turn(f"{op.name}/{turn}", body, [*turned.states, *slices, *captured]))
-    turned.finish(splice, op, scan, scan.stacking)
+    turned.finish(splice, op, scan, empty)
 
 
 class _Turned:
@@ -70,24 +76,22 @@ class _Turned:
         for stack, name in zip(self._stacks, results[self._kept :], strict=True):
             stack.append(name)
 
-    def finish(
-        self, splice: Splice, op: RuntimeOperator, layer: Loop | Scan, stacking: Callable[[int], tuple[int, bool]]
-    ) -> None:
+    def finish(self, splice: Splice, op: RuntimeOperator, layer: Stacking, empty: Sequence[Array]) -> None:
         """Write what the operator would make.
 
         Args:
-            stacking: along which axis items are stacked, and whether the last one comes first.
+            empty: what it stacks where it has taken no turn.
         """
         outputs = [each.name for each in op.outputs]
         for outer, name in zip(outputs, self.states, strict=False):
             splice.stand_for(outer, name)
         for k, (outer, stack) in enumerate(zip(outputs[self._kept :], self._stacks, strict=True)):
-            axis, is_backwards = stacking(k)
+            axis, is_backwards = layer.stacking(k)
             if stack:
                 items = stack[::-1] if is_backwards else stack
                 splice.make("torch.stack", op.name, items, outer, params={"dim": axis})
             else:
-                splice.stand_for(outer, splice.constant(layer.nothing(k)))
+                splice.stand_for(outer, splice.constant(empty[k]))
 
 
 def unroll_map(splice: Splice, op: RuntimeOperator, columns: Sequence[Sequence[str] | str]) -> list[list[str]]:

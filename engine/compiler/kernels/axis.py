@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from engine.compiler.codegen.ir import Function, Index, Sizes
+from engine.compiler.codegen.ir import Function, Index, Sizes, is_at_most
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,8 +43,9 @@ class WindowAxis:
 
     @property
     def is_inside(self) -> bool:
-        """Whether no window is clipped."""
-        return not (self.is_adaptive or self.padding) and (self.count - 1) * self.stride + self.extent <= self.size
+        """Whether no window is clipped, as far as that is known."""
+        end = (self.count - 1) * self.stride + self.extent
+        return not (self.is_adaptive or self.padding) and is_at_most(end, self.size)
 
     def first(self, f: Function, window: Index) -> Index:
         """Where a window begins, padding included."""

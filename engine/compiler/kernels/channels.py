@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TypeAlias, TypeVar
 
-from engine.compiler.codegen.ir import Function, Index, Value, as_value, constant, vector
+from engine.compiler.codegen.ir import Function, Index, Value, as_value, constant, hint, vector
 
 Panel: TypeAlias = tuple[tuple[int, int], ...]
 
@@ -17,7 +17,8 @@ ENOUGH_PRODUCTS = 28
 
 
 def fitting_lanes(size: int, lanes: int) -> int:
-    """Lanes of the narrowest vector that holds ``size`` elements, ``lanes`` at most."""
+    """Lanes of the narrowest vector that holds a size, ``lanes`` at most; an open size is taken by its hint."""
+    size = hint(size)
     while lanes > 1 and lanes // 2 >= size:
         lanes //= 2
     return lanes

@@ -14,7 +14,18 @@ from functools import cached_property
 from typing import Literal
 
 from engine.compiler.codegen.host import Host
-from engine.compiler.codegen.ir import Function, Index, Module, Value, as_value, constant, lanes_below, lanes_of, vector
+from engine.compiler.codegen.ir import (
+    Function,
+    Index,
+    Module,
+    Value,
+    as_value,
+    constant,
+    is_open,
+    lanes_below,
+    lanes_of,
+    vector,
+)
 from engine.compiler.kernels.channels import fitting_lanes
 from engine.compiler.kernels.expr import Expr, emit
 from engine.compiler.kernels.functions import half, math, pairs, typed
@@ -22,6 +33,7 @@ from engine.compiler.kernels.functions.truth import Truth
 from engine.compiler.kernels.indexing.gather import OUTSIDE
 from engine.compiler.kernels.kernel import block_of, start
 from engine.compiler.kernels.map import Map, merge_loops, vector_loop
+from engine.ir.dims import hint, largest, smallest
 
 Domain = Literal["float", "double", "i64", "u64", "pair"]
 FUNCTIONS: Mapping[Domain, Mapping[str, Callable[..., Value]]] = {
@@ -66,9 +78,9 @@ class Elements(Map):
         """Rows, and elements of a row, that make a chunk."""
         wanted = max(1, self.host.chunk_bytes // sum(STORED[each][1] for each in self.dtypes))
         length = self.sizes[-1]
-        if length > wanted:
+        if hint(length) > wanted:
             return 1, -(-wanted // self.lanes) * self.lanes
-        return min(self.rows, max(1, wanted // length)), length
+        return smallest(self.rows, largest(1, wanted // length)), length
 
     def emit(self, module: Module) -> None:
         f, pointers, chunk = start(module, self, len(self.dtypes) + self.sets_alarm)
@@ -88,6 +100,12 @@ class Elements(Map):
     def _emit_elements(self, f: Function, at: Sequence[Value], alarm: Value, begin: Index, end: Index) -> None:
         whole = self.sizes[-1] // self.lanes * self.lanes
         rest = self.sizes[-1] - whole
+        if is_open(rest):
+            with f.loop(begin, f.minimum(end, whole), self.lanes) as loop:
+                self._element(f, at, alarm, loop.index, self.lanes)
+            with f.when(f.compare("eq", as_value(end), as_value(self.sizes[-1]))), f.loop(whole, end) as loop:
+                self._element(f, at, alarm, loop.index, 1)
+            return
         if whole:
             with f.loop(begin, f.minimum(end, whole), self.lanes) as loop:
                 self._element(f, at, alarm, loop.index, self.lanes)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import reduce
 from typing import TypeAlias
 
-from engine.compiler.codegen.ir import Function, Index, Value, constant, element_of, lanes_below, lanes_of, vector
+from engine.compiler.codegen.ir import Function, Index, Value, as_value, constant, element_of, is_open, lanes_of, vector
 
 Fold: TypeAlias = Callable[[Function, Sequence[Value]], Value]
 
@@ -70,8 +70,11 @@ def walk_row(
     """``step(column, count, carried)`` for every vector of a row, with the carried values in turn.
 
     ``carry`` are SIDE_BY_SIDE values; ``count`` is the number of lanes in the row, fewer than all in its last vector.
-    A row of up to ``unrolled`` vectors is written out: its columns are numbers.
+    A row of up to ``unrolled`` vectors is written out: its columns are numbers. Of a row of any length the last vector
+    has as many lanes as the run says.
     """
+    if is_open(columns):
+        return _walk_open(f, columns, lanes, carry, step)
     carried, stride = list(carry), SIDE_BY_SIDE * lanes
     main = columns // stride * stride if columns > unrolled * lanes else 0
     if main:
@@ -85,8 +88,30 @@ def walk_row(
     return carried
 
 
+def _walk_open(
+    f: Function, columns: int, lanes: int, carry: Sequence[Value], step: Callable[[Index, int, Value], Value]
+) -> list[Value]:
+    carried, stride = list(carry), SIDE_BY_SIDE * lanes
+    main, whole = columns // stride * stride, columns // lanes * lanes
+    with f.loop(0, main, stride, carry=carried) as loop:
+        places = [f.add(loop.index, k * lanes) for k in range(SIDE_BY_SIDE)]
+        loop.carry([step(place, lanes, each) for place, each in zip(places, loop.carried, strict=True)])
+    first, *others = loop.results
+    for begin, end, count in ((main, whole, lanes), (whole, columns, columns - whole)):
+        with f.loop(begin, end, lanes, carry=[first]) as loop:
+            loop.carry([step(loop.index, count, loop.carried[0])])
+        (first,) = loop.results
+    return [first, *others]
+
+
+def number_of(f: Function, count: int, type_: str = "float") -> Value:
+    """A count, which may be open, as a number of a floating-point type."""
+    return f.convert("sitofp", as_value(count), type_) if is_open(count) else constant(float(count), type_)
+
+
 def load_or(f: Function, address: Value, lanes: int, count: int, other: float) -> Value:
     """The first ``count`` lanes from memory, a number in the others."""
     type_ = vector(lanes)
     value = f.load_lanes(type_, address, count)
-    return value if count == lanes else f.select(lanes_below(count, lanes), value, constant(other, type_))
+    is_whole = not is_open(count) and count == lanes
+    return value if is_whole else f.select(f.below(count, lanes), value, constant(other, type_))

@@ -3,11 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from engine.compiler.codegen.ir import Function, Index, Sizes
+from engine.ir.dims import hint, is_symbolic, largest, smallest
 
 Range: TypeAlias = tuple[Index, Index]
+# Times as large as the block that was chosen for the sizes at hand: what is read again still stays in a cache.
+MOST_GROWTH: Final = 2
+
+
+def block_of_symbolic(size: int, chosen: int) -> int:
+    """Return the block of a size that may be symbolic.
+
+    Args:
+        chosen: the block for the size at hand.
+    """
+    if not is_symbolic(size):
+        return chosen
+    count = -(-hint(size) // chosen)
+    return largest(1, smallest(-(-size // count), MOST_GROWTH * chosen))
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +57,15 @@ class Grid:
 
     def evened(self) -> Grid:
         """The same in no more blocks, as equal as can be: threads that share them finish together."""
-        rows, columns = (-(-size // count) for size, count in zip(self.sizes, self.tiling, strict=True))
+        rows, columns = (
+            -(-size // -(-size // block)) for size, block in zip(*hint((self.sizes, self.block)), strict=True)
+        )
         return Grid(self.sizes, (rows, columns), self.is_by_rows)
 
     def cut(self, wanted: int, work: float, least: float, *, rows_first: bool = False) -> Grid:
         """The same in smaller blocks, halved along one dimension and then the other, until they are enough or short.
+
+        Symbolic sizes are cut into as many blocks as the sizes at hand, unless blocks would get much larger.
 
         Args:
             wanted: how many there should be.
@@ -55,7 +74,7 @@ class Grid:
             rows_first: whether to begin with the rows, and to go through chunks row by row: a thread that has
                 consecutive ones has rows of its own.
         """
-        (down, across), (rows, columns) = self.sizes, self.block
+        (down, across), (rows, columns) = hint((self.sizes, self.block))
 
         def is_enough() -> bool:
             return -(-down // rows) * -(-across // columns) >= wanted or rows * columns * work <= least
@@ -63,7 +82,8 @@ class Grid:
         for is_down in (True, False) if rows_first else (False, True):
             while (rows if is_down else columns) > 1 and not is_enough():
                 rows, columns = (-(-rows // 2), columns) if is_down else (rows, -(-columns // 2))
-        return Grid(self.sizes, (rows, columns), rows_first)
+        block = block_of_symbolic(self.sizes[0], rows), block_of_symbolic(self.sizes[1], columns)
+        return Grid(self.sizes, block, rows_first)
 
     def ranges(self, f: Function, chunk: Index) -> tuple[Range, Range]:
         """The rows and the columns of a chunk, from the first to before the last."""

@@ -10,13 +10,16 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, Self, TypeVar
 
 from engine.compiler.codegen.host import Host
 from engine.compiler.codegen.ir import Function, Index, Module, Precision, Sizes, Value, is_open, written_in
+from engine.compiler.kernels.axis import WindowAxis
 from engine.compiler.kernels.expr import Expr, Operand
+from engine.ir.dims import Dim, is_symbolic
 from engine.tensor import Array
 
 K = TypeVar("K", bound="Kernel")
@@ -32,8 +35,10 @@ class Strides:
     c: int = 1
 
     def opened(self, sizes: Sizes) -> Strides:
-        """Strides that depend on how large images are, open; pixels lie as far apart in all of them."""
-        return Strides(sizes.open(self.n), sizes.open(self.h), self.w, self.c)
+        """Strides that depend on how large images are, open; those of pixels and channels where they are symbolic."""
+        return Strides(
+            sizes.open(self.n), sizes.open(self.h), open_symbolic(self.w, sizes), open_symbolic(self.c, sizes)
+        )
 
     def offset(self, n: int, h: int, w: int, c: int = 0) -> int:
         """Distance of an element from the first."""
@@ -107,6 +112,11 @@ class Kernel(ABC):
         """Floating-point operations of all chunks."""
         return 0
 
+    @property
+    def least_sizes(self) -> Sequence[tuple[int, int]]:
+        """Return sizes, each with the least value for which its code stays inside its tensors: tiles have to fit."""
+        return ()
+
     def opened(self, sizes: Sizes) -> Self:
         """The same with those sizes open that its code can read when it runs; itself where that is none.
 
@@ -141,6 +151,7 @@ class Convolution(Kernel):
     Args:
         batch, rows, columns: of the output.
         source, target: strides of the images, 1 along channels; ``source`` begins at the first tap of the first pixel.
+        depth: where images are planes of volumes, the windows along these.
     """
 
     batch: int
@@ -149,9 +160,10 @@ class Convolution(Kernel):
     source: Strides
     target: Strides
     epilogue: Epilogue = field(default_factory=Epilogue)
+    depth: WindowAxis | None = None
 
     def opened(self, sizes: Sizes) -> Self:
-        return self.with_open(sizes, "batch", "rows", "columns", "source", "target", "epilogue")
+        return self.with_open(sizes, "batch", "rows", "columns", "source", "target", "epilogue", "depth")
 
     @property
     @abstractmethod
@@ -163,12 +175,47 @@ class Convolution(Kernel):
         """Weights (O, I/groups, KH, KW) and bias (O,) in the order the code reads them."""
 
 
+def open_symbolic(value: int, sizes: Sizes) -> int:
+    """Return a symbolic number open, and another one as it is: code is for it alone."""
+    return sizes.open(value) if is_symbolic(value) else value
+
+
 def _opened(value: Any, sizes: Sizes) -> Any:
     if isinstance(value, tuple):
         return tuple(_opened(each, sizes) for each in value)
     if value is None:
         return None
     return sizes.open(value) if isinstance(value, int) else value.opened(sizes)
+
+
+def with_numbers(kernel: K) -> K:
+    """Return a kernel without symbolic sizes: those its code does not read when it runs are what they are now."""
+    changed = {name: number for name, value in vars(kernel).items() if (number := _numbers(value)) is not value}
+    if not changed:
+        return kernel
+    settled = object.__new__(type(kernel))
+    vars(settled).update({**vars(kernel), **changed})
+    return settled
+
+
+def _numbers(value: Any) -> Any:
+    """Return a value with its symbolic sizes as numbers; the value itself where there are none."""
+    if isinstance(value, Dim):
+        return value.settled()
+    if isinstance(value, tuple | list):
+        items = [_numbers(each) for each in value]
+        is_same = all(new is old for new, old in zip(items, value, strict=True))
+        return value if is_same else type(value)._make(items) if hasattr(value, "_make") else type(value)(items)
+    if not is_dataclass(value) or isinstance(value, type | Kernel | Host):
+        return with_numbers(value) if isinstance(value, Kernel) else value
+    old = {each.name: getattr(value, each.name) for each in fields(value)}
+    new = {name: _numbers(each) for name, each in old.items()}
+    if all(new[name] is each for name, each in old.items()):
+        return value
+    settled = object.__new__(type(value))
+    for name, each in new.items():
+        object.__setattr__(settled, name, each)
+    return settled
 
 
 def derived(kernel: K, **values: object) -> K:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from engine.compiler.kernels.kernel import Kernel
+from engine.ir.dims import largest, smallest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,7 +27,7 @@ class Lines(Kernel):
     @cached_property
     def block(self) -> int:
         """Lines of a chunk."""
-        return max(1, min(self.lines, self.host.chunk_bytes // self.line_bytes))
+        return largest(1, smallest(self.lines, self.host.chunk_bytes // self.line_bytes))
 
     @property
     def chunks(self) -> int:

@@ -20,6 +20,7 @@ from engine.compiler.codegen.ir import Function, Index, Module, Sizes, Value, as
 from engine.compiler.kernels.channels import fitting_lanes
 from engine.compiler.kernels.expr import Expr, cost, emit
 from engine.compiler.kernels.kernel import Kernel, block_of, derived, start
+from engine.ir.dims import hint, is_same, largest, smallest
 
 # How many times longer an element takes when a vector is gathered or scattered element by element.
 SCATTER_COST = 6
@@ -54,9 +55,9 @@ class Map(Kernel):
         n_bytes, most = self.host.chunk_bytes, 2 * self.host.chunk_flops
         wanted = max(1, n_bytes // max(4 * (1 + len(self.operands)), n_bytes * max(1, cost(self.tree)) // most))
         length = self.sizes[-1]
-        if length > wanted:
+        if hint(length) > wanted:
             return 1, -(-wanted // self.lanes) * self.lanes
-        return min(self.rows, max(1, wanted // length)), length
+        return smallest(self.rows, largest(1, wanted // length)), length
 
     @property
     def chunks(self) -> int:
@@ -119,12 +120,15 @@ class Map(Kernel):
             result = emit(f, self.tree, values, type_)
             f.store_lanes(result, f.at(target, f.mul(index, self.target[-1])), count, self.target[-1])
 
-        if whole:
+        if is_open(whole) or whole:
             with f.loop(begin, f.minimum(end, whole), self.lanes) as loop:
                 element(loop.index, self.lanes)
-        # A rest that is open may be none: then no lane of the last vector is on, unless lanes are read one by one.
+        # A rest that is open may be none: then no lane of the last vector is on; else elements are computed one by one.
         is_masked = self.lanes > 1 and all(strides[-1] in (0, 1) for strides in (self.target, *self.operands))
-        if (is_open(rest) and is_masked) or rest:
+        if is_open(rest) and not is_masked:
+            with f.loop(f.maximum(begin, whole), end) as loop:
+                element(loop.index, 1)
+        elif is_open(rest) or rest:
             if isinstance(end, int):
                 element(whole, rest)
             else:
@@ -144,7 +148,7 @@ def make_map(
         target=tuple(strides[0] for _, strides in merged),
         operands=tuple(tuple(strides[1 + k] for _, strides in merged) for k in range(len(operands))),
         tree=tree,
-        lanes=fitting_lanes(merged[-1][0], host.lanes),
+        lanes=fitting_lanes(hint(merged[-1][0]), host.lanes),
         host=host,
     )
 
@@ -155,10 +159,10 @@ def merge_loops(shape: Sequence[int], strides: Sequence[Sequence[int]]) -> list[
     Dimensions of one element are dropped; neighbours without a gap between them in any tensor become one.
     """
     loops = [(size, tuple(each[axis] for each in strides)) for axis, size in enumerate(shape) if size != 1]
-    loops.sort(key=lambda loop: tuple(-abs(stride) for stride in loop[1]))
+    loops.sort(key=lambda loop: tuple(-abs(stride) for stride in hint(loop[1])))
     merged: list[tuple[int, tuple[int, ...]]] = []
     for size, steps in loops:
-        if merged and all(outer == inner * size for outer, inner in zip(merged[-1][1], steps, strict=True)):
+        if merged and all(is_same(outer, inner * size) for outer, inner in zip(merged[-1][1], steps, strict=True)):
             merged[-1] = merged[-1][0] * size, steps
         else:
             merged.append((size, steps))
@@ -169,7 +173,7 @@ def vector_loop(loops: Sequence[tuple[int, tuple[int, ...]]], lanes: int) -> int
     """The loop that is best walked in vectors: long, and close in memory."""
 
     def cost(loop: tuple[int, tuple[int, ...]]) -> float:
-        size, (target, *operands) = loop
+        size, (target, *operands) = hint(loop)
         vectors = -(-size // lanes)
         scattered = sum(stride not in (0, 1) for stride in operands) + (target != 1)
         return vectors / size * (1 + len(operands) + 0.5) + scattered * SCATTER_COST / lanes + 1 / size

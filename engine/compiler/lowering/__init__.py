@@ -2,7 +2,7 @@
 
 layout looks ahead: where results shall lie, and the zeros that their readers want around them. Then walk asks the rule
 of every layer (rules) with a context; fusion finds the element-wise operators (terms) that its kernel takes in; result
-is the frame around a kernel; steps are what comes of it all; strips joins steps that are computed band by band.
+is the frame around a kernel; steps are what comes of it all.
 """
 
 from engine.compiler.lowering.lowering import Lowering

@@ -20,6 +20,7 @@ from engine.compiler.lowering.rules.movement.rearrange import RESHAPES
 from engine.compiler.lowering.stacks import cuts
 from engine.graph.operand import RuntimeOperand
 from engine.graph.operator import RuntimeOperator
+from engine.ir.dims import is_same
 from engine.layers.elementwise.identity import Dropout, Identity, RawIdentity
 from engine.layers.indexing.masking import MaskedFill, Where
 from engine.layers.normalisation.softmax import Softmax
@@ -260,7 +261,8 @@ def _reads(tree: Expr, operand: RuntimeOperand, inputs: Sequence[RuntimeOperand 
 
 def _is_stack_of(spec: TensorSpec, scores: TensorSpec) -> bool:
     """Whether these are the same matrices, in a stack of the same order."""
-    return (spec.dtype, spec.shape[-2:], spec.size) == (FLOAT32, scores.shape[-2:], scores.size)
+    is_alike = is_same(spec.shape[-2:], scores.shape[-2:]) and is_same(spec.size, scores.size)
+    return is_alike and spec.dtype == FLOAT32
 
 
 def _is_stack(spec: TensorSpec | None) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
@@ -219,7 +220,7 @@ class Context:
 
 def as_rows(x: View, count: int = 1) -> View | None:
     """A view as (rows, elements of the last ``count`` dimensions), elements side by side; None if it lies otherwise."""
-    size = int(np.prod(x.shape[len(x.shape) - count :]))
+    size = math.prod(x.shape[len(x.shape) - count :])
     result = x.derive(x.phantom.reshape(-1, size))
     if result is None or (size > 1 and result.strides[1] != 1):
         return None

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from engine.compiler.codegen.host import Host
 from engine.compiler.kernels.elements import make_elements
 from engine.compiler.kernels.expr import Operand
@@ -14,7 +12,6 @@ from engine.compiler.kernels.map import make_map, merge_loops
 from engine.compiler.kernels.transposing.transpose import Repeat, Transpose
 from engine.compiler.lowering.steps import KernelStep, kernel_step
 from engine.compiler.storage import FLOAT32, View
-from engine.tensor import Array
 
 # Bytes of elements that kernels copy.
 WORDS = (1, 2, 4, 8, 16)
@@ -46,25 +43,20 @@ def as_words(view: View) -> View:
     if view.dtype == FLOAT32:
         return view
     words = view.dtype.itemsize // FLOAT32.itemsize
-    phantom: Array = np.ndarray(
-        (*view.shape, words),
-        FLOAT32,
-        view.storage.phantom.view(np.uint8),
-        view.offset,
-        (*view.phantom.strides, FLOAT32.itemsize),
-    )
+    shape, strides = (*view.shape, words), (*view.phantom.strides, FLOAT32.itemsize)
+    phantom = view.storage.part(shape, strides, view.offset, FLOAT32)
     return View(view.storage, phantom if words > 1 else phantom[..., 0])
 
 
 def make_transpose(shape: Sequence[int], source: Sequence[int], target: Sequence[int], host: Host) -> Transpose | None:
     """The transposition a copy is; None where one dimension is contiguous on both sides, or none is on one of them."""
     loops = merge_loops(shape, [target, source])
-    rows = [loop for loop in loops if loop[1][0] == 1]
-    columns = [loop for loop in loops if loop[1][1] == 1]
+    rows = [k for k, (_, strides) in enumerate(loops) if strides[0] == 1]
+    columns = [k for k, (_, strides) in enumerate(loops) if strides[1] == 1]
     if len(rows) != 1 or len(columns) != 1 or rows == columns:
         return None
-    (row, (_, source_row)), (column, (target_column, _)) = rows[0], columns[0]
-    rest = [loop for loop in loops if loop not in (rows[0], columns[0])]
+    (row, (_, source_row)), (column, (target_column, _)) = loops[rows[0]], loops[columns[0]]
+    rest = [loop for k, loop in enumerate(loops) if k not in (rows[0], columns[0])]
     if source_row < 1 or target_column < 1 or any(min(strides) < 0 for _, strides in rest):
         return None
     return Transpose(

@@ -17,13 +17,14 @@ from engine.compiler.lowering.lowering import Lowering
 from engine.compiler.storage import View
 from engine.graph.operand import RuntimeOperand
 from engine.graph.operator import RuntimeOperator
+from engine.ir.strided import Strided
 from engine.layers.creation.container import Expression
 from engine.passes import ACTIVATIONS, RESIDUALS
 from engine.tensor import Array, DType
 
 # Functions of one number that give it, its opposite, or zero.
 _KEEPING = ("relu", "neg", "abs")
-ImageOf = Callable[[Array], Array]
+ImageOf = Callable[[Strided], Strided]
 """Shows an array of a result's shape as (n, c, h, w), as the kernel that makes it counts."""
 
 
@@ -85,7 +86,7 @@ def _with_next(lowering: Lowering, fused: Fused, as_image: ImageOf) -> Fused | N
 
 def image_of(view: View, sizes: tuple[int, ...], as_image: ImageOf) -> View | None:
     """A view broadcast to the sizes of a result, as the kernel sees that; None if it does not lie in its order."""
-    return view.derive(as_image(np.broadcast_to(view.phantom, sizes)))
+    return view.derive(as_image(view.phantom.broadcast_to(sizes)))
 
 
 def extend(lowering: Lowering, op: RuntimeOperator, known: dict[str, Expr], views: list[View]) -> bool:

@@ -10,16 +10,12 @@ from typing import Protocol
 import numpy as np
 
 from engine.compiler.codegen.host import Host
-from engine.compiler.ending import Ending
-from engine.compiler.lowering.asking import Question, noted
-from engine.compiler.lowering.choosing import Choose, Wanted, take_first
-from engine.compiler.lowering.cuts import Cut, Rest
+from engine.compiler.lowering.choosing import Choose, take_first
 from engine.compiler.lowering.declining import FLOAT32, FLOAT64, NotLoweredError
 from engine.compiler.lowering.layout.placement import Placement, look_ahead
 from engine.compiler.lowering.meaning import meant
 from engine.compiler.lowering.narrow import Narrow
-from engine.compiler.lowering.remembered import Remembered, kinds_of
-from engine.compiler.lowering.steps import Made, Step
+from engine.compiler.lowering.steps import Step
 from engine.compiler.lowering.terms.term import Term, term_of
 from engine.compiler.storage import Storage, View, alarm, constant
 from engine.graph.operand import RuntimeOperand
@@ -46,30 +42,6 @@ class Packs(Protocol):
         """
 
 
-class Recalls(Protocol):
-    """What is asked before a rule is: whether that was asked the same before."""
-
-    def made(self, lowering: Lowering, op: RuntimeOperator, make: Callable[[], Made]) -> Made:
-        """What the rule of an operator makes.
-
-        Args:
-            make: asks the rule.
-        """
-
-
-class Ends(Protocol):
-    """What is asked before every operator: whether all from there on is known."""
-
-    def reached(self, lowering: Lowering, number: int) -> bool:
-        """Whether it is, and the lowering has it."""
-
-    def keep(self, cut: Cut, ending: Ending | None) -> None:
-        """This follows a waist; None for what no other program can have, then or ever."""
-
-    def wanted_for(self, operators: Collection[str]) -> Sequence[Wanted]:
-        """Code with which other kernels would be taken for these operators, that are better."""
-
-
 @dataclass(slots=True)
 class Lowering:
     """A graph being lowered. Only the walk changes it.
@@ -81,12 +53,8 @@ class Lowering:
         alone: operators whose kernels take in nothing that follows.
         refused: operators that are left to the reference, and why.
         choose: takes one of several kernels for a result.
-        is_open: whether inputs come in many shapes, so that one of few kernels is better than the best of many.
         weights: of all programs of the graph; None where each has its own.
         narrow: what of it is 16-bit floats.
-        remembered: what lowerings of these operators for other shapes have found.
-        recipes: what rules have made in them; None where all is to be made anew.
-        endings: what was made in them from some operators on; None likewise.
 
     Attributes:
         placement: where results shall lie.
@@ -98,10 +66,6 @@ class Lowering:
         reasons: operator -> why it is left to the reference.
         fusions: names of what joined others, by the name of the pass.
         absorbed: names of operators that a kernel before them computes.
-        cuts: where what follows is to be kept for other shapes.
-        rest: what follows, where that was known.
-        made: how many of its kernels had to be made, as assembly tells.
-        notes: what a rule has asked, while somebody wants to know.
     """
 
     operators: Sequence[RuntimeOperator]
@@ -113,12 +77,8 @@ class Lowering:
     alone: Collection[str] = ()
     refused: Mapping[str, str] = field(default_factory=dict)
     choose: Choose = take_first
-    is_open: bool = False
     weights: Packs | None = None
     narrow: Narrow = field(default_factory=Narrow)
-    remembered: Remembered = field(default_factory=Remembered)
-    recipes: Recalls | None = None
-    endings: Ends | None = None
     placement: Placement = field(init=False)
     alarm: View = field(default_factory=alarm)
     steps: list[Step] = field(default_factory=list)
@@ -128,10 +88,6 @@ class Lowering:
     reasons: dict[str, str] = field(default_factory=dict)
     fusions: dict[str, list[str]] = field(default_factory=dict)
     absorbed: set[str] = field(default_factory=set)
-    cuts: list[Cut] = field(default_factory=list)
-    rest: Rest | None = None
-    made: int = 0
-    notes: list[tuple[Question, object]] | None = None
     _stored: dict[int, tuple[Array, View]] = field(default_factory=dict)
     _terms: dict[tuple[str, int], Term | None] = field(default_factory=dict)
     _packed: dict[object, tuple[Sequence[weakref.ref[Array]], weakref.ref[Storage]]] = field(default_factory=dict)
@@ -139,9 +95,7 @@ class Lowering:
     def __post_init__(self) -> None:
         joins = JOINS not in self.options.passes_off
         written = [name if self.narrow.returned(port) is None else "" for port, name in enumerate(self.outputs)]
-        self.placement = look_ahead(
-            self.operators, written, self._spec, self.term, joins, is_open=self.is_open, found=self.remembered.images
-        )
+        self.placement = look_ahead(self.operators, written, self._spec, self.term, joins)
 
     def forget(self) -> None:
         """Let go of what was lowered: it holds packed weights, and this object is part of a ring of references."""
@@ -149,25 +103,11 @@ class Lowering:
         for each in (self.steps, self.views, self.constants, self.results, self._stored, self._packed, self._terms):
             each.clear()
 
-    def forget_before(self, number: int, passed: RuntimeOperand) -> None:
-        """Go on as if of what operators before one have made nothing were known but what is passed on."""
-        later = {passed.name, *self.constants, *(each.name for op in self.operators[number:] for each in op.outputs)}
-        self.values = {name: value for name, value in self.values.items() if name in later}
-        self.views = {passed.name: self.views[passed.name]}
-
-    def give_up_cuts(self) -> None:
-        """Make one program of it, and not try again to cut others there."""
-        for cut in self.cuts:
-            if self.endings is not None:
-                self.endings.keep(cut, None)
-        self.cuts.clear()
-
     @property
     def quantises(self) -> bool:
         """Whether integers of the graph may know a scale and a zero point, which memory does not hold."""
         return any(speaks_of_quantised(op.definition) for op in self.operators)
 
-    @noted
     def spec(self, operand: RuntimeOperand) -> TensorSpec | None:
         """Shape and dtype of an operand that can lie in memory; texts are Python's, and lie where it has them."""
         return self._spec(operand)
@@ -178,7 +118,6 @@ class Lowering:
             return None
         return value if value.is_static else None
 
-    @noted
     def value(self, operand: RuntimeOperand) -> View | object:
         """What an operand is while lowering: constant array, Python value, or view.
 
@@ -194,9 +133,14 @@ class Lowering:
             return value
         raise NotLoweredError(f"operand '{operand.name}' is a value only a run can tell")
 
-    @noted
     def stored(self, data: Array) -> View:
-        """A constant in memory; the same array is stored once."""
+        """Return a constant in memory; the same array is stored once.
+
+        Raises:
+            NotLoweredError: it holds texts.
+        """
+        if data.dtype.hasobject:
+            raise NotLoweredError("there are no kernels for text")
         if self.weights is not None and data.nbytes >= LARGE_BYTES:
             return self.weights.packed("as it is", (data,), lambda: data)
         # The array is kept beside its view, for as long as its id stands for it.
@@ -216,37 +160,30 @@ class Lowering:
             self._packed[key] = [weakref.ref(root) for root in roots], weakref.ref(storage)
         return View(storage, storage.phantom)
 
-    @noted
     def view(self, operand: RuntimeOperand) -> View | None:
         """Where an operand lies; None where that is nowhere yet."""
         return self.views.get(operand.name)
 
-    @noted
     def place(self, operand: RuntimeOperand, is_image: bool | None = None, order: Sequence[int] | None = None) -> View:
         """Memory for an operand about to be computed; see Placement.place()."""
         return self.placement.place(operand, is_image, order)
 
-    @noted
     def joined(self, operand: RuntimeOperand) -> View:
         """Memory of a concatenation's result; see Placement.joined()."""
         return self.placement.joined(operand)
 
-    @noted
     def is_joined(self, operand: RuntimeOperand) -> bool:
         """Whether an operand has its place in a concatenation."""
         return operand.name in self.placement.places
 
-    @noted
     def is_image(self, operand: RuntimeOperand) -> bool:
         """Whether an operand should lie channels-last."""
         return self.placement.is_image(operand)
 
-    @noted
     def border_for(self, operand: RuntimeOperand) -> tuple[int, int, int, int]:
         """The zeros that users of an operand want around it."""
         return self.placement.border_for(operand)
 
-    @noted
     def known(self, op: RuntimeOperator) -> list[object]:
         """What is known of an operator's operands: the array of a constant, a spec, a value."""
         return [self._known(each) for each in op.inputs]
@@ -259,7 +196,6 @@ class Lowering:
     def _value_of(self, operand: RuntimeOperand) -> object:
         return self.constants.get(operand.name, self.values.get(operand.name, UNKNOWN))
 
-    @noted
     def term(self, op: RuntimeOperator) -> Term | None:
         """The expression an operator stands for, if it is a map of float32 or float64."""
         spec = self._spec(op.outputs[0]) if len(op.outputs) == 1 else None
@@ -274,14 +210,8 @@ class Lowering:
         return self._terms[key]
 
     def _term(self, op: RuntimeOperator, layer: BoundLayer) -> Term | None:
-        kinds, terms = kinds_of([self._value_of(each) for each in op.inputs]), self.remembered.terms
-        if kinds is not None and (op.name, kinds) in terms:
-            return terms[op.name, kinds]
         known = self.known(op)
-        term = term_of(meant(layer, known), known)
-        if kinds is not None:
-            terms[op.name, kinds] = term
-        return term
+        return term_of(meant(layer, known), known)
 
 
 def _root(array: Array) -> Array:

@@ -11,6 +11,7 @@ from engine.layers.definition.bound import BoundLayer, Source
 from engine.layers.definition.layer import Layer
 from engine.layers.definition.overload import Overloaded
 from engine.layers.onnx.operands.adapter import Adapter
+from engine.tensor import UNKNOWN
 
 # A meaning may have a meaning; none has many.
 MOST_STEPS = 4
@@ -62,6 +63,8 @@ def _meaning(bound: BoundLayer, inputs: Sequence[object]) -> Layer | None:
     try:
         layer = settled(bound, inputs)
         specs = [each.spec(inputs) for each in bound.positional]
+        if any(each is UNKNOWN for each in specs) and not bound.layer.takes_unknown:
+            return None
         return layer.meaning(*specs) if isinstance(layer, Adapter) else None
     except (EngineError, NotImplementedError):
         return None

@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.lib.stride_tricks import as_strided
-
 from engine.compiler.kernels.kernel import Epilogue, Kernel
 from engine.compiler.lowering.declining import NotLoweredError
 from engine.compiler.lowering.fusion import Fused, ImageOf, image_of
 from engine.compiler.lowering.steps import KernelStep, Made, Pointer, image_strides, pointer
 from engine.compiler.storage import View
-from engine.tensor import Array
+from engine.ir.strided import Strided, empty
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +79,7 @@ class Result:
         return Made(views={self.fused.operand.name: self.target}, steps=steps, fusions=self.fused.fusions)
 
 
-def as_image(array: Array) -> Array:
+def as_image(array: Strided) -> Strided:
     """(C, W), (C, H, W), (N, C, W) seen as (N, C, H, W); which of the two of rank 3 is for the caller to know.
 
     Volumes (N, C, D, H, W) are their planes, (N * D, C, H, W); where those do not lie at one distance, other memory.
@@ -92,15 +89,15 @@ def as_image(array: Array) -> Array:
     return array[:, :, None, :] if array.ndim == 3 else array
 
 
-def lines_as_image(array: Array, columns: int) -> Array:
+def lines_as_image(array: Strided, columns: int) -> Strided:
     """(..., columns) as (1, columns, rows, 1): kernels of rows address what they store so."""
-    return np.moveaxis(array.reshape(-1, columns), 1, 0)[None, :, :, None]
+    return array.reshape(-1, columns).transpose()[None, :, :, None]
 
 
-def _planes(array: Array) -> Array:
+def _planes(array: Strided) -> Strided:
     n, c, d, h, w = array.shape
     if n > 1 and d > 1 and array.strides[0] != d * array.strides[2]:
-        return np.empty((n * d, c, h, w), array.dtype)
+        return empty((n * d, c, h, w), array.dtype)
     # Strides stay what they are along a dimension of one element, too: its border lies there.
     steps = array.strides
-    return as_strided(array, (n * d, c, h, w), (steps[2] if d > 1 or n == 1 else steps[0], steps[1], *steps[3:]))
+    return array.as_strided((n * d, c, h, w), (steps[2] if d > 1 or n == 1 else steps[0], steps[1], *steps[3:]))

@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-import numpy as np
-
 from engine.compiler.kernels.map import merge_loops
 from engine.compiler.kernels.products.matrix import Matrix
 from engine.compiler.lowering.declining import NotLoweredError
 from engine.compiler.storage import View
+from engine.ir.strided import Strided
 
 
 def stacked(lead: Sequence[int], views: Sequence[View]) -> tuple[tuple[int, ...], list[Matrix]]:
@@ -19,7 +18,7 @@ def stacked(lead: Sequence[int], views: Sequence[View]) -> tuple[tuple[int, ...]
     Args:
         views: of two dimensions or more, those in front broadcast to ``lead``.
     """
-    wide = [np.broadcast_to(view.phantom, (*lead, *view.shape[-2:])) for view in views]
+    wide = [view.phantom.broadcast_to((*lead, *view.shape[-2:])) for view in views]
     strides = [[step // each.itemsize for step in each.strides[: len(lead)]] for each in wide]
     loops = merge_loops(lead, strides)
     matrices = []
@@ -29,7 +28,7 @@ def stacked(lead: Sequence[int], views: Sequence[View]) -> tuple[tuple[int, ...]
     return tuple(size for size, _ in loops), matrices
 
 
-def derived(view: View, phantom: np.ndarray) -> View:
+def derived(view: View, phantom: Strided) -> View:
     """The view another numpy view of this one stands for.
 
     Raises:

@@ -7,13 +7,11 @@ the reference layer, with the reason.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 
-from engine.compiler.blueprint import NotYetMadeError
 from engine.compiler.lowering.chains import Chain, find_chains
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.copying import WORDS, convert, copy
@@ -27,23 +25,21 @@ from engine.compiler.lowering.rules.elementwise.elements import lower_typed
 from engine.compiler.lowering.rules.products.attention import lower_chain
 from engine.compiler.lowering.rules.registry import DOUBLES, FALLBACKS, KERNEL_RULES, KernelRule
 from engine.compiler.lowering.steps import KernelStep, Made, ReferenceStep
-from engine.compiler.lowering.strips.strips import with_strips
 from engine.compiler.lowering.terms.registry import EXPRESSION_RULES
 from engine.compiler.lowering.wavefront import side_by_side
 from engine.compiler.places import Home
 from engine.compiler.storage import View, row_major
+from engine.defects import report_defect
 from engine.errors import EngineError
 from engine.graph.operand import RuntimeOperand
 from engine.graph.operator import RuntimeOperator
 from engine.layers.creation.container import Constant
 from engine.layers.definition.bound import BoundLayer
 from engine.layers.definition.layer import Layer
-from engine.passes import ATTENTION, STRIPS, WAVEFRONT
+from engine.passes import ATTENTION, WAVEFRONT
 from engine.tensor import UNKNOWN, DType, dtype_name, is_known, known_value
 
 QUANTISED = (np.dtype(np.int8), np.dtype(np.uint8), np.dtype(np.int32))
-
-_log = logging.getLogger("pnnx_serve.engine")
 
 
 def lower(lowering: Lowering, before_each: Callable[[int], None] | None = None) -> None:
@@ -57,23 +53,16 @@ def lower(lowering: Lowering, before_each: Callable[[int], None] | None = None) 
     for number, op in enumerate(lowering.operators):
         if before_each is not None:
             before_each(number)
-        if lowering.endings is not None and lowering.endings.reached(lowering, number):
-            break
         if op.name in chains:
             _lower_chain(lowering, chains[op.name])
         elif op.name not in lowering.absorbed and op.name not in waiting:
             _lower(lowering, op)
     _drop_lists(lowering)
-    if lowering.rest is None:
-        lowering.results = [_result(lowering, port, name) for port, name in enumerate(lowering.outputs)]
-    # A strip is code for one geometry: where images come in many sizes each would wait for its own.
-    if STRIPS not in lowering.options.passes_off and not lowering.is_open:
-        _merge(lowering)
+    lowering.results = [_result(lowering, port, name) for port, name in enumerate(lowering.outputs)]
     if WAVEFRONT not in lowering.options.passes_off:
         lowering.steps[:], joined = side_by_side(lowering.steps, {*lowering.alone, *lowering.refused})
         if joined:
             lowering.fusions[WAVEFRONT] = joined
-            lowering.give_up_cuts()
 
 
 def _drop_lists(lowering: Lowering) -> None:
@@ -93,17 +82,6 @@ def _chains(lowering: Lowering) -> dict[str, Chain]:
     return {chain.last.name: chain for chain in find_chains(lowering)}
 
 
-def _merge(lowering: Lowering) -> None:
-    """Compute steps that follow each other together, where that pays."""
-    views = [lowering.views.get(each) if isinstance(each, str) else each for each in lowering.results]
-    kept = {view.storage for view in views if view is not None}
-    before = {step.operators[0] for step in lowering.steps if isinstance(step, KernelStep)}
-    lowering.steps[:] = with_strips(lowering.steps, kept, {*lowering.alone, *lowering.refused}, lowering.host)
-    after = {step.operators[0] for step in lowering.steps if isinstance(step, KernelStep)}
-    if joined := [op.name for op in lowering.operators if op.name in before - after]:
-        lowering.fusions[STRIPS] = joined
-
-
 def _lower_chain(lowering: Lowering, chain: Chain) -> None:
     """Attention that is spelled out, as one kernel; or its operators one by one, which have waited until now."""
     op, bound = chain.last, chain.last.layer
@@ -113,10 +91,8 @@ def _lower_chain(lowering: Lowering, chain: Chain) -> None:
         return
     except (NotLoweredError, EngineError):
         pass
-    except NotYetMadeError:
-        raise
-    except Exception as exc:  # a defect of the rule costs speed, not the answer
-        _log.warning("%s: its lowering failed with %s: %s", op.place, type(exc).__name__, exc)
+    except Exception as exc:  # a defect of the rule: its operators have rules of their own
+        report_defect(op.name, exc, is_compiled=True)
     for each in (*chain.inner, op):
         if each.name not in lowering.absorbed:
             _lower(lowering, each)
@@ -171,17 +147,14 @@ def _commit(lowering: Lowering, made: Made) -> None:
 def _made(lowering: Lowering, op: RuntimeOperator, bound: BoundLayer) -> Made:
     """What becomes of an operator: what its rule makes of it, or a step of its reference layer."""
 
-    def make() -> Made:
-        return _or_apart(lowering, lambda: _by_rule(lowering, op, bound))
-
     try:
-        return make() if lowering.recipes is None else lowering.recipes.made(lowering, op, make)
+        return _or_apart(lowering, lambda: _by_rule(lowering, op, bound))
     except NotLoweredError as declined:
         return _by_reference(lowering, op, str(declined))
-    except (EngineError, NotYetMadeError):
+    except EngineError:
         raise
     except Exception as exc:  # a defect of a rule costs speed, not the answer
-        _log.warning("%s: its lowering failed with %s: %s", op.place, type(exc).__name__, exc)
+        report_defect(op.name, exc)
         return _by_reference(lowering, op, f"its lowering failed with {type(exc).__name__}")
 
 
@@ -281,11 +254,15 @@ def _is_for_kernels(lowering: Lowering, view: View) -> bool:
 def _result(lowering: Lowering, port: int, name: str) -> View | str:
     """An output that kernels did not write in its own memory is copied there."""
     view, data = lowering.views.get(name), lowering.constants.get(name)
-    if view is None and data is not None and data.dtype.itemsize in WORDS:
+    if view is None and data is not None and data.dtype.itemsize in WORDS and not data.dtype.hasobject:
         view = lowering.stored(data)
     if (returned := lowering.narrow.returned(port)) is not None:
         return _narrowed(lowering, port, name, view, returned)
-    if view is None or view.phantom.size == 0 or (view.dtype != FLOAT32 and not _is_for_kernels(lowering, view)):
+    if view is None:
+        return name
+    if not view.phantom.size:  # nothing to copy, and nothing of another output's to share
+        return row_major(view.shape, view.dtype, Home.OUTPUT, port)
+    if view.dtype != FLOAT32 and not _is_for_kernels(lowering, view):
         return name
     is_whole = view.is_row_major and view.phantom.size == view.storage.phantom.size
     if view.storage.home is Home.OUTPUT and view.storage.port == port and is_whole:
@@ -301,8 +278,9 @@ def _narrowed(lowering: Lowering, port: int, name: str, view: View | None, dtype
     Raises:
         NotNarrowedError: it is kept by name.
     """
-    if view is None or view.phantom.size == 0:
+    if view is None:
         raise NotNarrowedError(name)
     result = row_major(view.shape, dtype, Home.OUTPUT, port)
-    lowering.steps.append(convert(view, result, [name], lowering.host))
+    if view.phantom.size:
+        lowering.steps.append(convert(view, result, [name], lowering.host))
     return result

@@ -18,6 +18,7 @@ from engine.compiler.kernels.recurrent.stack import RecurrentStack
 from engine.compiler.lowering.copying import copy
 from engine.compiler.lowering.steps import KernelStep, Pointer, Step, pointer
 from engine.compiler.storage import View, constant, row_major
+from engine.ir.dims import hint, is_same
 
 # What layers computed together may take, for a run that may be cancelled looks up after them.
 MOST_FLOPS = 2_000_000_000
@@ -55,8 +56,8 @@ class _Layer:
         kernel, theirs, source = self.kernel, other.kernel, self.step.pointers[0]
         if theirs.sequence is None or kernel.ahead is None:
             return False
-        is_there = source in other.sequence and kernel.source.steps == theirs.sequence.steps
-        return is_there and kernel.steps == theirs.steps and kernel.ahead.width <= theirs.units
+        is_there = source in other.sequence and is_same(kernel.source.steps, theirs.sequence.steps)
+        return is_there and is_same(kernel.steps, theirs.steps) and kernel.ahead.width <= theirs.units
 
     def disturbs(self, other: _Layer) -> bool:
         """Whether one of them writes what the other has or reads, but for the sequence between them."""
@@ -97,7 +98,7 @@ def side_by_side(steps: Sequence[Step], apart: Collection[str]) -> tuple[list[St
             end()
             result.append(step)
             continue
-        flops = sum(each.kernel.flops for each in (*waiting, layer))
+        flops = sum(hint(each.kernel.flops) for each in (*waiting, layer))
         if waiting and (not layer.reads(waiting[-1]) or any(map(layer.disturbs, waiting)) or flops > MOST_FLOPS):
             end()
         waiting.append(layer)

@@ -1,1 +1,1 @@
-"""What this machine can do: short measurements (probes, rates), the host they describe (judging), kept (record)."""
+"""Rates of processors: a table by micro-architecture (machines), a measurement on request (bench), cost models."""

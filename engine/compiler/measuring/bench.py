@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from functools import partial
 from typing import Final
 
 import numpy as np
 
-from engine.compiler.codegen.host import Host, has_feature
+from engine.compiler.codegen.host import Host
 from engine.compiler.measuring import probes
 from engine.compiler.measuring.caches import Caches, find_caches
-from engine.compiler.measuring.others import OtherWork
-from engine.compiler.measuring.rates import DISTANCES, NAMES, STRANDS, Rates
+from engine.compiler.measuring.rates import NAMES, Rates
 from engine.compiler.measuring.timing import Probe, slowest_of, written
 from engine.memory.resources import available_cores, free_memory_bytes
 from engine.tensor import Array
@@ -26,16 +23,9 @@ _ROUNDS: Final = 3
 _LAST_BYTES: Final = 8 << 20
 _PARTS: Final = 16
 _MEMORY_BYTES: Final = (32 << 20, 128 << 20)
-# What is read of memory that is fetched ahead, and how often in a round.
-_FETCHED_BYTES: Final = 4 << 20
-# Where a line is dropped from the caches only when the one before it is gone: some ten times as slowly.
-_SLOWLY_FLUSHED_BYTES: Final = 1 << 20
-_TIMES: Final = 6
 # The share of free memory that measuring may take, and the most threads that measure shared memory.
 _FREE_SHARE: Final = 1 / 8
 _MOST_THREADS: Final = 8
-# The share of all cores that other programs may take on a machine that counts as quiet.
-_QUIET: Final = 0.1
 
 
 def measure(host: Host, caches: Caches | None = None, seconds: float = _SECONDS) -> Rates:
@@ -51,30 +41,14 @@ def measure(host: Host, caches: Caches | None = None, seconds: float = _SECONDS)
     caches = caches or find_caches()
     threads = min(available_cores(), _MOST_THREADS)
     bench = _Bench(host, caches, threads)
-    others = OtherWork()
     best = dict.fromkeys(NAMES, 0.0)
-    fetched, stranded = ([0.0] * len(each) for each in (bench.fetched, bench.stranded))
     for _ in range(_ROUNDS):
         for name in best:
             best[name] = max(best[name], bench.rates[name](seconds))
-        fetched, stranded = _higher(fetched, bench.fetched), _higher(stranded, bench.stranded)
-    is_quiet = others.share(bench.spent_s) < _QUIET
     best["memory"] = max(best["memory"], best["memory_shared"])  # a core alone has no less
     # All together have no less than one alone; who finds less was held up, whether that was noticed or not.
     best["memory_shared"] = max(best["memory_shared"], best["memory"] / threads)
-    return Rates(
-        caches=caches,
-        threads=threads,
-        is_quiet=is_quiet,
-        times=1,
-        fetched=tuple(fetched),
-        stranded=tuple(stranded),
-        **best,
-    )
-
-
-def _higher(rates: Sequence[float], measured: Sequence[Callable[[], float]]) -> list[float]:
-    return [max(rate, again()) for rate, again in zip(rates, measured, strict=True)]
+    return Rates(caches=caches, threads=threads, fetched=(), stranded=(), **best)
 
 
 class _Bench:
@@ -82,11 +56,10 @@ class _Bench:
 
     Attributes:
         rates: by name, measured for so many seconds.
-        fetched, stranded: by distance; none where memory cannot be dropped from the caches.
     """
 
     def __init__(self, host: Host, caches: Caches, threads: int) -> None:
-        self._host, self._probes = host, list[Probe]()
+        self._host = host
         self._memory = written(_memory_bytes(caches, threads))
         count, whole = probes.chains(host), self._memory.nbytes
         memory = self._walked(_whole(whole // _PARTS), Probe.once_a_second)
@@ -100,17 +73,9 @@ class _Bench:
             "memory": memory,
             "memory_shared": self._walked(_whole(whole // threads), slowest_of),
         }
-        can_flush = host.triple.startswith("x86_64")
-        self.fetched, self.stranded = (self._fetched(strands) if can_flush else [] for strands in (1, STRANDS))
-
-    @property
-    def spent_s(self) -> float:
-        """Processor time it took."""
-        return sum(sum(probe.spent_s) for probe in self._probes)
 
     def _probe(self, name: str, text: str, host: Host | None = None) -> Probe:
-        self._probes.append(Probe(name, text, host or self._host))
-        return self._probes[-1]
+        return Probe(name, text, host or self._host)
 
     def _computed(self, name: str, text: str, amount: int) -> Callable[[float], float]:
         """What is done on registers, or a few numbers, so many times a turn."""
@@ -123,26 +88,6 @@ class _Bench:
         size = min(size, self._memory.nbytes)
         probe, memory = self._probe("read", probes.walk("read", size, self._host)), self._memory[: size // 4]
         return lambda seconds: size * probe.turns_a_second(memory, seconds)
-
-    def _fetched(self, strands: int) -> list[Callable[[], float]]:
-        """Memory that is in no cache, read in so many places in turns and fetched so far ahead, for every distance."""
-        panel_bytes, is_quick = 4 * probes.panel_floats(self._host), has_feature("clflushopt")
-        most = min(_FETCHED_BYTES if is_quick else _SLOWLY_FLUSHED_BYTES, self._memory.nbytes)
-        size = most // panel_bytes * panel_bytes
-        if size == 0:
-            return []
-        host = replace(self._host, features=self._host.features + probes.FLUSHES_AHEAD) if is_quick else self._host
-        memory, flush = self._memory[: size // 4], self._probe("flush", probes.flush(size, host), host)
-
-        def rate(probe: Probe) -> float:
-            flush.call(memory)
-            return size / probe.call(memory)
-
-        def best(probe: Probe) -> float:
-            return max(rate(probe) for _ in range(_TIMES))
-
-        texts = [probes.fetched(size, ahead, strands, self._host) for ahead in DISTANCES]
-        return [partial(best, self._probe("fetched", text)) for text in texts]
 
     def _walked(self, size: int, rate: Callable[[Probe, Sequence[Array], float], float]) -> Callable[[float], float]:
         """All of the memory, so many bytes at a time."""

@@ -7,9 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.compiler.codegen.host import cpu_name, detect
-from engine.compiler.measuring.judging import judge
-from engine.compiler.measuring.rates import DISTANCES
-from engine.compiler.measuring.record import rates_of
+from engine.compiler.measuring.record import host_by, rates_of
 
 
 def describe(place: Path | None, *, again: bool) -> dict[str, Any]:
@@ -17,14 +15,14 @@ def describe(place: Path | None, *, again: bool) -> dict[str, Any]:
 
     Args:
         place: folder where it is kept; None for nowhere.
-        again: measure, whatever is known.
+        again: measure and keep it, whatever is known.
 
     Raises:
         CompileError: there is no generator for this processor, or no memory to measure.
     """
     kind = detect()
     rates = rates_of(kind, place, again=again)
-    host = judge(kind, rates)
+    host = host_by(place)
     flops = 2 * kind.lanes
     return {
         "cpu": cpu_name(),
@@ -33,7 +31,6 @@ def describe(place: Path | None, *, again: bool) -> dict[str, Any]:
         "registers": kind.registers,
         "caches": {f"{name}_bytes": size for name, size in asdict(rates.caches).items()},
         "measured": {
-            "is_quiet": rates.is_quiet,
             "threads": rates.threads,
             "flops_per_s": flops * rates.products,
             "flops_per_s_in_a_chain": flops * rates.chained,
@@ -42,8 +39,6 @@ def describe(place: Path | None, *, again: bool) -> dict[str, Any]:
             "last_level_bytes_per_s": rates.last,
             "memory_bytes_per_s": rates.memory,
             "memory_bytes_per_s_of_all_cores": rates.memory_shared,
-            "memory_bytes_per_s_fetched_ahead": dict(zip(map(str, DISTANCES), rates.fetched, strict=False)),
-            "memory_bytes_per_s_of_strands": dict(zip(map(str, DISTANCES), rates.stranded, strict=False)),
         },
         "costs": {
             "products_in_flight": host.products_in_flight,

@@ -46,8 +46,6 @@ def judge(host: Host, rates: Rates) -> Host:
     caches, known = rates.caches, host.memory
     last = _cost(rates, rates.last, 0.04)
     memory, shared = (_cost(rates, each, _USUAL) for each in (rates.memory, rates.memory_shared))
-    if not rates.is_quiet:  # memory is what others take of: it is no slower than is usual before that was seen
-        memory, shared = min(memory, _USUAL), min(shared, _USUAL)
     return replace(
         host,
         products_in_flight=_bounded(round(rates.products / rates.chained), 2, 16),

@@ -4,27 +4,19 @@ peak(values, turns)     products on registers that wait for nothing
 chain(values, turns)    products each of which waits for the one before
 repeats(values, turns)  numbers from the first-level cache, repeated in all lanes
 read, copy              walk(values, turns) through so many bytes
-fetched                 what a row times a matrix reads, in one or several places, and fetches ahead
-flush                   drops so many bytes from all caches
 """
 
 from __future__ import annotations
 
-from itertools import product
 from typing import Final
 
 from engine.compiler.codegen.host import Host
 from engine.compiler.codegen.ir import Function, Module, Value, constant, lanes_of, vector
 
-FLUSHES_AHEAD: Final = ",+clflushopt"
-"""Of a host's features, where the processor has it: lines are dropped from the caches side by side."""
 CHAIN: Final = 16
 """Products of the chain, one after another in each turn."""
 REPEATS: Final = 1024
 """Numbers repeated in each turn."""
-# Numbers of the row that a matrix is multiplied by, and what a turn takes of them, two vectors of the matrix for each.
-_ROW: Final = 4096
-_TERMS: Final = 4
 # Vectors walked side by side: sums that do not wait for one another.
 _AT_ONCE: Final = 8
 
@@ -116,60 +108,5 @@ def walk(name: str, size: int, host: Host) -> str:
             turn.carry(turn.carried)
     for k, each in enumerate(turn.results):
         f.store(each, f.at(memory, k * host.lanes))
-    f.finish()
-    return str(module)
-
-
-def panel_floats(host: Host) -> int:
-    """Floats of a panel of the matrix that ``fetched`` reads."""
-    return _ROW * 2 * host.lanes
-
-
-def fetched(size: int, ahead: int, strands: int, host: Host) -> str:
-    """``fetched(memory, turns)``: a row times a matrix of so many bytes, each line of which is fetched so far ahead.
-
-    The row is the beginning of the matrix. It is what a linear layer does for a single item: two vectors of weights
-    for each number. Every panel of the matrix is read in so many places in turns; the last one must be whole.
-    """
-    module = Module()
-    f = module.function("fetched", [("ptr", "memory"), ("i64", "turns")])
-    (memory, turns), kind, width = f.parameters, vector(host.lanes), 2 * host.lanes
-    part = _ROW // strands
-    with f.loop(0, turns, carry=[constant(0.0, kind)] * 2 * strands) as turn:
-        with f.loop(0, size // 4, panel_floats(host), carry=turn.carried) as panel:
-            with f.loop(0, part, _TERMS, carry=panel.carried) as loop:
-                row, sums = f.at(memory, loop.index), list(loop.carried)
-                line = f.at(f.at(memory, panel.index), f.mul(loop.index, width))
-                for term, strand in product(range(_TERMS), range(strands)):
-                    number = f.splat(f.load("float", f.at(row, strand * part + term)), host.lanes)
-                    places = [f.at(line, (strand * part + term) * width + k * host.lanes) for k in range(2)]
-                    f.prefetch(f.at(places[0], ahead // 4))
-                    if host.lanes >= host.memory.line_floats:
-                        f.prefetch(f.at(places[1], ahead // 4))
-                    own = sums[2 * strand : 2 * strand + 2]
-                    sums[2 * strand : 2 * strand + 2] = [
-                        f.fma(number, f.load(kind, at), each) for at, each in zip(places, own, strict=True)
-                    ]
-                loop.carry(sums)
-            panel.carry(loop.results)
-        turn.carry(panel.results)
-    for k, each in enumerate(turn.results):
-        f.store(each, f.at(memory, k * host.lanes))
-    f.finish()
-    return str(module)
-
-
-def flush(size: int, host: Host) -> str:
-    """``flush(memory, turns)``: so many bytes are in no cache then; only processors of x86 let everybody do that.
-
-    Where ``host`` has ``FLUSHES_AHEAD``, no line waits for the one before it to be gone.
-    """
-    module = Module()
-    f = module.function("flush", [("ptr", "memory"), ("i64", "turns")])
-    (memory, turns), line = f.parameters, host.memory.line_floats
-    drop = "llvm.x86.clflushopt" if FLUSHES_AHEAD in host.features else "llvm.x86.sse2.clflush"
-    with f.loop(0, turns), f.loop(0, size // 4, line) as loop:
-        f.call(drop, [f.at(memory, loop.index)])
-    f.call("llvm.x86.sse2.mfence", [])  # until all are
     f.finish()
     return str(module)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Final
 
 from engine.compiler.measuring.caches import Caches
 
@@ -13,8 +13,6 @@ DISTANCES: Final = (256, 512, 1024, 2048, 4096)
 """How far ahead of its use memory is fetched, in bytes."""
 STRANDS: Final = 4
 """In how many places memory is read in turns."""
-# A rate that is found to be so much higher is another one: what is chosen does not change for less.
-_CLEARLY: Final = 1.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,10 +27,8 @@ class Rates:
         repeats: numbers of the first-level cache that are put in all lanes of a vector.
         second, last, memory: bytes read from the second-level and the last-level cache, and from memory.
         memory_shared: bytes from memory where all cores read at once.
-        fetched: bytes from memory by a row times a matrix that fetches DISTANCES ahead; none where it cannot be told.
+        fetched: bytes from memory by a row times a matrix that fetches DISTANCES ahead; or empty.
         stranded: the same where every panel of the matrix is read in STRANDS places in turns.
-        is_quiet: whether hardly anything else ran meanwhile.
-        times: how often it was measured.
     """
 
     caches: Caches
@@ -46,19 +42,3 @@ class Rates:
     memory_shared: float
     fetched: tuple[float, ...] = ()
     stranded: tuple[float, ...] = ()
-    is_quiet: bool = True
-    times: int = 1
-
-    def best_with(self, other: Rates) -> Rates:
-        """The other's rates, but for those that are clearly higher here.
-
-        A machine looks slower than it is, never faster.
-        """
-        best: dict[str, Any] = {name: _better(getattr(self, name), getattr(other, name)) for name in NAMES}
-        for name in ("fetched", "stranded"):
-            best[name] = tuple(map(_better, getattr(self, name), getattr(other, name)))
-        return replace(self, **best, is_quiet=self.is_quiet or other.is_quiet, times=self.times + other.times)
-
-
-def _better(mine: float, theirs: float) -> float:
-    return mine if mine > _CLEARLY * theirs else theirs

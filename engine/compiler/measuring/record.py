@@ -1,195 +1,120 @@
-"""The machine as it was measured, kept beside what was compiled for it: it is measured once, and not at every start."""
+"""The machine that kernels are chosen for: by its micro-architecture, or as ``pnnx-serve calibrate`` measured it."""
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
-import logging
-import threading
-import time
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import asdict
-from functools import partial
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-from engine.compiler.cache import folder
 from engine.compiler.cache.notes import read_note, write_note
 from engine.compiler.codegen.host import Host, cpu_name, detect
 from engine.compiler.measuring.caches import Caches, find_caches
 from engine.compiler.measuring.judging import judge
-from engine.compiler.measuring.later import when_quiet
-from engine.compiler.measuring.rates import DISTANCES, NAMES, Rates
-from engine.errors import CompileError
+from engine.compiler.measuring.machines import known_rates
+from engine.compiler.measuring.rates import NAMES, Rates
 from engine.memory.resources import available_cores
 from engine.options import Options
 
-# How often a machine is measured that is never quiet.
-_ENOUGH: Final = 3
-# How long another process may take to measure; one that was stopped meanwhile is not waited for.
-_PATIENCE_S: Final = 5.0
 # What no machine does, and what every one does more than: a file that says so was not written by this program.
 _BELIEVABLE: Final = (1e3, 1e15)
 
-_log = logging.getLogger("pnnx_serve.engine")
-_lock = threading.Lock()
-_known: dict[Path | None, Rates] = {}
-
 
 def this_host(options: Options) -> Host:
-    """The machine this process runs on, as it was measured, or as is usual for its kind.
+    """Return the machine this process runs on; nothing is measured.
 
     Raises:
         CompileError: a processor there is no generator for.
     """
-    host = detect()
-    if not options.measure_host:
-        return host
-    try:
-        return judge(host, rates_of(host, options.cache))
-    except CompileError as error:
-        _log.warning("this machine could not be measured, kernels are chosen for what is usual: %s", error)
-        return host
+    return host_by(options.cache)
 
 
-def is_measured(options: Options) -> bool:
-    """Whether ``this_host`` knows the machine, or is not to know more than its kind."""
-    if not options.measure_host or _known:
-        return True
-    caches = find_caches()
-    return options.cache is not None and _read(options.cache, _name(detect(), caches), caches) is not None
+def host_by(place: Path | None) -> Host:
+    """Return the machine as calibrated, else by its micro-architecture, else as is usual of its level and caches.
+
+    Args:
+        place: folder where a calibration is kept; None for nowhere.
+
+    Raises:
+        CompileError: a processor there is no generator for.
+    """
+    host, caches = detect(), find_caches()
+    rates, known = _kept(host, place, caches), known_rates(host)
+    if known is not None:  # how far ahead memory is fetched is no part of a calibration
+        rates = replace(rates or known, caches=caches, fetched=known.fetched, stranded=known.stranded)
+    return _with_caches(host, caches) if rates is None else judge(host, rates)
 
 
 def rates_of(host: Host, place: Path | None, *, again: bool = False) -> Rates:
-    """What was measured of this machine, in this process or before; it is measured where that was never done.
-
-    Where it was not quiet then, it is measured again when it is, for the processes that come later: what this one
-    chooses stays as it is.
+    """Return the rates of this machine's calibration, or else measure it, once in a process.
 
     Args:
-        place: folder where it is kept; None for nowhere.
-        again: measure, whatever is known.
+        place: folder where a calibration is kept; None for nowhere.
+        again: measure and keep it, whatever is known.
 
     Raises:
         CompileError: there is no memory to measure.
     """
-    with _lock:
-        if place in _known and not again:
-            return _known[place]
-        caches = find_caches()
-        if place is None:
-            rates = _measured(host, caches, again=again)
-        else:
-            rates = _obtain(host, caches, place, again=again)
-            if not _is_final(rates):
-                when_quiet(partial(measure_again, host, place))
-        _known[place] = rates
-        return rates
-
-
-def measure_again(host: Host, place: Path) -> bool:
-    """Measure a machine that was not quiet before; what is kept is the best of both.
-
-    Returns:
-        Whether that is not the last word.
-    """
     caches = find_caches()
-    with _turn(place):
-        before = _read(place, _name(host, caches), caches)
-        if before is None or _is_final(before):  # another process did it, or the folder is gone
-            return False
-        rates = measure(host, caches).best_with(before)
-        _write(host, place, rates)
-    return not _is_final(rates)
-
-
-def _is_final(rates: Rates) -> bool:
-    return rates.is_quiet or rates.times >= _ENOUGH
-
-
-def _obtain(host: Host, caches: Caches, place: Path, *, again: bool) -> Rates:
-    """What the note says, else what is measured now, which it says then."""
-    name = _name(host, caches)
-    rates = None if again else _read(place, name, caches)
-    if rates is not None:
+    if again:
+        rates = measure(host, caches)
+        if place is not None:
+            write_note(place, _name(host, caches), json.dumps(asdict(rates), indent=1).encode())
         return rates
-    with _turn(place):
-        rates = None if again else _read(place, name, caches)  # whom this one has waited for
-        if rates is None:
-            rates = _measured(host, caches, again=again)
-            _write(host, place, rates)
-    return rates
-
-
-def _write(host: Host, place: Path, rates: Rates) -> None:
-    write_note(place, _name(host, rates.caches), json.dumps(asdict(rates), indent=1).encode())
-
-
-@contextmanager
-def _turn(place: Path) -> Iterator[None]:
-    """One process measures at a time: two would disturb each other, and keep what differs."""
-    with ExitStack() as stack:
-        with suppress(OSError):  # nothing can be kept there, or it cannot be locked
-            opened, end = stack.enter_context(folder.opened(place, make=True)), time.monotonic() + _PATIENCE_S
-            while not _locks(opened) and time.monotonic() < end:
-                time.sleep(0.02)
-        yield
-
-
-def _locks(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
+    return _kept(host, place, caches) or _measured(host, caches)
 
 
 def measure(host: Host, caches: Caches) -> Rates:
-    """What measures is imported where a machine has to be measured: a start from what is known does without."""
+    """Measure this machine; imported only here, for starts do without."""
     from engine.compiler.measuring import bench
 
     return bench.measure(host, caches)
 
 
-def _measured(host: Host, caches: Caches, *, again: bool) -> Rates:
-    """What this process has measured already, or measures now."""
-    return next(iter(_known.values())) if _known and not again else measure(host, caches)
+@cache
+def _measured(host: Host, caches: Caches) -> Rates:
+    return measure(host, caches)
+
+
+def _with_caches(host: Host, caches: Caches) -> Host:
+    known = host.memory
+    return replace(
+        host,
+        memory=replace(
+            known,
+            first_bytes=caches.first or known.first_bytes,
+            second_bytes=caches.second or known.second_bytes,
+            last_bytes=caches.last or caches.second or known.last_bytes,
+        ),
+    )
 
 
 def _name(host: Host, caches: Caches) -> str:
-    """Of a machine's note: those that share a folder and differ have notes of their own."""
+    """Return the name of a machine's note: machines that share a folder and differ have notes of their own."""
     machine = (host.key, cpu_name(), asdict(caches), available_cores())
     return hashlib.sha256(repr(machine).encode()).hexdigest()[:32]
 
 
-def _read(place: Path, name: str, caches: Caches) -> Rates | None:
+def _kept(host: Host, place: Path | None, caches: Caches) -> Rates | None:
+    if place is None:
+        return None
     try:
-        return _rates(json.loads(read_note(place, name) or b""), caches)
-    except (ValueError, TypeError, KeyError, RecursionError):
+        return _rates(json.loads(read_note(place, _name(host, caches)) or b""), caches)
+    except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
         return None
 
 
 def _rates(found: Mapping[str, Any], caches: Caches) -> Rates:
-    """Rates of a note.
+    """Parse the rates of a note.
 
     Raises:
-        ValueError, TypeError, KeyError: it is none of this program.
+        ValueError, TypeError, KeyError, OverflowError: it was not written by this program.
     """
     numbers = {name: float(found[name]) for name in NAMES}
-    fetched, stranded = (tuple(map(float, found[name])) for name in ("fetched", "stranded"))
     least, most = _BELIEVABLE
-    if not len(fetched) == len(stranded) or len(fetched) not in (0, len(DISTANCES)):
-        raise ValueError("a rate for every distance, or none")
-    if not all(least <= each <= most for each in (*numbers.values(), *fetched, *stranded)):
+    if not all(least <= each <= most for each in numbers.values()):
         raise ValueError("no machine is so slow or so fast")
-    return Rates(
-        caches=caches,
-        threads=int(found["threads"]),
-        is_quiet=found["is_quiet"] is True,
-        times=int(found["times"]),
-        fetched=fetched,
-        stranded=stranded,
-        **numbers,
-    )
+    return Rates(caches=caches, threads=int(found["threads"]), fetched=(), stranded=(), **numbers)

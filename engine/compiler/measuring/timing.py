@@ -29,16 +29,12 @@ class Probe:
     Args:
         name: of its function.
         text: IR.
-
-    Attributes:
-        spent_s: processor time of each time it was measured.
     """
 
     def __init__(self, name: str, text: str, host: Host) -> None:
         self._code = object_code.Code([object_code.assemble(text, host)], host)
         self._run = _RUN(self._code.address(name))
         self._turns = 0
-        self.spent_s: list[float] = []
 
     def turns_a_second(self, memory: Array, seconds: float) -> float:
         """The rate of the fastest of many calls.
@@ -57,22 +53,17 @@ class Probe:
         """
         return 1 / statistics.median(self._times(parts, 1, seconds, least=len(parts) // 2))
 
-    def call(self, memory: Array) -> float:
-        """Seconds of a single turn."""
-        return self._times([memory], 1, 0)[0]
-
     def _fastest(self, memory: Array, turns: int, seconds: float) -> float:
         return min(self._times([memory], turns, seconds))
 
     def _times(self, parts: Sequence[Array], turns: int, seconds: float, least: int = 1) -> list[float]:
-        begun, times, next_parts = time.thread_time(), list[float](), cycle(parts)
+        times, next_parts = list[float](), cycle(parts)
         end = time.perf_counter() + seconds
         while len(times) < least or time.perf_counter() < end:
             place = next(next_parts).ctypes.data
             start = time.perf_counter()
             self._run(place, turns)
             times.append(time.perf_counter() - start)
-        self.spent_s.append(time.thread_time() - begun)
         return times
 
     def _enough(self, memory: Array) -> int:

@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 
 from engine.compiler.storage import ALIGNMENT
-from engine.errors import CompileError
+from engine.errors import CompileMemoryError
 from engine.tensor import Array
 
 LARGE_PAGE: Final = 2 << 20
@@ -25,7 +25,7 @@ def allocate(count: int) -> Array:
     They are private: a forked process has its own, and does not write into its parent's.
 
     Raises:
-        CompileError: there is not so much memory.
+        CompileMemoryError: there is not so much memory.
     """
     if count < LARGE_PAGE or not hasattr(mmap, "MADV_HUGEPAGE"):
         return np.frombuffer(_mapped(max(count, 1)), np.uint8)
@@ -41,7 +41,7 @@ def _mapped(count: int) -> mmap.mmap:
     try:
         return mmap.mmap(-1, count, flags=_FLAGS)
     except (OSError, OverflowError, MemoryError):
-        raise CompileError("there is not so much memory", found=f"{count:,} bytes") from None
+        raise CompileMemoryError("there is not so much memory", found=f"{count:,} bytes") from None
 
 
 def aligned_bytes(count: int) -> Array:

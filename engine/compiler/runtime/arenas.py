@@ -71,7 +71,6 @@ class Arenas:
         self._limit = limit
         self._lock = threading.Lock()
         self._idle: list[Arena] = []  # who wrote last is last
-        self._largest = 0
 
     def take(self, size: int, user: int, clean: Sequence[tuple[int, int]]) -> Arena:
         """An arena of so many bytes at least, as this user has left it.
@@ -92,12 +91,6 @@ class Arenas:
         arena.user = user
         return arena
 
-    def count(self, size: int) -> int:
-        """How much larger an arena must be than those that were counted before; from now on it is one of them."""
-        with self._lock:
-            counted, self._largest = self._largest, max(self._largest, size)
-            return self._largest - counted
-
     def give(self, arena: Arena) -> None:
         """Nobody writes to it any more."""
         with self._lock:
@@ -108,7 +101,6 @@ class Arenas:
         """Give back what lies idle."""
         with self._lock:
             self._idle.clear()
-            self._largest = 0
 
     def _pick(self, size: int, user: int) -> Arena | None:
         """The idle arena that suits best: the user's own, else one that is large enough, else any."""

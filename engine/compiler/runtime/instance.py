@@ -17,11 +17,11 @@ import numpy as np
 from engine.compiler.blueprint import Alarm, ReferenceCall, Region, Segment
 from engine.compiler.places import Address, Home, home_of, offset_of, port_of
 from engine.compiler.runtime.arenas import NO_ARENA, Arena, Arenas, new_arena, new_user
-from engine.compiler.runtime.parking import PARKING, Workers
 from engine.compiler.runtime.program import Program
 from engine.compiler.runtime.protocol import SEGMENT_BITS
 from engine.compiler.runtime.report import Clocked
 from engine.compiler.runtime.tables import Tables
+from engine.compiler.runtime.worker_pool import POOL, Workers
 from engine.errors import EngineError
 from engine.graph.building.inference import UnforeseenResultError, computed_outputs
 from engine.stopping import check_wanted, is_asked
@@ -57,8 +57,7 @@ class Instance:
 
     Attributes:
         made: the outputs that kernels write themselves.
-        gives_new_arrays: whether each output that is an array is one of its own, made for the run.
-        makes_all_outputs: whether that is so, and there are no others.
+        makes_all_outputs: whether each output is such a one, and an array of its own.
     """
 
     def __init__(self, program: Program, threads: int = 1, arenas: Arenas | None = None) -> None:
@@ -69,13 +68,12 @@ class Instance:
         self._epoch = 0
         # More than a step has chunks would look for work that never comes, after every run.
         self._threads = min(threads, int(program.blueprint.steps.chunks.max(initial=1)))
-        self._tables = Tables(program, self._threads)
+        self._tables = Tables(program, program.layouts.of(program, self._threads))
         self._settle(NO_ARENA if arenas is not None else new_arena(program.blueprint.arena_bytes))
         outputs = [each for each in program.blueprint.outputs if isinstance(each, Region) and each.is_whole_output]
         self.made = [Made(port_of(each.address), each.shape, np.dtype(each.dtype)) for each in outputs]
-        # Of each output the caller gets an array that nobody else has: what does not lie in its own is copied.
-        self.gives_new_arrays = len({each.port for each in self.made}) == len(self.made)
-        self.makes_all_outputs = self.gives_new_arrays and len(self.made) == len(program.blueprint.outputs)
+        ports = {each.port for each in self.made}
+        self.makes_all_outputs = len(ports) == len(self.made) == len(program.blueprint.outputs)
         self._run = _RUN(program.code.address("run"))
         # A list, because who sends them home must not hold the instance.
         self._hired: list[Workers] = []
@@ -131,9 +129,9 @@ class Instance:
         if not self._hired or self._hired[0].is_dismissed:
             self._hired[:] = [Workers(self.program, self._tables, self._threads - 1 if self._stop.alive else 0)]
         workers = self._hired[0]
-        PARKING.enter(workers)
+        POOL.enter(workers)
         if not self._stop.alive:  # closed meanwhile
-            PARKING.leave(workers)
+            POOL.leave(workers)
         return workers
 
     def close(self) -> None:
@@ -172,12 +170,11 @@ class Instance:
         at = self._tables.trace.ctypes.data if is_timed else None
         if not is_asked():
             return self._run_row(team, number, at)
-        began, before = 0, time.perf_counter()
+        began = 0
         for row in self._tables.pieces[number]:
             check_wanted(self.program.blueprint.steps[self._tables.segments[row, 0]].operators[0], _CANCELLED)
             start = self._run_row(team, row, at)
             began = began or start
-        self._tables.took(number, time.perf_counter() - before)
         return began
 
     def _run_row(self, team: int, row: int, at: int | None) -> int:
@@ -261,4 +258,4 @@ def _kind(value: object) -> str:
 
 def _dismiss(hired: list[Workers]) -> None:
     for workers in hired:
-        PARKING.leave(workers)
+        POOL.leave(workers)

@@ -1,33 +1,33 @@
 """The instances of a graph, by the shapes of their inputs: made once, kept while they are used.
 
-Making one compiles a program and takes a while. Whoever must have it waits; whoever can do without lets the process's
-one thread for it (background.py) make what comes again. What is kept is decided for all graphs together (shelf.py).
+A caller that must have machine code waits for it; for others the compile queue makes what comes again. What is kept
+is decided for all graphs together, by the program cache.
 """
 
 from __future__ import annotations
 
 import threading
+import time
 import weakref
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
-import numpy as np
-
 from engine.compiler.runtime.arenas import Arenas
-from engine.compiler.runtime.background import BACKGROUND, Key, Wish
+from engine.compiler.runtime.compile_queue import QUEUE, Key, Request
 from engine.compiler.runtime.instance import Instance
-from engine.compiler.runtime.lending import lending
 from engine.compiler.runtime.program import Program
-from engine.compiler.runtime.shelf import SHELF, Kept, default_bytes, weight
-from engine.errors import CompileError, EngineError, RunCancelledError
+from engine.compiler.runtime.program_cache import CACHE, Entry, weight
+from engine.errors import CompileError, CompileMemoryError, EngineError, RunCancelledError
+from engine.limits import memory_bytes
 from engine.progress import Progress
-from engine.tensor import TensorSpec
+from engine.tensor import Array, TensorSpec
 
+# The part of memory that programs may take where no limit is given.
+SHARE: Final = 1 / 4
 # Shapes that are remembered as too large.
-_MAX_REFUSED: Final = 1024
-# What a shape counts for that somebody asked to be made ahead of its first run.
-PREPARED_USES: Final = 32
+_MAX_REMEMBERED: Final = 1024
+# Instances of templates that are kept; others are made in a fraction of a millisecond.
+MOST_BOUND: Final = 64
 
 
 class TooLargeError(CompileError):
@@ -38,6 +38,11 @@ class TooLargeError(CompileError):
         super().__init__(problem, found=f"{size:,} bytes", expected=f"at most {limit:,} (instances_max_bytes)")
 
 
+def key_of(inputs: Sequence[TensorSpec] | Sequence[Array]) -> Key:
+    """Return the key of instances: shapes and dtypes of inputs, or of their specs."""
+    return tuple([(each.shape, each.dtype) for each in inputs])
+
+
 class Make(Protocol):
     """Compiles the program for inputs of some shapes."""
 
@@ -45,7 +50,7 @@ class Make(Protocol):
 
 
 class Instances:
-    """Instances by shapes; many threads may ask at once.
+    """The instances of one graph, by the shapes of their inputs; many threads may ask at once.
 
     Args:
         make: compiles, on one core.
@@ -54,41 +59,62 @@ class Instances:
         limit: bytes that instances of the process may take, those of files' own shapes aside.
         own: the shapes of the file, whose instance stays.
         must: whether nothing else can answer: what is asked for is kept whatever has to go for it, or refused.
-        lend: whether they lend each other their arenas, so that many shapes take the memory of one.
+        is_open: whether the graph has open shapes: its instances share arenas, so that many take the memory of one.
     """
 
     def __init__(
         self, make: Make, threads: int, limit: int | None = None, own: Sequence[TensorSpec] | None = None,
-        *, must: bool = False, make_now: Make | None = None, lend: bool = False,
+        *, must: bool = False, make_now: Make | None = None, is_open: bool = False,
     ) -> None:  # fmt: skip
         self._make = make
         self._make_now = make_now or make
         self._threads = threads
-        self.limit = default_bytes() if limit is None else limit
-        self._own = None if own is None else _key(own)
-        self._ready: OrderedDict[Key, Kept] = OrderedDict()
+        self.limit = int(memory_bytes() * SHARE) if limit is None else limit
+        self._own = None if own is None else key_of(own)
+        self._ready: dict[Key, Entry] = {}
         self._lock = threading.Lock()
-        self._making, self._generating = threading.Lock(), threading.Lock()
-        self._largest = 0
+        self._making = threading.Lock()
         self._must = must
-        self._arenas = Arenas(self.limit) if lend else None
+        self._arenas = Arenas(self.limit) if is_open else None
         self._refused: dict[Key, int] = {}
+        self._bound: dict[Key, Entry] = {}
+        self._templates: dict[int, Entry] = {}
+        self.typical_bytes = 0
 
-    def find(self, specs: Sequence[TensorSpec]) -> Instance | None:
-        """The instance for inputs of these shapes; None if there is none."""
-        return self._find(_key(specs))
-
-    def again(self, key: Key) -> Instance | None:
-        """The same, by what ``key_of`` gave."""
-        return self._find(key)
-
-    def holds(self, key: Key) -> bool:
-        """Whether a run would find it."""
+    @property
+    def bytes(self) -> int:
+        """Return the memory that all instances take: code, packed weights, arenas."""
         with self._lock:
-            return key in self._ready
+            return sum(entry.bytes for entry in (*self._ready.values(), *self._templates.values()))
+
+    @property
+    def is_making(self) -> bool:
+        """Return whether a program is made right now."""
+        return self._making.locked()
+
+    def find(self, inputs: Sequence[TensorSpec] | Sequence[Array]) -> Instance | None:
+        """Return the instance for inputs of these shapes, which is about to run; None if there is none."""
+        entry = self._ready.get(key_of(inputs))
+        if entry is None:
+            return None
+        entry.used_s = time.monotonic()
+        return entry.instance
+
+    def program(self, specs: Sequence[TensorSpec] | Sequence[Array]) -> Program | None:
+        """Return the program that a run of these shapes would find; None if there is none."""
+        entry = self._ready.get(key_of(specs))
+        return None if entry is None else entry.instance.program
+
+    def latest(self) -> tuple[list[list[int]], Program | None]:
+        """Return the program that was run last and the shapes of its inputs; None while there is none."""
+        with self._lock:
+            if not self._ready:
+                return [], None
+            key, entry = max(self._ready.items(), key=lambda each: each[1].used_s)
+        return [[dim or 0 for dim in shape] for shape, _ in key], entry.instance.program
 
     def get(self, specs: Sequence[TensorSpec]) -> Instance:
-        """The instance for inputs of these shapes, made now if there is none.
+        """Return the instance for inputs of these shapes, made now if there is none.
 
         Raises:
             TooLargeError, CompileError, EngineError: as ``prepare`` says.
@@ -97,30 +123,21 @@ class Instances:
         return instance or self._instance(program)
 
     def get_soon(
-        self, specs: Sequence[TensorSpec], make: Callable[[Sequence[TensorSpec]], Program | None], wait_s: float = 0.0
+        self, specs: Sequence[TensorSpec], make: Callable[[Sequence[TensorSpec]], Program | None]
     ) -> Instance | None:
-        """The instance for inputs of these shapes, if it can be made in no time, also while LLVM works; else None.
+        """Return the instance for inputs of these shapes, if it can be made in no time; else None.
 
         Args:
-            make: a program, where that takes milliseconds.
-            wait_s: for whoever makes another.
+            make: makes a program in no time, or returns None; several threads may call it at once.
         """
-        key = _key(specs)
-        if key in self._refused or not self._generating.acquire(timeout=wait_s):
-            return None  # who compiles may take long
-        try:
-            program = make(specs)
-            if program is None:
-                return None
-            wish = BACKGROUND.wish(self, key, specs, now=False)
-            return self._keep(wish, program) or self._instance(program)
-        finally:
-            self._generating.release()
+        key = key_of(specs)
+        program = None if key in self._refused else make(specs)
+        return None if program is None else self._keep(key, program) or self._instance(program)
 
     def prepare(
         self, specs: Sequence[TensorSpec], make: Callable[[Sequence[TensorSpec]], Program], *, refresh: bool = False
     ) -> Program:
-        """The program for inputs of these shapes, made now if there is none; its instance too, where that is kept.
+        """Return the program for inputs of these shapes, made now if there is none; keep its instance if it fits.
 
         Args:
             make: used instead of the one given at the beginning.
@@ -131,174 +148,149 @@ class Instances:
             CompileError: generated code is not valid.
             EngineError: an operator does not accept these shapes.
         """
-        return self._obtain(specs, make, refresh, PREPARED_USES)[0]
+        return self._obtain(specs, make, refresh)[0]
 
     def _obtain(
-        self,
-        specs: Sequence[TensorSpec],
-        make: Callable[[Sequence[TensorSpec]], Program],
-        refresh: bool = False,
-        uses: int = 1,
+        self, specs: Sequence[TensorSpec], make: Callable[[Sequence[TensorSpec]], Program], refresh: bool = False
     ) -> tuple[Program, Instance | None]:
-        """A program, and its instance where that is kept; asking for it counts as so many uses."""
-        key = _key(specs)
+        """Return a program, and its instance where that is kept."""
+        key = key_of(specs)
         if key in self._refused:
             raise TooLargeError(self._refused[key], self.limit)
-        found = None if refresh else self._find(key)
+        found = None if refresh else self.find(specs)
         if found is not None:
             return found.program, found
-        with self._making, lending(self._generating):
-            found = None if refresh else self._find(key)
+        with self._making:
+            found = None if refresh else self.find(specs)
             if found is not None:
                 return found.program, found
             program = make(specs)
-            wish = BACKGROUND.wish(self, key, specs, times=uses, now=False)
-            return program, self._keep(wish, program)
+            return program, self._keep(key, program)
 
-    def begin(self, specs: Sequence[TensorSpec], *, is_urgent: bool = False) -> bool:
-        """These shapes were met: if that happens again, let their instance be made in the background.
+    def begin(self, specs: Sequence[TensorSpec], *, is_urgent: bool = False) -> None:
+        """Have the instance for these shapes made in the background when they are met again.
 
         Args:
             is_urgent: not only then.
-
-        Returns:
-            Whether there is hope: no where it was tried, and failed.
         """
-        return not BACKGROUND.wish(self, _key(specs), specs, is_urgent=is_urgent).is_hopeless
+        QUEUE.request(self, key_of(specs), specs, is_urgent=is_urgent)
 
-    def make(self, wish: Wish, progress: Progress) -> None:
-        """Make what is wished for; in the background.
+    def make(self, request: Request, progress: Progress) -> None:
+        """Make what is requested; in the background.
 
         Raises:
-            RunCancelledError: nobody wants it any more.
+            RunCancelledError: it takes too long, or the interpreter ends.
         """
         try:
-            with self._making, lending(self._generating):
-                if self._find(wish.key) is None:
-                    self._keep(wish, self._make(wish.specs, progress=progress))
+            with self._making:
+                if self.program(request.specs) is None:
+                    program = self._make(request.specs, progress=progress)
+                    if self._keep(request.key, program) is None:
+                        request.decline(weight(program))
         except RunCancelledError:
             raise
+        except CompileMemoryError as error:
+            request.rest(str(error))
         except EngineError as error:
-            wish.give_up(str(error))
+            request.fail(str(error))
 
-    def program(self, specs: Sequence[TensorSpec]) -> Program | None:
-        """The program of the instance that a run of these shapes would find; None if there is none."""
-        with self._lock:
-            kept = self._ready.get(_key(specs))
-            return None if kept is None else kept.instance.program
-
-    def latest(self) -> tuple[list[list[int]], Program | None]:
-        """The program asked for last and the shapes of its inputs; None while there is none."""
-        with self._lock:
-            for key, kept in reversed(self._ready.items()):
-                return [list(shape) for shape, _ in key], kept.instance.program
-            return [], None
+    def has_room(self, size: int | None) -> bool:
+        """Return whether an instance of this size would be kept; of the largest so far where no size is known."""
+        return CACHE.has_room(self.typical_bytes if size is None else size, self.limit)
 
     def discard(self, specs: Sequence[TensorSpec]) -> None:
         """Give back what inputs of these shapes run in; a run that comes later does without."""
-        key = _key(specs)
         with self._lock:
-            kept = self._ready.pop(key, None)
-        if kept is not None:
-            SHELF.discard(kept)
-            kept.instance.close()
+            entry = self._ready.pop(key_of(specs), None)
+            self._bound.pop(key_of(specs), None)
+        if entry is not None:
+            CACHE.discard(entry)
+            entry.instance.close()
 
     def close(self) -> None:
         """Give back memory and threads of all instances; runs that are under way end first."""
         with self._lock:
-            dropped = list(self._ready.values())
-            self._ready.clear()
+            entries = [*self._ready.values(), *self._templates.values()]
+            for each in (self._ready, self._bound, self._templates):
+                each.clear()
         if self._arenas is not None:
             self._arenas.close()
-        for kept in dropped:
-            SHELF.discard(kept)
-            kept.instance.close()
-
-    @property
-    def is_making(self) -> bool:
-        """Whether a program is made right now."""
-        return self._making.locked()
-
-    @property
-    def typical_bytes(self) -> int:
-        """What the largest instance so far takes; 0 before the first one."""
-        return self._largest
-
-    def _find(self, key: Key) -> Instance | None:
-        with self._lock:
-            kept = self._ready.get(key)
-            if kept is None:
-                return None
-            self._ready.move_to_end(key)
-            return kept.use()
+        for entry in entries:
+            CACHE.discard(entry)
+            entry.instance.close()
 
     def _instance(self, program: Program) -> Instance:
         return Instance(program, self._threads, self._arenas)
 
-    def _keep(self, wish: Wish, program: Program) -> Instance | None:
-        """The instance of a program; None where there is no room for it."""
-        key, size = wish.key, weight(program)
-        self._largest = max(self._largest, size)
-        is_own = key == self._own
+    def _keep(self, key: Key, program: Program) -> Instance | None:
+        """Keep the instance of a program; return None where there is no room for it."""
+        size, is_own = weight(program), key == self._own
+        self.typical_bytes = max(self.typical_bytes, size)
         if self._must and size > self.limit and not is_own:
-            if len(self._refused) >= _MAX_REFUSED:
-                self._refused.clear()
-            self._refused[key] = size
-            BACKGROUND.forget(self, key)
+            _remember(self._refused, key, size)
             raise TooLargeError(size, self.limit)
-        if self._arenas is not None and size <= self.limit:
-            arena_bytes = program.blueprint.arena_bytes
-            size += self._arenas.count(arena_bytes) - arena_bytes
-        if not (self._must or is_own or SHELF.admits(size, wish.times, self.limit)):
-            wish.bytes = size
+        if program.is_bound:
+            return self._keep_bound(key, program, size)
+        if not (self._must or is_own or CACHE.has_room(size, self.limit)):
             return None
         instance = self._instance(program)
-        kept = Kept(instance, size, _dropper(self, key), wish.times, is_own, is_quick=self._arenas is not None)
+        entry = Entry(instance, size, _evictor(self, key), is_own)
         with self._lock:
-            before = self._ready.pop(key, None)
-            self._ready[key] = kept
+            before = self._ready.get(key)
+            self._ready[key] = entry
         if before is not None:
-            SHELF.discard(before)
+            CACHE.discard(before)
             before.instance.close()
-        if SHELF.add(kept, self.limit, must=self._must):
-            BACKGROUND.forget(self, key)
-        else:  # others came first
-            wish.bytes = size
-            self._remove(key, kept)
+        if CACHE.add(entry, self.limit, must=self._must):
+            QUEUE.forget(self, key)
+            return instance
+        self._remove(key, entry)  # others came first
+        return None
+
+    def _keep_bound(self, key: Key, program: Program, size: int) -> Instance:
+        """Keep an instance of a template's program, and drop the one that was made first of too many."""
+        instance = self._instance(program)
+        entry = Entry(instance, 0, _evictor(self, key), is_own=True)
+        all_sizes = Entry(instance, size, _evictor(self, key), is_own=True)
+        dropped = []
+        with self._lock:
+            counted = self._templates.setdefault(id(program.code), all_sizes)
+            counted.bytes = max(counted.bytes, size)
+            if len(self._bound) >= MOST_BOUND:
+                oldest = next(iter(self._bound))
+                dropped.append(self._bound.pop(oldest))
+                del self._ready[oldest]
+            if key in self._ready:
+                dropped.append(self._ready[key])
+            self._ready[key] = self._bound[key] = entry
+        for each in dropped:
+            CACHE.discard(each)
+            each.instance.close()
+        if counted is all_sizes:
+            CACHE.add(counted, self.limit)
+        QUEUE.forget(self, key)
         return instance
 
-    def _remove(self, key: Key, kept: Kept) -> None:
+    def _remove(self, key: Key, entry: Entry) -> None:
         with self._lock:
-            if self._ready.get(key) is kept:
+            if self._ready.get(key) is entry:
                 del self._ready[key]
-        kept.instance.close()
-
-    def _drop(self, key: Key, kept: Kept) -> None:
-        """Make room for others; it is a wish again, of which it is known what it takes."""
-        self._remove(key, kept)
-        BACKGROUND.wish(self, key, _specs(key), times=kept.uses, now=False).bytes = kept.bytes
+        entry.instance.close()
 
 
-def _dropper(owner: Instances, key: Key) -> Callable[[Kept], None]:
-    """What the shelf calls; it must not keep the owner, and everything it has, alive."""
+def _evictor(owner: Instances, key: Key) -> Callable[[Entry], None]:
+    """Return what the cache calls; it must not keep the owner, and everything it has, alive."""
     found = weakref.ref(owner)
 
-    def drop(kept: Kept) -> None:
+    def evict(entry: Entry) -> None:
         instances = found()
         if instances is not None:
-            instances._drop(key, kept)
+            instances._remove(key, entry)
 
-    return drop
-
-
-def _specs(key: Key) -> list[TensorSpec]:
-    return [TensorSpec(shape, np.dtype(dtype)) for shape, dtype in key]
+    return evict
 
 
-def key_of(specs: Sequence[TensorSpec]) -> Key:
-    """What instances are found by."""
-    return _key(specs)
-
-
-def _key(specs: Sequence[TensorSpec]) -> Key:
-    return tuple([(tuple([dim or 0 for dim in spec.shape]), spec.dtype.name) for spec in specs])
+def _remember(numbers: dict[Key, int], key: Key, number: int) -> None:
+    if len(numbers) >= _MAX_REMEMBERED:
+        numbers.clear()
+    numbers[key] = number

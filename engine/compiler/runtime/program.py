@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from engine.compiler.blueprint import Blueprint
 from engine.compiler.codegen import object_code
+from engine.compiler.runtime.tables import Layouts
 from engine.graph.operator import RuntimeOperator
 
 
@@ -25,6 +27,30 @@ class Origin:
     entry_bytes: int = 0
 
 
+class Known(Mapping[str, object]):
+    """Values of operands that no run changes, by name; computed when the first is asked for.
+
+    Args:
+        compute: returns all of them.
+    """
+
+    def __init__(self, compute: Callable[[], Mapping[str, object]]) -> None:
+        self._compute = compute
+
+    @cached_property
+    def _values(self) -> Mapping[str, object]:
+        return self._compute()
+
+    def __getitem__(self, name: str) -> object:
+        return self._values[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
     """A blueprint whose code is loaded; immutable, shared by all instances.
@@ -32,7 +58,9 @@ class Program:
     Args:
         operators: those that run on the reference, by name.
         known: values of operands that are constant, by name.
+        layouts: of the tables of its instances.
         texts: inputs that are kept by name, and their places: no memory of ours holds what is Python's.
+        is_bound: whether it is a template's for one set of sizes, and shares code and weights with those for others.
         origin: how it came about.
     """
 
@@ -40,5 +68,7 @@ class Program:
     code: object_code.Code | object_code.Joined
     operators: Mapping[str, RuntimeOperator]
     known: Mapping[str, object]
+    layouts: Layouts = field(default_factory=Layouts)
     texts: Sequence[tuple[int, str]] = ()
+    is_bound: bool = False
     origin: Origin = field(default_factory=Origin)

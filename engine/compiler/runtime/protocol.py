@@ -9,6 +9,9 @@ finds no more, and goes on when all have ended. Waiting is a brief spin, then sl
 
 The counters carry the number of the run (the epoch) in their upper bits. A counter of an earlier run counts as zero,
 so nothing is cleared between runs, and a thread that comes late from an earlier run sees a later epoch and leaves.
+That holds only while the steps of a generation are those the leader walked: a late thread may look up the bounds of its
+segment after the run has ended. So the tables of steps and segments are never written once threads know them
+(docs/decisions/001-answers-that-were-not-their-requests.md).
 
 The leader is the caller's thread; the others, the workers, are parked for life and never take Python's lock.
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from engine.compiler.blueprint import Segment
 from engine.compiler.native import NativeSteps
-from engine.compiler.places import Address, Home, offset_of, port_of, taken_apart
+from engine.compiler.places import Home, homes_and_ports
 from engine.compiler.runtime.allocation import aligned_bytes
-from engine.compiler.runtime.program import Program
 from engine.compiler.runtime.protocol import (
     COUNTERS,
     SEGMENTS,
@@ -26,64 +26,97 @@ from engine.compiler.runtime.protocol import (
 )
 from engine.tensor import Array
 
+if TYPE_CHECKING:
+    from engine.compiler.runtime.program import Program
+
 # Looks at a counter before a thread sleeps; some 60 µs.
 SPINS = 1500
-# A run that may be cancelled looks up after so much work; what a slow core does in a second, until more is known.
+# A run that may be cancelled asks after so much work, as long as it takes a core of this speed.
 PIECE_S = 0.01
-FLOPS_PER_S = 1e10
-BYTES_PER_S = 4e9
-# Pieces that take so many times as long, or as short, are cut anew.
-_FAR = 4
+FLOPS_PER_S = 2.5e10
+BYTES_PER_S = 5e9
+
+
+class Layout:
+    """What tables have in common whose programs differ in sizes only: functions, and where each argument points to.
+
+    Args:
+        threads: of a run; a step's chunks fall into as many shares.
+    """
+
+    def __init__(self, program: Program, threads: int) -> None:
+        plan, steps = program.blueprint, program.blueprint.steps
+        self.threads = threads
+        self.homes, self._ports = homes_and_ports(steps.blocks)
+        bases = np.zeros(len(Home), np.int64)
+        bases[[Home.CONSTANT, Home.WEIGHT]] = address_of(plan.constants), address_of(plan.weights)
+        self.shifts = bases[self.homes]
+        self.inside = np.flatnonzero(self.homes == Home.ARENA)
+        self.given, self.made = self._outside(Home.INPUT), self._outside(Home.OUTPUT)
+        functions = [program.code.address(each) for each in steps.functions]
+        self.functions = np.array(functions, np.int64)
+        self.ends = 8 * steps.ends[:-1, 0].astype(np.int64)
+
+    def _outside(self, home: Home) -> list[tuple[int, list[int]]]:
+        """Return which arguments point to each input or output, by its number."""
+        found: dict[int, list[int]] = {}
+        for k in np.flatnonzero(self.homes == home).tolist():
+            found.setdefault(int(self._ports[k]), []).append(k)
+        return [*found.items()]
+
+
+class Layouts:
+    """Layouts of tables by the number of threads, for all programs that differ in sizes only."""
+
+    def __init__(self) -> None:
+        self._found: dict[int, Layout] = {}
+
+    def of(self, program: Program, threads: int) -> Layout:
+        """Return the layout of a program's tables."""
+        if threads not in self._found:
+            self._found[threads] = Layout(program, threads)
+        return self._found[threads]
 
 
 class Tables:
     """The addresses a run walks: arguments of every step, steps, segments and counters.
 
-    Args:
-        threads: of a run; a step's chunks fall into as many shares.
-
     Attributes:
-        pieces: of every segment the numbers of the shorter ones it falls into, for runs that may be cancelled.
+        segments: first step and end of every row; never written again, because a thread that is late for a run looks
+            its row up after that run has ended.
+        pieces: for each segment, the rows that a run which may be cancelled executes one after the other.
     """
 
-    def __init__(self, program: Program, threads: int) -> None:
-        self._threads = threads
+    def __init__(self, program: Program, layout: Layout) -> None:
+        self._layout = layout
         plan, steps = program.blueprint, program.blueprint.steps
-        bases = np.zeros(len(Home), np.int64)
-        bases[[Home.CONSTANT, Home.WEIGHT]] = address_of(plan.constants), address_of(plan.weights)
-        homes, offsets = taken_apart(steps.places)
-        self.arguments = offsets + bases[homes]
+        offsets = steps.offsets
+        self.arguments = (offsets + layout.shifts).astype(np.int64, copy=False)
         self._words = self.arguments.data
-        self._inside = np.flatnonzero(homes == Home.ARENA)
         self._arena = 0
-        self._given, self._made = (self._outside(steps.places, homes, home) for home in (Home.INPUT, Home.OUTPUT))
+        self._given, self._made = (
+            [(port, [(k, int(offsets[k])) for k in places]) for port, places in pointing]
+            for pointing in (layout.given, layout.made)
+        )
         self.steps = aligned_bytes(max(1, len(steps)) * STEP_BYTES).view(np.int64).reshape(-1, STEP_BYTES // 8)
-        self._chunks = np.cumsum([0, *steps.chunks])
+        self._chunks = np.zeros(len(steps) + 1, np.int64)
+        np.cumsum(steps.chunks, out=self._chunks[1:])
         if len(steps):
-            functions = [program.code.address(each) for each in steps.functions]
-            arguments = address_of(self.arguments) + 8 * steps.ends[:-1, 0].astype(np.int64)
-            self.steps[:] = np.stack([functions, arguments, steps.chunks, self._chunks[:-1], steps.is_dealt], axis=1)
-        segments = program.blueprint.segments
-        rows = [(each.first, each.last) for each in segments]
-        self.pieces: list[list[int]] = []
+            rows = self.steps
+            rows[:, 0], rows[:, 1] = layout.functions, address_of(self.arguments) + layout.ends
+            rows[:, 2], rows[:, 3], rows[:, 4] = steps.chunks, self._chunks[:-1], steps.is_dealt
+        self.steps.flags.writeable = False
+        segments = plan.segments
+        rows_of = [(each.first, each.last) for each in segments]
+        self.pieces: list[range] = []
         for segment in segments:
-            cuts = _pieces(steps, segment, PIECE_S)
-            self.pieces.append([len(rows) + number for number in range(len(cuts))])
-            rows.extend(cuts)
-        self.segments = np.array(rows, np.int64).reshape(-1, 2)
-        self._at_first = [*self.pieces]
-        self._plan = plan
-        self.counters = aligned_bytes(max(1, len(steps)) * counter_bytes(threads))
+            cuts = _pieces(steps, segment)
+            self.pieces.append(range(len(rows_of), len(rows_of) + len(cuts)))
+            rows_of.extend(cuts)
+        self.segments = np.array(rows_of, np.int64).reshape(-1, 2)
+        self.segments.flags.writeable = False
+        self.counters = aligned_bytes(max(1, len(steps)) * counter_bytes(layout.threads))
         self._trace: Array | None = None
-
-    @staticmethod
-    def _outside(places: Array, homes: Array, home: Home) -> list[tuple[int, list[tuple[int, int]]]]:
-        """By the number of the input or output, which arguments point there, and where to."""
-        found: dict[int, list[tuple[int, int]]] = {}
-        for k in np.flatnonzero(homes == home).tolist():
-            place = Address(int(places[k]))
-            found.setdefault(port_of(place), []).append((k, offset_of(place)))
-        return [*found.items()]
 
     def make_team(self) -> Array:
         """A new block for threads to wait on, which leads them to these tables."""
@@ -93,7 +126,7 @@ class Tables:
         words[COUNTERS // 8] = self.counters.ctypes.data
         words[SEGMENTS // 8] = self.segments.ctypes.data
         words[SPIN // 8] = SPINS
-        words[SHARES // 8] = self._threads
+        words[SHARES // 8] = self._layout.threads
         return team
 
     @property
@@ -116,23 +149,8 @@ class Tables:
     def settle(self, arena: int) -> None:
         """Point the arguments at an arena."""
         if arena != self._arena:
-            self.arguments[self._inside] += arena - self._arena
+            self.arguments[self._layout.inside] += arena - self._arena
             self._arena = arena
-
-    def took(self, number: int, seconds: float) -> None:
-        """A segment has taken so long in its pieces: cut it anew, where they were far from what they should take.
-
-        Each is looked up after in Python, which kernels have driven out of the caches. There are never more than at
-        first. No run is under way meanwhile.
-        """
-        rows, usual_s = self._at_first[number], PIECE_S * len(self.pieces[number])
-        is_fine, is_coarse = seconds * _FAR < usual_s, seconds > usual_s * _FAR
-        if (is_fine and len(self.pieces[number]) > 1) or (is_coarse and len(self.pieces[number]) < len(rows)):
-            steps, segment = self._plan.steps, self._plan.segments[number]
-            thought_s = _thought_s(steps)[segment.first : segment.last].sum()
-            cuts = _pieces(steps, segment, PIECE_S * max(1.0, thought_s / seconds))
-            self.pieces[number] = rows[: len(cuts)]
-            self.segments[self.pieces[number]] = cuts
 
     def aim(self, inputs: Sequence[Array], outputs: dict[int, Array]) -> None:
         """Point the arguments at this run's inputs and outputs."""
@@ -147,21 +165,16 @@ class Tables:
                 words[place] = at + offset
 
 
-def _pieces(steps: NativeSteps, segment: Segment, most_s: float) -> list[tuple[int, int]]:
-    """Consecutive steps of a segment that take so long together on a slow core, or one that takes longer."""
-    cuts: list[tuple[int, int]] = []
-    first, spent_s = segment.first, 0.0
-    for index, thought_s in enumerate(_thought_s(steps)[segment.first : segment.last].tolist(), segment.first):
-        spent_s += thought_s
-        if spent_s > most_s or index == segment.last - 1:
-            cuts.append((first, index + 1))
-            first, spent_s = index + 1, 0.0
-    return cuts
-
-
-def _thought_s(steps: NativeSteps) -> Array:
-    """Of each."""
-    return np.asarray(steps.flops / FLOPS_PER_S + steps.bytes / BYTES_PER_S)
+def _pieces(steps: NativeSteps, segment: Segment) -> list[tuple[int, int]]:
+    """Cut a segment into consecutive steps that take about ``PIECE_S`` together, or one that takes longer."""
+    part = slice(segment.first, segment.last)
+    times_s = steps.flops[part] / FLOPS_PER_S + steps.bytes[part] / BYTES_PER_S
+    if segment.first < segment.last and times_s.sum() < PIECE_S:
+        return [(segment.first, segment.last)]
+    ends_s = np.cumsum(times_s)
+    changes = np.flatnonzero(np.diff((ends_s / PIECE_S).astype(np.int64))) + 1
+    bounds = [segment.first, *(changes + segment.first).tolist(), segment.last]
+    return [(first, last) for first, last in pairwise(bounds) if first < last]
 
 
 _ADDRESS_OF, _BUFFER_OF = ctypes.addressof, ctypes.c_char.from_buffer

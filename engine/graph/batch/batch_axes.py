@@ -1,7 +1,7 @@
 """Which axis of every input and output of a graph carries the batch.
 
 Mostly the first. States of a recurrent layer (layers, N, width) have it second, and so has what a network returns
-time-major, (T, N, classes). Where the file alone does not tell, the graph is tried.
+time-major, (T, N, classes).
 """
 
 from __future__ import annotations
@@ -10,28 +10,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-import numpy as np
-
-from engine.errors import EngineError, RunCancelledError
-from engine.graph.footprint import Footprints
 from engine.graph.operand import RuntimeOperand
 from engine.graph.port import Port, state_axis
-from engine.graph.running.reference import execute
 from engine.graph.runtime_graph import RuntimeGraph
 from engine.layers.recurrent.recurrent import Recurrent
-from engine.limits import memory_bytes
-from engine.tensor import Array, TensorSpec
-
-OPEN_SIZE: Final = 32
-"""What stands for an open dimension when a graph is tried; networks often want a multiple of 32."""
-
-_TRIALS: Final = 3
-# Runs, of one item and of two, their inputs as they are drawn and their answers as they are compared.
-_HELD: Final = 4
-_MOST_BYTES: Final = 1 << 28
+from engine.tensor import TensorSpec
 
 Axes = tuple[int | None, ...]
 """One a port; None for an output that is the same whatever the batch holds."""
+
+UNTOLD: Final = -1
+"""The axis of an output whose shape only a run tells: that of its answer to one item which has one slice."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,28 +52,25 @@ def readings(ports: Sequence[Port]) -> Iterator[InputAxes]:
 
 
 def output_axes(graph: RuntimeGraph, exported: int) -> Axes | None:
-    """Where every output carries the batch, as its shape says or, where it says nothing, some runs; None if nowhere."""
+    """Return where every output carries the batch, as its shape says; None where that of one says nothing."""
     axes: list[int | None] = []
-    shapes: list[set[tuple[int, ...]]] | None = None
-    for place, port in enumerate(graph.outputs):
+    for port in graph.outputs:
         if not _depends_on_inputs(graph.operands[port.operand]):
             axes.append(None)
             continue
-        shape = port.spec.shape if port.spec is not None else None
-        if shape is None:
-            shapes = shapes or _tried(graph)
-            if len(shapes) != len(graph.outputs) or len(shapes[place]) != 1:
-                return None
-            (shape,) = shapes[place]
+        if port.spec is None and exported == 1:
+            axes.append(UNTOLD)
+            continue
+        shape = port.spec.shape if port.spec is not None else ()
         is_state = _is_state(graph.operands[port.operand]) and len(shape) == 3 and shape[1] == exported
-        axis = 1 if is_state else _axis_of(shape, exported)
+        axis = 1 if is_state else axis_of(shape, exported)
         if axis is None:
             return None
         axes.append(axis)
     return tuple(axes)
 
 
-def _axis_of(shape: Sequence[int | None], exported: int) -> int | None:
+def axis_of(shape: Sequence[int | None], exported: int) -> int | None:
     """The first dimension if it is as long as the batch, else the only one that is."""
     found = [axis for axis, dim in enumerate(shape) if dim == exported]
     return found[0] if found and (found[0] == 0 or len(found) == 1) else None
@@ -108,61 +94,9 @@ def _depends_on_inputs(operand: RuntimeOperand) -> bool:
     return False
 
 
-def _tried(graph: RuntimeGraph) -> list[set[tuple[int, ...]]]:
-    """The shapes every output had in some runs; nothing where the graph refuses the inputs."""
-    found: list[set[tuple[int, ...]]] = [set() for _ in graph.outputs]
-    if not is_affordable(graph, [closed(port.spec) for port in graph.inputs if port.spec is not None]):
-        return []
-    for seed in range(_TRIALS):
-        random = np.random.default_rng(seed)
-        inputs = [example(port.spec, random) for port in graph.inputs if port.spec is not None]
-        outputs = answer(graph, inputs)
-        if outputs is None or len(outputs) != len(found):
-            return []
-        for shapes, output in zip(found, outputs, strict=True):
-            shapes.add(output.shape)
-    return found
-
-
-def answer(graph: RuntimeGraph, inputs: Sequence[Array]) -> list[Array] | None:
-    """What the graph gives; None where it refuses the inputs."""
-    try:
-        return execute(graph.plan, inputs)
-    except RunCancelledError:
-        raise
-    except EngineError:
-        return None
-
-
-def is_affordable(graph: RuntimeGraph, specs: Sequence[TensorSpec]) -> bool:
-    """Whether there is the memory to try a graph on inputs of these shapes, and to hold some runs beside each other."""
-    inputs = sum((spec.size or 0) * spec.dtype.itemsize for spec in specs)
-    return _HELD * (inputs + Footprints(graph).of(specs).peak) <= memory_bytes() // 2
-
-
-def most_bytes(graph: RuntimeGraph, specs: Sequence[TensorSpec]) -> int:
-    """Bytes that a tensor may take in a trial: as many as all whose sizes are known, or a few."""
-    return max(_MOST_BYTES, Footprints(graph).of(specs).peak)
-
-
-def closed(spec: TensorSpec, batch: int | None = None, axis: int = 0) -> TensorSpec:
-    """A spec with a size for every open dimension, and another batch along an axis if one is given."""
-    sizes = [OPEN_SIZE if dim is None else dim for dim in spec.shape]
-    if batch is not None and sizes:
-        sizes[axis] = batch
-    return TensorSpec(tuple(sizes), spec.dtype)
-
-
-def example(spec: TensorSpec, random: np.random.Generator) -> Array:
-    """Random values for an input; integers are 0 and 1, which are valid as indices, masks and counts alike."""
-    sizes = closed(spec).sizes
-    if spec.dtype.hasobject:
-        texts = np.empty(sizes, np.object_)
-        texts[...] = random.integers(0, 2, sizes).astype(np.str_)
-        return texts
-    if spec.dtype.kind in "biu":
-        return random.integers(0, 2, sizes).astype(spec.dtype)
-    return random.standard_normal(sizes).astype(spec.dtype)
+def closed(spec: TensorSpec, size: int) -> TensorSpec:
+    """A spec with a size for every open dimension."""
+    return TensorSpec(tuple(size if dim is None else dim for dim in spec.shape), spec.dtype)
 
 
 def resized(spec: TensorSpec, axis: int, size: int | None) -> TensorSpec:

@@ -1,44 +1,28 @@
 """Any batch size for a graph that was exported with a fixed one.
 
-Where every operator accepts another batch (building/generalise.py) and a batch of two gives what two single runs give,
-batches run as one; otherwise they are split into runs of the exported size and joined. The batch lies along the first
-dimension of inputs and outputs, or where batch_axes.py finds it.
+Where every operator accepts another batch (building/generalise.py) and the items are proved independent
+(batch/independence), batches run as one. Otherwise each item runs by itself, if the file's own batch is one item.
+A file that leaves the first dimension open runs any batch as one; the proof then says whether requests may share a run.
+The batch lies along the first dimension of inputs and outputs, or where batch_axes.py finds it.
 """
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, Final, Literal, NamedTuple, TypeVar
+from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
 
-from engine.errors import EngineError, InputError, RunCancelledError, ShapeError
-from engine.graph.batch.batch_axes import (
-    Axes,
-    InputAxes,
-    answer,
-    closed,
-    example,
-    is_affordable,
-    most_bytes,
-    output_axes,
-    readings,
-    resized,
-)
+from engine.errors import EngineError, InputError, RunCancelledError
+from engine.graph.batch.batch_axes import UNTOLD, Axes, InputAxes, axis_of, closed, output_axes, readings, resized
+from engine.graph.batch.independence import Proof, prove
 from engine.graph.port import Port, batch_size, may_be_state
-from engine.graph.running.reference import execute
 from engine.graph.runtime_graph import RuntimeGraph
-from engine.limits import asking_for_room
-from engine.stopping import cancelling
-from engine.tensor import Array, TensorSpec, format_shape, is_close
+from engine.tensor import Array, TensorSpec, format_shape
 
-MOST_STEPS: Final = 1 << 16
-"""Of a trial: operators, and turns of loops in them. A model of thousands of operators takes fewer."""
-
-T = TypeVar("T")
+OPEN_SIZES: Final = (32, 224)
+"""Sizes that stand for open dimensions in a proof, tried in this order: networks often want a multiple of 32."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,12 +30,13 @@ class Batching:
     """How a graph runs a batch it was not exported for.
 
     Args:
-        mode: ``any``: as one; ``split``: in parts; ``fixed``: not at all.
+        mode: ``any``: as one; ``split``: item by item; ``fixed``: not at all.
         exported: the batch size in the file; None where there is none.
-        reason: why not ``any``, naming the operator that forbids it.
+        reason: why its items are not known to be independent, naming the operator; None where they are.
         graph: the graph for any batch, in mode ``any``.
         inputs: the axis along which each input holds the batch.
-        outputs: the same of each output; None where parts cannot be joined.
+        outputs: the same of each output, None for one that is the same for every batch; None where that is not known.
+        is_plain: whether each output has one slice for each item.
     """
 
     mode: Literal["any", "split", "fixed"]
@@ -60,6 +45,7 @@ class Batching:
     graph: RuntimeGraph | None = None
     inputs: tuple[int, ...] = ()
     outputs: Axes | None = None
+    is_plain: bool = False
 
     def describe(self) -> dict[str, Any]:
         """As plain data."""
@@ -69,6 +55,20 @@ class Batching:
         """Specs of the inputs with another batch."""
         axes = self.inputs or (0,) * len(specs)
         return [resized(spec, axis, batch) if spec.shape else spec for spec, axis in zip(specs, axes, strict=True)]
+
+    def proof_for(self, specs: Sequence[TensorSpec]) -> Proof:
+        """Return whether items of these shapes are independent.
+
+        Args:
+            specs: of the inputs, static; the batch does not count.
+        """
+        if self.graph is None:
+            return Proof(reason=self.reason)
+        ports = [port.spec for port in self.graph.inputs]
+        sizes = [dim for port, axis in zip(ports, self.inputs, strict=True) if port for dim in _others(port, axis)]
+        if None not in sizes and None not in ports:
+            return Proof(reason=self.reason, outputs=self.outputs or (), is_plain=self.is_plain)
+        return prove(self.graph, specs, self.inputs)
 
 
 class Cut(NamedTuple):
@@ -80,9 +80,10 @@ class Cut(NamedTuple):
 
 
 def decide(graph: RuntimeGraph) -> Batching:
-    """Find out how a graph can run other batches; tries a batch of two on random inputs."""
+    """Find out how a graph can run other batches, and whether their items are proved independent."""
     if all(port.spec is not None and port.spec.shape[:1] == (None,) for port in graph.inputs):
-        return Batching(mode="any", exported=None, graph=graph, inputs=(0,) * len(graph.inputs))
+        axes = (0,) * len(graph.inputs)
+        return _as_any(graph, None, axes, _proof(graph, axes))
     reasons: list[tuple[InputAxes, str]] = []
     for reading in readings(graph.inputs):
         found = _as_one(graph, reading)
@@ -92,11 +93,9 @@ def decide(graph: RuntimeGraph) -> Batching:
     if not reasons:
         return Batching(mode="fixed", exported=batch_size(graph.inputs), reason=_NO_BATCH)
     for reading, reason in reasons:
-        outputs = _in_bounds(partial(output_axes, graph, reading.exported), most_bytes(graph, _closed(graph)))
-        if outputs is not None and _keeps_items_apart(graph, reading, outputs):
-            return Batching(
-                mode="split", exported=reading.exported, reason=reason, inputs=reading.axes, outputs=outputs
-            )
+        outputs = output_axes(graph, reading.exported) if reading.exported == 1 else None
+        if outputs is not None:
+            return Batching(mode="split", exported=1, reason=reason, inputs=reading.axes, outputs=outputs)
     reading, reason = reasons[0]
     return Batching(mode="fixed", exported=reading.exported, reason=reason, inputs=reading.axes)
 
@@ -105,99 +104,35 @@ _NO_BATCH = "the inputs have no common fixed batch"
 
 
 def _as_one(graph: RuntimeGraph, reading: InputAxes) -> Batching | str:
-    """The graph for any batch, if it gives what single runs give; otherwise why not."""
+    """The graph for any batch, if its items are proved independent; otherwise why not."""
     try:
-        general, outputs = graph.for_batches_along(reading.axes)
+        general = graph.for_batches_along(reading.axes)
     except RunCancelledError:
         raise
     except EngineError as error:  # BatchError, or an operator that does not take the rewritten graph
         return str(error)
-    ports = zip(graph.inputs, reading.axes, strict=True)
-    specs = [closed(p.spec, 2 * reading.exported, axis) for p, axis in ports if p.spec is not None]
-    if not is_affordable(general, specs):
-        return "a batch of two is too large to be tried"
-    agrees = _in_bounds(lambda: _agrees(graph, general, reading, outputs, specs), most_bytes(general, specs))
-    if agrees is None:
-        return "a batch of two takes too many steps, or too much memory, to be tried"
-    if not agrees:
-        return "a batch of two gives other results than two single runs"
-    return Batching(mode="any", exported=reading.exported, graph=general, inputs=reading.axes, outputs=outputs)
+    proof = _proof(general, reading.axes)
+    return proof.reason or _as_any(general, reading.exported, reading.axes, proof)
 
 
-def _closed(graph: RuntimeGraph) -> list[TensorSpec]:
-    return [closed(port.spec) for port in graph.inputs if port.spec is not None]
+def _as_any(graph: RuntimeGraph, exported: int | None, axes: tuple[int, ...], proof: Proof) -> Batching:
+    return Batching(
+        mode="any", exported=exported, reason=proof.reason, graph=graph, inputs=axes,
+        outputs=proof.outputs if proof.reason is None else None, is_plain=proof.is_plain,
+    )  # fmt: skip
 
 
-def _in_bounds(trial: Callable[[], T], most: int) -> T | None:
-    """What a trial finds; None where it takes very many steps, or a very large tensor.
-
-    Only a run tells how often a loop turns, and how large is what values decide.
-
-    Args:
-        most: bytes of a tensor.
-    """
-    asked = itertools.count()
-    is_over = is_too_large = False
-
-    def is_enough() -> bool:
-        nonlocal is_over
-        is_over = is_over or next(asked) >= MOST_STEPS
-        return is_over
-
-    def room(size: int) -> None:
-        nonlocal is_too_large
-        if size > most:
-            is_too_large = True
-            raise ShapeError("too large to be tried", found=f"{size:,} bytes", expected=f"at most {most:,}")
-
-    try:
-        with cancelling(is_enough), asking_for_room(room):
-            found = trial()
-        return None if is_too_large else found
-    except RunCancelledError:
-        if is_over:
-            return None
-        raise
+def _proof(graph: RuntimeGraph, axes: Sequence[int]) -> Proof:
+    """The proof for inputs whose open dimensions have one of OPEN_SIZES."""
+    specs = [port.spec for port in graph.inputs if port.spec is not None]
+    proofs = (prove(graph, [closed(spec, size) for spec in specs], axes) for size in OPEN_SIZES)
+    first = next(proofs)
+    return first if first.is_fitting else next((each for each in proofs if each.is_fitting), first)
 
 
-def _agrees(
-    graph: RuntimeGraph, general: RuntimeGraph, reading: InputAxes, outputs: Axes, specs: Sequence[TensorSpec]
-) -> bool:
-    random = np.random.default_rng(0)
-    inputs = [example(spec, random) for spec in specs]
-    try:
-        together = execute(general.plan, inputs)
-        parts = cut(inputs, reading.exported, reading.axes)
-        apart = join([execute(graph.plan, part) for part in parts], outputs)
-    except RunCancelledError:
-        raise
-    except EngineError:
-        return False
-    return len(together) == len(apart) and all(is_close(a, b) for a, b in zip(together, apart, strict=True))
-
-
-def _keeps_items_apart(graph: RuntimeGraph, reading: InputAxes, outputs: Axes) -> bool:
-    """Whether items in another order give their answers in that order, as steps of time do not."""
-    if reading.exported == 1 or not graph.is_repeatable:
-        return True
-    specs = _closed(graph)
-    if not is_affordable(graph, specs):
-        return False
-    most = most_bytes(graph, specs)
-    return bool(_in_bounds(lambda: _follows_its_items(graph, reading, outputs, specs), most))
-
-
-def _follows_its_items(graph: RuntimeGraph, reading: InputAxes, outputs: Axes, specs: Sequence[TensorSpec]) -> bool:
-    random = np.random.default_rng(0)
-    inputs = [example(spec, random) for spec in specs]
-    rolled = [np.roll(array, 1, axis) for array, axis in zip(inputs, reading.axes, strict=True)]
-    before, after = answer(graph, inputs), answer(graph, rolled)
-    if before is None or after is None:
-        return True
-    if any(axis is not None and axis >= each.ndim for each, axis in zip(before, outputs, strict=True)):
-        return False  # the file announces a batch that the answer has not
-    expected = [each if axis is None else np.roll(each, 1, axis) for each, axis in zip(before, outputs, strict=True)]
-    return all(is_close(a, b) for a, b in zip(after, expected, strict=True))
+def _others(spec: TensorSpec, axis: int) -> Sequence[int | None]:
+    """The sizes of a spec apart from its batch."""
+    return spec.shape[:axis] + spec.shape[axis + 1 :]
 
 
 def is_other_batch(ports: Sequence[Port], inputs: Sequence[Array]) -> bool:
@@ -283,9 +218,13 @@ def joined(parts: Sequence[Array], axis: int | None) -> Array:
     """One output of a batch, as ``join`` has all."""
     if axis is None:
         return parts[0]
+    if axis == UNTOLD:
+        axis = axis_of(parts[0].shape, 1)
     try:
+        if axis is None or any(part.shape[axis] != parts[0].shape[axis] for part in parts):
+            raise ValueError("an answer has no slice of its item")
         return np.concatenate(parts, axis=axis)
-    except ValueError:
+    except (ValueError, IndexError):
         found = _shapes(parts)
         raise InputError("the answers to the items of the batch do not fit together", found=found) from None
 

@@ -3,13 +3,16 @@
 The batch dimension of the inputs, mostly the first, is followed through the graph at another size. Where an operator's
 constants hard-code the exported one, they are rewritten: the dimension of a reshape or expand that carries the batch
 becomes -1, a constant that meets a batched operand is expanded to its batch. Whether the result treats the items of a
-batch apart is not decided here but tried on values (engine.graph.batch.batching).
+batch apart is not decided here but proved (engine.graph.batch.independence).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
 
 from engine import pnnx
 from engine.errors import EngineError, GraphError, RunCancelledError
@@ -25,27 +28,13 @@ FACTOR = 11
 """The batch tried is this many times the exported one: a prime that seldom divides another dimension."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Generalised:
-    """The graph for any batch.
-
-    Args:
-        rewritten: names of the operators whose constants were rewritten.
-        outputs: the axis along which each output carries the batch, nested ones laid flat.
-    """
-
-    source: pnnx.Graph
-    rewritten: tuple[str, ...]
-    outputs: tuple[int | None, ...]
-
-
 class BatchError(GraphError):
     """An operator forbids running the graph at another batch size; ``where`` names it."""
 
 
 def generalise_batch(
     source: pnnx.Graph, order: Sequence[RuntimeOperator], registry: Registry, axes: Mapping[str, int]
-) -> Generalised:
+) -> pnnx.Graph:
     """Let the batch dimension of every input be open.
 
     Args:
@@ -61,11 +50,7 @@ def generalise_batch(
     for op in wanted(order):
         tracer.follow(op)
     annotations = {name: tracer.opened(name, spec) for name, spec in source.annotations.items()}
-    return Generalised(
-        source=replace(source, operators=tracer.operators, annotations=annotations),
-        rewritten=tuple(tracer.rewritten),
-        outputs=tuple(tracer.outputs),
-    )
+    return replace(source, operators=tracer.operators, annotations=annotations)
 
 
 class _Tracer:
@@ -85,8 +70,7 @@ class _Tracer:
         self.base: dict[str, object] = {}
         self.values: dict[str, object] = {}
         self.operators: list[pnnx.Operator] = []
-        self.rewritten: list[str] = []
-        self.outputs: list[int | None] = []
+        self._makers: dict[str, RuntimeOperator] = {}
 
     def opened(self, name: str, spec: TensorSpec) -> TensorSpec:
         """An annotation with its batch dimension open."""
@@ -96,10 +80,11 @@ class _Tracer:
     def follow(self, op: RuntimeOperator) -> None:
         """Take one operator over."""
         self.base.update({operand.name: operand.value for operand in op.outputs})
+        self._makers.update({operand.name: op for operand in op.outputs})
         if op.type == "pnnx.Input":
             self._follow_input(op)
         elif op.type == "pnnx.Output":
-            self._check_output(op)
+            self.operators.append(op.source)
         else:
             self._follow_layer(op)
 
@@ -111,15 +96,6 @@ class _Tracer:
             self._exported = size
             spec = TensorSpec((*spec.shape[:axis], size * FACTOR, *spec.shape[axis + 1 :]), spec.dtype)
         self.values[name] = spec
-        self.operators.append(op.source)
-
-    def _check_output(self, op: RuntimeOperator) -> None:
-        operand = op.inputs[0]
-        axes = [scaled_axis(*pair) for pair in _pairs(self.base[operand.name], self.values[operand.name])]
-        if None in axes:
-            place = operand.producer.place if operand.producer is not None else op.place
-            raise BatchError("an output does not carry the batch in a dimension of its own", where=place)
-        self.outputs += axes
         self.operators.append(op.source)
 
     def _follow_layer(self, op: RuntimeOperator) -> None:
@@ -136,7 +112,6 @@ class _Tracer:
             if not is_batched or self._carries(op, values):
                 self.values.update(values)
                 self.operators.extend(candidate)
-                self.rewritten += [] if candidate[-1] is op.source else [op.name]
                 return
         raise BatchError(failure.problem, where=op.place)
 
@@ -182,47 +157,56 @@ class _Tracer:
     def _expansions(self, op: RuntimeOperator) -> Iterator[list[pnnx.Operator]]:
         """The operator with its constant operands brought to the batch.
 
-        Those of size one in their first or second dimension are expanded, others repeated along the first: what was
-        folded for all items of the exported batch comes again for every further batch, and for a part of one in part.
+        Those of size one in their first or second dimension are expanded. Others are repeated along the first: what was
+        folded for one item of the exported batch comes again for every item.
         """
         names = dict.fromkeys(operand.name for operand in op.inputs if not self._is_batched(operand.name))
         specs = {name: spec for name in names if isinstance(spec := self.base[name], TensorSpec) and spec.shape}
         for axis in range(2):
             single = {name: spec for name, spec in specs.items() if axis < spec.rank and spec.shape[axis] == 1}
             if single:
-                yield self._with_batched(op, single, "expand", "size(@0,0)", "-1", axis)
-        if specs:
-            times = f"floor_divide(add(size(@0,0),{self._exported - 1}),{self._exported})"
-            yield self._with_batched(op, specs, "repeat", times, "1", 0)
+                yield self._with_batched(op, single, "expand", "-1", axis)
+        if specs and all(self._repeats(name, spec) for name, spec in specs.items()):
+            yield self._with_batched(op, specs, "repeat", "1", 0)
 
     def _with_batched(
-        self, op: RuntimeOperator, specs: Mapping[str, TensorSpec], method: str, batch: str, other: str, axis: int
+        self, op: RuntimeOperator, specs: Mapping[str, TensorSpec], method: str, other: str, axis: int
     ) -> list[pnnx.Operator]:
         """The operator, before it for each of the operands a method call whose sizes come from the graph's input."""
         helpers = []
         for name, spec in specs.items():
             result = f"{name}_batched_for_{op.name}"
-            text = "[" + ",".join(batch if k == axis else other for k in range(spec.rank)) + "]"
-            made = f"{result}_sizes"
-            whole = f"{result}_whole" if method == "repeat" else result
+            text = "[" + ",".join("size(@0,0)" if k == axis else other for k in range(spec.rank)) + "]"
+            made, given = f"{result}_sizes", name
+            if method == "repeat" and self._exported > 1:
+                given = f"{result}_of_one"
+                bounds: dict[str, pnnx.Parameter] = {
+                    "dim": 0, "start": 0, "end": (spec.shape[0] or 0) // self._exported, "step": 1,
+                }  # fmt: skip
+                helpers.append(pnnx.Operator("Tensor.slice", given, (name,), (given,), bounds, labels=("input",)))
             helpers += [
                 pnnx.Operator("pnnx.Expression", made, (self._batch_operand,), (made,), {"expr": text}),
-                pnnx.Operator(f"Tensor.{method}", whole, (name, made), (whole,), labels=("input", "sizes")),
+                pnnx.Operator(f"Tensor.{method}", result, (given, made), (result,), labels=("input", "sizes")),
             ]
-            if method == "repeat":
-                helpers += self._cut(whole, result, spec.shape[0] or 0)
         inputs = tuple(f"{name}_batched_for_{op.name}" if name in specs else name for name in op.source.inputs)
         return [*helpers, replace(op.source, inputs=inputs)]
 
-    def _cut(self, source: str, target: str, length: int) -> list[pnnx.Operator]:
-        """The first rows of a tensor that has so many for the exported batch, as many as are for this one."""
-        size = f"{target}_size"
-        given: dict[str, pnnx.Parameter] = {"dim": 0, "start": 0, "step": 1}
-        share = f"floor_divide(mul(size(@0,0),{length}),{self._exported})"
-        return [
-            pnnx.Operator("pnnx.Expression", size, (self._batch_operand,), (size,), {"expr": share}),
-            pnnx.Operator("Tensor.slice", target, (source, size), (target,), given, labels=("input", "end")),
-        ]
+    def _repeats(self, name: str, spec: TensorSpec) -> bool:
+        """Whether a constant is the same for every item of the exported batch."""
+        if self._exported == 1:
+            return True
+        if (spec.shape[0] or 0) % self._exported:
+            return False
+        items = np.split(np.asarray(self._constant(name)), self._exported)
+        return all(each.tobytes() == items[0].tobytes() for each in items)
+
+    def _constant(self, name: str) -> Any:
+        """The value of an operand that does not depend on the inputs."""
+        maker = self._makers[name]
+        if maker.layer is None:
+            raise BatchError("an input has no batch", where=maker.place)
+        found = split_outputs(maker, maker.layer.forward([self._constant(each.name) for each in maker.inputs]))
+        return found[[each.name for each in maker.outputs].index(name)]
 
     def _is_batched(self, name: str) -> bool:
         return any(scaled_axis(*pair) is not None for pair in _pairs(self.base[name], self.values[name]))

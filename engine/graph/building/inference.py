@@ -8,9 +8,7 @@ from typing import Any, Final
 
 from engine.errors import EngineError, ExecutionError, GraphError, ShapeError
 from engine.graph.building.causes import likely_cause
-from engine.graph.building.foreseen import Foreseen
 from engine.graph.building.in_place import is_shape_of_later
-from engine.graph.building.rests import Ahead
 from engine.graph.operand import RuntimeOperand
 from engine.graph.operator import RuntimeOperator
 from engine.layers.definition.foreign import fitted
@@ -52,15 +50,12 @@ class Mismatch:
         return text if self.cause is None else f"{text}; perhaps {self.cause}"
 
 
-def propagate(
-    order: Iterable[RuntimeOperator], inputs: Mapping[str, object], foreseen: Foreseen | None = None
-) -> dict[str, object]:
+def propagate(order: Iterable[RuntimeOperator], inputs: Mapping[str, object]) -> dict[str, object]:
     """Follow what is known of the graph's inputs through every operator.
 
     Args:
         order: operators, makers before users.
         inputs: operand name -> TensorSpec or value, for the operands that pnnx.Input operators make.
-        foreseen: what these operators have announced for other inputs, and keeps what they announce.
 
     Returns:
         operand name -> TensorSpec, Python value, container of them, or UNKNOWN.
@@ -69,37 +64,20 @@ def propagate(
         EngineError: when operands cannot fit their operator; names the operator.
     """
     values: dict[str, object] = dict(inputs)
-    follow(order, values, foreseen)
+    follow(order, values)
     return values
 
 
-def follow(order: Iterable[RuntimeOperator], values: dict[str, object], foreseen: Foreseen | None = None) -> None:
+def follow(order: Iterable[RuntimeOperator], values: dict[str, object]) -> None:
     """``propagate``, in place: where an operator refuses its operands, what was found before it is kept.
 
     Raises:
         EngineError: when operands cannot fit their operator; names the operator.
     """
-    ahead = None if foreseen is None else foreseen.rests.looked_for()
-    for number, op in enumerate(wanted(order)):
-        if ahead is not None and ahead.knows(number, values):
-            break
+    for op in wanted(order):
         if op.layer is not None:
-            inputs = [values[operand.name] for operand in op.inputs]
-            results = _infer(op, inputs) if foreseen is None else _foreseen(op, inputs, foreseen, ahead)
+            results = _infer(op, [values[operand.name] for operand in op.inputs])
             values.update(zip([operand.name for operand in op.outputs], results, strict=True))
-    if ahead is not None:
-        ahead.keep(values)
-
-
-def _foreseen(op: RuntimeOperator, inputs: Sequence[object], foreseen: Foreseen, ahead: Ahead | None) -> list[object]:
-    found = foreseen.find(op, inputs)
-    if found is not None:
-        check_results(found)
-        return found
-    results = _infer(op, inputs)
-    if ahead is None or not ahead.keeps:
-        foreseen.keep(op, inputs, results)
-    return results
 
 
 def _infer(op: RuntimeOperator, inputs: Sequence[object]) -> list[object]:

@@ -19,6 +19,7 @@ class Step:
         inputs, outputs: slots read and written.
         released: slots nobody reads after this step.
         is_open: whether only a run can tell the shapes of the results.
+        is_needed: whether an output of the graph depends on it; a step that is not may fail, and nothing is lost.
     """
 
     operator: RuntimeOperator
@@ -26,6 +27,7 @@ class Step:
     outputs: tuple[int, ...]
     released: tuple[int, ...]
     is_open: bool
+    is_needed: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,9 +62,12 @@ def make_plan(
         dying.setdefault(each.end, []).append(each.operand.slot)
     kept = {operand.slot for operand in outputs}
     operands = {operand.name: operand.slot for op in order for operand in op.outputs}
+    needed = _needed(order)
     return Plan(
         steps=tuple(
-            _step(op, set(dying.get(index, ())) - kept) for index, op in enumerate(order) if op.layer is not None
+            _step(op, set(dying.get(index, ())) - kept, op.name in needed)
+            for index, op in enumerate(order)
+            if op.layer is not None
         ),
         slots=len(operands),
         inputs=tuple(operand.slot for operand in inputs),
@@ -73,13 +78,25 @@ def make_plan(
     )
 
 
-def _step(op: RuntimeOperator, released: set[int]) -> Step:
+def _needed(order: Sequence[RuntimeOperator]) -> set[str]:
+    """Return the names of the operators that an output of the graph depends on."""
+    operands: set[str] = set()
+    found: set[str] = set()
+    for op in reversed(order):
+        if op.layer is None or any(operand.name in operands for operand in op.outputs):
+            found.add(op.name)
+            operands.update(operand.name for operand in op.inputs)
+    return found
+
+
+def _step(op: RuntimeOperator, released: set[int], is_needed: bool) -> Step:
     return Step(
         operator=op,
         inputs=tuple(operand.slot for operand in op.inputs),
         outputs=tuple(operand.slot for operand in op.outputs),
         released=tuple(sorted(released)),
         is_open=not all(_is_settled(operand.value) for operand in op.outputs),
+        is_needed=is_needed,
     )
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from engine.errors import InputError
 from engine.graph.port import Port, may_be_state
-from engine.tensor import CODES, Array, TensorSpec, dtype_name, format_shape
+from engine.tensor import CODES, KNOWN, Array, TensorSpec, dtype_name, format_shape
 
 _KINDS: Final = "biufcV"  # bfloat16 has kind V
 
@@ -96,6 +96,8 @@ def _as_array(port: Port, value: object) -> Array:
         return _texts(port, value)
     if port.spec is None and value is None:
         return value  # type: ignore[return-value]  # an optional value that is absent
+    if port.spec is None and isinstance(value, np.ndarray) and value.dtype == np.object_:
+        return _texts(port, value)
     try:
         array = np.asarray(value)
     except Exception as exc:  # ragged lists, or a foreign object whose __array__ fails
@@ -104,7 +106,7 @@ def _as_array(port: Port, value: object) -> Array:
         raise InputError("not an array of numbers", where=_place(port), found=_kind(value, array))
     if not array.dtype.isnative:
         array = array.astype(array.dtype.newbyteorder("="))
-    is_known = array.dtype in CODES or (port.spec is not None and array.dtype == port.spec.dtype)
+    is_known = array.dtype in KNOWN if port.spec is None else array.dtype in CODES or array.dtype == port.spec.dtype
     if not is_known and hasattr(value, "dtype"):
         expected = "a dtype that graphs have" if port.spec is None else dtype_name(port.spec.dtype)
         raise InputError("wrong dtype", where=_place(port), found=dtype_name(array.dtype), expected=expected)

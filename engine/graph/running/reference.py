@@ -22,7 +22,7 @@ _MET: Final = 256
 
 
 def execute(plan: Plan, inputs: Sequence[Array], watch: Watch | None = None) -> list[Array]:
-    """Run a plan.
+    """Run the steps of a plan that its outputs need, and all where a watch taps values.
 
     Args:
         inputs: one array an input of the graph; never written to.
@@ -42,13 +42,14 @@ def execute(plan: Plan, inputs: Sequence[Array], watch: Watch | None = None) -> 
         watch.begin(values)
     shapes = tuple(np.shape(array) if isinstance(array, np.ndarray) else () for array in inputs)
     is_new = shapes not in plan.met
-    asks = is_asked()
+    asks, runs_all = is_asked(), watch is not None and watch.has_taps
     for step in plan.steps:
         if asks:
             check_wanted(step.operator.place, "the run was cancelled")
         if watch is not None:
             watch.before()
-        run_step(step, values, is_new)
+        if step.is_needed or runs_all:
+            run_step(step, values, is_new)
         if watch is not None:
             watch.after(step, values)
         for slot in step.released:

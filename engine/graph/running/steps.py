@@ -25,7 +25,8 @@ def run_steps(plan: Plan, inputs: Sequence[object]) -> list[object]:
     for slot, value in zip(plan.inputs, inputs, strict=True):
         values[slot] = value
     for step in plan.steps:
-        run_step(step, values, True)
+        if step.is_needed:
+            run_step(step, values, True)
         for slot in step.released:
             values[slot] = None
     return [values[slot] for slot in plan.outputs]

@@ -41,6 +41,11 @@ class Watch:
         self.peak_bytes = 0
         self.sizes: dict[int, int] = {}
 
+    @property
+    def has_taps(self) -> bool:
+        """Return whether values of operands are kept, also of those that no output depends on."""
+        return bool(self._wanted)
+
     def begin(self, values: Sequence[object]) -> None:
         """Called once the inputs are in the value table."""
         self._keep(self.plan.inputs, values)

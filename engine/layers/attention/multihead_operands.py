@@ -18,9 +18,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from engine.errors import ShapeError
+from engine.ir.strided import AnyArray
 from engine.layers.operands.axes import may_equal, may_match
 from engine.promotion import Category, dtype_category
-from engine.tensor import Array, Dim, Shape, TensorSpec, format_shape
+from engine.tensor import Dim, Shape, TensorSpec, format_shape
 
 Sequences = tuple[int, int, int]
 
@@ -62,16 +63,16 @@ class Arrangement:
         """Number of positions."""
         return sequence[1 if self.rank == 3 and self.batch_first else 0]
 
-    def to_batch_first(self, sequence: Array) -> Array:
+    def to_batch_first(self, sequence: AnyArray) -> AnyArray:
         """A view (batch, positions, ...) of an array laid out this way."""
         if self.rank == 2:
             return sequence[None]
         return sequence if self.batch_first else sequence.swapaxes(0, 1)
 
-    def from_batch_first(self, sequence: Array) -> Array:
+    def from_batch_first(self, sequence: AnyArray) -> AnyArray:
         """A view laid out this way of an array (batch, positions, ...)."""
         if self.rank == 2:
-            return np.asarray(sequence[0])
+            return sequence[0, ...]
         return sequence if self.batch_first else sequence.swapaxes(0, 1)
 
 
@@ -107,6 +108,8 @@ def find_masks(
         return fitting[0] if fitting else None
     if len(rest) != 1:
         return None if rest else Masks()
+    if attention == padding == rest and None in specs[rest[0]].shape:
+        return None  # open sizes: those of a run tell
     if attention == rest and (labelled in rest or not padding):
         return Masks(attention=rest[0])
     return Masks(padding=rest[0]) if padding == rest and not attention else None

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Final
 import numpy as np
 
 from engine.errors import ParameterError
+from engine.ir.dims import hint
 from engine.layers.convolution.filters import Filters, add_bias
 from engine.layers.convolution.pad import extend, padded_shape
 from engine.layers.convolution.window import Window, columns, counts, same_pairs, sliding_windows
@@ -133,7 +134,7 @@ class Conv(Filters):
         kernel = tuple(size for size in weight.shape[2:] if size is not None)
         if len(kernel) == self.spatial_rank:
             padded = padded_shape(input.shape, self.padding_of(kernel), PADDING_MODES[self.padding_mode])
-            of_bytes = sum((spec.size or 0) * spec.dtype.itemsize for spec in (input, weight, result))
+            of_bytes = sum((hint(spec.size) or 0) * spec.dtype.itemsize for spec in (input, weight, result))
             check_scratch(padded, result.dtype, of_bytes, "the padded input")
 
     def _output_sizes(self, sizes: Shape, kernel: Shape) -> Shape:

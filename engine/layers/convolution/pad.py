@@ -12,9 +12,10 @@ from typing import Final, TypeAlias
 import numpy as np
 
 from engine.errors import ParameterError, ShapeError
+from engine.ir.dims import smallest
 from engine.layers.definition.layer import Layer
 from engine.layers.definition.registry import register
-from engine.layers.operands.fitting import check_single
+from engine.layers.operands.fitting import check_number, check_single
 from engine.layers.operands.spatial import Operand, of_last_axes, tensor
 from engine.limits import check_size
 from engine.promotion import cast
@@ -61,11 +62,13 @@ class Pad(Layer):
 
     def infer(self, input: Operand, value: object = None) -> TensorSpec:
         spec = tensor(input)
+        if self.mode == "constant":
+            check_number(value, spec.dtype)
         return TensorSpec(padded_shape(spec.shape, self.pairs, self.mode), spec.dtype)
 
     def forward(self, input: Array, value: Number | Array | None = None) -> Array:
-        self.infer(input)
         check_single(value)
+        self.infer(input, value.item() if isinstance(value, np.ndarray) else value)
         pairs = [(before or 0, after or 0) for before, after in self.pairs]
         return extend(input, pairs, self.mode, 0 if value is None else value)
 
@@ -88,12 +91,12 @@ def _padded_size(size: Dim, pair: Pair, mode: str) -> Dim:
     before, after = pair
     if size is None or before is None or after is None:
         return None
-    kept = size + min(before, 0) + min(after, 0)
+    kept = size + smallest(before, 0) + smallest(after, 0)
     is_copied = mode != "constant" and (before, after) != (0, 0)
     if (is_copied and size < 1) or size + before + after < 0 or (kept < 0 and mode in ("constant", "circular")):
         raise ShapeError("there is nothing left to pad", found=f"{before} and {after} on size {size}")
-    room = {"reflect": size - 1, "circular": kept}.get(mode, max(before, after))
-    if max(before, after) > room:
+    room = {"reflect": size - 1, "circular": kept}.get(mode)
+    if room is not None and (before > room or after > room):
         found = f"{max(before, after)} on size {size}"
         raise ShapeError(f"too much padding for mode {mode}", found=found, expected=f"at most {room}")
     return size + before + after

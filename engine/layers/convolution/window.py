@@ -5,15 +5,18 @@ A window is described an axis at a time. Sizes may be None, open until a run; so
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
 from math import prod
+from typing import Any
 
 import numpy as np
 
 from engine.errors import ShapeError
+from engine.ir.dims import hint, largest
+from engine.ir.strided import AnyArray
 from engine.layers.operands.spatial import of_last_axes, spread
 from engine.layers.operands.views import sliding
 from engine.limits import check_scratch, check_steps
@@ -54,10 +57,11 @@ class Window:
         return None if size is None else self._count(size)
 
     def _count(self, size: int) -> int:
-        room = size + self.before + self.after - self.extent
-        count = -(-room // self.stride) + 1 if self.ceil_mode else room // self.stride + 1
-        if self.ceil_mode and (count - 1) * self.stride >= size + self.before:
-            count -= 1
+        if self.ceil_mode:  # those that begin on the input or before it, the last of which may hang over
+            over = min(self.after - self.extent + self.stride, 0)
+            count = -(-(size + self.before + over) // self.stride)
+        else:
+            count = (size + self.before + self.after - self.extent) // self.stride + 1
         if size < 1 or count < 1:
             raise ShapeError(
                 "the input is smaller than the window",
@@ -132,9 +136,9 @@ def check_padded(input: TensorSpec, windows: Sequence[Window], output: TensorSpe
     Raises:
         ShapeError: naming the padded shape.
     """
-    sizes = input.shape[-len(windows) :]
+    sizes = hint(input.shape[-len(windows) :])
     padded = [None if n is None else sum((n, *window.margins(n))) for window, n in zip(windows, sizes, strict=True)]
-    of_bytes = sum((spec.size or 0) * spec.dtype.itemsize for spec in (input, output))
+    of_bytes = sum((hint(spec.size) or 0) * spec.dtype.itemsize for spec in (input, output))
     check_scratch((*input.shape[: -len(windows)], *padded), input.dtype, of_bytes, "the padded input")
 
 
@@ -161,14 +165,15 @@ def pad(x: Array, windows: Sequence[Window], value: Number = 0) -> Array:
     return padded
 
 
-def columns(padded: Array, windows: Sequence[Window]) -> Array:
+def columns(padded: AnyArray, windows: Sequence[Window]) -> AnyArray:
     """Every window as a read-only view: (..., *padded sizes) -> (..., *taps, *counts)."""
     rank = len(windows)
     view = sliding(padded, [window.extent for window in windows], range(-rank, 0))
     moves = [slice(None, None, window.stride) for window in windows]
     steps = [slice(None, None, window.dilation) for window in windows]
-    view = view[of_last_axes(*moves, *steps)]
-    return np.moveaxis(view, range(-rank, 0), range(padded.ndim - rank, padded.ndim))
+    move: Callable[..., Any] = np.moveaxis  # its types do not know meta tensors
+    found: AnyArray = move(view[of_last_axes(*moves, *steps)], range(-rank, 0), range(padded.ndim - rank, padded.ndim))
+    return found
 
 
 def overlap_add(values: Array, windows: Sequence[Window], sizes: Sequence[int]) -> Array:
@@ -202,7 +207,9 @@ def same_pairs(
     pairs = []
     for size, extent, step in zip(sizes, extents, stride, strict=True):
         length = size or 0
-        total = max((-(-length // step) - 1) * step + extent - length, 0)
+        total = (-(-length // step) - 1) * step + extent - length
+        if extent < step:
+            total = largest(total, 0)
         less = total // 2
         pairs.append((less, total - less) if is_upper else (total - less, less))
     return pairs

@@ -10,6 +10,7 @@ import numpy as np
 
 from engine.errors import ExpressionError, ParameterError, ShapeError
 from engine.expression import Call, Literal, Node, check_arity, evaluate, infer, parse, peak_bytes, postorder
+from engine.ir.sizes import size_array
 from engine.layers.definition.dropped_shape import is_dropped_shape
 from engine.layers.definition.layer import NO_ANNOTATIONS, Annotations, Layer
 from engine.layers.definition.registry import register
@@ -35,6 +36,7 @@ class Expression(Layer):
     """Scalar and element-wise arithmetic, list building and constants, written as text."""
 
     takes_unknown = True
+    takes_sizes = True
     gives_numbers = True
 
     expr: str
@@ -94,7 +96,7 @@ def _asks_or_casts(function: str) -> bool:
 def _shape_vector(tensor: Any) -> Array | TensorSpec:
     if None in tensor.shape:
         return TensorSpec((len(tensor.shape),), INT64)
-    return np.array(tensor.shape, INT64)
+    return size_array(tensor.shape)
 
 
 class Arrangement(Layer):

@@ -155,6 +155,8 @@ overload("aten::new_full", (NewFull, "input size fill_value dtype layout device 
 class ScalarTensor(Layer):
     """A number as a 0-dim tensor, float32 unless a dtype is given."""
 
+    takes_sizes = True
+
     dtype: DType | None = None
 
     def infer(self, s: Number) -> TensorSpec:

@@ -90,8 +90,14 @@ class MeshGrid(Rearrangement):
 
     def forward(self, tensors: list[Array]) -> list[Array]:
         _check_vectors([TensorSpec(tensor.shape, tensor.dtype) for tensor in tensors])
-        vectors = [tensor.reshape(-1) for tensor in tensors]
-        return list(np.meshgrid(*vectors, indexing="xy" if self.indexing == "xy" else "ij", copy=False))
+        axes = [*range(len(tensors))]
+        if self.indexing == "xy":
+            axes[:2] = axes[1::-1]
+        shape = [tensors[axis].size for axis in axes]
+        return [
+            np.broadcast_to(tensor.reshape([-1 if k == axis else 1 for k in range(len(axes))]), shape)
+            for tensor, axis in zip(tensors, axes, strict=True)
+        ]
 
 
 def _check_vectors(tensors: list[TensorSpec]) -> None:

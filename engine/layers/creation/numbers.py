@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 
 from engine.errors import ShapeError
+from engine.ir.ratios import truncate
+from engine.ir.sizes import has_sizes
 from engine.layers.definition.layer import Layer
 from engine.layers.definition.registry import register
 from engine.layers.operands.axes import checked_axis
@@ -19,6 +21,7 @@ class _Number(Layer):
 
     does_arithmetic = False
     gives_numbers = True
+    takes_sizes = True
 
 
 @register("Tensor.size", "aten::size")
@@ -115,6 +118,8 @@ class ToInt(Scalar):
 
     def forward(self, value: Any) -> Any:
         number = single(value)
+        if has_sizes(number):
+            return truncate(number)
         if not cmath.isfinite(number):
             raise ShapeError("not an integer", found=number)
         return int(number)

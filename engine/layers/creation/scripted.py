@@ -7,6 +7,7 @@ from typing import Any, Final
 import numpy as np
 
 from engine.errors import ShapeError
+from engine.ir.sizes import has_sizes, size_array, sizes_dtype
 from engine.layers.creation.creation import FLOAT32
 from engine.layers.definition.layer import Layer
 from engine.layers.definition.overload import overload
@@ -20,6 +21,8 @@ _DTYPE_AT: Final = {5: 1, 6: 2, 8: 1}
 class FromData(Layer):
     """The numbers of a list, nested or not, as a tensor; whole ones are int64, others float32, unless dtype says so."""
 
+    takes_sizes = True
+
     dtype: DType | None = None
 
     def infer(self, data: Any) -> Any:
@@ -30,6 +33,9 @@ class FromData(Layer):
         return TensorSpec(made.shape, self.dtype or made.dtype) if self.dtype or _is_telling(data) else UNKNOWN
 
     def forward(self, data: Any) -> Array:
+        if has_sizes(data):
+            array = size_array(_plain(data))
+            return cast(array, self.dtype or sizes_dtype(array))
         try:
             array = np.array(_plain(data))
         except (ValueError, TypeError) as exc:
@@ -55,7 +61,9 @@ def _zeros(data: Any) -> Any:
     """Data in which what only a run can tell is an integer, as sizes are."""
     if isinstance(data, TensorSpec):
         return np.zeros([dim or 1 for dim in data.shape], data.dtype)
-    return [_zeros(item) for item in data] if isinstance(data, (list, tuple)) else 0 if data is UNKNOWN else data
+    if isinstance(data, (list, tuple)):
+        return [_zeros(item) for item in data]
+    return 0 if data is UNKNOWN else data.__class__() if has_sizes(data) else data
 
 
 def _is_telling(data: Any) -> bool:
@@ -103,6 +111,7 @@ class RawTo(Layer):
     """
 
     does_arithmetic = False
+    takes_sizes = True
 
     def infer(self, input: TensorSpec, *operands: object) -> TensorSpec:
         return TensorSpec(input.shape, self._dtype(input, operands))

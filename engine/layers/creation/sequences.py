@@ -9,6 +9,8 @@ import numpy as np
 
 from engine.errors import EngineError, ParameterError, ShapeError
 from engine.expression import evaluate, parse
+from engine.ir.ratios import FLOAT64_BITS, InexactError, parts, subtract, truncate
+from engine.ir.sizes import has_sizes, settled_sizes, size_array, step_count
 from engine.layers.creation.creation import FLOAT32, announced_dtype
 from engine.layers.definition.layer import NO_ANNOTATIONS, Annotations, Layer
 from engine.layers.definition.overload import PLACEMENT, overload
@@ -83,7 +85,21 @@ class ARange(Layer):
         return FLOAT32 if dtype_category(result_type(*bounds)) is Category.FLOATING else INT64
 
 
+def _cut(number: Any) -> Any:
+    return truncate(number) if has_sizes(number) else int(number)
+
+
 def _count(start: float, end: float, step: float, dtype: DType) -> int:
+    if has_sizes((start, end, step)):
+        try:
+            first, last, stride = (_cut(each) if dtype == INT64 else each for each in (start, end, step))
+            count, distance = step_count(first, last, stride), parts(subtract(last, first, FLOAT64_BITS))[0]
+        except InexactError:
+            first, last, stride = settled_sizes((start, end, step))
+            return _count(first, last, stride, dtype)
+        if distance * parts(stride)[0] < 0:
+            raise ShapeError("step does not lead from start to end", found=f"arange({start}, {end}, {step})")
+        return count
     is_finite = all(map(math.isfinite, (start, end, step)))
     first, last, stride = (int(each) if dtype == INT64 and is_finite else each for each in (start, end, step))
     if not is_finite or stride == 0 or (last - first) / stride < 0:
@@ -102,7 +118,7 @@ class ShapeAsTensor(Layer):
     does_arithmetic = False
 
     def infer(self, input: TensorSpec) -> TensorSpec:
-        return TensorSpec((input.rank,), INT64, np.array(input.shape, INT64) if input.is_static else None)
+        return TensorSpec((input.rank,), INT64, size_array(input.shape) if input.is_static else None)
 
     def forward(self, input: Array) -> Array:
         return np.array(input.shape, INT64)

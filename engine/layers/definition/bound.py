@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from engine.errors import EngineError, ExecutionError, ParameterError, ShapeError
+from engine.ir.dims import is_symbolic
 from engine.layers.definition.dropped_shape import SHAPE_PARAMETERS, is_dropped_shape, shape_list
 from engine.layers.definition.failing import unforeseen
 from engine.layers.definition.foreign import called, checked_specs, checked_values, is_foreign
@@ -83,7 +84,7 @@ class BoundLayer:
         if wrong is None:
             return unforeseen(exc, inputs)
         name, value = wrong
-        return ShapeError(f"operand '{name}' is no tensor", found=type(value).__name__, expected="a tensor")
+        return ShapeError(f"operand '{name}' is not a tensor", found=type(value).__name__, expected="a tensor")
 
     def _forward(self, inputs: Sequence[object]) -> Any:
         layer = self._layer_for(self._meant(inputs)) if self.dynamic else self.layer
@@ -141,8 +142,16 @@ class BoundLayer:
             return result
         return result if other == result else UNKNOWN
 
+    def with_parameters(self, inputs: Sequence[object]) -> Layer:
+        """Return the layer with the parameters that come as operands, from what is known of the operator's inputs.
+
+        Raises:
+            EngineError: a parameter is not known, or not valid.
+        """
+        return self._layer_for([_as_far_as_known(value) for value in self._meant(inputs)])
+
     def _unknown_lists(self, inputs: Sequence[object]) -> list[int]:
-        """Inputs of which nothing is known, for parameters that are lists."""
+        """Return the inputs of which nothing is known, for parameters that are lists."""
         fields = self.signature.fields
         return [index for name, index in self.dynamic.items() if inputs[index] is UNKNOWN and holds_list(fields[name])]
 
@@ -158,12 +167,15 @@ class BoundLayer:
         return layer.infer(*arguments, **keywords)
 
     def _no_tensor(self, inputs: Sequence[object]) -> tuple[str, object] | None:
-        """The name and value of an operand that should be a tensor and is none; None if there is no such operand."""
+        """Return the name and value of the first operand that should be a tensor and is not; None if all are.
+
+        An operand of a layer that takes any number of them has no name but its place.
+        """
         names = [name for name in self.signature.operands if name in self.signature.leading]
-        for name, source in zip(names, self.positional, strict=False):
+        for place, source in enumerate(self.positional):
             value = source.value(inputs)
             if source.is_tensor and source.index is not None and not isinstance(value, (np.ndarray, np.generic)):
-                return name, value
+                return names[place] if place < len(names) else str(place), value
         return None
 
     def flops(self, output: Any, inputs: Sequence[object]) -> int:
@@ -237,7 +249,7 @@ def _as_far_as_known(value: object) -> object:
     """A value as a run will have it; a vector whose elements nobody knows is a list of that many unknown ones."""
     if isinstance(value, TensorSpec) and value.value is None and value.rank == 1:
         count = value.shape[0]
-        return UNKNOWN if count is None or count > MAX_ELEMENTS else (UNKNOWN,) * count
+        return UNKNOWN if count is None or is_symbolic(count) or count > MAX_ELEMENTS else (UNKNOWN,) * count
     return known_value(value)
 
 

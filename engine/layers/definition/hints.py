@@ -14,6 +14,8 @@ from typing import Any, Final
 
 import numpy as np
 
+from engine.ir.dims import plain
+from engine.ir.ratios import Ratio
 from engine.limits import INT_RANGE
 from engine.tensor import UNKNOWN, DType, parse_dtype
 
@@ -126,7 +128,9 @@ def _accept_bool(value: object) -> Accepted:
 
 def _accept_int(value: object) -> Accepted:
     if isinstance(value, (bool, int)):
-        return True, int(value)
+        return True, plain(value)
+    if isinstance(value, Ratio) and value.by == 1:
+        return True, value.size
     is_whole = isinstance(value, float) and value.is_integer() and int(value) in INT_RANGE
     return (True, int(value)) if is_whole else REFUSED  # type: ignore[call-overload]
 

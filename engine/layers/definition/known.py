@@ -11,6 +11,8 @@ from typing import Any, Final
 
 import numpy as np
 
+from engine.ir.dims import is_symbolic
+from engine.ir.sizes import has_sizes, holds_sizes, settled_sizes
 from engine.layers.definition.layer import Layer
 from engine.tensor import UNKNOWN, TensorSpec, is_known, known_value, spec_of
 
@@ -43,11 +45,37 @@ def with_values(layer: Layer, result: Any, inputs: list[object], forward: Callab
     values = [known_value(value) for value in inputs]
     if not all(is_known(value) and _fits(value) for value in values) or not is_repeatable(layer):
         return result
+    if has_sizes(values):
+        return _with_sizes(layer, result, values, forward)
     try:
         with np.errstate(all="ignore"):
             return spec_of(forward(values), with_value=True)
     except Exception:  # whatever it is, a run shows it, at its place
         return result
+
+
+def _with_sizes(layer: Layer, result: Any, values: list[object], forward: Callable[[list[object]], Any]) -> Any:
+    """Return what is announced with its elements, some of which follow from symbolic sizes.
+
+    Most layers cannot compute with them, and get the numbers.
+    """
+    for settle in (list, settled_sizes) if layer.takes_sizes else (settled_sizes,):
+        try:
+            with np.errstate(all="ignore"):
+                return _valued(result, forward(settle(values)))
+        except Exception:  # whatever it is, a run shows it, at its place
+            continue
+    return result
+
+
+def _valued(announced: Any, value: Any) -> Any:
+    """Return announced specs with elements; their dtypes are those of the announcement."""
+    if isinstance(value, np.ndarray) and value.dtype.hasobject and isinstance(announced, TensorSpec):
+        numbers = value if holds_sizes(value) else value.astype(announced.dtype)
+        return TensorSpec(value.shape, announced.dtype, numbers)
+    if isinstance(value, (tuple, list)) and isinstance(announced, (tuple, list)):
+        return type(value)(_valued(*pair) for pair in zip(announced, value, strict=True))
+    return spec_of(value, with_value=True)
 
 
 def _of_its_own(result: Any, inputs: list[object]) -> Any:
@@ -64,7 +92,8 @@ def _of_its_own(result: Any, inputs: list[object]) -> Any:
 
 def _is_small(layer: Layer, result: Any) -> bool:
     if isinstance(result, TensorSpec):
-        return result.size is not None and result.size <= MAX_ELEMENTS
+        size = result.size
+        return size is not None and (type(size) is int or not is_symbolic(size)) and size <= MAX_ELEMENTS
     if isinstance(result, (tuple, list)):
         return all(_is_small(layer, item) for item in result)
     return result is not UNKNOWN or layer.gives_numbers

@@ -34,6 +34,15 @@ class Annotations:
     labels: tuple[str | None, ...] = ()
     bodies: tuple[tuple[str, Any], ...] = ()
 
+    @property
+    def are_named(self) -> bool:
+        """Return whether the file names the operands.
+
+        An ONNX operator whose operands are named has its outputs in full: none is left out in front of one that is
+        used. Pairs of pnnx's converter name no operands, and leave out optional ones without a trace.
+        """
+        return any(label is not None for label in self.labels)
+
 
 NO_ANNOTATIONS = Annotations(outputs=(None,))
 
@@ -114,10 +123,17 @@ class Layer(_Parameters):
     does_arithmetic: ClassVar[bool] = True
     """Whether forward() computes elements; else it makes, moves or hands over values."""
 
+    takes_sizes: ClassVar[bool] = False
+    """Whether forward() also computes with arrays of objects that hold symbolic sizes (engine/ir/sizes.py)."""
+
     loops: ClassVar[bool] = False
     """Whether forward() loops in Python over what its operands hold: elements, boxes, steps of a sequence."""
     has_bodies: ClassVar[bool] = False
     """Whether it runs graphs of its own."""
+
+    items_axis: ClassVar[int | None] = None
+    """Of a layer outside this package: the axis along which operands and results hold the items of a batch, which it
+    computes independently of each other and of their number; None where that is not so, or not known."""
 
     means: ClassVar[tuple[type[Layer], ...]] = ()
     """The layers that settled() may give instead of this one."""

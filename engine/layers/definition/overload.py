@@ -67,6 +67,11 @@ class Overloaded(Layer):
         """The layer that does the work, and those of the operands it is given."""
         return self._bound, self._kept(operands)
 
+    @property
+    def takes_sizes(self) -> bool:  # type: ignore[override]
+        """Return whether the layer that does the work takes symbolic sizes."""
+        return self._bound.layer.takes_sizes
+
     def infer(self, *operands: object) -> Any:
         return self._bound.infer(self._kept(operands))
 

@@ -19,6 +19,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from engine.errors import ParameterError
+from engine.ir.dims import Dim
 from engine.layers.definition import hints
 from engine.limits import INT_RANGE, MAX_ITEMS
 
@@ -98,7 +99,7 @@ def check_number(value: object) -> None:
         ParameterError: naming the number, or the length.
     """
     if isinstance(value, int):
-        if value not in INT_RANGE:
+        if not isinstance(value, Dim) and value not in INT_RANGE:
             raise ParameterError("an integer is out of range", found=value, expected="64 bits")
     elif isinstance(value, (tuple, list)):
         if len(value) > MAX_ITEMS:

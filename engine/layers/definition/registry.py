@@ -18,7 +18,6 @@ _BODY: Final = (
     "pnnx does not write what an ONNX {type} repeats or chooses: unroll it, or let its condition be a constant"
 )
 _HINTS: Final = {
-    "Tensor.copy": "an assignment to a part of a tensor is kept at --opt-level 2 only",
     "prim::If": _SCRIPTED,
     "prim::Loop": _SCRIPTED,
     **{type: _BODY.format(type=type) for type in ("If", "Loop", "Scan", "SequenceMap")},

@@ -7,6 +7,8 @@ from typing import Literal
 import numpy as np
 
 from engine.expression.elementwise import ELEMENTWISE
+from engine.expression.sizes import compute_sizes
+from engine.ir.sizes import has_sizes
 from engine.layers.definition.layer import Layer
 from engine.layers.definition.registry import register
 from engine.layers.elementwise.functions import Binary, define
@@ -17,6 +19,8 @@ define(Binary, ["torch.mul", "aten::mul", "torch.multiply", "aten::multiply"], E
 
 class _Scaled(Layer):
     """Base of layers with one operand multiplied by alpha first."""
+
+    takes_sizes = True
 
     alpha: int | float | complex = 1
 
@@ -68,6 +72,8 @@ class RSub(_Scaled):
 class Div(Layer):
     """x / y; rounded down if rounding_mode is floor, towards zero if it is trunc, and then integers stay integers."""
 
+    takes_sizes = True
+
     rounding_mode: Literal["floor", "trunc"] | None = None
 
     def infer(self, input: TensorSpec | Number, other: TensorSpec | Number) -> object:
@@ -80,7 +86,9 @@ class Div(Layer):
             return ELEMENTWISE["div" if self.rounding_mode is None else "floor_divide"].evaluate(input, other)
 
     def _truncated(self, input: Array | Number, other: Array | Number) -> object:
-        if ELEMENTWISE["add"].working_dtype(input, other).kind not in "iu":
+        if has_sizes((input, other)):
+            return compute_sizes("trunc_divide", (input, other))
+        if ELEMENTWISE["floor_divide"].working_dtype(input, other).kind not in "iu":
             return ELEMENTWISE["trunc"].evaluate(ELEMENTWISE["div"].evaluate(input, other))
         less = ELEMENTWISE["neg"].evaluate(ELEMENTWISE["fmod"].evaluate(input, other))
         return ELEMENTWISE["floor_divide"].evaluate(ELEMENTWISE["add"].evaluate(input, less), other)

@@ -6,6 +6,8 @@ from typing import Final
 
 import numpy as np
 
+from engine.ir.ratios import truncate
+from engine.ir.sizes import has_sizes
 from engine.layers.definition.layer import Layer
 from engine.layers.definition.registry import register
 from engine.promotion import cast, category
@@ -23,6 +25,7 @@ class To(Layer):
     """
 
     does_arithmetic = False
+    takes_sizes = True
 
     dtype: DType | None = None
 
@@ -30,7 +33,7 @@ class To(Layer):
         if isinstance(input, TensorSpec):
             return TensorSpec(input.shape, self.dtype or input.dtype)
         result = self._number(input)
-        return TensorSpec((), result.dtype) if isinstance(result, np.ndarray) else result
+        return TensorSpec((), self.dtype or result.dtype) if isinstance(result, np.ndarray) else result
 
     def forward(self, input: Array | Number) -> Array | Number:
         if not isinstance(input, np.ndarray):
@@ -41,6 +44,9 @@ class To(Layer):
         category(number)
         if self.dtype is None:
             return number
+        if has_sizes(number) and self.dtype == np.int64:
+            whole: Number = truncate(number)
+            return whole
         tensor = cast(number, self.dtype)
         if self.dtype not in _SIZES:
             return tensor
@@ -53,6 +59,7 @@ class TypeAs(Layer):
     """input in the dtype of other."""
 
     does_arithmetic = False
+    takes_sizes = True
 
     def infer(self, input: TensorSpec, other: TensorSpec) -> TensorSpec:
         return TensorSpec(input.shape, other.dtype)

@@ -22,6 +22,7 @@ _FLOAT32: Final[DType] = np.dtype(np.float32)
 class Comparison(Layer):
     """Base of layers that compare two operands element by element; lists are vectors of the other's dtype."""
 
+    takes_sizes = True
     compare: ClassVar[Callable[[Any, Any], Any]]
 
     def infer(self, input: TensorSpec | Number | list[Number], other: TensorSpec | Number | list[Number]) -> TensorSpec:

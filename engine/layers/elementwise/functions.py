@@ -25,6 +25,7 @@ REAL: Final = frozenset(Category) - {Category.COMPLEX}
 class Unary(Layer):
     """Base of layers that compute a function of every element."""
 
+    takes_sizes = True
     function: ClassVar[ElementwiseFunction]
 
     def infer(self, input: TensorSpec) -> object:
@@ -38,6 +39,7 @@ class Unary(Layer):
 class Binary(Layer):
     """Base of layers that compute a function of every pair of elements, the operands broadcast, lists as vectors."""
 
+    takes_sizes = True
     function: ClassVar[ElementwiseFunction]
 
     def infer(self, input: TensorSpec | Numbers, other: TensorSpec | Numbers) -> object:

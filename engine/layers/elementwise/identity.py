@@ -17,6 +17,7 @@ class _Unchanged(Layer):
     """Base of layers that return their operand: a value is never changed in place, so none needs a copy."""
 
     does_arithmetic = False
+    takes_sizes = True
 
     def infer(self, input: TensorSpec, *hints: object) -> TensorSpec:
         return input

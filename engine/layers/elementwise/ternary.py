@@ -26,7 +26,8 @@ def _shape(operand: Any) -> Shape:
 
 
 def _wide(operand: Array | Number, dtype: DType) -> Array:
-    return cast(cast(operand, dtype), working_dtype(dtype))
+    """Return an operand in the dtype that is computed in; a number keeps the digits that a narrow dtype has not."""
+    return cast(cast(operand, dtype) if isinstance(operand, np.ndarray) else operand, working_dtype(dtype))
 
 
 @register("torch.clamp", "torch.clip")

@@ -148,27 +148,34 @@ def _positions(slot: Any) -> Array:
 
 
 def _indexed_shape(input: Shape, slots: Slots) -> Shape:
-    """The shape input[slots] has; a mask's number of hits is open unless it is a constant."""
-    axes: list[Shape | None] = []
+    """Return the shape input[slots] has; a mask's number of hits is open unless it is a constant."""
+    entries: list[tuple[int, Shape | None]] = []
+    covered = 0
     for slot in slots:
-        axes.extend([None] if slot is None else _as_positions(slot, input, len(axes)))
-    if len(axes) > len(input):
-        raise ShapeError("too many indices", found=len(axes), expected=f"at most {len(input)}")
-    taken = [axis for axis, shape in enumerate(axes) if shape is not None]
+        found = [(1, None)] if slot is None else _as_positions(slot, input, covered)
+        entries.extend(found)
+        covered += sum(axes for axes, _ in found)
+    if covered > len(input):
+        raise ShapeError("too many indices", found=covered, expected=f"at most {len(input)}")
+    taken = [place for place, (_, shape) in enumerate(entries) if shape is not None]
     if not taken:
         return input
-    result = broadcast_shapes(*(shape for shape in axes if shape is not None))
-    rest = tuple(dim for axis, dim in enumerate(input) if axis not in taken)
+    result = broadcast_shapes(*(shape for _, shape in entries if shape is not None))
+    kept = [shape is None for axes, shape in entries if axes] + [True] * (len(input) - covered)
+    rest = tuple(dim for dim, is_kept in zip(input, kept, strict=True) if is_kept)
     lead = taken[0] if taken[-1] - taken[0] + 1 == len(taken) else 0
     return rest[:lead] + result + rest[lead:]
 
 
-def _as_positions(slot: Any, input: Shape, axis: int) -> list[Shape]:
-    """The shapes of the position tensors a slot stands for: itself, or one for each dimension of a mask."""
+def _as_positions(slot: Any, input: Shape, axis: int) -> list[tuple[int, Shape | None]]:
+    """Return the position tensors a slot stands for, as how many axes one indexes and its shape.
+
+    They are the slot itself, or one for each dimension of a mask; a mask of no dimensions adds an axis.
+    """
     slot = slot if isinstance(slot, TensorSpec) else np.asarray(slot)
     if slot.dtype not in (np.bool_, np.uint8):
-        return [slot.shape]
+        return [(1, slot.shape)]
     covered = input[axis : axis + len(slot.shape)]
     check_shape(slot.shape, covered, "mask does not fit")
     hits: Dim = None if isinstance(slot, TensorSpec) else int(np.count_nonzero(slot))
-    return [(hits,)] * len(slot.shape)
+    return [(1, (hits,))] * len(slot.shape) or [(0, (hits,))]

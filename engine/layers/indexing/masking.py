@@ -57,6 +57,8 @@ class MaskedScatter(Layer):
 class Where(Layer):
     """input where condition, else other, in the dtype they promote to; without them the positions it holds at."""
 
+    takes_sizes = True
+
     def infer(
         self,
         condition: TensorSpec,
@@ -104,6 +106,7 @@ class Zero(Rearrangement):
         return np.zeros(input.shape, input.dtype)
 
 
+@register("Tensor.copy", renamed={"self": "input"})
 @register("aten::copy", positional=("input", "src", "non_blocking"))
 class Copy(Rearrangement):
     """src, broadcast and converted, in place of input."""

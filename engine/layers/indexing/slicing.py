@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Final, TypeAlias
 
 from engine.errors import ParameterError, ShapeError
+from engine.ir.sizes import slice_length
 from engine.layers.definition.layer import NO_ANNOTATIONS, Annotations, Layer
 from engine.layers.definition.registry import register
 from engine.layers.operands.axes import checked_axes, checked_axis, may_match
@@ -80,7 +81,7 @@ class _Window(Rearrangement):
     def _length(self, item: int, length: Dim) -> Dim:
         piece = self._slice(item)
         is_open = any(bounds and bounds[item] is None for bounds in (self.starts, self.ends, self.steps))
-        return None if length is None or is_open else len(range(*piece.indices(length)))
+        return None if length is None or is_open else slice_length(piece, length)
 
 
 def _checked_index(index: Dim, length: Dim) -> None:

@@ -42,8 +42,7 @@ class LinalgNorm(Layer):
         return TensorSpec(Reduction(dim=self.dim, keepdim=self.keepdim)._reduced(input.shape), dtype)
 
     def forward(self, input: Array) -> Array:
-        self._check(input.ndim)
-        self._check_elements(input.shape)
+        self.infer(TensorSpec(input.shape, input.dtype))
         if not self.is_of_matrices(input.ndim):
             order = 2 if self.ord is None or self.ord == "fro" else self.ord
             return self._vector_norm(self.dim, order).forward(input)

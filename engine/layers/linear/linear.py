@@ -49,9 +49,9 @@ class Linear(Layer):
             found = f"{format_shape(input)} by {format_shape(weight)}"
             raise ShapeError("input does not fit the weight", found=found, expected="[..., I] by [O, I]")
         result = (*input[:-1], *weight[:-1])
-        if bias is not None and len(bias) > 1:
+        if bias is not None and (len(bias) > 1 or bias == (1,)):
             _check_broadcast(bias, result)
-        elif bias not in ((), (1,)):  # these two PyTorch broadcasts
+        elif bias != ():  # which PyTorch broadcasts
             _check_bias(bias, weight[:-1])
         return result
 

@@ -119,6 +119,8 @@ class GroupedMatmul(Layer):
 
     def _check(self, input: Shape, other: Shape, ends: Shape | None) -> None:
         check_ranks(input, other, (3 if ends is None else 2, 3))
+        if ends is None and not may_equal(input[0], other[0]):
+            raise ShapeError("a matrix a group is needed", found=format_shape(input), expected=f"[{other[0]}, M, K]")
         matmul_shape(input if ends is None else (other[0], *input), other)
         if ends is not None and (len(ends) != 1 or not may_equal(ends[0], other[0])):
             raise ShapeError("an end a group is needed", found=format_shape(ends), expected=f"[{other[0]}]")

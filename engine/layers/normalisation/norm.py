@@ -78,7 +78,7 @@ class BatchNorm(Norm):
     def _compute(self, x: Array, *others: Array | None) -> Array:
         mean, var, weight, bias = others
         if mean is None or var is None:
-            mean, var = _batch_statistics(x)
+            mean, var = batch_statistics(x)
         return _normalised(x, mean, var, self.eps, weight, bias)
 
 
@@ -216,7 +216,7 @@ def _by_channel(x: Array, vectors: Iterable[Array | None]) -> list[Array | None]
     return [None if each is None else each.reshape(-1, *[1] * (x.ndim - 2)) for each in vectors]
 
 
-def _batch_statistics(x: Array) -> tuple[Array, Array]:
+def batch_statistics(x: Array) -> tuple[Array, Array]:
     """Mean and variance of every channel of a batch."""
     axes = (0, *range(2, x.ndim))
     mean = x.mean(axis=axes, keepdims=True)

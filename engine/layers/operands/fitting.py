@@ -48,6 +48,20 @@ def check_single(value: object) -> None:
         raise ShapeError("the value must be a single number", found=format_shape(value.shape), expected="[]")
 
 
+def check_number(value: object, dtype: DType) -> None:
+    """Refuse a number that an integer dtype does not hold, as PyTorch does.
+
+    Raises:
+        ShapeError: naming the number and the dtype.
+    """
+    if dtype.kind in "iu" and isinstance(value, (int, float)):
+        bounds = np.iinfo(dtype)
+        if not bounds.min <= value <= bounds.max:
+            raise ShapeError(
+                f"the value does not fit {dtype_name(dtype)}", found=value, expected=f"{bounds.min} to {bounds.max}"
+            )
+
+
 def check_mask(mask: DType) -> None:
     """Refuse a mask that is none: PyTorch takes bools, and once took bytes.
 

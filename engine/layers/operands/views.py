@@ -6,11 +6,13 @@ last element it can reach, are worked out in Python integers and held against th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
 from engine.errors import ShapeError
+from engine.ir.strided import AnyArray
 from engine.limits import check_size, show_shape
 from engine.tensor import Array, Dim
 
@@ -57,7 +59,7 @@ def strided(flat: Array, size: Sequence[int], stride: Sequence[int], offset: int
     return np.lib.stride_tricks.as_strided(flat[offset:], size, steps, writeable=False)
 
 
-def sliding(array: Array, extents: Sequence[int], axes: Sequence[int]) -> Array:
+def sliding(array: AnyArray, extents: Sequence[int], axes: Sequence[int]) -> AnyArray:
     """Every window of these extents on these axes, as a read-only view; the windows' own axes come last.
 
     Raises:
@@ -67,7 +69,9 @@ def sliding(array: Array, extents: Sequence[int], axes: Sequence[int]) -> Array:
         if not 0 <= extent <= array.shape[axis]:
             expected = f"at most {array.shape[axis]}"
             raise ShapeError("window is longer than the axis", found=extent, expected=expected)
-    return np.lib.stride_tricks.sliding_window_view(array, tuple(extents), axis=tuple(axes))
+    view: Callable[..., Any] = np.lib.stride_tricks.sliding_window_view  # its types do not know meta tensors
+    windows: AnyArray = view(array, tuple(extents), axis=tuple(axes))
+    return windows
 
 
 def diagonal(array: Array, offset: int, first: int, second: int) -> Array:

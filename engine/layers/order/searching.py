@@ -55,18 +55,19 @@ def _check_rows(rows: Shape, values: Shape) -> None:
 
 
 def count_before(rows: Array, values: Array, is_right: bool) -> Array:
-    """How many elements of each sorted row come before each of its values."""
-    if rows.ndim == 1:
-        return np.asarray(np.searchsorted(rows, values, "right" if is_right else "left"))
-    # Sorted together, a value stands behind just the elements asked for: first among its equals, or last.
-    together = [rows, values] if is_right else [values, rows]
-    order = np.argsort(np.concatenate(together, -1), -1, stable=True)
-    first = rows.shape[-1] if is_right else 0
-    is_value = (order >= first) & (order < first + values.shape[-1])
-    before = np.cumsum(~is_value, -1)
-    counts = np.empty_like(order)
-    np.put_along_axis(counts, order, before, -1)
-    return counts[..., first : first + values.shape[-1]]
+    """Count the elements of each sorted row that come before each of its values.
+
+    The halving is PyTorch's, so that rows that are not sorted, or hold NaN, give the same numbers as there.
+    """
+    length = rows.shape[-1]
+    low, high = np.zeros(values.shape, INT64), np.full(values.shape, length, INT64)
+    for _ in range(length.bit_length()):
+        is_open, middle = low < high, (low + high) // 2
+        inside = np.minimum(middle, length - 1)
+        element = rows[inside] if rows.ndim == 1 else np.take_along_axis(rows, inside, -1)
+        goes_up = is_open & ~(element > values if is_right else element >= values)
+        low, high = np.where(goes_up, middle + 1, low), np.where(is_open & ~goes_up, middle, high)
+    return low
 
 
 @register("aten::bucketize", positional=("input", "boundaries", "out_int32", "right"))
@@ -100,7 +101,7 @@ class BinCount(Layer):
     def infer(self, input: TensorSpec, weights: TensorSpec | None = None) -> TensorSpec:
         if input.rank != 1:
             raise ShapeError("a vector is needed", found=format_shape(input.shape))
-        if weights is None:
+        if weights is None or input.size == 0:  # PyTorch counts nothing in integers, whatever the weights are
             return TensorSpec((None,), INT64)
         if weights.dtype.kind == "c":
             raise ShapeError("weights must be real", found=weights.dtype)

@@ -36,7 +36,7 @@ class AdaptivePool(Layer):
 
     def __post_init__(self) -> None:
         lengths = {1, self.spatial_rank}
-        if len(self.output_size) not in lengths or min((size or 0 for size in self.output_size), default=0) < 0:
+        if len(self.output_size) not in lengths or any(size is not None and size < 0 for size in self.output_size):
             expected = f"{self.spatial_rank} sizes, or 0 to keep the input's"
             raise ParameterError("output_size does not fit", found=list(self.output_size), expected=expected)
 

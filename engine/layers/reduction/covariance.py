@@ -67,11 +67,12 @@ class Correlation(Layer):
 
     def forward(self, input: Array) -> Array:
         covariance = Covariance().forward(input)
+        wide = widened(covariance)
         with np.errstate(all="ignore"):
-            if not covariance.ndim:
-                return np.asarray(covariance / covariance)
-            deviations = np.sqrt(np.diag(covariance))
-            return np.asarray(np.clip(covariance / deviations[:, None] / deviations, -1, 1))
+            if not wide.ndim:
+                return cast(np.asarray(wide / wide), covariance.dtype)
+            deviations = np.sqrt(np.diag(wide))
+            return cast(np.clip(wide / deviations[:, None] / deviations, -1, 1), covariance.dtype)
 
 
 def _check_weights(weights: TensorSpec, observations: Shape) -> None:

@@ -12,9 +12,10 @@ import numpy as np
 from engine.errors import ParameterError
 from engine.layers.definition.layer import Layer
 from engine.layers.definition.registry import register
+from engine.layers.operands.fitting import check_shape
 from engine.layers.operands.precision import widened
 from engine.promotion import broadcast_shapes, cast, float_dtype, result_type
-from engine.tensor import Array, TensorSpec
+from engine.tensor import Array, Shape, TensorSpec
 
 NONE, MEAN, SUM = range(3)
 # Logarithms of probabilities are held above this.
@@ -49,11 +50,17 @@ class Loss(Layer):
         Args:
             others: what is made of a pair depends on these too.
         """
-        spec = self.infer(TensorSpec(input.shape, input.dtype), TensorSpec(target.shape, target.dtype))
+        weights = [None if each is None else TensorSpec(each.shape, each.dtype) for each in (weight, *others)]
+        spec = self._weighted(TensorSpec(input.shape, input.dtype), TensorSpec(target.shape, target.dtype), *weights)
         x, y = np.broadcast_arrays(widened(input), widened(target))
         with np.errstate(all="ignore"):
             each = self._of_each(x, y, *(None if other is None else widened(other) for other in others))
             return cast(self._reduced(np.asarray(each if weight is None else each * widened(weight))), spec.dtype)
+
+    def _weighted(self, input: TensorSpec, target: TensorSpec, *weights: TensorSpec | None) -> TensorSpec:
+        pairs = broadcast_shapes(input.shape, target.shape)
+        _check_weights(pairs, *(each.shape for each in weights if each is not None))
+        return Loss.infer(self, input, target)
 
     def flops(self, output: TensorSpec, *operands: Any) -> int:
         return 2 * (operands[0].size or 0)
@@ -140,13 +147,23 @@ class BinaryCrossEntropy(Loss):
     """-weight (y log(x) + (1 - y) log(1 - x)), of probabilities x."""
 
     def infer(self, input: TensorSpec, target: TensorSpec, weight: TensorSpec | None = None) -> TensorSpec:
-        return super().infer(input, target)
+        return self._weighted(input, target, weight)
 
     def forward(self, input: Array, target: Array, weight: Array | None = None) -> Array:
         return self._of_all(input, target, weight)
 
     def _of_each(self, x: Array, y: Array, *others: Array | None) -> Any:
         return (y - 1) * np.maximum(np.log1p(-x), LEAST_LOG) - y * np.maximum(np.log(x), LEAST_LOG)
+
+
+def _check_weights(pairs: Shape, *weights: Shape) -> None:
+    """Refuse weights that do not broadcast to the pairs of elements; pairs do not broadcast to weights.
+
+    Raises:
+        ShapeError: naming both shapes.
+    """
+    for weight in weights:
+        check_shape(broadcast_shapes(weight, pairs), pairs, "the pairs and their weights do not fit")
 
 
 @register(
@@ -162,7 +179,7 @@ class BinaryCrossEntropyOfLogits(Loss):
         weight: TensorSpec | None = None,
         pos_weight: TensorSpec | None = None,
     ) -> TensorSpec:
-        return super().infer(input, target)
+        return self._weighted(input, target, weight, pos_weight)
 
     def forward(
         self, input: Array, target: Array, weight: Array | None = None, pos_weight: Array | None = None

@@ -78,7 +78,7 @@ class Reduction(Layer):
         target = self.annotations.outputs[0] if self.annotations.outputs else None
         if self.dim or source is None or target is None:
             return False
-        return source.shape == target.shape and any(size not in (1, None) for size in source.shape)
+        return source.shape == target.shape and any(size != 1 for size in source.shape)
 
     def axes(self, rank: int) -> tuple[int, ...]:
         """The axes that are reduced, counted from the front; none where the reduction is of nothing."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from engine.errors import ShapeError
+from engine.ir.dims import largest, smallest
 from engine.layers.definition.layer import Layer
 from engine.layers.definition.registry import register
 from engine.layers.operands.axes import checked_axes, sizes
@@ -50,7 +51,7 @@ class MatrixDiagonal(Diagonal):
 def _length(rows: Dim, columns: Dim, offset: int) -> Dim:
     if rows is None or columns is None:
         return None
-    return max(min(rows, columns - offset) if offset >= 0 else min(rows + offset, columns), 0)
+    return largest(smallest(rows, columns - offset) if offset >= 0 else smallest(rows + offset, columns), 0)
 
 
 @register("aten::diagonal_scatter", positional=("input", "src", "offset", "dim1", "dim2"))
@@ -159,7 +160,8 @@ class FillDiagonal(Rearrangement):
     def infer(self, input: TensorSpec, fill_value: Number) -> TensorSpec:
         if input.rank < 2:
             raise ShapeError("a matrix is needed", found=format_shape(input.shape), expected="at least 2 dimensions")
-        if input.rank > 2 and len(set(input.shape) - {None}) > 1:
+        known = [size for size in input.shape if size is not None]
+        if input.rank > 2 and any(size != known[0] for size in known):
             raise ShapeError("all dimensions must be equal", found=format_shape(input.shape))
         return input
 

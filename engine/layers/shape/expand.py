@@ -159,7 +159,7 @@ class RepeatInterleave(Rearrangement):
             raise ShapeError("repeats must not be negative", found=int(counts.min()))
         each = (shape[axis] or 0) if counts.size == 1 else 1  # one count holds for every slice
         check_size(replaced(shape, axis, each * sum(map(int, counts.flat))), input.dtype)
-        return np.repeat(input.reshape(sizes(shape)), counts, axis)
+        return np.repeat(input.reshape(sizes(shape)), counts.astype(np.int64), axis)  # numpy takes no uint64
 
     def _slices(self, shape: Shape) -> tuple[Shape, int]:
         if self.dim is None or not shape:

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from engine.errors import ShapeError
+from engine.ir.dims import largest
 from engine.layers.definition.registry import register
 from engine.layers.operands.axes import checked_axis, may_match, replaced
 from engine.layers.shape.shape import AtLeast, Rearrangement, Unsqueeze
@@ -42,7 +43,7 @@ class _Join(Rearrangement):
 
     def forward(self, *tensors: Any) -> Array:
         items = [_as_tensor(item, self.number_shape) for item in _items(tensors)]
-        spec = self._joined_spec([TensorSpec(item.shape, item.dtype) for item in items])
+        spec = self._joined_spec([spec_of(item) for item in items])  # type: ignore[misc]
         return self._join([cast(item, spec.dtype) for item in items])
 
     def _joined_spec(self, tensors: Sequence[TensorSpec]) -> TensorSpec:
@@ -245,6 +246,6 @@ class PadSequence(Rearrangement):
             raise ShapeError("only sequences of one rank and dtype can be padded", found=found)
         inner = reduce(_alike, [each.shape[1:] for each in tensors])
         lengths = [each.shape[0] for each in tensors]
-        longest = None if None in lengths else max(length for length in lengths if length is not None)
+        longest = None if None in lengths else largest(*(length for length in lengths if length is not None))
         outer = (len(tensors), longest) if self.batch_first else (longest, len(tensors))
         return TensorSpec((*outer, *inner), first.dtype)

@@ -118,7 +118,8 @@ class Flip(_Mirror):
     dims: tuple[int, ...]
 
     def forward(self, input: Array) -> Array:
-        return np.asarray(np.flip(input, self._axes(input.ndim)))
+        axes = self._axes(input.ndim)
+        return np.flip(input, axes) if axes else input
 
     def _axes(self, rank: int) -> tuple[int, ...]:
         return checked_axes(self.dims, rank) if rank else ()
@@ -151,7 +152,9 @@ class Roll(_Mirror):
         return np.roll(input, self.shifts, axes) if axes else np.roll(input, self.shifts[0])
 
     def _axes(self, rank: int) -> tuple[int, ...]:
-        return tuple(checked_axis(dim, rank) for dim in self.dims or ()) if rank else ()
+        if self.dims and not rank:
+            raise ShapeError("a tensor of no dimensions has none to roll", found=list(self.dims))
+        return tuple(checked_axis(dim, rank) for dim in self.dims or ())
 
 
 @register("aten::rot90")

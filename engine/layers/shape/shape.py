@@ -24,6 +24,7 @@ class Rearrangement(Layer):
     """Base of layers that only move elements: they compute nothing."""
 
     does_arithmetic = False
+    takes_sizes = True
 
 
 class _Reshaping(Rearrangement):
@@ -235,7 +236,7 @@ class AsStrided(Rearrangement):
         return strided(np.ascontiguousarray(input).reshape(-1), self.size, self.stride, self.storage_offset or 0)
 
     def _check(self, shape: Shape) -> None:
-        if min(self.stride, default=0) < 0:  # numpy could, PyTorch has no such tensors
+        if any(step < 0 for step in self.stride):  # numpy could, PyTorch has no such tensors
             found = f"{show_shape(self.size)} and {show_shape(self.stride)}"
             raise ShapeError("size and stride do not fit", found=found)
         check_reach(self.size, self.stride, self.storage_offset or 0, product(shape))

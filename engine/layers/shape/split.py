@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 
 from engine.errors import ParameterError, ShapeError
+from engine.ir.dims import hint, is_symbolic, largest, settled
+from engine.ir.sizes import slice_bound
 from engine.layers.definition.layer import NO_ANNOTATIONS, Annotations
 from engine.layers.definition.registry import register
 from engine.layers.operands.axes import checked_axis, replaced
@@ -116,6 +118,9 @@ class Split(_Pieces):
 
 def _even_pieces(length: int, size: int) -> list[int]:
     count = max(-(-length // size), 1) if size else 1
+    if is_symbolic(count):  # of the pieces at hand there are enough, and none is empty
+        likely = hint(count)
+        count = likely if (likely - 1) * size < length <= likely * size else settled(count)
     check_steps(count, "pieces", MAX_ITEMS)
     return [size] * (count - 1) + [length - size * (count - 1)]
 
@@ -156,14 +161,13 @@ class TensorSplit(_Pieces):
         if self.indices is not None:
             if length is None:
                 return (None,) * (len(self.indices) + 1)
-            return [max(end - start, 0) for start, end in pairwise([0, *_cuts(self.indices, length), length])]
+            return [largest(end - start, 0) for start, end in pairwise([0, *_cuts(self.indices, length), length])]
         if self.sections is None or self.sections < 1:
             raise ParameterError("sections must be positive", found=self.sections)
         check_steps(self.sections, "pieces", MAX_ITEMS)
         if length is None:
             return (None,) * self.sections
-        short, longer = divmod(length, self.sections)
-        return [short + 1] * longer + [short] * (self.sections - longer)
+        return [(length + self.sections - 1 - piece) // self.sections for piece in range(self.sections)]
 
     def _starts(self, lengths: Sequence[int], length: int) -> Sequence[int]:
         return super()._starts(lengths, length) if self.indices is None else [0, *_cuts(self.indices, length)]
@@ -171,7 +175,7 @@ class TensorSplit(_Pieces):
 
 def _cuts(indices: Sequence[int], length: int) -> list[int]:
     """Places of the cuts, brought into the axis; they may go backwards."""
-    return [slice(index, None).indices(length)[0] for index in indices]
+    return [slice_bound(index, length, 0) for index in indices]
 
 
 @register("aten::hsplit", presets={"axis": 1})

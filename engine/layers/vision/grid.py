@@ -136,7 +136,7 @@ class AffineGrid(Layer):
     def forward(self, theta: Array) -> Array:
         spec = self.infer(theta)
         matrix, sizes = widened(theta), [size or 0 for size in self.size[2:]]
-        if min(sizes) < 1:
+        if any(size < 1 for size in sizes):
             raise ShapeError("there are no positions", found=format_shape(self.size), expected="positive sizes")
         check_size(spec.shape, matrix.dtype)
         axes = [self.coordinates(size, matrix.dtype) for size in sizes]

@@ -10,6 +10,7 @@ from typing import ClassVar, Final
 import numpy as np
 
 from engine.errors import ParameterError, ShapeError
+from engine.ir.dims import is_same, is_symbolic
 from engine.layers.definition.layer import NO_ANNOTATIONS, Annotations, Layer
 from engine.layers.definition.overload import overload
 from engine.layers.definition.registry import register
@@ -28,10 +29,12 @@ from engine.layers.vision.taps import (
     nearest_exact,
 )
 from engine.promotion import Category, cast, dtype_category
-from engine.tensor import Array, Dim, Shape, TensorSpec, dtype_name, format_shape, product
+from engine.tensor import Array, Dim, DType, Shape, TensorSpec, dtype_name, format_shape, product
 
 _RANKS: Final = {"linear": (3,), "bilinear": (4,), "bicubic": (4,), "trilinear": (5,)}
 LEAST, MOST = 1e-30, 1e30
+_EXACT: Final = 2**12
+"""Fractions of such numbers are told from what float64 has for them, whatever size they are multiplied by."""
 _UINT8: Final = np.dtype(np.uint8)
 
 
@@ -122,29 +125,50 @@ class Interpolate(Layer):
         x = input if input.dtype == _UINT8 else widened(input)
         combine = interpolate_axis_uint8 if input.dtype == _UINT8 else interpolate_axis
         with np.errstate(all="ignore"):
-            for axis, taps in reversed(self.taps(x, sizes)):
+            for axis, taps in reversed(self.taps(x.shape, x.dtype, sizes)):
                 x = combine(x, axis, taps)
         return cast(x, input.dtype)
 
-    def taps(self, x: Array, shape: Shape) -> list[tuple[int, Taps]]:
-        """(axis, what its new elements are made of) of each spatial axis."""
-        counts = [count or 0 for count in shape]
-        is_wide = x.dtype in (np.float64, _UINT8) and not self.mode.startswith("nearest")
+    def taps(self, shape: Sequence[int], own: DType, sizes: Shape) -> list[tuple[int, Taps]]:
+        """Return (axis, what its new elements are made of) of each spatial axis.
+
+        Args:
+            shape, own: of the input, and its dtype.
+            sizes: of the spatial axes of the result.
+        """
+        counts = [count or 0 for count in sizes]
+        is_wide = own in (np.float64, _UINT8) and not self.mode.startswith("nearest")
         dtype, align = np.dtype(np.float64 if is_wide else np.float32), bool(self.align_corners)
         taps = []
         for axis, (count, scale) in enumerate(zip(counts, self.scales(len(counts)), strict=True), start=2):
-            size = x.shape[axis]
-            step = find_step(size, count, None if self._goes_by_size(x, axis, counts) else scale, align, dtype)
+            size = shape[axis]
+            goes_by_size = self._goes_by_size(size, own, axis, counts)
+            step = find_step(size, count, None if goes_by_size else scale, align, dtype)
             taps.append((axis, self.kernels[self.mode](size, count, step, align)))
         return taps
 
-    def _goes_by_size(self, x: Array, axis: int, counts: Sequence[int]) -> bool:
+    def given_scales(self, shape: Sequence[int], own: DType, sizes: Shape) -> list[float | None]:
+        """Return the factor of each spatial axis, None where the sizes decide. Sizes may be symbolic.
+
+        Args:
+            shape, own, sizes: as ``taps`` takes them.
+        """
+        counts = [count or 0 for count in sizes]
+        found: list[float | None] = []
+        for axis, scale in enumerate(self.scales(len(counts)), start=2):
+            is_whole = scale is not None and float(scale).is_integer()
+            is_exact = is_whole and is_same(counts[axis - 2], shape[axis] * int(scale or 0))
+            goes_by_size = not is_exact and self._goes_by_size(shape[axis], own, axis, counts)
+            found.append(None if goes_by_size else scale)
+        return found
+
+    def _goes_by_size(self, size: int, own: DType, axis: int, counts: Sequence[int]) -> bool:
         """Whether PyTorch ignores a scale that does not quite fit the sizes: 1.1 from 4 to 4."""
-        size, count = x.shape[axis], counts[axis - 2]
+        count = counts[axis - 2]
         if self.mode == "nearest":  # in its kernel for small images only
             return len(counts) == 2 and sum(counts) <= 128 and count in (size, 2 * size)
         kernel = self.kernels[self.mode]
-        is_scaled = kernel is nearest_exact or (kernel is cubic and x.dtype != _UINT8)
+        is_scaled = kernel is nearest_exact or (kernel is cubic and own != _UINT8)
         return count == size and not is_scaled
 
     def scales(self, rank: int) -> list[float | None]:
@@ -234,9 +258,23 @@ def as_written(scale: float) -> float:
     return simple if np.float32(simple) == np.float32(scale) else scale
 
 
+def _rounds_down_alike(exact: Fraction, factor: float) -> bool:
+    """Return whether ``floor(size * factor)`` in float64 is ``floor(size * exact)`` for every size there is memory for.
+
+    Between whole numbers there is more room than an error takes. A whole product has to be met, or exceeded: a float
+    that is at most half a unit of its last place too small is rounded to it.
+    """
+    is_simple = exact.numerator <= _EXACT and float(exact) == factor
+    return is_simple and (Fraction(factor) - exact) / exact >= -Fraction(1, 2**54)
+
+
 def _scaled(size: Dim, factor: float) -> Dim:
     if size is None:
         return None
+    if is_symbolic(size):
+        exact = Fraction(factor).limit_denominator(_EXACT)
+        if _rounds_down_alike(exact, factor):
+            return size * exact.numerator // exact.denominator
     if not math.isfinite(size * factor):
         raise ShapeError("cannot resample to this size", found=f"{size} times {factor}")
     return math.floor(size * factor)

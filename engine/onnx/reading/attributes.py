@@ -23,12 +23,8 @@ def attribute_value(proto: Any, weights: Weights) -> Any:
         WeightsError: a tensor that contradicts itself.
     """
     kind = proto.type or _guessed(proto)
-    if kind == _FLOAT:
-        return _float(proto.f)
-    if kind == _INT:
-        return proto.i
-    if kind == _STRING:
-        return proto.s.decode("utf-8", "replace")
+    if kind in (_FLOAT, _INT, _STRING):
+        return number_or_text(proto, kind)
     if kind == _TENSOR:
         return weights.array(proto.t, proto.name)
     if kind == _GRAPH:
@@ -47,6 +43,14 @@ def attribute_value(proto: Any, weights: Weights) -> Any:
     if kind == _TYPE:
         return None
     raise ParameterError(f"attribute {quoted(proto.name)} is of an unknown kind", found=kind)
+
+
+def number_or_text(proto: Any, kind: int | None = None) -> float | int | str:
+    """Return an attribute that is one float, integer or text."""
+    kind = kind or proto.type
+    if kind == _FLOAT:
+        return _float(proto.f)
+    return int(proto.i) if kind == _INT else str(proto.s.decode("utf-8", "replace"))
 
 
 def _guessed(proto: Any) -> int:

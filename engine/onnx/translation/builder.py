@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -44,6 +44,7 @@ class Builder:
         self.labels: tuple[str, ...] = ()
         self._names: set[str] = set()
         self._operands: set[str] = set()
+        self._reserved: set[str] = set()
         self._numbers: dict[str, int] = {}
         self._work = _WORK
         self._makers: dict[str, Operator] = {}
@@ -52,6 +53,19 @@ class Builder:
     def maker(self, value: Value) -> Operator | None:
         """The operator that makes a value."""
         return self._makers.get(value.name)
+
+    def value(self, name: str) -> Value:
+        """Return the value that an operand is."""
+        maker = self._makers.get(name)
+        if maker is not None and maker.type == "pnnx.Attribute":
+            found = constant(maker.attributes["data"].data)
+            found.name = name
+            return found
+        return Value(name, self.annotations.get(name, UNKNOWN))
+
+    def reserve(self, names: Iterable[str]) -> None:
+        """Keep names that a pair can write for the inputs called so, not for those whose name has to be changed."""
+        self._reserved.update(name for name in names if _safe(name) == name)
 
     def input(self, name: str, spec: TensorSpec | None) -> Value:
         """An input of the graph."""
@@ -76,7 +90,7 @@ class Builder:
         operator = self.operator_name(f"pnnx_output_{index}")
         self.operators.append(Operator("pnnx.Output", operator, (self.operand(value),)))
         if name and self._maker_type(value) != "pnnx.Input":
-            self._renamed[value.name] = _safe(name)
+            self._renamed[value.name] = name
         return value
 
     def _nameable(self, value: Value, name: str) -> Value:
@@ -183,16 +197,16 @@ class Builder:
         made = sum((spec.size or 0) for spec in specs)
         if len(specs) < len(values) or made > _FOLDED:
             return None
-        work = layer.layer.flops(specs[0], *(each.spec for each in inputs)) + sum(array.size for array in arrays) + made
-        if work > self._work:
-            return None
-        self._work -= work
         try:
+            work = layer.flops(specs[0], [each.spec for each in inputs]) + sum(array.size for array in arrays) + made
+            if work > self._work:
+                return None
+            self._work -= work
             with np.errstate(all="ignore"):
                 results = _split(layer.forward(list(arrays)), len(values))
         except RunCancelledError:
             raise
-        except Exception:  # whatever it is, a run shows it, at its place
+        except Exception:  # an operator that cannot be computed here stays in the graph, where a run reports it
             return None
         found = [np.ascontiguousarray(each).reshape(np.shape(each)) for each in results if isinstance(each, np.ndarray)]
         for each in found:
@@ -229,20 +243,24 @@ class Builder:
 
     def operator_name(self, wanted: str) -> str:
         """A name of its own for an operator."""
-        return self._fresh(wanted, self._names)
+        name = self._fresh(wanted, self._names)
+        self._names.add(name)
+        return name
 
     def operand_name(self, wanted: str) -> str:
         """A name of its own for an operand."""
-        return self._fresh(wanted, self._operands)
+        others = () if wanted in self._reserved else self._reserved
+        name = self._fresh(wanted, self._operands, others)
+        self._operands.add(name)
+        return name
 
-    def _fresh(self, wanted: str, taken: set[str]) -> str:
+    def _fresh(self, wanted: str, *taken: Container[str]) -> str:
         base = _safe(wanted)
         name = base
-        while name in taken:
+        while any(name in each for each in taken):
             number = self._numbers.get(base, 0) + 1
             self._numbers[base] = number
             name = f"{base}_{number}"
-        taken.add(name)
         return name
 
     def graph(self) -> Graph:
@@ -257,7 +275,9 @@ class Builder:
     def _final_names(self, kept: set[str]) -> dict[str, str]:
         """What operands are called otherwise than they were: outputs, and what has the name of one."""
         fixed = {name for op in self.operators if op.type == "pnnx.Input" for name in op.outputs}
-        owners = {wanted: operand for operand, wanted in reversed(self._renamed.items()) if operand in kept}
+        # The first output of a name has it; before those whose name had to be changed come those that are called so.
+        order = sorted(self._renamed.items(), key=lambda pair: _safe(pair[1]) != pair[1])
+        owners = {_safe(wanted): operand for operand, wanted in reversed(order) if operand in kept}
         names = {operand: wanted for wanted, operand in owners.items() if wanted not in fixed}
         names |= {name: self.operand_name(name) for name in kept if name in owners and name not in {*names, *fixed}}
         return names

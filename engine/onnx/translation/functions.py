@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from engine.errors import GraphError
-from engine.onnx.reading.attributes import attribute_value
+from engine.onnx.reading.attributes import attribute_value, number_or_text
 from engine.onnx.reading.library import library
 from engine.onnx.reading.source import Model
 from engine.onnx.reading.tensors import Weights
@@ -93,10 +94,25 @@ def _local(proto: Any, values: Mapping[str, Any] | None = None) -> Local:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Attributes:
+    """The attributes of an operator in a version of its operator set, as its schema has them."""
+
+    names: frozenset[str]
+    defaults: Mapping[str, Any]
+
+
+@lru_cache(maxsize=4096)
+def schema_attributes(domain: str, type: str, version: int) -> Attributes | None:
+    """Return the attributes that the standard knows; None for an operator that it does not."""
+    defs = library().defs
+    try:
+        schema = defs.get_schema(type, version, domain)
+    except defs.SchemaError:
+        return None
+    return Attributes(frozenset(schema.attributes), _schema_defaults(schema))
+
+
 def _schema_defaults(schema: Any) -> dict[str, Any]:
-    defaults: dict[str, Any] = {}
-    for name, attribute in schema.attributes.items():
-        proto = attribute.default_value
-        if proto.type in (_INT, _FLOAT, _STRING):
-            defaults[name] = {_INT: proto.i, _FLOAT: proto.f, _STRING: proto.s.decode("utf-8", "replace")}[proto.type]
-    return defaults
+    given = {name: attribute.default_value for name, attribute in schema.attributes.items()}
+    return {name: number_or_text(proto) for name, proto in given.items() if proto.type in (_INT, _FLOAT, _STRING)}

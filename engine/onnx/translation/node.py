@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
+
+import numpy as np
 
 from engine.errors import ParameterError, ShapeError
 from engine.layers import registry
@@ -34,7 +36,8 @@ class Node:
 
     Args:
         inputs: None for those that are left out.
-        attributes: numbers, texts, tuples of them, arrays.
+        attributes: numbers, texts, tuples of them, arrays; as the file gives them.
+        defaults: those that the schema of this version has for attributes that the file does not give.
         version: of the operator set it belongs to.
         outputs: names of the results that are used, empty for those that are not.
         declared: what the file says of the results.
@@ -53,6 +56,7 @@ class Node:
     body: Callable[[Any, Sequence[object]], Part]
     inline: Callable[..., list[Value]]
     declared: Sequence[TensorSpec | None] = field(default=())
+    defaults: Mapping[str, Any] = field(default_factory=dict)
 
     def input(self, index: int) -> Value:
         """An input that must be there.
@@ -87,13 +91,16 @@ class Node:
         """Whether an input is there."""
         return self.optional(index) is not None
 
+    def _attribute(self, name: str, default: object) -> Any:
+        return self.attributes.get(name, self.defaults.get(name, default))
+
     def numbers(self, attribute: str, default: tuple[int, ...] = ()) -> tuple[int, ...]:
         """An attribute that is a list of integers.
 
         Raises:
             ParameterError: it is something else.
         """
-        value = self.attributes.get(attribute, default)
+        value = self._attribute(attribute, default)
         if not isinstance(value, tuple) or not all(isinstance(each, int) for each in value):
             raise ParameterError(f"attribute '{attribute}' is no list of integers", found=repr(value)[:80])
         return value
@@ -104,7 +111,7 @@ class Node:
         Raises:
             ParameterError: it is something else.
         """
-        value = self.attributes.get(attribute, default)
+        value = self._attribute(attribute, default)
         if not isinstance(value, int):
             raise ParameterError(f"attribute '{attribute}' is no integer", found=repr(value)[:80])
         return value
@@ -115,7 +122,7 @@ class Node:
         Raises:
             ParameterError: it is something else.
         """
-        value = self.attributes.get(attribute, default)
+        value = self._attribute(attribute, default)
         if not isinstance(value, (int, float)):
             raise ParameterError(f"attribute '{attribute}' is no number", found=repr(value)[:80])
         return float(value)
@@ -126,7 +133,7 @@ class Node:
         Raises:
             ParameterError: it is something else.
         """
-        value = self.attributes.get(attribute, default)
+        value = self._attribute(attribute, default)
         if not isinstance(value, str):
             raise ParameterError(f"attribute '{attribute}' is no text", found=repr(value)[:80])
         return value
@@ -166,26 +173,54 @@ class Node:
     def same(
         self, type: str | None = None, inputs: Sequence[Value | None] | None = None, **changes: Parameter | None
     ) -> list[Value]:
-        """Append the operator as it is, under its own name and with its own attributes; a change to None drops one."""
+        """Append the operator as it is, under its own name and with its own attributes; a change to None drops one.
+
+        Its operands are named by the arguments of the layer, so that those that are left out stay so in a pair, too.
+
+        Args:
+            inputs: in the layer's order, None for those that are left out; the node's own by default.
+        """
         type = type or self.type
         inputs = self.inputs if inputs is None else inputs
-        given = {key: value for key, value in {**self.attributes, **changes}.items() if value is not None}
+        given = {**self._other_defaults(type), **self.attributes, **changes}
+        given = {key: value for key, value in given.items() if value is not None}
         params = {key: _parameter(key, value) for key, value in given.items()}
         count = max((k + 1 for k, name in enumerate(self.outputs) if name), default=1)
-        slots = registry[type].slots if type in registry else ()
-        present = [(k, value) for k, value in enumerate(inputs) if value is not None]
-        is_gapped = any(k != place for place, (k, _) in enumerate(present))
-        if is_gapped and present[-1][0] >= len(slots):
-            raise ParameterError("an input is missing", found=f"{len(present)} inputs")
+        present, labels = self._labelled(type, inputs)
         return self.builder.add(
             type,
             self.name,
-            [value for _, value in present],
+            present,
             outputs=tuple(self.outputs[:count]) or ("",),
             params=params,
-            labels=[slots[k] for k, _ in present] if is_gapped else (),
+            labels=labels,
             declared=self.declared[:count],
         )
+
+    def _other_defaults(self, type: str) -> dict[str, Any]:
+        """The defaults of this version that are not those of the layer."""
+        if type != self.type or type not in registry:
+            return {}
+        signature = registry[type]
+        own = {each.name: each.default for each in fields(signature.layer) if each.name in signature.fields}
+        own |= {**signature.presets, **signature.operands}
+        return {name: value for name, value in self.defaults.items() if name in own and not _is_same(own[name], value)}
+
+    def _labelled(self, type: str, inputs: Sequence[Value | None]) -> tuple[list[Value], list[str]]:
+        """The inputs that are there, and the arguments they stand for; those of any number have no names."""
+        given = [(k, value) for k, value in enumerate(inputs) if value is not None]
+        present = [value for _, value in given]
+        if type not in registry or not given:
+            return present, []
+        signature = registry[type]
+        if signature.is_variadic:
+            if len(given) <= given[-1][0]:
+                raise ParameterError("an input is missing", found=f"{len(given)} inputs")
+            return present, []
+        slots = signature.slots
+        if given[-1][0] >= len(slots):
+            raise ParameterError("too many inputs", found=len(inputs), expected=f"at most {len(slots)}")
+        return present, [slots[k] for k, _ in given]
 
     def dtype(self, index: int = 0) -> DType | None:
         """The dtype of an input, None where it is not known."""
@@ -202,6 +237,13 @@ class Node:
         if rank is None:
             raise ShapeError(f"the rank of input {index} is not known before a run", expected="a declared shape")
         return rank
+
+
+def _is_same(own: object, default: object) -> bool:
+    """Return whether a layer's default is that of a schema, which has numbers of single precision."""
+    if isinstance(own, float) and isinstance(default, float):
+        return bool(np.float32(own) == np.float32(default))
+    return own == default
 
 
 def _parameter(key: str, value: Any) -> Parameter:

@@ -28,6 +28,7 @@ class Scope:
         outer: of a body, the graph around it.
         captured: values of that which the body uses, and what they are in the body.
         functions: those that this is inside, by domain and name.
+        left_out: inputs of the function that its call does not give.
     """
 
     versions: Mapping[str, int]
@@ -41,6 +42,7 @@ class Scope:
     outer: Scope | None = None
     captured: dict[Value, Value] = field(default_factory=dict)
     functions: tuple[tuple[str, str], ...] = ()
+    left_out: frozenset[str] = frozenset()
 
     def find(self, name: str) -> Value | None:
         """What a name stands for, here or in a graph around this one."""
@@ -49,6 +51,10 @@ class Scope:
             return value
         found = self.outer.find(name)
         return None if found is None else self._capture(found, name)
+
+    def leaves_out(self, name: str) -> bool:
+        """Return whether an operator that names this input has none there."""
+        return not name or (name in self.left_out and self.find(name) is None)
 
     def _capture(self, found: Value, name: str) -> Value:
         """A value of the graph around, as an input of this one; constants are taken along."""
@@ -60,10 +66,6 @@ class Scope:
                 inner.spec = found.spec
             self.captured[found] = inner
         return self.captured[found]
-
-    def declaration(self, name: str) -> TensorSpec | None:
-        """What the file says of a name."""
-        return self.declared.get(name)
 
 
 class Chained(dict[str, Value]):

@@ -7,13 +7,13 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
-from engine.errors import EngineError, GraphError, ModelFormatError, UnsupportedOperatorError
+from engine.errors import EngineError, GraphError, ModelFormatError, ParameterError, UnsupportedOperatorError
 from engine.onnx.reading.attributes import attribute_value
 from engine.onnx.reading.labels import labels_of
 from engine.onnx.reading.source import Model
 from engine.onnx.translation.builder import MAX_OPERATORS, Builder
 from engine.onnx.translation.declarations import declarations, note_names
-from engine.onnx.translation.functions import Functions, Local
+from engine.onnx.translation.functions import Functions, Local, schema_attributes
 from engine.onnx.translation.node import Node, Part
 from engine.onnx.translation.registry import known_types, translator_of
 from engine.onnx.translation.scope import Chained, Scope, value_of
@@ -63,6 +63,7 @@ class _Translation:
         scope = Scope(self._model.versions, Builder(), declared=declarations(graph))
         self._constants(graph, scope)
         given: set[str] = set()
+        scope.builder.reserve(each.name for each in (*graph.input, *graph.output))
         for each in graph.input:
             if not each.name or each.name in given:
                 raise GraphError(f"input {quoted(each.name)} is there twice, or has no name", expected="one of a name")
@@ -133,21 +134,32 @@ class _Translation:
         self._bind(proto, results, scope)
 
     def _prepared(self, proto: Any, name: str, domain: str, scope: Scope) -> Node:
-        inputs = [value_of(scope, each, "an input") if each else None for each in proto.input]
+        inputs = [None if scope.leaves_out(each) else value_of(scope, each, "an input") for each in proto.input]
         while inputs and inputs[-1] is None:
             inputs.pop()
+        version = scope.versions.get(domain, 1)
+        attributes = dict(self._attributes(proto, scope))
+        known = (
+            None if self._functions.has(domain, proto.op_type) else schema_attributes(domain, proto.op_type, version)
+        )
+        if known is not None:
+            attributes = {key: value for key, value in attributes.items() if not key.startswith("_")}  # notes of tools
+            if wrong := attributes.keys() - known.names:
+                expected = ", ".join(sorted(known.names)) or "none"
+                raise ParameterError(f"unknown attribute {quoted(min(wrong))}", expected=expected)
         return Node(
             type=proto.op_type,
             name=name,
             domain=domain,
-            version=scope.versions.get(domain, 1),
+            version=version,
             inputs=inputs,
-            attributes=dict(self._attributes(proto, scope)),
+            attributes=attributes,
             outputs=list(proto.output),
             builder=scope.builder,
             body=partial(self._body, scope=scope),
             inline=partial(self._inline, scope=scope, prefix=name),
             declared=[scope.declared.get(each) for each in proto.output],
+            defaults={} if known is None else known.defaults,
         )
 
     def _attributes(self, proto: Any, scope: Scope) -> Iterable[tuple[str, Any]]:
@@ -179,11 +191,11 @@ class _Translation:
             bodies=scope.bodies,
             functions=(*scope.functions, (node.domain, node.type)),
         )
-        for k, name in enumerate(body.inputs):
-            value = node.optional(k)
-            if value is not None:
-                inner.values[name] = value
-        inner.values[""] = Value()
+        if len(node.inputs) > len(body.inputs):
+            raise GraphError("too many inputs", found=len(node.inputs), expected=f"at most {len(body.inputs)}")
+        given = {name: node.optional(k) for k, name in enumerate(body.inputs)}
+        inner.values.update({name: value for name, value in given.items() if value is not None})
+        inner.left_out = frozenset(given) - inner.values.keys()
         self._nodes(body.nodes, inner)
         if self._unsupported:
             return [Value(spec=UNKNOWN, name="?") for _ in body.outputs]
@@ -235,7 +247,7 @@ class _Translation:
         if bodies > _MAX_BODIES:
             raise GraphError("bodies are nested too deep", found=bodies, expected=f"at most {_MAX_BODIES}")
         inner = Scope(scope.versions, Builder(), given=scope.given, depth=depth, bodies=bodies, outer=scope)
-        inner.functions = scope.functions
+        inner.functions, inner.left_out = scope.functions, scope.left_out
         return inner
 
     def _deeper(self, scope: Scope) -> int:

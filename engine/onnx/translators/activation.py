@@ -8,7 +8,7 @@ from engine.onnx.translation.node import Node
 from engine.onnx.translation.registry import Translator, translates
 from engine.onnx.translation.value import Value
 from engine.onnx.translators.elementwise import literal
-from engine.tensor import product
+from engine.tensor import Number, product
 
 _PLAIN = {
     "Relu": "nn.ReLU", "Sigmoid": "nn.Sigmoid", "Tanh": "nn.Tanh", "Softplus": "nn.Softplus",
@@ -83,8 +83,11 @@ def prelu(node: Node) -> Value | list[Value]:
 @translates("Clip")
 def clip(node: Node) -> Value | list[Value]:
     """torch.clamp with stored bounds; ReLU6 by its name."""
-    if "min" in node.attributes or "max" in node.attributes:  # before opset 11
-        low, high = node.attributes.get("min"), node.attributes.get("max")
+    low: Number | None
+    high: Number | None
+    if node.version < 11:
+        bounds = [node.real(name, limit) for name, limit in (("min", -math.inf), ("max", math.inf))]
+        low, high = [None if math.isinf(bound) else bound for bound in bounds]
     else:
         if node.is_given(1) != node.is_given(2) and (low_or_high := 1 if node.is_given(1) else 2):
             bound = node.input(low_or_high)

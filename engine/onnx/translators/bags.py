@@ -97,7 +97,7 @@ class _Body:
     def _stretch(self, name: str) -> tuple[Value, Value, Value] | None:
         """What a slice cuts, and where its bounds come from."""
         op = self._makers[name]
-        if op.type != "Slice" or op.params or any(op.labels) or len(op.inputs) != 4:
+        if op.type != "Slice" or op.params or op.labels != ("input", "starts", "ends", "axes"):
             return None
         axes = self._value(op.inputs[3])
         if axes is None or axes.constant is None or axes.constant.tolist() != [0]:

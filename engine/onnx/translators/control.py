@@ -13,6 +13,7 @@ from engine.onnx.translation.node import Node, Part
 from engine.onnx.translation.registry import translates
 from engine.onnx.translation.value import Value
 from engine.onnx.translators.bags import embedding_bags
+from engine.onnx.translators.sequence_bags import sequence_bags
 from engine.tensor import UNKNOWN, TensorSpec
 
 _LONGEST = 300
@@ -190,3 +191,11 @@ def _slice(value: Value, axis: int) -> object:
     shape = list(spec.shape)
     del shape[axis]
     return TensorSpec(tuple(shape), spec.dtype)
+
+
+@translates("ConcatFromSequence", since=11)
+def concat_from_sequence(node: Node) -> list[Value]:
+    """ONNX's own, or the embedding bags whose rows a loop made."""
+    is_joined = node.number("axis", 0) == 0 and not node.number("new_axis", 0)
+    bags = sequence_bags(node, node.input(0)) if is_joined else None
+    return node.same() if bags is None else [bags]

@@ -82,6 +82,8 @@ def binary(node: Node) -> Value:
         result = node.make("torch.div", a, b, rounding_mode="trunc")
     elif dtype is not None and dtype.kind == "b":
         return node.make("torch.logical_or" if node.type == "Add" else "torch.logical_and", a, b)
+    elif node.type == "Div" and dtype is None:
+        return node.same("Div", [a, b], axis=None, broadcast=None)[0]
     elif a.tensor is None or b.tensor is None:
         return node.make(f"torch.{function}", a, b)
     else:
@@ -142,7 +144,7 @@ def _one(function: str, a: Size, b: Size) -> Size:
 def power(node: Node) -> Value | list[Value]:
     """pow in the dtype of the base."""
     a, b = _aligned(node)
-    if a.dtype is None or a.dtype != b.dtype or a.dtype.kind in "iu":
+    if a.dtype is None or b.dtype is None or a.dtype != b.dtype or a.dtype.kind in "iu":
         return node.same("Pow", [a, b], axis=None, broadcast=None)
     texts, operands = operand_texts(a, b)
     return node.expression(f"pow({texts[0]},{texts[1]})", *operands)

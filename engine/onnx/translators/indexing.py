@@ -44,7 +44,8 @@ def split(node: Node) -> list[Value] | None:
     if sections is None and node.is_given(1):
         names = list(node.outputs)
         labels = ("input", "split_size_or_sections")
-        inputs = [x, node.input(1)]
+        # A list, however long its declaration leaves it: one size for all pieces would be a number.
+        inputs = [x, node.make("Tensor.reshape", node.input(1), shape=(count,))]
         return node.builder.add("torch.split", node.name, inputs, outputs=names, params={"dim": axis}, labels=labels)
     size = x.tensor.shape[axis] if x.tensor is not None and -x.tensor.rank <= axis < x.tensor.rank else None
     if sections is None:

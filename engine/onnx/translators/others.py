@@ -29,7 +29,8 @@ from engine.onnx.translation.value import Value
 @translates("ReverseSequence", since=10)
 @translates("NonMaxSuppression", since=10)
 @translates("MatMulInteger", since=10)
-@translates("LpPool", "GlobalLpPool", "MaxRoiPool", "MaxUnpool", "RoiAlign")
+@translates("LpPool", "GlobalLpPool", "MaxRoiPool", "MaxUnpool")
+@translates("RoiAlign", since=16)
 @translates("SpaceToDepth", "GridSample", "AffineGrid")
 @translates("Range", since=11)
 @translates("EyeLike", since=9)
@@ -39,7 +40,7 @@ from engine.onnx.translation.value import Value
 @translates("BitCast", since=26)
 @translates("DFT", "STFT", "MelWeightMatrix", "HannWindow", "HammingWindow", "BlackmanWindow", since=17)
 @translates("SequenceAt", "SequenceInsert", "SequenceErase", "SequenceLength", since=11)
-@translates("SequenceEmpty", "ConcatFromSequence", "SplitToSequence", since=11)
+@translates("SequenceEmpty", "SplitToSequence", since=11)
 @translates("OptionalGetElement", "OptionalHasElement", since=15)
 @translates("QuantizeLinear", "DequantizeLinear", "QLinearMatMul", "QLinearConv", since=10)
 @translates("DynamicQuantizeLinear", since=11)
@@ -51,10 +52,16 @@ def as_it_is(node: Node) -> list[Value]:
     return node.same()
 
 
+@translates("RoiAlign", since=10)
+def first_roi_align(node: Node) -> list[Value]:
+    """ONNX's own, whose places are as later versions call output_half_pixel."""
+    return node.same(coordinate_transformation_mode="output_half_pixel")
+
+
 @translates("LSTM", "GRU", "RNN")
 def recurrent(node: Node) -> list[Value]:
-    """ONNX's own, which tells its operands apart by their shapes."""
-    return node.same(inputs=[value for value in node.inputs if value is not None], output_sequence=None)
+    """ONNX's own."""
+    return node.same(output_sequence=None)
 
 
 @translates("Optional", since=15)

@@ -30,6 +30,11 @@ def reduction(node: Node) -> Value | list[Value]:
     dims = tuple(range(rank)) if empty else axes or ()
     if not dims or len({d % rank for d in dims}) != len(dims) or not all(-rank <= d < rank for d in dims):
         return _own(node, axes)
+    sizes = [node.input(0).tensor.shape[d] for d in dims]  # type: ignore[union-attr]  # its rank is known
+    if node.type in ("ReduceMax", "ReduceMin") and not all(
+        sizes
+    ):  # of no elements PyTorch has no extreme, ONNX has one
+        return _own(node, axes)
     keeps = bool(node.number("keepdims", 1))
     if type == "torch.mean" and keeps and 3 <= rank <= 5 and sorted(d % rank for d in dims) == list(range(2, rank)):
         return node.make(f"nn.AdaptiveAvgPool{rank - 2}d", node.input(0), output_size=(1,) * (rank - 2))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import numpy as np
+from collections.abc import Mapping
 
 from engine.onnx.translation.node import Node
 from engine.onnx.translation.registry import translates
 from engine.onnx.translation.value import Value
 from engine.onnx.translators.elementwise import literal
+from engine.pnnx.graph import Parameter
 
 _MODES = {"constant": "constant", "reflect": "reflect", "edge": "replicate"}
 
@@ -48,58 +49,55 @@ def _filler(node: Node) -> float | int | None:
 
 
 def _own(node: Node) -> list[Value]:
-    return node.same()
+    """ONNX's own; the first version calls its amounts otherwise."""
+    return node.same(paddings=None, pads=node.attributes.get("pads", node.attributes.get("paddings")))
 
 
 @translates("Resize", since=10)
 @translates("Upsample")
 def resize(node: Node) -> Value | list[Value]:
-    """F.interpolate where PyTorch maps the same places; ONNX's own elsewhere."""
+    """Return ONNX's own, of the axes behind the channels alone where the others stay: so it takes any batch."""
     return _interpolated(node) or _own_resize(node)
 
 
-def _interpolated(node: Node) -> Value | None:
-    x = node.input(0)
-    if x.tensor is None or not 3 <= x.tensor.rank <= 5 or node.number("antialias", 0) or node.attributes.get("axes"):
+def _own_resize(node: Node) -> list[Value]:
+    """ONNX's own; before opset 11 there is no region, and places are as Upsample has them."""
+    if node.version >= 11:
+        return node.same()
+    inputs = [node.input(0), None, node.optional(1)]
+    if node.type == "Upsample":
+        return node.same(inputs=inputs)
+    return node.same(inputs=inputs, coordinate_transformation_mode="asymmetric", nearest_mode="simple")
+
+
+def _interpolated(node: Node) -> list[Value] | None:
+    x, way = node.input(0), _way(node)
+    if x.tensor is None or not 3 <= x.tensor.rank <= 5 or "axes" in node.attributes or way is None:
         return None
-    way = _way(node, x.tensor.rank - 2)
     scales, sizes = _wanted(node)
     rank = x.tensor.rank
-    if (
-        way is None
-        or (scales is None) == (sizes is None)
-        or node.text("keep_aspect_ratio_policy", "stretch") != "stretch"
-    ):
+    if (scales is None) == (sizes is None) or node.text("keep_aspect_ratio_policy", "stretch") != "stretch":
         return None
-    mode, align = way
-    params = {"mode": mode} if align is None else {"mode": mode, "align_corners": align}
+    axes: dict[str, Parameter] = {"axes": tuple(range(2, rank))}
     if sizes is not None:
         if len(sizes) != rank or any(a != b for a, b in zip(sizes[:2], x.tensor.shape[:2], strict=True)):
             return None
-        return node.make("F.interpolate", x, size=sizes[2:], **params)
-    if scales is None or len(scales) != rank or scales[:2] != (1.0, 1.0) or min(scales) <= 0:
+        return node.same("Resize", [x], **axes, **way, sizes=tuple(size or 0 for size in sizes[2:]))
+    if scales is None or len(scales) != rank or scales[:2] != (1.0, 1.0):
         return None
-    return node.make("F.interpolate", x, scale_factor=scales[2:], recompute_scale_factor=False, **params)
+    return node.same("Resize", [x], **axes, **way, scales=scales[2:])
 
 
-def _way(node: Node, axes: int) -> tuple[str, bool | None] | None:
-    """PyTorch's mode, and whether corners are aligned."""
-    mode = node.text("mode", "nearest")
-    if node.version < 11:
-        # Places are x / scale, as asymmetric has it later.
-        return ("nearest", None) if mode == "nearest" else None
-    places = node.text("coordinate_transformation_mode", "half_pixel")
-    if mode == "nearest":
-        fits = places == "asymmetric" and node.text("nearest_mode", "round_prefer_floor") == "floor"
-        return ("nearest", None) if fits else None
-    name = {("linear", 1): "linear", ("linear", 2): "bilinear", ("linear", 3): "trilinear", ("cubic", 2): "bicubic"}
-    if (mode, axes) not in name or (mode == "cubic" and node.real("cubic_coeff_a", -0.75) != -0.75):
+def _way(node: Node) -> Mapping[str, Parameter] | None:
+    """Return the parameters that the layer has otherwise than the file; None where it takes what only a run tells."""
+    if node.text("coordinate_transformation_mode", "half_pixel") == "tf_crop_and_resize":
         return None
-    if node.number("exclude_outside", 0):
-        return None
-    if places in ("half_pixel", "pytorch_half_pixel"):
-        return name[mode, axes], False
-    return (name[mode, axes], True) if places == "align_corners" else None
+    if node.version >= 11:
+        return {}
+    # Places are x / scale, as asymmetric has it later.
+    rounding = "floor" if node.type == "Upsample" else "simple"
+    is_nearest = node.text("mode", "nearest") == "nearest"
+    return {"coordinate_transformation_mode": "asymmetric", "nearest_mode": rounding} if is_nearest else None
 
 
 def _wanted(node: Node) -> tuple[tuple[float, ...] | None, tuple[int | None, ...] | None]:
@@ -121,11 +119,7 @@ def _wanted(node: Node) -> tuple[tuple[float, ...] | None, tuple[int | None, ...
         return None, tuple(map(int, sizes.reshape(-1).tolist()))
     if scales is None or not scales.size or scales.dtype.kind != "f":
         return None, None
-    return tuple(float(str(np.float32(each))) for each in scales.reshape(-1)), None
-
-
-def _own_resize(node: Node) -> list[Value]:
-    return node.same()
+    return tuple(map(float, scales.reshape(-1).tolist())), None
 
 
 @translates("DepthToSpace")

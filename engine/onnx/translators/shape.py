@@ -157,9 +157,11 @@ def cast(node: Node) -> Value | list[Value]:
     to = node.dtype(1) if node.type == "CastLike" else DTYPES.get(node.number("to", 0))
     if to is None or (to not in CODES) or (x.dtype is not None and x.dtype not in CODES):
         return node.same()
+    if x.dtype is None:  # which numpy takes for float64
+        return node.same()
     if x.dtype == to:
         return x
-    if x.dtype is None or x.dtype.kind == "c":
+    if x.dtype.kind == "c":
         return node.same()
     result = node.make("Tensor.to", x, dtype=_TORCH_NAMES[CODES[to]])
     if result.constant is None and to.kind == "i":

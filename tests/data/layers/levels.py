@@ -45,7 +45,38 @@ def both(name: str, call: Callable[..., object], *inputs: Tensor) -> list[Sample
     return [Sample(f"{name}_level{level}", call, inputs, opt_level=level) for level in (0, 1)]
 
 
+def assigned(x: Tensor) -> Tensor:
+    """Parts of a tensor that are assigned to: by slices, by numbers, by both, and with what is spread and converted."""
+    y = x * 1
+    y[:, 1:3] = x[:, :1]
+    y[1, ::2, 0] = 7
+    y[0, 2] = x[1, 0, :, :1].long()
+    y[..., -1] = y[..., 0] - 1
+    return y + 1
+
+
+def copied_to_parts(x: Tensor) -> Tensor:
+    y = x * 1
+    y[:, 1:3].copy_(x[:, :1])
+    y[1, ..., 0].copy_(x[0, ..., -1])
+    y[:, :, 1:].copy_(y[:, :, :-1] * 2)
+    return y + 1
+
+
+def copied(x: Tensor) -> Tensor:
+    """Another tensor copied to all of one, spread and converted."""
+    return torch.zeros(x.shape, dtype=torch.int64).copy_(x[:1]) + x.long()
+
+
+def both_open(name: str, call: Callable[..., object], x: Tensor, *further: Tensor) -> list[Sample]:
+    options = {"further": [(each,) for each in further], "dynamic": further[:1]}
+    return [Sample(f"{name}_level{level}", call, (x,), opt_level=level, **options) for level in (0, 1)]
+
+
 SAMPLES = [
+    *both("assigned", assigned, X),
+    *both_open("assigned_open", copied_to_parts, X, torch.randn(3, 5, 7, 8), torch.randn(4, 4, 5, 5)),
+    *both("copied", copied, X * 3),
     *both("shared", Shared(), X),
     *both("shared_recurrent", Recurring(), torch.randn(2, 5, 4)),
     *both("number_to_double", size_as(torch.float64), INTS),

@@ -37,6 +37,12 @@ def experts(x: torch.Tensor, gates: torch.Tensor) -> torch.Tensor:
     return torch.zeros_like(made).index_copy(0, order, made).reshape(-1, 2, 4).sum(1)
 
 
+def triangles(a, b):
+    solve = torch.linalg.solve_triangular
+    left = (solve(a, b, upper=upper, unitriangular=unit) for upper in (True, False) for unit in (True, False))
+    return *left, solve(a, b.mT, upper=True, left=False), solve(a, b.mT, upper=False, left=False, unitriangular=True)
+
+
 SAMPLES = [
     Sample(
         "matmul",
@@ -224,4 +230,26 @@ SAMPLES = [
         (torch.randn(2, 3, 3),),
     ),
     Sample("matrix_exp_double", torch.linalg.matrix_exp, (torch.randn(4, 4).double(),)),
+    Sample("solve_triangular", triangles, (torch.randn(2, 4, 4) + 4 * torch.eye(4), torch.randn(2, 4, 3))),
+    Sample("solve_triangular_spread", triangles, (torch.randn(3, 1, 4, 4) + 4 * torch.eye(4), torch.randn(2, 4, 1))),
+    Sample(
+        "solve_triangular_double",
+        triangles,
+        (torch.randn(5, 5).double() + 4 * torch.eye(5), torch.randn(5, 2).double()),
+        rtol=1e-12,
+    ),
+    Sample("solve_triangular_one", triangles, (torch.full((1, 1), 2.0), torch.ones(1, 1))),
+    Sample("solve_triangular_nothing", triangles, (torch.zeros(2, 0, 0), torch.zeros(0, 3))),
+    Sample(
+        "solve_triangular_singular",
+        lambda a, b: torch.linalg.solve_triangular(a, b, upper=False),
+        (torch.tensor([[0.0, 7.0], [1.0, 2.0]]), torch.tensor([[1.0, 0.0], [1.0, 1.0]])),
+    ),
+    Sample(
+        "solve_triangular_open",
+        lambda a, b: torch.linalg.solve_triangular(a, b, upper=True),
+        (torch.randn(1, 3, 3) + 4 * torch.eye(3), torch.randn(1, 3, 2)),
+        further=((torch.randn(2, 3, 3) + 4 * torch.eye(3), torch.randn(2, 3, 5)),),
+        dynamic=(torch.randn(4, 3, 3), torch.randn(4, 3, 4)),
+    ),
 ]

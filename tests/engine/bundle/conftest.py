@@ -24,7 +24,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     folder = tmp_path_factory.mktemp("bundles") / "net.bundle"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(writing, "is_unchanged", lambda: True)
-        session = engine.Session(convolution(), cache=None, measure_host=False, threads=1)
+        session = engine.Session(convolution(), cache=None, threads=1)
         session.save_bundle(folder, batches=[2], name="net", files={"labels.txt": b"one\ntwo\n"})
     yield folder
 

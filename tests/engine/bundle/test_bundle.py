@@ -29,7 +29,7 @@ as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may give files
 
 
 def session(folder: Path, **options: object) -> engine.Session:
-    given = {"cache": None, "measure_host": False, "threads": 1, **options}
+    given = {"cache": None, "threads": 1, **options}
     return engine.Session(engine.load(folder), **given)  # type: ignore[arg-type]
 
 
@@ -111,7 +111,7 @@ def test_operators_of_the_reference_and_values_that_are_returned_travel_with_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(writing, "is_unchanged", lambda: True)
-    made = engine.Session(sorting(), cache=None, measure_host=False, threads=1)
+    made = engine.Session(sorting(), cache=None, threads=1)
     made.save_bundle(tmp_path / "b")
     found = session(tmp_path / "b")
     for mine, theirs in zip(found.run([X]), made.run([X]), strict=True):
@@ -129,7 +129,7 @@ def test_an_edited_graph_finds_none_of_them(bundle: Path) -> None:
     graph = engine.load(bundle)
     graph.remove("relu")
     graph.build()
-    found = engine.Session(graph, cache=None, measure_host=False, threads=1)
+    found = engine.Session(graph, cache=None, threads=1)
     assert found.run([X])[0].min() < 0
     assert found.describe()["compiler"]["is_cached"] is False
 
@@ -164,7 +164,7 @@ def test_a_level_below_the_machines_is_fine_where_it_is_for_all_of_that_level(
 ) -> None:
     monkeypatch.setattr(writing, "is_unchanged", lambda: True)
     lowest = "neon" if admission._level() == "neon" else "sse"
-    made = engine.Session(convolution(), cache=None, measure_host=False, threads=1)
+    made = engine.Session(convolution(), cache=None, threads=1)
     made.save_bundle(tmp_path / "b", target=lowest)
     found = session(tmp_path / "b")
     np.testing.assert_allclose(found.run([X])[0], right(), rtol=1e-4, atol=1e-5)
@@ -373,7 +373,7 @@ def test_what_belongs_to_another_user_is_not_trusted(name: str, bundle: Path) ->
 
 def test_nobody_elses_folder_is_written_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writing, "is_unchanged", lambda: True)
-    made = engine.Session(convolution(), cache=None, measure_host=False, threads=1)
+    made = engine.Session(convolution(), cache=None, threads=1)
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "precious").write_text("x")
     with pytest.raises(BundleError, match="something else is there"):
@@ -383,7 +383,7 @@ def test_nobody_elses_folder_is_written_to(tmp_path: Path, monkeypatch: pytest.M
 
 def test_a_bundle_is_replaced_where_that_is_said(bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writing, "is_unchanged", lambda: True)
-    made = engine.Session(convolution(seed=1), cache=None, measure_host=False, threads=1)
+    made = engine.Session(convolution(seed=1), cache=None, threads=1)
     with pytest.raises(BundleError, match="there is a bundle already"):
         made.save_bundle(bundle)
     made.save_bundle(bundle, replace=True)
@@ -393,7 +393,7 @@ def test_a_bundle_is_replaced_where_that_is_said(bundle: Path, monkeypatch: pyte
 
 def test_nothing_is_left_of_one_that_could_not_be_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writing, "is_unchanged", lambda: True)
-    made = engine.Session(convolution(), cache=None, measure_host=False, threads=1)
+    made = engine.Session(convolution(), cache=None, threads=1)
     for files, target in (({"../x": b""}, None), ({MANIFEST: b""}, None), ({}, "avx1024")):
         with pytest.raises(engine.EngineError):
             made.save_bundle(tmp_path / "b", files=files, target=target)
@@ -404,7 +404,7 @@ def test_others_cannot_write_to_what_is_made_whatever_the_umask(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(writing, "is_unchanged", lambda: True)
-    made = engine.Session(convolution(), cache=None, measure_host=False, threads=1)
+    made = engine.Session(convolution(), cache=None, threads=1)
     old = os.umask(0)
     try:
         made.save_bundle(tmp_path / "b", files={"config.toml": b""})

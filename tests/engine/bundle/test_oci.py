@@ -18,7 +18,7 @@ from tests.engine.compiler.cache.keeping import X, convolution
 
 def layout(folder: Path, tag: str, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(writing, "is_unchanged", lambda: True)
-    session = engine.Session(convolution(), cache=None, measure_host=False, threads=1)
+    session = engine.Session(convolution(), cache=None, threads=1)
     session.save_bundle(folder, name="net", tag=tag, files={"config.toml": b"", "empty": b""})
     return folder
 
@@ -54,9 +54,7 @@ def test_whoever_pulls_it_has_the_bundle_again(tmp_path: Path, monkeypatch: pyte
     for path in pulled.iterdir():
         path.chmod(0o644)
     found = engine.Session(engine.load(pulled), cache=None, threads=1)
-    np.testing.assert_array_equal(
-        found.run([X])[0], engine.Session(convolution(), cache=None, measure_host=False, threads=1).run([X])[0]
-    )
+    np.testing.assert_array_equal(found.run([X])[0], engine.Session(convolution(), cache=None, threads=1).run([X])[0])
     assert found.describe()["compiler"]["is_cached"] is True
 
 

@@ -87,6 +87,14 @@ def test_tolerances_are_handed_on(net: RuntimeGraph) -> None:
     assert compare(net, wrong, atol=0.02).first is None
 
 
+def test_inputs_and_outputs_go_by_every_name_that_a_request_may_use(net: RuntimeGraph) -> None:
+    named = right(_3=X)
+    recorded = {"in0": named.pop("in_0"), "out0": named.pop("out_0"), **named}
+    assert names(compare(net, recorded).rows) == ["relu", "plus", "times", "minus", "minus"]
+    with pytest.raises(InputError, match="the reference has output 0 twice: found 'out0'"):
+        compare(net, {"in0": X, "out_0": X, "out0": X})
+
+
 @pytest.mark.parametrize("options", [{"rtol": -1}, {"atol": -1}, {"atol": float("nan")}])
 def test_a_negative_tolerance_is_refused(net: RuntimeGraph, options: dict[str, float]) -> None:
     with pytest.raises(engine.ParameterError, match="must not be negative"):

@@ -62,7 +62,7 @@ def network(**batch: Any) -> RuntimeGraph:
 
 def hold(net: RuntimeGraph, inputs: list[np.ndarray], dtype: DType, **options: Any) -> dict[str, str]:
     """The kernels of operators, where the answers are the reference's within a few roundings."""
-    session = engine.Session(net, cache=None, measure_host=False, **options)
+    session = engine.Session(net, cache=None, **options)
     session.prepare()
     with np.errstate(all="ignore"):
         wanted = engine.Session(net, backend="reference").run(inputs)
@@ -95,7 +95,7 @@ def test_weights_alone(dtype: DType) -> None:
 @both
 def test_open_sizes(dtype: DType) -> None:
     net = narrowed(network(_0=(None, 3, None, None)), dtype)
-    session = engine.Session(net, backend="compiled", cache=None, measure_host=False)
+    session = engine.Session(net, backend="compiled", cache=None)
     for shape in ((1, 3, 8, 8), (2, 3, 9, 5), (1, 3, 8, 8)):
         x = np.random.default_rng(1).standard_normal(shape).astype(dtype)
         wanted = engine.Session(net, backend="reference").run([x])
@@ -116,7 +116,7 @@ def test_wide_weights_that_stay_take_no_memory(dtype: DType) -> None:
     )  # no disk that may be written to
     release(kept)
     np.testing.assert_array_equal(kept, weight.astype(dtype).astype(F32))
-    session = engine.Session(net, backend="compiled", cache=None, measure_host=False)
+    session = engine.Session(net, backend="compiled", cache=None)
     for count in (3, 7):
         x = np.random.default_rng(count).standard_normal((count, 300)).astype(dtype)
         (found,), (wanted,) = session.run([x]), engine.Session(net, backend="reference").run([x])
@@ -130,7 +130,7 @@ def test_what_outgrows_16_bits_on_the_way_is_infinite(dtype: DType) -> None:
     net = narrowed(built(INPUT, *steps, op("pnnx.Output", "out", "3"), _0=(1, 5)), dtype)
     x = np.array([[1, -1, 0.5, np.nan, np.inf]], dtype)
     hold(net, [x], dtype)
-    (found,) = engine.Session(net, cache=None, measure_host=False).run([x])
+    (found,) = engine.Session(net, cache=None).run([x])
     assert np.isinf(found.astype(F32)[0, 0]) == (dtype == FLOAT16)
 
 

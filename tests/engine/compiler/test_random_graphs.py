@@ -19,6 +19,7 @@ from engine.compiler.assembly import memory
 from tests.engine.compiler.growing import Growing, Tensor, random_inputs
 from tests.engine.compiler.random_maps import EXACT, SMOOTH
 from tests.engine.compiler.random_operators import KERNELS
+from tests.nightly import IS_NIGHTLY
 
 MODES: list[dict[str, Any]] = [{"threads": 1, "winograd": "auto"}, {"threads": 2, "winograd": "off"}]
 TOLERANCE = {"auto": 2e-4, "off": 1e-4}
@@ -73,14 +74,14 @@ def hold(found: np.ndarray[Any, Any], wanted: np.ndarray[Any, Any], is_exact: bo
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("first", range(0, 120, 10))
+@pytest.mark.parametrize("first", range(0, 1200 if IS_NIGHTLY else 60, 10))
 def test_random_graphs_agree_with_the_reference(first: int) -> None:
     for seed in range(first, first + 10):
         check(seed, [KERNELS, EXACT, SMOOTH])
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("first", range(1000, 1060, 20))
+@pytest.mark.parametrize("first", range(1000, 1600 if IS_NIGHTLY else 1040, 20))
 def test_what_is_not_finite_comes_through_exact_operators(first: int) -> None:
     for seed in range(first, first + 20):
         check(seed, [EXACT], SPECIAL)

@@ -88,7 +88,7 @@ def outcome(run: Callable[..., object], tree: Node, given: list[Any]) -> object:
 
 
 def announces(announced: object, value: object) -> bool:
-    """Whether an announcement holds for a value: an open dimension is any, and UNKNOWN any number."""
+    """Return whether an announcement holds for a value: an open dimension is any, and UNKNOWN any number."""
     if isinstance(announced, TensorSpec):
         assert isinstance(value, np.ndarray)
         open_or_equal = all(m in (None, n) for m, n in zip(announced.shape, value.shape, strict=True))
@@ -143,3 +143,21 @@ def test_read_only_and_strided_operands_are_computed_with() -> None:
 def test_input_used_twice_is_one_value() -> None:
     tree = Call("mul", (Input(0), Input(0)))
     assert evaluate(List((tree, tree)), [3]) == [9, 9]
+
+
+@given(tree=st.one_of(values, lists), given=operands, known=st.lists(st.booleans(), min_size=4, max_size=4))
+@steady
+def test_announcements_hold_whatever_an_unknown_operand_turns_out_to_be(
+    tree: Node, given: list[Any], known: list[bool]
+) -> None:
+    value = outcome(evaluate, tree, given)
+    assume(not isinstance(value, type) and value is not BY_ZERO)
+    partly = [spec_of(operand) if is_known else UNKNOWN for operand, is_known in zip(given, known, strict=True)]
+    assert may_be(infer(tree, partly), value)
+
+
+def may_be(announced: object, value: object) -> bool:
+    """Return whether a value may come of what is announced, where UNKNOWN is anything."""
+    if isinstance(announced, list):
+        return isinstance(value, list) and all(map(may_be, announced, value))
+    return announced is UNKNOWN or announces(announced, value)

@@ -10,17 +10,22 @@ from engine.expression import FUNCTIONS, Call, Input, Literal, Node, evaluate, i
 from engine.tensor import BFLOAT16, DTYPES, UNKNOWN, Array, TensorSpec
 from tests.engine.expression.recorded import disagreements, false_announcements, groups
 
-every_group = pytest.mark.parametrize("group", sorted(groups()))
+every_function = pytest.mark.parametrize("function", sorted({group.partition("-")[0] for group in groups()}))
 
 
-@every_group
-def test_answers_are_pytorchs(group: str) -> None:
-    assert disagreements(group) == []
+def of_function(function: str) -> list[str]:
+    """Return the groups of its recorded cases, one a dtype of the first operand."""
+    return sorted(group for group in groups() if group.partition("-")[0] == function)
 
 
-@every_group
-def test_announcements_are_pytorchs_shapes_and_dtypes(group: str) -> None:
-    assert false_announcements(group) == []
+@every_function
+def test_answers_are_pytorchs(function: str) -> None:
+    assert [each for group in of_function(function) for each in disagreements(group)] == []
+
+
+@every_function
+def test_announcements_are_pytorchs_shapes_and_dtypes(function: str) -> None:
+    assert [each for group in of_function(function) for each in false_announcements(group)] == []
 
 
 def test_every_elementwise_function_has_recorded_answers() -> None:
@@ -214,21 +219,32 @@ def test_overflow_and_invalid_values_do_not_warn(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "dtype"),
     [
-        ("mul(@1,@0)", "i64"),
-        ("mul(@1,div(@0,2))", "f32"),
-        ("mul(@1,sqrt(@0))", "f32"),
-        ("mul(@1,torch.float(@0))", "f32"),
-        ("mul(@1,torch.cfloat(@0))", "c64"),
-        ("mul(@1,abs(mul(@0,2j)))", "f32"),
-        ("mul(@1,floor_divide(@0,2))", "i64"),
-        ("mul(@1,int(div(@0,2)))", "i64"),
-        ("mul(@1,max(@0,2.5))", "f32"),
-        ("mul(@1,pow(@0,-1))", "f32"),
+        ("mul(@0,size(@0,1))", "i64"),
+        ("mul(@0,div(size(@0,1),2))", "f32"),
+        ("mul(@0,sqrt(size(@0,1)))", "f32"),
+        ("mul(@0,torch.float(size(@0,1)))", "f32"),
+        ("mul(@0,torch.cfloat(size(@0,1)))", "c64"),
+        ("mul(@0,abs(mul(size(@0,1),2j)))", "f32"),
+        ("mul(@0,floor_divide(size(@0,1),2))", "i64"),
+        ("mul(@0,int(div(size(@0,1),2)))", "i64"),
+        ("mul(@0,max(size(@0,1),2.5))", "f32"),
+        ("mul(@0,pow(size(@0,1),-1))", "f32"),
+        ("mul(@0,size(@1,0))", "i64"),
+        ("mul(@0,int(@1))", "i64"),
     ],
 )
 def test_kind_of_a_number_is_announced_before_its_value(text: str, dtype: str) -> None:
     integers = TensorSpec((3, None), DTYPES["i64"])
-    assert infer(parse(text), [UNKNOWN, integers]) == TensorSpec((3, None), DTYPES[dtype])
+    assert infer(parse(text), [integers, UNKNOWN]) == TensorSpec((3, None), DTYPES[dtype])
+
+
+@pytest.mark.parametrize("text", ["mul(@0,@1)", "mul(@1,sqrt(@0))", "add(torch.double(@0),@1)", "torch.float(@0)"])
+def test_nothing_is_announced_of_what_a_tensor_of_unknown_shape_may_broadcast(text: str) -> None:
+    assert infer(parse(text), [UNKNOWN, TensorSpec((6, 1, 4), DTYPES["c64"])]) is UNKNOWN
+
+
+def test_nothing_is_announced_of_a_list_with_a_number_of_unknown_kind() -> None:
+    assert infer(parse("mul(@0,@1)"), [TensorSpec((3,), DTYPES["i64"]), [UNKNOWN, 1, 2]]) is UNKNOWN
 
 
 @pytest.mark.parametrize(

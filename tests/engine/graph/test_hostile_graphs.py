@@ -12,6 +12,7 @@ from engine import EngineError, RuntimeGraph
 from engine.pnnx import read
 from tests.engine.graph.build import INPUT, built, op
 from tests.engine.layers.samples import Sample, all_samples
+from tests.nightly import IS_NIGHTLY
 
 SAMPLES = all_samples()
 LINES = [line.split() for sample in SAMPLES for line in sample.param.splitlines()[2:]]
@@ -36,7 +37,7 @@ def mangled(draw: st.DrawFn) -> tuple[Sample, str]:
 
 
 @settings(
-    max_examples=300,
+    max_examples=3000 if IS_NIGHTLY else 100,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture, HealthCheck.data_too_large],
 )

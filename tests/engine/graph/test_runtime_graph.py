@@ -182,7 +182,56 @@ def test_inputs_are_named_by_their_number_not_their_place() -> None:
         _a=(1, 3),
         _b=(2, 3),
     )
-    assert [(port.name, port.operand) for port in net.inputs] == [("in0", "a"), ("in1", "b")]
+    assert [(port.name, port.operand, port.aliases) for port in net.inputs] == [
+        ("a", "a", ("in0", "pnnx_input_0")),
+        ("b", "b", ("in1", "pnnx_input_1")),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("inputs", "named"),
+    [
+        (
+            [("pnnx_input_0", "0"), ("pnnx_input_1", "1")],
+            [("in0", ("0", "pnnx_input_0")), ("in1", ("1", "pnnx_input_1"))],
+        ),
+        ([("pnnx_input_0", "image")], [("image", ("in0", "pnnx_input_0"))]),
+        ([("image", "0")], [("image", ("in0", "0"))]),
+        # A hole in the numbering: a name of the file is never another port's alias.
+        ([("in1", "0"), ("in2", "1")], [("in1", ("in0", "0")), ("in2", ("1",))]),
+        ([("pnnx_input_0", "in1"), ("pnnx_input_1", "in0")], [("in1", ("pnnx_input_0",)), ("in0", ("pnnx_input_1",))]),
+    ],
+)
+def test_inputs_have_the_names_of_the_file(
+    inputs: list[tuple[str, str]], named: list[tuple[str, tuple[str, ...]]]
+) -> None:
+    sources = [op("pnnx.Input", name, "", operand) for name, operand in inputs]
+    last = inputs[-1][1]
+    net = built(*sources, op("nn.ReLU", "relu", last, "9"), op("pnnx.Output", "out", "9"), **{f"_{last}": (1, 3)})
+    assert [(port.name, port.aliases) for port in net.inputs] == named
+    for index, (name, aliases) in enumerate(named):
+        for each in (name, *aliases):
+            values = {other: X * 0 for other, _ in named} | {name: X}
+            values[each] = values.pop(name)
+            expected = np.maximum(X, 0) if index == len(named) - 1 else X * 0
+            np.testing.assert_array_equal(Session(net, backend="reference").run(values)[0], expected)
+
+
+@pytest.mark.parametrize(
+    ("outputs", "named"),
+    [
+        (["8", "9"], [("out0", ("8",)), ("out1", ("9",))]),
+        (["logits", "9"], [("logits", ("out0",)), ("out1", ("9",))]),
+        (["out1", "out0"], [("out1", ()), ("out0", ())]),
+        (["logits", "logits"], [("out0", ()), ("out1", ())]),
+    ],
+)
+def test_outputs_have_the_names_of_the_file(outputs: list[str], named: list[tuple[str, tuple[str, ...]]]) -> None:
+    made = [op("nn.ReLU", f"relu{index}", "0", name) for index, name in enumerate(dict.fromkeys(outputs))]
+    ends = [op("pnnx.Output", f"pnnx_output_{index}", name) for index, name in enumerate(outputs)]
+    net = built(INPUT, *made, *ends)
+    assert [(port.name, port.aliases) for port in net.outputs] == named
+    assert Session(net, backend="reference").run([X]).names == tuple(name for name, _ in named)
 
 
 def test_nested_results_come_flat_and_in_order() -> None:

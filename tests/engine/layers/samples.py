@@ -60,6 +60,17 @@ def all_samples(folder: str = "layers") -> list[Sample]:
     return list(_samples(folder))
 
 
+def assert_close(found: list[np.ndarray], expected: list[np.ndarray], sample: Sample) -> None:
+    """Hold outputs against PyTorch's, within the sample's own tolerance."""
+    assert [(a.shape, a.dtype) for a in found] == [(a.shape, a.dtype) for a in expected]
+    for got, want in zip(found, expected, strict=True):
+        if want.dtype.kind in "biu":
+            np.testing.assert_array_equal(got, want)
+        else:
+            wide = np.complex128 if want.dtype.kind == "c" else np.float64
+            np.testing.assert_allclose(got.astype(wide), want.astype(wide), rtol=sample.rtol, atol=sample.atol)
+
+
 # Once a process: opening a pack takes longer than reading a sample of it, and many modules go through all of them.
 @cache
 def _samples(folder: str) -> tuple[Sample, ...]:

@@ -1,4 +1,4 @@
-"""Every layer against PyTorch's recorded answers, in file form: converted pair in, outputs compared."""
+"""Every recorded sample in file form, read once: all that is checked of it, in one test."""
 
 from __future__ import annotations
 
@@ -8,37 +8,22 @@ import numpy as np
 import pytest
 
 import engine
+from engine.graph import execute
+from engine.passes import optimise
 from engine.tensor import TensorSpec
-from tests.engine.layers.samples import Sample, all_samples
-
-SAMPLES = all_samples()
-every = pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.id)
-
-
-def load(sample: Sample, folder: Path) -> engine.RuntimeGraph:
-    return engine.load(*sample.extract(folder))
+from tests.checking import run_all
+from tests.engine.compiler.test_samples import Machine
+from tests.engine.layers.samples import Sample, all_samples, assert_close
+from tests.engine.passes.applying import FOLDED, assert_answers, assert_same_ports, runnable
 
 
-def assert_close(found: list[np.ndarray], expected: list[np.ndarray], sample: Sample) -> None:
-    assert [(a.shape, a.dtype) for a in found] == [(a.shape, a.dtype) for a in expected]
-    for got, want in zip(found, expected, strict=True):
-        if want.dtype.kind in "biu":
-            np.testing.assert_array_equal(got, want)
-        else:
-            wide = np.complex128 if want.dtype.kind == "c" else np.float64
-            np.testing.assert_allclose(got.astype(wide), want.astype(wide), rtol=sample.rtol, atol=sample.atol)
-
-
-@every
-def test_reference_gives_pytorchs_answer(sample: Sample, tmp_path: Path) -> None:
-    session = engine.Session(load(sample, tmp_path), backend="reference")
+def the_reference_gives_pytorchs_answer(graph: engine.RuntimeGraph, sample: Sample) -> None:
+    session = engine.Session(graph, backend="reference")
     for each in sample.sets:
         assert_close(session.run(each.inputs), each.outputs, sample)
 
 
-@every
-def test_inference_predicts_the_real_shape_and_dtype(sample: Sample, tmp_path: Path) -> None:
-    graph = load(sample, tmp_path)
+def inference_predicts_the_real_shape_and_dtype(graph: engine.RuntimeGraph, sample: Sample) -> None:
     outputs = engine.Session(graph, backend="reference").run(sample.sets[0].inputs)
     for port, output in zip(graph.outputs, outputs, strict=True):
         assert port.spec is None or port.spec.dtype == output.dtype
@@ -64,9 +49,8 @@ def _check_known(graph: engine.RuntimeGraph, sample: Sample, number: int) -> Non
             np.testing.assert_allclose(spec.value, output, rtol=sample.rtol, atol=sample.atol)
 
 
-@every
-def test_strided_read_only_inputs_give_the_same_answer(sample: Sample, tmp_path: Path) -> None:
-    session = engine.Session(load(sample, tmp_path), backend="reference")
+def strided_read_only_inputs_give_the_same_answer(graph: engine.RuntimeGraph, sample: Sample) -> None:
+    session = engine.Session(graph, backend="reference")
     inputs = [_strided(array) for array in sample.sets[0].inputs]
     assert_close(session.run(inputs), sample.sets[0].outputs, sample)
 
@@ -77,3 +61,33 @@ def _strided(array: np.ndarray) -> np.ndarray:
     view = wide[..., 0]
     view.flags.writeable = False
     return view
+
+
+def all_passes_together_keep_the_answer(graph: engine.RuntimeGraph, sample: Sample) -> None:
+    if sample.path.stem == "randomness":
+        return
+    optimised, _ = optimise(graph)
+    assert_same_ports(graph, optimised)
+    for each in sample.sets:
+        if runnable(graph, each.inputs):
+            assert_answers(execute(optimised.plan, each.inputs), execute(graph.plan, each.inputs), FOLDED)
+
+
+def machine_code_gives_pytorchs_answer(graph: engine.RuntimeGraph, sample: Sample) -> None:
+    machine = Machine(graph)
+    for each in sample.sets:
+        assert_close(machine.run(each.inputs), each.outputs, sample)
+
+
+CHECKS = (
+    the_reference_gives_pytorchs_answer,
+    inference_predicts_the_real_shape_and_dtype,
+    strided_read_only_inputs_give_the_same_answer,
+    all_passes_together_keep_the_answer,
+    machine_code_gives_pytorchs_answer,
+)
+
+
+@pytest.mark.parametrize("sample", all_samples(), ids=lambda sample: sample.id)
+def test_every_check_of_a_sample_holds(sample: Sample, tmp_path: Path) -> None:
+    run_all(CHECKS, engine.load(*sample.extract(tmp_path)), sample)

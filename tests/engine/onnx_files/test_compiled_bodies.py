@@ -18,7 +18,7 @@ pytest.importorskip("llvmlite")
 
 
 def session(folder: Path, proto: Any, **options: Any) -> engine.Session:
-    return engine.Session(engine.load(save(folder, proto)), "compiled", 1, cache=None, measure_host=False, **options)
+    return engine.Session(engine.load(save(folder, proto)), "compiled", 1, cache=None, **options)
 
 
 @pytest.fixture

@@ -174,3 +174,65 @@ def test_pieces_of_one_lose_their_axis_as_onnxruntime_has_it(tmp_path: Path) -> 
     x = np.arange(6, dtype=np.float32).reshape(3, 2)
     (found,) = engine.Session(engine.load(save(tmp_path, proto)), backend="reference").run([x])
     np.testing.assert_array_equal(found, x[:, 1])
+
+
+def loop_of_items(items: list[Any], declared: Any) -> Any:
+    """A loop that gives each turn's ``item`` of its state ``v``; the weights are of those who follow it."""
+    kept = [node("Identity", ["c"], ["c2"]), node("Add", ["v", "one"], ["v2"])]
+    inputs = [value("i", [], INT64), value("c", [], BOOL), value("v", declared)]
+    inside = body("body", [*kept, *items], inputs, [value("c2", [], BOOL), value("v2", declared), value("item", None)])
+    nodes = [
+        node("Loop", ["n", "", "v0"], ["v", "items"], body=inside),
+        node("Shape", ["items"], ["sizes"]),
+        node("ReduceSum", ["items", "first"], ["total"], keepdims=0),
+        node("Concat", ["total", "total"], ["twice"], axis=0),
+    ]
+    outputs = [value("items", None), value("sizes", None, INT64), value("twice", None)]
+    weights = {"one": np.ones(1, np.float32), "first": np.array([0]), "w": np.ones((2, 3), np.float32)}
+    return model(nodes, [value("n", [], INT64), value("v0", declared)], outputs, weights)
+
+
+@pytest.mark.parametrize("backend", ["reference", "auto"])
+@pytest.mark.parametrize("declared", [[2], ["a"], None], ids=str)
+@pytest.mark.parametrize(("items", "shape"), [
+    ([node("Identity", ["v2"], ["item"])], [2]),
+    ([node("Unsqueeze", ["v2", "first"], ["item"])], [1, 2]),
+    ([node("Expand", ["v2", "to"], ["item"])], [3, 2]),
+    ([node("Unsqueeze", ["v2", "first"], ["row"]), node("MatMul", ["row", "w"], ["item"])], [1, 3]),
+], ids=["itself", "row", "rows", "product"])  # fmt: skip
+def test_what_no_turn_stacks_has_the_shape_of_an_item(
+    items: list[Any], shape: list[int], declared: Any, backend: Any, tmp_path: Path
+) -> None:
+    proto = loop_of_items(items, declared)
+    proto.graph.initializer.append(onnx.numpy_helper.from_array(np.array([3, 2]), "to"))
+    session = engine.Session(engine.load(save(tmp_path, proto)), backend=backend, cache=None)
+    for turns in (2, 0):
+        found, sizes, total = session.run({"n": np.array(turns), "v0": np.zeros(2, np.float32)})
+        assert [*found.shape] == sizes.tolist() == [turns, *shape]
+        assert total.shape == (2 * shape[0], *shape[1:])
+
+
+@pytest.mark.parametrize("backend", ["reference", "auto"])
+@pytest.mark.parametrize("length", [3, 0])
+def test_a_scan_over_no_slices_stacks_nothing_along_its_axis(length: int, backend: Any, tmp_path: Path) -> None:
+    inside = body(
+        "body",
+        [node("Add", ["s", "x"], ["s2"]), node("Identity", ["s2"], ["o"])],
+        [value("s", [3]), value("x", [3])],
+        [value("s2", [3]), value("o", [3])],
+    )
+    scan = node("Scan", ["s0", "xs"], ["s", "os"], body=inside, num_scan_inputs=1, scan_output_axes=[1])
+    proto = model([scan], [value("s0", [3]), value("xs", ["n", 3])], [value("s", None), value("os", None)])
+    session = engine.Session(engine.load(save(tmp_path, proto)), backend=backend, cache=None)
+    state, stack = session.run([np.ones(3, np.float32), np.ones((length, 3), np.float32)])
+    assert state.tolist() == [1.0 + length] * 3
+    assert (stack.shape, stack.dtype) == ((3, length), np.float32)
+
+
+def test_a_body_that_refuses_its_first_turn_need_not_take_it(tmp_path: Path) -> None:
+    items = [node("MatMul", ["v2", "w"], ["item"])]
+    session = engine.Session(engine.load(save(tmp_path, loop_of_items(items, ["a"]))), backend="reference")
+    (found, *_) = session.run({"n": np.array(0), "v0": np.zeros(5, np.float32)})
+    assert found.shape == (0, 3)
+    with pytest.raises(engine.EngineError):
+        session.run({"n": np.array(1), "v0": np.zeros(5, np.float32)})

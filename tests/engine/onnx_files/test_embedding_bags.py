@@ -66,7 +66,7 @@ def bags(
 
 def sessions(folder: Path, proto: Any) -> tuple[engine.Session, engine.Session]:
     graph = engine.load(save(folder, proto))
-    return engine.Session(graph, "compiled", 1, cache=None, measure_host=False), engine.Session(graph, "reference")
+    return engine.Session(graph, "compiled", 1, cache=None), engine.Session(graph, "reference")
 
 
 def pooled(pool: str, indices: Any, offsets: Any, scales: Any = None) -> Any:

@@ -132,7 +132,7 @@ def test_double_features_are_compared_as_such(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("changes", "said"), [
-    ({"nodes_truenodeids": [0, 0, 0]}, "reached on two ways"),
+    ({"nodes_truenodeids": [0, 0, 0]}, "among its own children"),
     ({"nodes_falsenodeids": [1, 0, 0]}, "a leaf twice"),
     ({"nodes_falsenodeids": [7, 0, 0]}, "no such node"),
     ({"nodes_falsenodeids": [-1, 0, 0]}, "no such node"),
@@ -171,7 +171,7 @@ def test_a_ring_of_nodes_is_refused_whichever_way_it_is_written(tmp_path: Path) 
     }  # fmt: skip
     feeds = {"x": np.zeros((2, 1), np.float32)}
     for changes in ({}, {"nodes_truenodeids": [5, 0]}, {"tree_roots": [9]}, {"leaf_targetids": [3]}):
-        with pytest.raises(EngineError, match="two ways|no such"):
+        with pytest.raises(EngineError, match="among its own children|no such"):
             ran(tmp_path, learned("TreeEnsemble", feeds, version=5, **{**given, **changes}), feeds)
 
 
@@ -281,3 +281,49 @@ def test_models_of_scikit_learn_predict_what_it_predicts(tmp_path: Path) -> None
         trained = each.fit(x, kinds)
         proto = skl2onnx.to_onnx(trained, x[:1])
         check(tmp_path, proto, {"X": x}, [trained.predict(x), trained.predict_proba(x)])
+
+
+def chain(categories: Sequence[int], *, ends: str) -> dict[str, Any]:
+    """A set of categories as LightGBM's converter writes it: comparisons one after the other that share a true child.
+
+    Args:
+        ends: what that child is, a leaf or a node of another comparison.
+    """
+    count = len(categories)
+    extra = [] if ends == "leaf" else ["BRANCH_LEQ"]
+    modes = ["BRANCH_EQ"] * count + extra + ["LEAF"] * (2 + len(extra))
+    shared = count  # a leaf of 10, or a node with leaves of 10 and 30
+    other = len(modes) - 1
+    true = [shared] * count + ([shared + 1] if extra else []) + [0] * (2 + len(extra))
+    false = [*range(1, count), other] + ([shared + 2] if extra else []) + [0] * (2 + len(extra))
+    leaves = [k for k, mode in enumerate(modes) if mode == "LEAF"]
+    return {
+        "nodes_treeids": [0] * len(modes), "nodes_nodeids": [*range(len(modes))], "nodes_modes": modes,
+        "nodes_featureids": [0] * count + [1] * len(extra) + [0] * (2 + len(extra)),
+        "nodes_values": [*map(float, categories)] + [0.5] * len(extra) + [0.0] * (2 + len(extra)),
+        "nodes_truenodeids": true, "nodes_falsenodeids": false, "n_targets": 1,
+        "target_treeids": [0] * len(leaves), "target_nodeids": leaves, "target_ids": [0] * len(leaves),
+        "target_weights": [10.0, 20.0] if ends == "leaf" else [10.0, 30.0, 20.0],
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("ends", ["leaf", "node"])
+@pytest.mark.parametrize("categories", [[3], [3, 7, 11], [*range(0, 600, 2)]], ids=len)
+def test_a_node_of_a_tree_may_have_several_parents(categories: list[int], ends: str, tmp_path: Path) -> None:
+    x = np.array([(k, side) for k in (0, 3, 7, 11, 598, 599, -1) for side in (0, 1)], np.float32)
+    proto = learned("TreeEnsembleRegressor", {"x": x}, **chain(categories, ends=ends))
+    wanted = [10 + (20 if ends == "node" and side else 0) if k in categories else 20 for k, side in x.tolist()]
+    assert ran(tmp_path, proto, {"x": x})[0].reshape(-1).tolist() == wanted
+
+
+def test_categories_of_lightgbm_are_split_as_it_splits_them(tmp_path: Path) -> None:
+    lightgbm, onnxmltools = pytest.importorskip("lightgbm"), pytest.importorskip("onnxmltools")
+    from onnxmltools.convert.common.data_types import FloatTensorType
+
+    random = np.random.default_rng(0)
+    x = random.normal(size=(300, 2)).astype(np.float32)
+    x[:, 1] = random.integers(0, 30, 300)
+    learner = lightgbm.LGBMRegressor(n_estimators=5, num_leaves=6, verbose=-1, n_jobs=1)
+    learner.fit(x, x[:, 1] % 3 + 0.1 * x[:, 0], categorical_feature=[1])
+    proto = onnxmltools.convert_lightgbm(learner, initial_types=[("x", FloatTensorType([None, 2]))], target_opset=15)
+    np.testing.assert_allclose(ran(tmp_path, proto, {"x": x})[0][:, 0], learner.predict(x), rtol=1e-5, atol=1e-5)

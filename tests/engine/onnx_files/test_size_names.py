@@ -34,7 +34,7 @@ def test_inputs_outputs_and_operands_have_them(graph: engine.RuntimeGraph) -> No
 def test_sizes_of_one_name_must_agree(graph: engine.RuntimeGraph, backend: str) -> None:
     session = engine.Session(graph, backend=backend, threads=1, cache=None)  # type: ignore[arg-type]
     assert session.run([_ones(2, 3, 4), _ones(2, 1, 4)])[0].shape == (2, 3, 4)
-    told = r"input 'in1': dimension 0 \('batch'\) has another size: found \[1, 1, 4\], expected 2, as .* of input 'in0'"
+    told = r"input 'b': dimension 0 \('batch'\) has another size: found \[1, 1, 4\], expected 2, as .* of input 'a'"
     with pytest.raises(engine.InputError, match=told):
         session.run([_ones(2, 3, 4), _ones(1, 1, 4)])
     with pytest.raises(engine.InputError, match=r"dimension 2 \('n'\) .* found \[2, 1, 1\], expected 4"):

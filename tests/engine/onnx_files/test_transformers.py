@@ -58,7 +58,7 @@ def decoder() -> tuple[Any, dict[str, Any]]:
 def test_attention_of_the_standard_has_its_kernel(tmp_path: Path) -> None:
     pytest.importorskip("llvmlite")
     proto, feeds = decoder()
-    session = engine.Session(engine.load(save(tmp_path, proto)), "compiled", cache=None, measure_host=False)
+    session = engine.Session(engine.load(save(tmp_path, proto)), "compiled", cache=None)
     for found, wanted in zip(session.run(feeds), expected(proto, feeds), strict=True):
         np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
     kernels = {row["type"]: row.get("kernel") for row in session.describe()["operators"]}

@@ -64,6 +64,17 @@ def assert_answers(
             np.testing.assert_allclose(got.astype(wide), want.astype(wide), rtol=close, atol=close * scale)
 
 
+def runnable(graph: RuntimeGraph, inputs: list[np.ndarray]) -> bool:
+    """Return whether the graph takes these inputs as it is, rather than its form for any batch."""
+    pairs = zip(graph.inputs, inputs, strict=True)
+    return all(
+        m in (None, n)
+        for port, array in pairs
+        if port.spec is not None
+        for m, n in zip(port.spec.shape, array.shape, strict=True)
+    )
+
+
 def drawn(graph: RuntimeGraph, size: int = 2) -> list[np.ndarray]:
     """Random inputs; open dimensions are ``size``."""
     random = np.random.default_rng(0)

@@ -1,4 +1,4 @@
-"""All passes together keep the answers of every recorded operator and network."""
+"""All passes together keep the answers of every recorded network; operators: layers/test_layers.py."""
 
 from __future__ import annotations
 
@@ -11,13 +11,12 @@ import engine
 from engine import RuntimeGraph
 from engine.graph import execute
 from engine.passes import optimise
+from tests.checking import run_all
 from tests.engine.layers.samples import Sample, all_samples
-from tests.engine.passes.applying import FOLDED, assert_answers, assert_same_ports
+from tests.engine.passes.applying import FOLDED, assert_answers, assert_same_ports, runnable
 
-LAYERS = [sample for sample in all_samples("layers") if sample.path.stem != "randomness"]
 NETWORKS = all_samples("networks")
 UNSIMPLIFIED = all_samples("passes")
-every_layer = pytest.mark.parametrize("sample", LAYERS, ids=lambda sample: sample.id)
 every_unsimplified = pytest.mark.parametrize("sample", UNSIMPLIFIED, ids=lambda sample: sample.id)
 every_network = pytest.mark.parametrize("sample", NETWORKS, ids=lambda sample: sample.id)
 
@@ -27,66 +26,56 @@ def graph(sample: Sample, tmp_path: Path) -> RuntimeGraph:
     return engine.load(*sample.extract(tmp_path))
 
 
-def runnable(graph: RuntimeGraph, inputs: list[np.ndarray]) -> bool:
-    """Whether the graph takes these inputs as it is, rather than its form for any batch."""
-    pairs = zip(graph.inputs, inputs, strict=True)
-    return all(
-        m in (None, n)
-        for port, array in pairs
-        if port.spec is not None
-        for m, n in zip(port.spec.shape, array.shape, strict=True)
-    )
-
-
-@every_layer
-def test_an_operator_keeps_its_answer(sample: Sample, graph: RuntimeGraph) -> None:
-    optimised, _ = optimise(graph)
+def it_keeps_its_answer(graph: RuntimeGraph, optimised: RuntimeGraph, sample: Sample, folder: Path) -> None:
     assert_same_ports(graph, optimised)
     for each in sample.sets:
         if runnable(graph, each.inputs):
             assert_answers(execute(optimised.plan, each.inputs), execute(graph.plan, each.inputs), FOLDED)
 
 
-@every_network
-def test_a_network_keeps_its_answer(sample: Sample, graph: RuntimeGraph) -> None:
-    optimised, _ = optimise(graph)
-    assert_same_ports(graph, optimised)
+def for_any_batch_it_keeps_its_answers(
+    graph: RuntimeGraph, optimised: RuntimeGraph, sample: Sample, folder: Path
+) -> None:
+    is_general = graph.inputs[0].spec.shape[0] is None  # type: ignore[union-attr]
+    general = graph if is_general else graph.for_any_batch()
+    made = optimised if is_general else optimise(general)[0]
     for each in sample.sets:
-        if runnable(graph, each.inputs):
-            assert_answers(execute(optimised.plan, each.inputs), execute(graph.plan, each.inputs), FOLDED)
+        assert_answers(execute(made.plan, each.inputs), execute(general.plan, each.inputs), FOLDED)
 
 
-@every_network
-def test_a_network_for_any_batch_keeps_its_answers(sample: Sample, graph: RuntimeGraph) -> None:
-    general = graph if graph.inputs[0].spec.shape[0] is None else graph.for_any_batch()  # type: ignore[union-attr]
-    optimised, _ = optimise(general)
-    for each in sample.sets:
-        assert_answers(execute(optimised.plan, each.inputs), execute(general.plan, each.inputs), FOLDED)
-
-
-@every_network
-def test_what_was_shared_computes_what_a_fresh_build_does(sample: Sample, graph: RuntimeGraph) -> None:
-    optimised, _ = optimise(graph)
+def what_was_shared_computes_what_a_fresh_build_does(
+    graph: RuntimeGraph, optimised: RuntimeGraph, sample: Sample, folder: Path
+) -> None:
     fresh = RuntimeGraph.from_source(optimised.source)
     fresh.build()
     inputs = sample.sets[0].inputs
     assert_answers(execute(fresh.plan, inputs), execute(optimised.plan, inputs))
 
 
-@every_network
-def test_an_optimised_network_can_be_saved_and_read_again(sample: Sample, graph: RuntimeGraph, tmp_path: Path) -> None:
-    optimised, _ = optimise(graph)
-    paths = tmp_path / "optimised.pnnx.param", tmp_path / "optimised.pnnx.bin"
+def it_can_be_saved_and_read_again(graph: RuntimeGraph, optimised: RuntimeGraph, sample: Sample, folder: Path) -> None:
+    paths = folder / "optimised.pnnx.param", folder / "optimised.pnnx.bin"
     optimised.save(*paths)
     again = engine.load(*paths)
     assert again.source == optimised.source
     assert optimise(again)[0] is again
 
 
-@every_network
-def test_no_pass_finds_anything_in_an_optimised_network(sample: Sample, graph: RuntimeGraph) -> None:
-    optimised, _ = optimise(graph)
+def no_pass_finds_anything_in_it(graph: RuntimeGraph, optimised: RuntimeGraph, sample: Sample, folder: Path) -> None:
     assert optimise(optimised)[0] is optimised
+
+
+CHECKS = (
+    it_keeps_its_answer,
+    for_any_batch_it_keeps_its_answers,
+    what_was_shared_computes_what_a_fresh_build_does,
+    it_can_be_saved_and_read_again,
+    no_pass_finds_anything_in_it,
+)
+
+
+@every_network
+def test_every_check_of_an_optimised_network_holds(sample: Sample, graph: RuntimeGraph, tmp_path: Path) -> None:
+    run_all(CHECKS, graph, optimise(graph)[0], sample, tmp_path)
 
 
 @every_unsimplified

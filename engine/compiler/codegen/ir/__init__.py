@@ -16,7 +16,7 @@ it) -> function (blocks, loops, bounds of it).
 """
 
 from engine.compiler.codegen.ir.function import Function, Loop, Module, TooLargeError
-from engine.compiler.codegen.ir.sizes import Form, Sizes, is_open
+from engine.compiler.codegen.ir.sizes import Form, Sizes, hint, is_at_most, is_open, is_varying
 from engine.compiler.codegen.ir.values import (
     Index,
     Precision,
@@ -46,7 +46,10 @@ __all__ = [
     "as_value",
     "constant",
     "element_of",
+    "hint",
+    "is_at_most",
     "is_open",
+    "is_varying",
     "lanes_below",
     "lanes_of",
     "mangled",

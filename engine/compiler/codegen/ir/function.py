@@ -70,7 +70,7 @@ class Module:
     def inner(self, name: str, parameters: Sequence[tuple[str, str]], *, result: str = "void") -> Function:
         """A new function that only this module calls; it has the registers to itself."""
         f = self.function(name, parameters, result=result)
-        f.linkage, f.attributes, f.is_inner = "internal ", "nounwind noinline", True
+        f.linkage, f.attributes = "internal ", "nounwind noinline"
         return f
 
     def __str__(self) -> str:
@@ -87,7 +87,6 @@ class Function(Instructions):
         self.parameters = [Value(f"%{each}", type_) for type_, each in parameters]
         self.attributes = "nounwind"
         self.linkage = ""
-        self.is_inner = False
         self.is_given = module.is_open
         self._lines: list[str] = []
         self._count = 0

@@ -136,12 +136,12 @@ class Instructions(ABC):
         With a stride of 0 all lanes have the one element there is.
         """
         lanes, element = lanes_of(type_), element_of(type_)
-        if lanes == 1 or (stride == 1 and count == lanes):
+        if lanes == 1 or (stride == 1 and not is_open(count) and count == lanes):
             return self.load(type_, address)
         if stride == 0:
             return self.splat(self.load(element, address), lanes)
         if stride == 1:
-            arguments = [address, Value("4", "i32"), self._below(count, lanes), Value("zeroinitializer", type_)]
+            arguments = [address, Value("4", "i32"), self.below(count, lanes), Value("zeroinitializer", type_)]
             return self.call(f"llvm.masked.load.{mangled(type_)}.p0", arguments, type_)
         value = Value("poison" if count == lanes else "zeroinitializer", type_)
         for lane in range(count):
@@ -161,7 +161,7 @@ class Instructions(ABC):
         """The first ``count`` lanes to memory, ``stride`` elements apart; no byte beside them is touched."""
         lanes = lanes_of(value.type)
         if stride == 1 and lanes > 1 and is_open(count):
-            arguments = [value, address, Value("4", "i32"), self._below(count, lanes)]
+            arguments = [value, address, Value("4", "i32"), self.below(count, lanes)]
             self.call(f"llvm.masked.store.{mangled(value.type)}.p0", arguments)
             return
         if stride == 1 or lanes == 1:
@@ -179,7 +179,7 @@ class Instructions(ABC):
         arguments = [value, address, Value("4", "i32"), mask(flags)]
         self.call(f"llvm.masked.store.{mangled(value.type)}.p0", arguments)
 
-    def _below(self, count: int, lanes: int) -> Value:
+    def below(self, count: int, lanes: int) -> Value:
         """The mask that is on for the first ``count`` lanes, whose number may be read when the code runs."""
         if not is_open(count):
             return lanes_below(count, lanes)

@@ -17,15 +17,27 @@ import math
 import operator
 import re
 from collections.abc import Callable, Sequence
-from typing import Any, Final, TypeAlias, cast
+from typing import Any, Final, TypeAlias, TypeVar, cast
 
+from engine.ir import dims
+from engine.ir.dims import largest, smallest
+
+S = TypeVar("S")
 # What a number is, given those that were opened.
 Of: TypeAlias = Callable[[Sequence[int]], Any]
 
 # An opened size in the text of an expression, and what else stands there.
 _OPENED: Final = re.compile(r"\$(\d+)")
 _NAMES: Final = ("add", "sub", "mul", "floordiv", "mod", "eq", "ne", "lt", "le", "gt", "ge")
-_OPERATORS: Final = {**{name: getattr(operator, name) for name in _NAMES}, "inf": math.inf, "nan": math.nan}
+_OPERATORS: Final = {
+    **{name: getattr(operator, name) for name in _NAMES},
+    "inf": math.inf,
+    "nan": math.nan,
+    "max": largest,
+    "min": smallest,
+}
+SYMBOLIC: Final = -1
+"""Stands in a pattern for a symbolic size."""
 # Before the number of a place in the table, in the name of a value that is read from there.
 READ: Final = "%size."
 
@@ -34,8 +46,9 @@ class Sizes:
     """The numbers that are open in one kernel.
 
     Attributes:
-        values: of them, in the order they were opened.
-        pattern: all numbers that were asked to be opened, 0 and 1 as they are, for they stay closed.
+        values: of them, in the order they were opened; each a number or a symbolic size (``engine.ir.dims``).
+        pattern: all numbers that were asked to be opened, 0 and 1 as they are, for they stay closed. What is written
+            for a symbolic size may be written otherwise than for a number, and be called in other chunks.
         guards: by their text, what must come out as it did.
         reads: by its text, the place in the table of what code reads, and what it is.
     """
@@ -47,7 +60,12 @@ class Sizes:
         self.reads: dict[str, tuple[int, Of]] = {}
 
     def open(self, value: int) -> int:
-        """A number in whose place code reads one; 0 and 1 often mean another code, and stay what they are."""
+        """A number in whose place code reads one; 0 and 1 often mean another code, and stay what they are.
+
+        One that is open is returned as it is.
+        """
+        if is_open(value):
+            return value
         if value in (0, 1):
             self.pattern.append(value)
             return value
@@ -55,14 +73,14 @@ class Sizes:
 
     def count(self, value: int) -> int:
         """The same for a number of which 0 and 1 are nothing special."""
-        self.pattern.append(None)
+        self.pattern.append(SYMBOLIC if dims.is_symbolic(value) else None)
         number = len(self.values)
         self.values.append(value)
-        return cast(int, Size(self, value, operator.itemgetter(number), f"${number}"))
+        return cast(int, Size(self, hint(value), operator.itemgetter(number), f"${number}"))
 
     def numbers(self, values: Sequence[int]) -> list[int]:
         """The table for other values."""
-        return [int(of(values)) for _, of in self.reads.values()]
+        return [of(values) for _, of in self.reads.values()]
 
 
 class Form:
@@ -161,6 +179,13 @@ class Size:
         return Size(self.sizes, -self.value, lambda values: -self.of(values), f"(-{self.key})")
 
 
+def hint(size: S) -> S:
+    """Return the value of a number that may be open, for heuristics: it is no guard. Tuples are taken item by item."""
+    if isinstance(size, Size):
+        return cast(S, size.value)
+    return cast(S, tuple(map(hint, size))) if isinstance(size, tuple) else dims.hint(size)
+
+
 def is_number(index: object) -> bool:
     """Whether something is a number: known now, or open."""
     return isinstance(index, int | Size)
@@ -171,14 +196,29 @@ def is_open(index: object) -> bool:
     return isinstance(index, Size)
 
 
+def is_varying(number: Any) -> bool:
+    """Return whether a number, or the value of one that is open, is symbolic: code is for many values of it."""
+    return dims.is_symbolic(number.of(number.sizes.values) if isinstance(number, Size) else number)
+
+
+def is_at_most(a: int, b: int) -> bool:
+    """Return whether a number is at most another one. Of symbolic ones it is only what algebra shows."""
+    difference = b - a
+    if is_varying(difference):
+        value = cast(Any, difference).of(cast(Any, difference).sizes.values) if is_open(difference) else difference
+        if not dims.is_at_most(0, value):
+            return False
+    return bool(difference >= 0)
+
+
 def smaller(a: int, b: int) -> int:
     """The smaller of two numbers, without a guard where one is open."""
-    return _combined(min, "min", a, b)
+    return _combined(smallest, "min", a, b)
 
 
 def larger(a: int, b: int) -> int:
     """The larger of two numbers, without a guard where one is open."""
-    return _combined(max, "max", a, b)
+    return _combined(largest, "max", a, b)
 
 
 def _combined(function: Callable[[Any, Any], int], name: str, a: Any, b: Any) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Self
@@ -17,6 +18,7 @@ from engine.compiler.kernels.grid import Grid
 from engine.compiler.kernels.kernel import Kernel, derived
 from engine.compiler.kernels.products.matrix import Matrix
 from engine.compiler.kernels.products.packing import Packing
+from engine.ir.dims import hint, is_symbolic, smallest
 
 # The part of the second-level cache that the keys and values of a block may take, and the most keys of a block.
 BLOCK_SHARE = 3 / 8
@@ -142,12 +144,18 @@ class Layout(Kernel):
     @cached_property
     def grid(self) -> Grid:
         """Work in two dimensions, tiles of queries and the leading dimensions, cut into chunks."""
-        tiles = -(-self.queries // self.rows)
+        sizes = -(-self.queries // self.rows), self.stacked
+        tiles, stacked = hint(sizes)
         blocks = -(-tiles // self.most_tiles)
-        work = self.flops / (tiles * self.stacked)
-        few = max(1, min(self.stacked, int(self.host.chunk_flops / (work * tiles))))
-        grid = Grid((tiles, self.stacked), (-(-tiles // blocks), few))
-        return grid.cut(self.host.wanted_chunks, work, self.host.chunk_flops)
+        work = hint(self.flops) / (tiles * stacked)
+        few = max(1, min(stacked, int(self.host.chunk_flops / (work * tiles))))
+        grid = Grid(sizes, (-(-tiles // blocks), few)).cut(self.host.wanted_chunks, work, self.host.chunk_flops)
+        # The memory of a chunk is for so many tiles, however many more there are than the hint says.
+        return replace(grid, block=(smallest(grid.block[0], self.most_tiles), grid.block[1]))
+
+    @property
+    def least_sizes(self) -> Sequence[tuple[int, int]]:
+        return ((self.queries, self.rows),)
 
     @property
     def chunks(self) -> int:
@@ -214,14 +222,10 @@ class Layout(Kernel):
 
 
 def choose_rows(
-    host: Host, queries: int, keys: int, width: int, *, is_causal: bool = False, is_open: bool = False
+    host: Host, queries: int, keys: int, width: int, *, is_causal: bool = False
 ) -> tuple[int, tuple[int, int]]:
-    """Queries of a tile, and vectors of a panel of keys and of values.
-
-    Args:
-        is_open: whether the code reads the sizes when it runs: only a few tiles are tried then, and one panel.
-    """
+    """Return the queries of a tile, and the vectors of a panel of keys and of values."""
     # The fewer queries a causal tile has, the fewer keys it computes that only its last queries attend to.
-    columns = min(queries, host.lanes) if is_causal else queries
-    tile = rank_tiles(host, 1, columns, TYPICAL_KEYS if is_open else keys, width, is_open=is_open)[0]
+    columns = min(hint(queries), host.lanes) if is_causal else queries
+    tile = rank_tiles(host, 1, columns, TYPICAL_KEYS if is_symbolic(keys) else keys, width)[0]
     return tile.columns, (tile.vectors, max(1, (host.registers - host.registers_beside) // (tile.columns + 1)))

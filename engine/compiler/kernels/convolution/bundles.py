@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from engine.compiler.codegen.host import Host
-from engine.compiler.kernels.alike import chosen_for
 from engine.compiler.kernels.channels import fitting_lanes, vectors_of
 from engine.compiler.kernels.convolution.tiles import ConvTile, rank_by_cost
+from engine.compiler.kernels.expected_sizes import expected_sizes
 
 # Products of a row of taps that are written out.
 UNROLLED = 400
@@ -88,8 +88,6 @@ def rank_bundle_tiles(
     dilation: int,
     inputs: int,
     count: int = 1,
-    *,
-    is_open: bool = False,
 ) -> list[ConvTile]:
     """The tiles of pixels that cost least, the best first: pixels computed twice, shuffles, beginnings and ends.
 
@@ -98,10 +96,9 @@ def rank_bundle_tiles(
         stride, dilation: across.
         inputs: channels of a group.
         count: how many are wanted; there may be fewer.
-        is_open: whether images come in many sizes: then sizes near each other get the same tiles.
     """
-    sizes = (chosen_for(each, is_open=is_open) for each in (rows, columns))
-    return list(_ranked(host, *sizes, kernel, stride, dilation, inputs, is_open)[:count])
+    sizes = map(expected_sizes, (rows, columns))
+    return list(_ranked(host, *sizes, kernel, stride, dilation, inputs)[:count])
 
 
 def is_written_out(across: int, inputs: int) -> bool:
@@ -118,7 +115,6 @@ def _ranked(
     stride: int,
     dilation: int,
     inputs: int,
-    is_open: bool,
 ) -> tuple[ConvTile, ...]:
     down, across = kernel
     written = across if is_written_out(across, inputs) else 1
@@ -134,4 +130,4 @@ def _ranked(
         step = max(pixels * across + shuffled, host.products_in_flight * across) + 0.5 * across + spilled
         return down * (inputs * step + 0.5 * shuffled) + 60 + 2.5 * pixels
 
-    return rank_by_cost(rows, columns, limit, cost, is_open=is_open)
+    return rank_by_cost(rows, columns, limit, cost)

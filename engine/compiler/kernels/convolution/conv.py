@@ -14,15 +14,14 @@ Arguments: image (first tap of the first pixel), packed weights, target, operand
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Self
 
 import numpy as np
 
-from engine.compiler.codegen.ir import Function, Index, Loop, Module, Sizes, Value, is_open
-from engine.compiler.kernels.axis import WindowAxis
+from engine.compiler.codegen.ir import Function, Index, Loop, Module, Sizes, Value, hint, is_open
 from engine.compiler.kernels.channels import Panel, cases, panels_of, width_of
 from engine.compiler.kernels.convolution.conv_tile import TileCode, TileWriter, emit_tile
 from engine.compiler.kernels.convolution.integers import ways
@@ -71,7 +70,6 @@ class Conv(Convolution):
     tile: ConvTile
     packed_kernel: tuple[int, int] | None = None
     first_tap: tuple[int, int] = (0, 0)
-    depth: WindowAxis | None = None
     integers: int = 0
     has_shift: bool = False
 
@@ -116,7 +114,7 @@ class Conv(Convolution):
         """Tiles down and across an image."""
         return -(-self.rows // self.tile.rows), -(-self.columns // self.tile.columns)
 
-    @property
+    @cached_property
     def wide_tiles(self) -> int:
         """Tiles across an image before those that have a column less."""
         return wide_tiles(self.columns, self.tile.columns) if self.tile.varies else self.tiling[1]
@@ -124,17 +122,18 @@ class Conv(Convolution):
     @cached_property
     def grid(self) -> Grid:
         """Tiles and panels, and what a chunk has of them."""
-        tiles = self.batch * self.tiling[0] * self.tiling[1]
         panels = self.groups * len(self.panels)
+        sizes = self.batch * self.tiling[0] * self.tiling[1], panels
+        tiles = hint(sizes[0])
         tile_bytes = 4 * self.tile.rows * self.tile.columns * self.in_channels * self.stride[0] * self.stride[1]
         tile_bytes *= self.planes
         cache = self.host.memory.second_bytes
         some_tiles = max(1, min(tiles, int(IMAGE_SHARE * cache) // tile_bytes))
         some_panels = max(1, min(panels, int(WEIGHT_SHARE * cache) // (4 * self.panel_floats)))
-        grid = Grid((tiles, panels), (some_tiles, some_panels)).evened()
+        grid = Grid(sizes, (some_tiles, some_panels)).evened()
         # Of a few pixels the weights are read once, which takes longer than to multiply them.
         read = 4 * self.panel_floats / tiles / self.host.chunk_bytes
-        work, wanted = max(self.flops / (tiles * panels) / self.host.chunk_flops, read), self.host.wanted_chunks
+        work, wanted = max(hint(self.flops) / (tiles * panels) / self.host.chunk_flops, read), self.host.wanted_chunks
         # Threads that have rows of their own read what they wrote themselves, but all of the weights.
         image_bytes, weight_bytes = self.groups * tiles * tile_bytes, panels * 4 * self.panel_floats
         rows_first = tiles >= FEW_TILES and WEIGHTS_TO_IMAGE * image_bytes >= weight_bytes
@@ -145,7 +144,12 @@ class Conv(Convolution):
         return self.grid.chunks
 
     def opened(self, sizes: Sizes) -> Self:
-        return derived(super().opened(sizes), grid=self.grid.opened(sizes))
+        changed = {"wide_tiles": sizes.count(self.wide_tiles)} if self.tile.varies else {}
+        return derived(super().opened(sizes), grid=self.grid.opened(sizes), **changed)
+
+    @property
+    def least_sizes(self) -> Sequence[tuple[int, int]]:
+        return (self.rows, self.tile.rows), (self.columns, self.tile.columns - self.tile.varies)
 
     @property
     def packing(self) -> object:
@@ -241,9 +245,9 @@ class Conv(Convolution):
             has_shift=self.has_shift,
             memory=memory if strands == 1 else replace(memory, ahead_bytes=memory.strand_ahead_bytes),
             # A tensor so large lies beyond the second-level cache when a kernel comes back to it.
-            is_far=4 * pixels * self.target.w >= 2 * memory.second_bytes,
+            is_far=4 * hint(pixels) * self.target.w >= 2 * memory.second_bytes,
             # A group reads a few of the channels, but all would be fetched.
-            is_source_far=self.groups == 1 and 4 * pixels * inputs >= memory.second_bytes,
+            is_source_far=self.groups == 1 and 4 * hint(pixels) * inputs >= memory.second_bytes,
         )
 
     @property
@@ -292,7 +296,8 @@ class Conv(Convolution):
         if not is_open(self.tiling[1]) and self.tiling[1] == 1:
             return 0
         if self.tile.varies:
-            return f.add(f.mul(across, width - 1), f.minimum(across, self.wide_tiles))
+            column = f.add(f.mul(across, width - 1), f.minimum(across, self.wide_tiles))
+            return f.minimum(column, self.columns - (width - 1))
         return f.minimum(f.mul(across, width), self.columns - width)
 
     def _widths(self, f: Function, across: Index) -> Iterator[int]:

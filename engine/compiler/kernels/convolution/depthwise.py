@@ -9,14 +9,14 @@ Arguments: image (first tap of the first pixel), packed weights, target, operand
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Self
 
 import numpy as np
 
-from engine.compiler.codegen.ir import Function, Index, Module, Sizes, Value, is_open, vector
-from engine.compiler.kernels.axis import WindowAxis
+from engine.compiler.codegen.ir import Function, Index, Module, Sizes, Value, hint, is_open, vector
 from engine.compiler.kernels.channels import cases, vectors_of, width_of
 from engine.compiler.kernels.convolution.depthwise_tile import UNROLLED, DepthwiseTile, is_resident
 from engine.compiler.kernels.convolution.planes import first_plane, met_parameters
@@ -46,7 +46,6 @@ class Depthwise(Convolution):
     stride: tuple[int, int]
     dilation: tuple[int, int]
     tile: DepthwiseTile
-    depth: WindowAxis | None = None
 
     @cached_property
     def vectors(self) -> list[tuple[int, int]]:
@@ -76,14 +75,14 @@ class Depthwise(Convolution):
     def is_plane_small(self) -> bool:
         """Whether all rows of a vector of channels stay in the nearest cache, so that vectors are walked one by one."""
         pixels = self.rows * self.stride[0] * self.columns * self.stride[1]
-        return 4 * pixels * self.host.lanes <= self.host.memory.first_bytes // 2
+        return 4 * hint(pixels) * self.host.lanes <= self.host.memory.first_bytes // 2
 
     @cached_property
     def grid(self) -> Grid:
         """Rows of tiles and vectors, and what a chunk has of them."""
         sizes = rows, vectors = self.batch * self.tiling[0], len(self.vectors)
-        work, least = self.flops / (rows * vectors), self.host.chunk_flops / 2
-        return Grid(sizes, sizes).cut(self.host.wanted_chunks, work, least, rows_first=rows >= FEW_ROWS)
+        work, least = hint(self.flops) / (hint(rows) * vectors), self.host.chunk_flops / 2
+        return Grid(sizes, sizes).cut(self.host.wanted_chunks, work, least, rows_first=hint(rows) >= FEW_ROWS)
 
     @property
     def chunks(self) -> int:
@@ -91,6 +90,10 @@ class Depthwise(Convolution):
 
     def opened(self, sizes: Sizes) -> Self:
         return derived(super().opened(sizes), grid=self.grid.opened(sizes))
+
+    @property
+    def least_sizes(self) -> Sequence[tuple[int, int]]:
+        return (self.rows, self.tile.rows), (self.columns, self.tile.columns)
 
     @property
     def packing(self) -> object:

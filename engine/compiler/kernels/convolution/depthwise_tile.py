@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from engine.compiler.codegen.host import Host
-from engine.compiler.kernels.alike import MOST_RANKED, chosen_for, mean_count, tried
+from engine.compiler.kernels.convolution.tiles import MOST_RANKED
+from engine.compiler.kernels.expected_sizes import expected_sizes, mean_count
 
 # Products written out for one tile; beyond it the taps are walked in loops.
 UNROLLED = 400
@@ -42,11 +43,9 @@ def choose_tile(
     kernel: tuple[int, int],
     stride: tuple[int, int],
     dilation: tuple[int, int],
-    *,
-    is_open: bool = False,
 ) -> DepthwiseTile:
     """The tile that costs least; see ``rank_tiles``."""
-    return rank_tiles(host, rows, columns, kernel, stride, dilation, is_open=is_open)[0]
+    return rank_tiles(host, rows, columns, kernel, stride, dilation)[0]
 
 
 def rank_tiles(
@@ -57,17 +56,13 @@ def rank_tiles(
     stride: tuple[int, int],
     dilation: tuple[int, int],
     count: int = 1,
-    *,
-    is_open: bool = False,
 ) -> list[DepthwiseTile]:
     """The tiles that cost least for an image: pixels computed twice, inputs and weights loaded again, short chains.
 
     Args:
         count: how many are wanted, the best first; there may be fewer.
-        is_open: whether images come in many sizes: then a few tiles are tried, and sizes near each other get the same.
     """
-    sizes = (chosen_for(each, is_open=is_open) for each in (rows, columns))
-    return list(_ranked(host, *sizes, kernel, stride, dilation, is_open)[:count])
+    return list(_ranked(host, expected_sizes(rows), expected_sizes(columns), kernel, stride, dilation)[:count])
 
 
 @lru_cache(maxsize=1024)
@@ -78,10 +73,9 @@ def _ranked(
     kernel: tuple[int, int],
     stride: tuple[int, int],
     dilation: tuple[int, int],
-    is_open: bool,
 ) -> tuple[DepthwiseTile, ...]:
     """The cheapest tiles, the best first."""
-    heights, widths = tried(ROWS, rows, is_open=is_open), tried(COLUMNS, columns, is_open=is_open)
+    heights, widths = (range(1, min(most, size.start) + 1) for most, size in ((ROWS, rows), (COLUMNS, columns)))
     shapes = [DepthwiseTile(r, c) for r in heights for c in widths]
     fitting = [tile for tile in shapes if tile.rows * tile.columns * kernel[0] * kernel[1] <= UNROLLED]
     if not fitting:

@@ -18,12 +18,12 @@ import numpy as np
 
 from engine.compiler.codegen.host import Host
 from engine.compiler.codegen.ir import Function, Module, Value, constant, lanes_of, vector
-from engine.compiler.kernels.alike import chosen_for
 from engine.compiler.kernels.channels import Panel, load_panel, panels_of, terms_a_turn, vectors_of
 from engine.compiler.kernels.convolution.bundles import lanes_cost
 from engine.compiler.kernels.convolution.conv import Conv
 from engine.compiler.kernels.convolution.conv_tile import FEW, TileWriter, emit_tile
 from engine.compiler.kernels.convolution.tiles import ConvTile, rank_by_cost
+from engine.compiler.kernels.expected_sizes import expected_sizes
 from engine.compiler.kernels.folding import fold_lanes, total
 from engine.tensor import Array
 
@@ -59,7 +59,7 @@ class Dots:
 
 @dataclass(frozen=True, kw_only=True)
 class DotConv(Conv):
-    """A convolution of static geometry, of one group and to one panel of one vector."""
+    """A convolution of static geometry whose groups have one panel of one vector each."""
 
     kind = "dots"
 
@@ -88,16 +88,16 @@ class DotConv(Conv):
 
     @property
     def packing(self) -> object:
-        return self.kind, self.panels, self.dots
+        return self.kind, self.groups, self.panels, self.dots
 
     def pack(self, weight: Array, bias: Array | None) -> Array:
-        dots, lanes = self.dots, self.host.lanes
-        packed = np.zeros((1 + dots.runs * dots.vectors * dots.outputs, lanes), weight.dtype)
+        dots, lanes, groups = self.dots, self.host.lanes, self.groups
+        packed = np.zeros((groups, 1 + dots.runs * dots.vectors * dots.outputs, lanes), weight.dtype)
         if bias is not None:
-            packed[0, : dots.outputs] = bias
-        runs = np.zeros((dots.outputs, dots.runs, dots.vectors * lanes), weight.dtype)
-        runs[:, :, : dots.run] = weight.transpose(0, 2, 3, 1).reshape(dots.outputs, dots.runs, dots.run)
-        packed[1:] = runs.reshape(dots.outputs, -1, lanes).swapaxes(0, 1).reshape(-1, lanes)
+            packed[:, 0, : dots.outputs] = bias.reshape(groups, -1)
+        runs = np.zeros((groups, dots.outputs, dots.runs, dots.vectors * lanes), weight.dtype)
+        runs[..., : dots.run] = weight.transpose(0, 2, 3, 1).reshape(groups, dots.outputs, dots.runs, dots.run)
+        packed[:, 1:] = runs.reshape(groups, dots.outputs, -1, lanes).swapaxes(1, 2).reshape(groups, -1, lanes)
         return packed
 
     def write_tile(self, module: Module, panel: Panel, columns: int) -> str:
@@ -208,21 +208,17 @@ def pays(host: Host, dots: Dots) -> bool:
     return dots.outputs * (dots.runs * dots.vectors + FOLDING) < (1 - LEAST_SAVED) * alone
 
 
-def rank_dot_tiles(
-    host: Host, rows: int, columns: int, dots: Dots, count: int = 1, *, is_open: bool = False
-) -> list[ConvTile]:
+def rank_dot_tiles(host: Host, rows: int, columns: int, dots: Dots, count: int = 1) -> list[ConvTile]:
     """The tiles of pixels that cost least, the best first: pixels computed twice, loads, beginnings and ends.
 
     Args:
         count: how many are wanted; there may be fewer.
-        is_open: whether images come in many sizes: then sizes near each other get the same tiles.
     """
-    sizes = (chosen_for(each, is_open=is_open) for each in (rows, columns))
-    return list(_ranked(host, *sizes, dots, is_open)[:count])
+    return list(_ranked(host, expected_sizes(rows), expected_sizes(columns), dots)[:count])
 
 
 @lru_cache(maxsize=1024)
-def _ranked(host: Host, rows: range, columns: range, dots: Dots, is_open: bool) -> tuple[ConvTile, ...]:
+def _ranked(host: Host, rows: range, columns: range, dots: Dots) -> tuple[ConvTile, ...]:
     # A vector of weights for every channel of the result stays in registers, and one of pixels beside them.
     limit = max(1, min(host.registers - dots.outputs - 1, MOST_SUMS) // dots.outputs)
 
@@ -231,4 +227,4 @@ def _ranked(host: Host, rows: range, columns: range, dots: Dots, is_open: bool) 
         sums, loads = pixels * dots.outputs, (pixels + dots.outputs) / host.repeats_a_product
         return dots.runs * dots.vectors * max(sums, host.products_in_flight, loads) + 60 + FOLDING * sums
 
-    return rank_by_cost(rows, columns, limit, cost, is_open=is_open)
+    return rank_by_cost(rows, columns, limit, cost)

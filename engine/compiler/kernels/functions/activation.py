@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import Final
 
 from engine.compiler.codegen.ir import Function, Value
-from engine.compiler.kernels.functions import forms
 from engine.compiler.kernels.functions.arithmetic import (
     absolute,
     between,
@@ -21,6 +20,8 @@ from engine.compiler.kernels.functions.arithmetic import (
     polynomial,
 )
 from engine.compiler.kernels.functions.exponential import exp_parts, expm1_down, expm1_parts
+from engine.compiler.kernels.functions.logarithm import log, log1p_exp_minus
+from engine.compiler.kernels.functions.smooth import Smooth
 
 # -log(1 - erf(x)) / x for x from 0 to 3.93, highest power first; beyond, float32 cannot tell erf from 1.
 _ERF: Final = (3.671232479973696e-05, -0.00035516812931746244, 0.0011884733103215694, 0.0002797242777887732,
@@ -32,21 +33,6 @@ _NORMAL_P: Final = (4.784669727087021e-08, 1.3359871445572935e-05, 0.00035507843
 _NORMAL_Q: Final = (1.259302507605753e-06, 7.744852337054908e-05, 0.0019817000720649958, 0.030124226585030556,
                     0.2645021677017212, 1.0516058206558228)  # fmt: skip
 _NORMAL_BOUND: Final = 5.222293376922607
-
-
-def sigmoid(f: Function, x: Value) -> Value:
-    """1 / (1 + e**-x) within 3 ulp; 0 below -88.73, where e**-x overflows, as in PyTorch."""
-    return f.fdiv(like(x, 1.0), one_plus_exp_minus(f, x))
-
-
-def silu(f: Function, x: Value) -> Value:
-    """x / (1 + e**-x) within 3 ulp; NaN for -inf, as in PyTorch."""
-    return f.fdiv(x, one_plus_exp_minus(f, x))
-
-
-def tanh(f: Function, x: Value) -> Value:
-    """tanh(x) = e / (e + 2), e = e**2x - 1, within 3 ulp."""
-    return f.fdiv(*tanh_parts(f, x))
 
 
 def tanh_parts(f: Function, x: Value) -> tuple[Value, Value]:
@@ -74,11 +60,6 @@ def gelu(f: Function, x: Value) -> Value:
     return f.fma(half, erf, half)
 
 
-def gelu_tanh(f: Function, x: Value) -> Value:
-    """x (1 + tanh(u)) / 2 with u = sqrt(2 / pi) (x + 0.044715 x**3), as x / (1 + e**-2u), within 2e-7 |x|."""
-    return forms.gelu_tanh(f, x, one_plus_exp_minus)
-
-
 def mish(f: Function, x: Value) -> Value:
     """x tanh(log(1 + e**x)) = x p / (p + 2), p = e (e + 2), e = e**x, within 4.5 ulp where e**x is a normal number."""
     power = exp_parts(f, between(f, x, -104.0, 20.0), doublings=-24)
@@ -87,32 +68,22 @@ def mish(f: Function, x: Value) -> Value:
     return f.fmul(x, f.fdiv(p, f.fadd(p, like(x, 2.0))))
 
 
-def elu(f: Function, x: Value, alpha: Value) -> Value:
-    """x where x > 0, else alpha * (e**x - 1), within 2 ulp."""
-    return forms.elu(f, x, alpha, expm1_down)
-
-
-def celu(f: Function, x: Value, alpha: Value) -> Value:
-    """x where x > 0, else alpha * (e**(x / alpha) - 1), within 2 ulp once x / alpha is rounded."""
-    return forms.celu(f, x, alpha, expm1_down)
-
-
-def selu(f: Function, x: Value) -> Value:
-    """scale * (x where x > 0, else alpha * (e**x - 1)) within 2 ulp, constants as in self-normalising networks."""
-    return forms.selu(f, x, expm1_down)
-
-
 def softsign(f: Function, x: Value) -> Value:
     """x / (1 + |x|) within 1.5 ulp."""
     return f.fdiv(x, f.fadd(like(x, 1.0), absolute(f, x)))
-
-
-def tanhshrink(f: Function, x: Value) -> Value:
-    """x - tanh(x), as exact as the difference is."""
-    return f.fsub(x, tanh(f, x))
 
 
 def one_plus_exp_minus(f: Function, x: Value) -> Value:
     """1 + e**-x, which sigmoid(x) is the reciprocal of."""
     power = exp_parts(f, between(f, x, -89.0, 87.0), doublings=1, negated=True)
     return f.fma(power.mantissa, power.scale, like(x, 1.0))
+
+
+FLOATS: Final = Smooth(
+    log=log,
+    expm1_down=expm1_down,
+    log1p_exp_minus=log1p_exp_minus,
+    one_plus_exp_minus=one_plus_exp_minus,
+    tanh_parts=tanh_parts,
+)
+"""Smooth functions of float32."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from engine.compiler.codegen.ir import Function, Value, constant, lanes_of, mangled, vector
+from engine.compiler.codegen.ir import Function, Value, constant, element_of, lanes_of, mangled, vector
 
 
 def like(x: Value, number: float) -> Value:
@@ -25,13 +25,13 @@ def polynomial(f: Function, x: Value, coefficients: Sequence[float]) -> Value:
 
 
 def bits(f: Function, x: Value) -> Value:
-    """The bits of a float32 as an i32."""
-    return f.convert("bitcast", x, vector(lanes_of(x.type), "i32"))
+    """Return the bits of a float32 as an i32, of a float64 as an i64."""
+    return f.convert("bitcast", x, vector(lanes_of(x.type), "i64" if element_of(x.type) == "double" else "i32"))
 
 
 def from_bits(f: Function, x: Value) -> Value:
-    """The float32 an i32 holds the bits of."""
-    return f.convert("bitcast", x, vector(lanes_of(x.type)))
+    """Return the float32 that an i32 holds the bits of, or the float64 of an i64."""
+    return f.convert("bitcast", x, vector(lanes_of(x.type), "double" if element_of(x.type) == "i64" else "float"))
 
 
 def has_sign(f: Function, x: Value) -> Value:

@@ -1,22 +1,22 @@
 """Exponentials: e**x = 2**n * e**r with n the nearest integer to x / log(2), |r| <= log(2) / 2, and a polynomial.
 
-n is rounded by adding 1.5 * 2**23: the sum's low bits are n, and shifted into the exponent's place they are 2**n.
+n is rounded by adding 1.5 * 2**23 (2**52 to a float64): the sum's low bits are n, and shifted into the exponent's place
+they are 2**n. Functions that name no type take vectors of either.
 
-Source: own minimax fits (tests/data/compiler/fit_math.py); log(2) in two parts as Cody and Waite.
+Source: own minimax fits (tests/data/compiler/fit_math.py), Taylor's series for float64; log(2) in two parts as Cody and
+Waite.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Final
 
-from engine.compiler.codegen.ir import Function, Value
+from engine.compiler.codegen.ir import Function, Value, element_of
 from engine.compiler.kernels.functions.arithmetic import between, bits, from_bits, integer, like, maximum, polynomial
 
 LOG2_E: Final = 1.4426950408889634
-LN2_HEAD: Final = 0.693145751953125  # 15 bits: n times it is exact without a fused multiply-add too
-LN2_TAIL: Final = 1.428606820309417e-06
-_ROUNDER: Final = 1.5 * 2**23
 # e**r for |r| <= log(2) / 2, highest power first: 3e-9.
 _EXP: Final = (0.0013820999301970005, 0.008368671871721745, 0.04166826233267784, 0.1666652113199234,
                0.4999999403953552, 1.0, 1.0)  # fmt: skip
@@ -37,6 +37,70 @@ _SHORT_EXP2: Final = (0.0013269535265862942, 0.009671292267739773, 0.05550710856
                       0.6931470036506653, 1.0)  # fmt: skip
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Format:
+    """A type of floats, and the polynomials that are exact enough for it.
+
+    Args:
+        mantissa: bits of the mantissa.
+        bias: of the exponent.
+        ln2: log(2) as a head of which multiples by n are exact, and a tail.
+        exp, exp2, expm1: coefficients of e**r, 2**r and (e**r - 1 - r) / r**2, highest power first.
+        exp_range, exp2_range: arguments below which the result is 0, and above which it is infinite.
+        expm1_least: an argument below which e**x - 1 is -1.
+    """
+
+    mantissa: int
+    bias: int
+    ln2: tuple[float, float]
+    exp: tuple[float, ...]
+    exp2: tuple[float, ...]
+    expm1: tuple[float, ...]
+    exp_range: tuple[float, float]
+    exp2_range: tuple[float, float]
+    expm1_least: float
+
+    @property
+    def rounder(self) -> float:
+        """The number whose sum with another is rounded to an integer."""
+        return 1.5 * 2.0**self.mantissa
+
+    @property
+    def exponent_mask(self) -> int:
+        """The bits of the exponent."""
+        return (2 * self.bias + 1) << self.mantissa
+
+
+_FLOAT: Final = _Format(
+    mantissa=23,
+    bias=127,
+    ln2=(0.693145751953125, 1.428606820309417e-06),  # 15 bits, without a fused multiply-add too
+    exp=_EXP,
+    exp2=_EXP2,
+    expm1=_EXPM1,
+    exp_range=(-104.0, 89.0),
+    exp2_range=(-151.0, 129.0),
+    expm1_least=-18.0,
+)
+_TERMS: Final = 13  # of Taylor's series: what is left out is below 4e-18
+_DOUBLE: Final = _Format(
+    mantissa=52,
+    bias=1023,
+    ln2=(6.93147180369123816490e-01, 1.90821492927058770002e-10),  # 33 bits
+    exp=tuple(1 / math.factorial(k) for k in range(_TERMS, -1, -1)),
+    exp2=tuple(math.log(2) ** k / math.factorial(k) for k in range(_TERMS, -1, -1)),
+    expm1=tuple(1 / math.factorial(k + 2) for k in range(_TERMS - 1, -1, -1)),
+    exp_range=(-746.0, 710.0),
+    exp2_range=(-1076.0, 1025.0),
+    expm1_least=-40.0,
+)
+
+
+def format_of(x: Value) -> _Format:
+    """Return the format of a vector's elements."""
+    return _DOUBLE if element_of(x.type) == "double" else _FLOAT
+
+
 @dataclass(frozen=True, slots=True)
 class Power:
     """e**x as ``mantissa * scale``, the scale a power of two."""
@@ -46,22 +110,33 @@ class Power:
 
 
 def exp(f: Function, x: Value) -> Value:
-    """e**x within 1.3 ulp, subnormal results too; 0 below -104, infinite above 88.73."""
-    held = between(f, x, -104.0, 89.0)
-    n, rounded = _nearest(f, held, LOG2_E, 254)
-    return _scaled_twice(f, polynomial(f, _rest(f, held, n), _EXP), bits(f, rounded))
+    """e**x within 1.3 ulp (1.5 of float64), subnormal results too; 0 below -104 (-746), infinite from 89 (710)."""
+    own = format_of(x)
+    held = between(f, x, *own.exp_range)
+    n, rounded = _nearest(f, held, LOG2_E, 2 * own.bias)
+    return _scaled_twice(f, polynomial(f, _rest(f, held, n), own.exp), bits(f, rounded))
 
 
 def exp2(f: Function, x: Value) -> Value:
-    """2**x within 1.3 ulp, subnormal results too."""
-    held = between(f, x, -151.0, 129.0)
-    n, rounded = _nearest(f, held, 1.0, 254)
+    """2**x within 1.3 ulp (1.5 of float64), subnormal results too."""
+    own = format_of(x)
+    held = between(f, x, *own.exp2_range)
+    n, rounded = _nearest(f, held, 1.0, 2 * own.bias)
     return exp2_of_parts(f, f.fsub(held, n), bits(f, rounded))
 
 
 def exp2_of_parts(f: Function, fraction: Value, whole: Value) -> Value:
-    """2**(n + fraction) within 1.3 ulp, for -1/2 to 1/2 and an i32 whose low bits hold n + 254."""
-    return _scaled_twice(f, polynomial(f, fraction, _EXP2), whole)
+    """2**(n + fraction) within 1.3 ulp, for -1/2 to 1/2 and an integer whose low bits hold n and twice the bias."""
+    return _scaled_twice(f, polynomial(f, fraction, format_of(fraction).exp2), whole)
+
+
+def exp2_of_sum(f: Function, large: Value, small: Value) -> Value:
+    """2**(large + small) within 1.5 ulp, small by far the smaller one."""
+    own = format_of(large)
+    held = between(f, f.fadd(large, small), *own.exp2_range)
+    n, rounded = _nearest(f, held, 1.0, 2 * own.bias)
+    near = between(f, f.fadd(f.fsub(large, n), small), -1.0, 1.0)
+    return exp2_of_parts(f, near, bits(f, rounded))
 
 
 def exp_down(f: Function, x: Value) -> Value:
@@ -80,10 +155,10 @@ def exp_or_zero(f: Function, x: Value) -> Value:
 
 
 def exp2_down(f: Function, x: Value) -> Value:
-    """2**x within 3 ulp for x from -126 to 0, in half the time; 0 below -126.5."""
+    """2**x of float32 within 3 ulp for x from -126 to 0, in half the time; 0 below -126.5."""
     held = maximum(f, x, like(x, -127.0))
     # Sums and differences run beside the products, which are what there is most of.
-    rounder = like(x, _ROUNDER + 127)
+    rounder = like(x, _FLOAT.rounder + 127)
     rounded = f.fadd(held, rounder)
     mantissa = polynomial(f, f.fsub(held, f.fsub(rounded, rounder)), _SHORT_EXP2)
     return f.fmul(mantissa, from_bits(f, integer(f, "shl", bits(f, rounded), 23)))
@@ -107,7 +182,8 @@ def exp_parts(f: Function, x: Value, *, doublings: int, negated: bool = False) -
 
 def expm1(f: Function, x: Value) -> Value:
     """e**x - 1 within 2 ulp."""
-    power, above = expm1_parts(f, between(f, x, -18.0, 89.0), doublings=1)
+    own = format_of(x)
+    power, above = expm1_parts(f, between(f, x, own.expm1_least, own.exp_range[1]), doublings=1)
     # In halves: twice the scale would overflow before the result does.
     half = f.fma(power.scale, power.mantissa, above)
     return f.select(f.compare("oeq", x, like(x, 0.0)), x, f.fadd(half, half))
@@ -121,27 +197,30 @@ def expm1_down(f: Function, x: Value) -> Value:
 
 def expm1_parts(f: Function, x: Value, doublings: int) -> tuple[Power, Value]:
     """2**n / 2**doublings with e**r - 1, and the (2**n - 1) / 2**doublings to add to their product."""
-    n, rounded = _nearest(f, x, LOG2_E, 127 - doublings)
+    own = format_of(x)
+    n, rounded = _nearest(f, x, LOG2_E, own.bias - doublings)
     rest = _rest(f, x, n)
-    mantissa = f.fma(f.fmul(rest, rest), polynomial(f, rest, _EXPM1), rest)
-    scale = from_bits(f, integer(f, "shl", bits(f, rounded), 23))
+    mantissa = f.fma(f.fmul(rest, rest), polynomial(f, rest, own.expm1), rest)
+    scale = from_bits(f, integer(f, "shl", bits(f, rounded), own.mantissa))
     return Power(mantissa, scale), f.fsub(scale, like(x, 2.0**-doublings))
 
 
 def _nearest(f: Function, x: Value, factor: float, bias: int) -> tuple[Value, Value]:
     """The integer nearest to x * factor, and a float whose low bits are that integer plus a bias."""
-    rounder = like(x, _ROUNDER + bias)
+    rounder = like(x, format_of(x).rounder + bias)
     rounded = f.fma(x, like(x, factor), rounder)
     return f.fsub(rounded, rounder), rounded
 
 
 def _rest(f: Function, x: Value, n: Value, sign: float = 1.0) -> Value:
     """x - sign * n * log(2)"""
-    return f.fma(n, like(x, -sign * LN2_TAIL), f.fma(n, like(x, -sign * LN2_HEAD), x))
+    head, tail = format_of(x).ln2
+    return f.fma(n, like(x, -sign * tail), f.fma(n, like(x, -sign * head), x))
 
 
 def _scaled_twice(f: Function, mantissa: Value, whole: Value) -> Value:
-    """mantissa * 2**n in two steps, of which neither overflows; the low bits of ``whole`` hold n + 254."""
-    both = integer(f, "shl", whole, 23)
-    half = integer(f, "and", integer(f, "lshr", both, 1), 0x7F800000)
+    """mantissa * 2**n in two steps, of which neither overflows; ``whole`` holds n and twice the bias."""
+    own = format_of(mantissa)
+    both = integer(f, "shl", whole, own.mantissa)
+    half = integer(f, "and", integer(f, "lshr", both, 1), own.exponent_mask)
     return f.fmul(f.fmul(mantissa, from_bits(f, half)), from_bits(f, f.binary("sub", both, half)))

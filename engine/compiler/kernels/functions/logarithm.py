@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from engine.compiler.codegen.ir import Function, Value, constant, lanes_of, vector
-from engine.compiler.kernels.functions import forms
 from engine.compiler.kernels.functions.arithmetic import (
     absolute,
     bits,
@@ -20,6 +19,7 @@ from engine.compiler.kernels.functions.arithmetic import (
     polynomial,
 )
 from engine.compiler.kernels.functions.exponential import exp_down
+from engine.compiler.kernels.functions.smooth import logarithm_edges
 
 _SQRT_HALF_BITS: Final = 0x3F3504F3
 _LEAST_NORMAL: Final = 2.0**-126
@@ -80,28 +80,8 @@ def log1p(f: Function, x: Value) -> Value:
     scale = from_bits(f, f.binary("sub", constant(0x40800000, shift.type), shift))
     rest = f.fma(scale, like(x, 0.25), like(x, -1.0))
     fraction = f.fma(f.fmul(x, like(x, 0.25)), scale, rest)
-    result = forms.logarithm_edges(f, sum_, _combined(f, k, fraction, _NATURAL))
+    result = logarithm_edges(f, sum_, _combined(f, k, fraction, _NATURAL))
     return f.select(f.compare("olt", absolute(f, x), like(x, 2.0**-25)), x, result)
-
-
-def softplus(f: Function, x: Value, beta: Value, threshold: Value) -> Value:
-    """log(1 + e**(beta x)) / beta within 2.5 ulp once beta * x is rounded; x itself where beta * x > threshold."""
-    return forms.softplus(f, x, beta, threshold, log1p_exp_minus)
-
-
-def logsigmoid(f: Function, x: Value) -> Value:
-    """log(1 / (1 + e**-x)) = min(x, 0) - log(1 + e**-|x|) within 2 ulp."""
-    return forms.logsigmoid(f, x, log1p_exp_minus)
-
-
-def logaddexp(f: Function, a: Value, b: Value) -> Value:
-    """log(e**a + e**b) without overflow."""
-    return forms.logaddexp(f, a, b, log1p_exp_minus)
-
-
-def xlogy(f: Function, x: Value, y: Value) -> Value:
-    """x log(y); 0 where x is 0 and y is a number."""
-    return forms.xlogy(f, x, y, log)
 
 
 def log1p_exp_minus(f: Function, x: Value) -> Value:
@@ -120,7 +100,7 @@ def _log(f: Function, x: Value, base: _Base) -> Value:
     shift, k = _exponent(f, normal)
     k = f.fadd(k, f.select(is_small, like(x, -23.0), like(x, 0.0)))
     fraction = f.fsub(from_bits(f, f.binary("sub", bits(f, normal), shift)), like(x, 1.0))
-    return forms.logarithm_edges(f, x, _combined(f, k, fraction, base))
+    return logarithm_edges(f, x, _combined(f, k, fraction, base))
 
 
 def _exponent(f: Function, x: Value) -> tuple[Value, Value]:

@@ -64,10 +64,11 @@ def div(f: Function, x: Value, y: Value) -> Value:
     is_real = f.compare("oge", length, absolute(f, d))
     large, small = f.select(is_real, c, d), f.select(is_real, d, c)
     ratio = f.fdiv(small, large)
-    scale = f.fdiv(constant(1.0, x.type), f.fma(small, ratio, large))
+    # Not times its reciprocal, which is infinite where the divisor is a denormal number.
+    divisor = f.fma(small, ratio, large)
     turned = conj(f, _swapped(f, x))
     near, far = f.select(is_real, x, turned), f.select(is_real, turned, x)
-    quotient = f.fmul(f.fma(far, ratio, near), scale)
+    quotient = f.fdiv(f.fma(far, ratio, near), divisor)
     zero = constant(0.0, x.type)
     is_zero = f.binary("and", f.compare("oeq", c, zero), f.compare("oeq", d, zero))
     return f.select(is_zero, f.fdiv(x, length), quotient)

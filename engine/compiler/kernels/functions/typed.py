@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping
 
 from engine.compiler.codegen.ir import Function, Value, constant, lanes_of, vector
 from engine.compiler.kernels.functions import activation as float_activation
-from engine.compiler.kernels.functions import arithmetic, dividing, pieces, rounding, truth
+from engine.compiler.kernels.functions import arithmetic, dividing, exponential, pieces, rounding, truth
 from engine.compiler.kernels.functions.arithmetic import absolute, copysign, like, negative, square
-from engine.compiler.kernels.functions.doubles import activation, bessel, exponential, gamma, logarithm, normal, power
+from engine.compiler.kernels.functions.doubles import activation, bessel, gamma, logarithm, normal, power
 from engine.compiler.kernels.functions.truth import Truth
 from engine.compiler.kernels.functions.wide import wide_bits
 
@@ -185,14 +185,13 @@ _BY_OWN_NAMES: tuple[Callable[..., Value], ...] = (
     pieces.relu6, pieces.hardsigmoid, pieces.hardswish, pieces.hardshrink, pieces.softshrink, pieces.leaky_relu,
     pieces.threshold,
     exponential.exp, exponential.exp2, exponential.expm1,
-    logarithm.log, logarithm.log2, logarithm.log10, logarithm.log1p, logarithm.softplus, logarithm.logsigmoid,
-    logarithm.logaddexp, logarithm.xlogy,
+    logarithm.log, logarithm.log2, logarithm.log10, logarithm.log1p,
     bessel.i0, normal.ndtr, normal.erf, normal.erfc, normal.erfinv, gamma.lgamma, gamma.digamma,
-    activation.sigmoid, activation.silu, activation.tanh, activation.gelu, activation.gelu_tanh, activation.mish,
-    activation.elu, activation.celu, activation.selu, activation.tanhshrink, activation.sinh, activation.cosh,
+    activation.gelu, activation.mish, activation.sinh, activation.cosh,
 )  # fmt: skip
 DOUBLES: Mapping[str, Callable[..., Value]] = {
     **{each.__name__: each for each in _BY_OWN_NAMES},
+    **activation.DOUBLES.by_name,
     "exp_or_zero": exponential.exp,
     "pow": power.power,
     "hypot": power.hypot,

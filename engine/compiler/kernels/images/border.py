@@ -15,6 +15,7 @@ from typing import Self
 from engine.compiler.codegen.ir import Function, Module, Sizes, Value, as_value, constant, is_open, vector
 from engine.compiler.kernels.channels import fitting_lanes
 from engine.compiler.kernels.kernel import Kernel, block_of, derived, start
+from engine.ir.dims import largest, smallest
 
 # So many vectors are cleared without a loop.
 UNROLLED = 8
@@ -54,7 +55,8 @@ class Border(Kernel):
     @cached_property
     def parts(self) -> int:
         """Chunks of an image."""
-        return max(1, min(self.breaks, 4 * self.breaks * self.sides * self.pitch // self.host.chunk_bytes))
+        clears = 4 * self.breaks * self.sides * self.pitch // self.host.chunk_bytes
+        return largest(1, smallest(self.breaks, clears))
 
     @property
     def chunks(self) -> int:

@@ -14,6 +14,7 @@ from engine.compiler.codegen.ir import Function, Index, Module, Value, as_value
 from engine.compiler.kernels.channels import fitting_lanes
 from engine.compiler.kernels.images.sampling import Channels, Tap, linear_taps, together
 from engine.compiler.kernels.kernel import Kernel, block_of, start
+from engine.ir.dims import largest, smallest
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +79,8 @@ class Deforming(Kernel):
     @property
     def block(self) -> int:
         """Rows of a chunk."""
-        return max(1, min(self.lines, self.host.chunk_bytes // (16 * self.taps * self.channels * self.places[1])))
+        line = 16 * self.taps * self.channels * self.places[1]
+        return largest(1, smallest(self.lines, self.host.chunk_bytes // line))
 
     @property
     def chunks(self) -> int:

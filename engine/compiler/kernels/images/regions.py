@@ -16,6 +16,7 @@ from engine.compiler.kernels.functions.arithmetic import like
 from engine.compiler.kernels.images.sampling import Channels, Tap, together
 from engine.compiler.kernels.indexing.gather import OUTSIDE
 from engine.compiler.kernels.kernel import Kernel, block_of, start
+from engine.ir.dims import largest, smallest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +57,7 @@ class Regions(Kernel):
         """Regions of a chunk."""
         taps = 4 * max(self.samples, 2) ** 2
         work = 4 * taps * self.channels * self.bins[0] * self.bins[1]
-        return max(1, min(self.count, self.host.chunk_bytes // work))
+        return largest(1, smallest(self.count, self.host.chunk_bytes // work))
 
     @property
     def chunks(self) -> int:

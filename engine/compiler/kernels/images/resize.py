@@ -19,6 +19,7 @@ from engine.compiler.codegen.ir import Function, Index, Module, Sizes, Value, la
 from engine.compiler.kernels.channels import vectors_of
 from engine.compiler.kernels.kernel import Epilogue, Kernel, Strides, block_of, derived, place, start
 from engine.compiler.kernels.target import Target
+from engine.ir.dims import largest, smallest
 from engine.tensor import Array
 
 # Vectors of a pixel written out; more are walked in a loop.
@@ -61,13 +62,13 @@ class Resize(Kernel):
         return 2 * self.batch * self.rows * self.columns * self.channels * taps
 
     def opened(self, sizes: Sizes) -> Self:
-        opened = self.with_open(sizes, "batch", "rows", "columns", "source", "target", "epilogue")
+        opened = self.with_open(sizes, "batch", "rows", "columns", "source", "target", "planes", "epilogue")
         return derived(opened, tile=sizes.count(self.tile), block=sizes.count(self.block))
 
     @cached_property
     def tile(self) -> int:
         """Columns of a row that go together."""
-        return max(1, min(self.columns, self.host.chunk_bytes // (4 * self.channels)))
+        return largest(1, smallest(self.columns, self.host.chunk_bytes // (4 * self.channels)))
 
     @property
     def tiles(self) -> int:
@@ -77,7 +78,7 @@ class Resize(Kernel):
     @cached_property
     def block(self) -> int:
         """Pieces of rows of a chunk."""
-        return max(1, min(self.tiles, self.host.chunk_bytes // (4 * self.channels * self.tile)))
+        return largest(1, smallest(self.tiles, self.host.chunk_bytes // (4 * self.channels * self.tile)))
 
     @property
     def chunks(self) -> int:

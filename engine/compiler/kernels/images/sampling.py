@@ -18,6 +18,7 @@ from engine.compiler.kernels.channels import fitting_lanes
 from engine.compiler.kernels.functions.arithmetic import absolute, like
 from engine.compiler.kernels.functions.rounding import fmod
 from engine.compiler.kernels.kernel import Kernel, block_of, start
+from engine.ir.dims import largest, smallest
 
 Mode = Literal["bilinear", "nearest", "bicubic"]
 Outside = Literal["zeros", "border", "reflection"]
@@ -118,7 +119,7 @@ class Sampling(Kernel):
     def block(self) -> int:
         """Lines of a chunk."""
         line = 16 * self.places[-1] * (self.channels + 4)
-        return max(1, min(self.lines, self.host.chunk_bytes // line))
+        return largest(1, smallest(self.lines, self.host.chunk_bytes // line))
 
     @property
     def chunks(self) -> int:

@@ -9,13 +9,15 @@ Arguments: table, indices, offsets, weights (the table again where there are non
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from functools import cached_property
+from typing import Literal, Self, TypeAlias
 
-from engine.compiler.codegen.ir import Function, Index, Module, Value, as_value, constant, vector
+from engine.compiler.codegen.ir import Function, Index, Module, Sizes, Value, as_value, constant, is_open, vector
 from engine.compiler.kernels.channels import fitting_lanes
 from engine.compiler.kernels.functions.arithmetic import maximum
 from engine.compiler.kernels.indexing.gather import OUTSIDE, load_index
-from engine.compiler.kernels.kernel import Kernel, block_of, start
+from engine.compiler.kernels.kernel import Kernel, block_of, derived, start
+from engine.ir.dims import is_symbolic, largest, smallest
 
 Mode: TypeAlias = Literal["sum", "mean", "max"]
 
@@ -48,11 +50,16 @@ class Bags(Kernel):
     padding: int | None
     is_weighted: bool
 
-    @property
+    def opened(self, sizes: Sizes) -> Self:
+        symbolic = [name for name in ("rows", "columns") if is_symbolic(getattr(self, name))]
+        opened = self.with_open(sizes, *symbolic, "source", "count", "offsets", "bags")
+        return derived(opened, block=sizes.count(self.block))
+
+    @cached_property
     def block(self) -> int:
         """Bags of a chunk."""
         each = 4 * self.columns * (1 + self.count // self.bags)
-        return max(1, min(self.bags, self.host.chunk_bytes // each))
+        return largest(1, smallest(self.bags, self.host.chunk_bytes // each))
 
     @property
     def chunks(self) -> int:
@@ -69,7 +76,7 @@ class Bags(Kernel):
         with f.loop(*block_of(f, chunk, self.block, self.bags)) as bag:
             first, last = self._bounds(f, offsets, bag.index)
             is_fine = f.binary("and", self._follows(f, bag.index, first), f.compare("sle", first, last))
-            is_fine = f.binary("and", is_fine, f.compare("sle", last, constant(self.count, "i64")))
+            is_fine = f.binary("and", is_fine, f.compare("sle", last, as_value(self.count)))
             with f.unless(is_fine):
                 f.store(constant(OUTSIDE, "i32"), alarm)
             with f.when(is_fine):
@@ -81,10 +88,13 @@ class Bags(Kernel):
                     value = self._pooled(f, (begin, end), rows, indices, weights, alarm, lanes, count)
                     f.store_lanes(value, f.at(line, column), count)
 
-                if whole:
+                if is_open(whole) or whole:
                     with f.loop(0, whole, lanes) as column:
                         panel(column.index, lanes)
-                if whole < self.columns:
+                if is_open(whole):
+                    with f.loop(whole, self.columns, lanes) as column:
+                        panel(column.index, self.columns - whole)
+                elif whole < self.columns:
                     panel(whole, self.columns - whole)
         f.finish()
 
@@ -94,7 +104,7 @@ class Bags(Kernel):
         following = f.add(bag, 1)
         is_told = f.less(following, self.offsets)
         last = _integer(f, offsets, f.minimum(following, self.offsets - 1), self.bits[1])
-        return first, f.select(is_told, last, constant(self.count, "i64"))
+        return first, f.select(is_told, last, as_value(self.count))
 
     def _follows(self, f: Function, bag: Value, first: Value) -> Value:
         """Whether a bag may begin there: the first one at the first index."""
@@ -118,7 +128,7 @@ class Bags(Kernel):
         with f.loop(*bounds, carry=[nothing, constant(0, "i64")]) as each:
             total, count = each.carried
             index = _integer(f, indices, each.index, self.bits[0])
-            is_inside = f.compare("ult", index, constant(self.rows, "i64"))
+            is_inside = f.compare("ult", index, as_value(self.rows))
             with f.unless(is_inside):
                 f.store(constant(OUTSIDE, "i32"), alarm)
             row = f.mul(f.select(is_inside, index, constant(0, "i64")), self.source)

@@ -12,11 +12,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal, Self
 
-from engine.compiler.codegen.ir import Function, Index, Module, Sizes, Value, constant, vector
+from engine.compiler.codegen.ir import Function, Index, Module, Sizes, Value, as_value, constant, vector
 from engine.compiler.kernels.channels import fitting_lanes
 from engine.compiler.kernels.folding import SIDE_BY_SIDE, walk_row
 from engine.compiler.kernels.kernel import Epilogue, Kernel, Strides, block_of, derived, start
 from engine.compiler.kernels.target import Target
+from engine.ir.dims import is_symbolic, largest, smallest
 
 # What the alarm becomes; Alarm of engine/compiler/blueprint.py.
 OUTSIDE = 2
@@ -46,13 +47,14 @@ class Gather(Kernel):
     epilogue: Epilogue = field(default_factory=Epilogue)
 
     def opened(self, sizes: Sizes) -> Self:
-        opened = self.with_open(sizes, "count", "source", "target", "epilogue")
+        symbolic = [name for name in ("rows", "columns") if is_symbolic(getattr(self, name))]
+        opened = self.with_open(sizes, "count", *symbolic, "source", "target", "epilogue")
         return derived(opened, block=sizes.count(self.block))
 
     @cached_property
     def block(self) -> int:
         """Indices of a chunk."""
-        return max(1, min(self.count, self.host.chunk_bytes // (4 * self.columns)))
+        return largest(1, smallest(self.count, self.host.chunk_bytes // (4 * self.columns)))
 
     @property
     def chunks(self) -> int:
@@ -76,7 +78,7 @@ class Gather(Kernel):
     def _row(self, f: Function, at: Value, alarm: Value) -> Value:
         """The row of an index; the first, and the alarm, where there is none."""
         index = load_index(f, at, self.bits)
-        is_inside = f.compare("ult", index, constant(self.rows, "i64"))
+        is_inside = f.compare("ult", index, as_value(self.rows))
         with f.unless(is_inside):
             f.store(constant(OUTSIDE, "i32"), alarm)
         return f.select(is_inside, index, constant(0, "i64"))

@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Self
 
-from engine.compiler.codegen.ir import Function, Index, Module, Value, constant, vector
+from engine.compiler.codegen.ir import Function, Index, Module, Sizes, Value, as_value, constant, is_open, vector
 from engine.compiler.kernels.channels import fitting_lanes
 from engine.compiler.kernels.indexing.gather import OUTSIDE, load_index
-from engine.compiler.kernels.kernel import Kernel, block_of, start
+from engine.compiler.kernels.kernel import Kernel, block_of, derived, start
+from engine.ir.dims import largest, smallest
 
 ELEMENTS = {1: "i8", 2: "i16", 4: "i32", 8: "i64"}
 """What is copied for elements of so many bytes."""
@@ -40,6 +42,11 @@ class Positions:
     step: int
     wraps: bool
 
+    def opened(self, sizes: Sizes) -> Positions:
+        """The same along a dimension of any size."""
+        strides = tuple(map(sizes.open, self.strides))
+        return replace(self, strides=strides, size=sizes.count(self.size), step=sizes.open(self.step))
+
 
 @dataclass(frozen=True, kw_only=True)
 class Picking(Kernel):
@@ -58,15 +65,19 @@ class Picking(Kernel):
     positions: tuple[Positions, ...]
     element: int
 
-    @cached_property
+    def opened(self, sizes: Sizes) -> Self:
+        opened = self.with_open(sizes, "sizes", "target", "source", "positions")
+        return derived(opened, block=sizes.count(self.block))
+
+    @property
     def rows(self) -> int:
         """Turns of all loops but the last."""
         return math.prod(self.sizes[:-1])
 
-    @property
+    @cached_property
     def block(self) -> int:
         """Rows of a chunk."""
-        return max(1, min(self.rows, self.host.chunk_bytes // (self.element * self.sizes[-1])))
+        return largest(1, smallest(self.rows, self.host.chunk_bytes // (self.element * self.sizes[-1])))
 
     @property
     def chunks(self) -> int:
@@ -105,9 +116,9 @@ class Picking(Kernel):
             size = each.bits // 8
             index = load_index(f, f.at(base, f.mul(column, each.strides[-1]), size), each.bits)
             if each.wraps:
-                turned = f.op("i64", f"add i64 {index.text}, {each.size}")
+                turned = f.op("i64", f"add i64 {index.text}, {as_value(each.size).text}")
                 index = f.select(f.less(index, 0), turned, index)
-            is_inside = f.compare("ult", index, constant(each.size, "i64"))
+            is_inside = f.compare("ult", index, as_value(each.size))
             with f.unless(is_inside):
                 f.store(constant(OUTSIDE, "i32"), alarm)
             index = f.select(is_inside, index, constant(0, "i64"))
@@ -118,11 +129,11 @@ class Picking(Kernel):
         """The last loop, where all of it comes from one place."""
         columns = self.sizes[-1]
         lanes = fitting_lanes(columns, self.host.lanes * 4 // self.element)
-        lanes = lanes if self.source[-1] == self.target[-1] == 1 and lanes <= columns else 1
+        lanes = lanes if self.source[-1] == self.target[-1] == 1 and (is_open(columns) or lanes <= columns) else 1
         whole = columns // lanes * lanes
         with f.loop(0, whole, lanes) as column:
             self._move(f, out, column.index, line, column.index, lanes)
-        if whole < columns:
+        if is_open(columns) or whole < columns:
             with f.loop(whole, columns) as column:
                 self._move(f, out, column.index, line, column.index)
 

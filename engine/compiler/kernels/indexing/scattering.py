@@ -12,13 +12,14 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Literal, Self
 
-from engine.compiler.codegen.ir import Function, Index, Module, Value, constant
+from engine.compiler.codegen.ir import Function, Index, Module, Sizes, Value, as_value, constant
 from engine.compiler.kernels.elements import TYPES
 from engine.compiler.kernels.indexing.gather import OUTSIDE, load_index
 from engine.compiler.kernels.indexing.picking import Positions
-from engine.compiler.kernels.kernel import Kernel, block_of, start
+from engine.compiler.kernels.kernel import Kernel, block_of, derived, start
+from engine.ir.dims import largest, smallest
 
 Mode = Literal["set", "add", "mul", "max", "min"]
 
@@ -43,7 +44,11 @@ class Scattering(Kernel):
     dtype: str
     apart: int = 0
 
-    @cached_property
+    def opened(self, sizes: Sizes) -> Self:
+        opened = self.with_open(sizes, "sizes", "target", "source", "positions")
+        return derived(opened, block=sizes.count(self.block))
+
+    @property
     def turns(self) -> int:
         """Turns of the loops whose writes cannot meet, so that threads may share them."""
         return math.prod(self.sizes[: self.apart])
@@ -52,7 +57,7 @@ class Scattering(Kernel):
     def block(self) -> int:
         """How many of these turns a chunk does."""
         each = 16 * math.prod(self.sizes[self.apart :])
-        return max(1, min(self.turns, self.host.chunk_bytes // each))
+        return largest(1, smallest(self.turns, self.host.chunk_bytes // each))
 
     @property
     def chunks(self) -> int:
@@ -93,9 +98,9 @@ class Scattering(Kernel):
         for place, each in zip(places, self.positions, strict=True):
             index = load_index(f, place, each.bits)
             if each.wraps:
-                turned = f.op("i64", f"add i64 {index.text}, {each.size}")
+                turned = f.op("i64", f"add i64 {index.text}, {as_value(each.size).text}")
                 index = f.select(f.less(index, 0), turned, index)
-            is_inside = f.compare("ult", index, constant(each.size, "i64"))
+            is_inside = f.compare("ult", index, as_value(each.size))
             all_inside = f.binary("and", all_inside, is_inside)
             out = f.at(out, f.mul(f.select(is_inside, index, constant(0, "i64")), each.step), size)
         with f.when(all_inside):

@@ -13,14 +13,14 @@ from typing import Literal, Self
 from engine.compiler.codegen.ir import Function, Index, Module, Sizes, Value, constant, vector
 from engine.compiler.kernels.channels import fitting_lanes
 from engine.compiler.kernels.elements import FUNCTIONS, STORED, Domain, cut, widened
-from engine.compiler.kernels.functions.logarithm import logaddexp
+from engine.compiler.kernels.functions.activation import FLOATS
 from engine.compiler.kernels.kernel import block_of, derived, start
 from engine.compiler.kernels.lines import Lines
 
 _FOLDS: Mapping[str, Callable[[Function, Value, Value], Value]] = {
     "sum": Function.fadd,
     "product": Function.fmul,
-    "logarithm": logaddexp,
+    "logarithm": FLOATS.logaddexp,
 }
 
 
@@ -55,6 +55,9 @@ class Scan(Lines):
     @property
     def flops(self) -> int:
         return self.outer * self.size * self.inner
+
+    def opened(self, sizes: Sizes) -> Self:
+        return derived(self.with_open(sizes, "outer", "size"), block=sizes.count(self.block))
 
     def emit(self, module: Module) -> None:
         f, (source, target), chunk = start(module, self, 2)
@@ -105,9 +108,6 @@ class TypedScan(Scan):
     def line_bytes(self) -> int:
         return 16 * self.size * self.lanes
 
-    def opened(self, sizes: Sizes) -> Self:
-        return derived(self.with_open(sizes, "outer", "size"), block=sizes.count(self.block))
-
     def emit(self, module: Module) -> None:
         f, (source, target), chunk = start(module, self, 2)
         (dtype, result), add = self.dtypes, FUNCTIONS[self.domain]["add" if self.mode == "sum" else "mul"]
@@ -151,6 +151,9 @@ class RunningExtreme(Lines):
     @property
     def flops(self) -> int:
         return self.lines * self.size
+
+    def opened(self, sizes: Sizes) -> Self:
+        return derived(self.with_open(sizes, "outer", "size", "inner"), block=sizes.count(self.block))
 
     def emit(self, module: Module) -> None:
         f, (source, elements, places), chunk = start(module, self, 3)

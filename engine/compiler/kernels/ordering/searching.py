@@ -1,4 +1,4 @@
-"""How many elements of sorted rows come before values; NaN comes after all numbers.
+"""Counts of the elements of sorted rows that come before values, by the halving that PyTorch uses: NaN leads upwards.
 
 Arguments: rows, values, target.
 """
@@ -68,6 +68,4 @@ class Searching(Lines):
         if not self.dtype.startswith("float"):
             sign = "u" if self.dtype in ("uint8", "bool") else "s"
             return f.compare(sign + ("le" if self.is_right else "lt"), element, value)
-        is_number = constant(1, "i1") if self.is_right else f.compare("ord", element, element)
-        is_less = f.compare("ole" if self.is_right else "olt", element, value)
-        return f.binary("or", is_less, f.binary("and", f.compare("uno", value, value), is_number))
+        return f.compare("ule" if self.is_right else "ult", element, value)

@@ -12,12 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from functools import cached_property
+from typing import Literal, Self
 
-from engine.compiler.codegen.ir import Function, Index, Module, Value, as_value, constant, lanes_of, vector
+from engine.compiler.codegen.ir import Function, Index, Module, Sizes, Value, as_value, constant, lanes_of, vector
 from engine.compiler.kernels.elements import TYPES
 from engine.compiler.kernels.folding import fold_lanes
-from engine.compiler.kernels.kernel import Kernel, block_of, start
+from engine.compiler.kernels.kernel import Kernel, block_of, derived, start
+from engine.ir.dims import largest, smallest
 
 # Rows that are sorted by counting: its square of comparisons takes as long as the passes over all digits.
 COUNTED = 256
@@ -55,11 +57,14 @@ class Sorting(Kernel):
     is_descending: bool = False
     middle: Literal["none", "all", "numbers"] = "none"
 
-    @property
+    def opened(self, sizes: Sizes) -> Self:
+        return derived(self.with_open(sizes, "rows", "source"), block=sizes.count(self.block))
+
+    @cached_property
     def block(self) -> int:
         """Rows of a chunk."""
-        least = max(1, self.host.chunk_bytes // (16 * self.columns))
-        return min(self.rows, max(least, -(-self.rows // _MOST_CHUNKS)))
+        least = largest(1, self.host.chunk_bytes // (16 * self.columns))
+        return smallest(self.rows, largest(least, -(-self.rows // _MOST_CHUNKS)))
 
     @property
     def chunks(self) -> int:

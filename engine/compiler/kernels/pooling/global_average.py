@@ -22,6 +22,7 @@ from engine.compiler.kernels.folding import largest, total
 from engine.compiler.kernels.functions.arithmetic import negative
 from engine.compiler.kernels.kernel import Epilogue, Kernel, Strides, block_of, derived, place, start
 from engine.compiler.kernels.target import Target
+from engine.ir import dims
 
 # Vectors of channels summed together, and accumulators of each.
 VECTORS = 4
@@ -101,7 +102,7 @@ class GlobalAverage(Kernel):
         """Panels of a chunk, counted through all images."""
         panels = self.batch * len(self.panels)
         worthwhile = -(-panels * self.host.chunk_bytes // (4 * self.flops))
-        return min(panels, max(worthwhile, -(-2 * panels // self.host.wanted_chunks)))
+        return dims.smallest(panels, dims.largest(worthwhile, -(-2 * panels // self.host.wanted_chunks)))
 
     @property
     def chunks(self) -> int:
@@ -147,7 +148,8 @@ class GlobalAverage(Kernel):
     def _fold_row(self, f: Function, pixels: _Pixels, line: Value) -> list[Value]:
         """A row's pixels as one, run by run."""
         runs, left = divmod(self.columns, RUN)
-        rest = [self._fold_run(f, pixels, f.at(line, runs * RUN * self.source.w), left)] if left else []
+        has_rest = is_open(left) or left
+        rest = [self._fold_run(f, pixels, f.at(line, runs * RUN * self.source.w), left)] if has_rest else []
         if not runs:
             return rest[0]
         with f.loop(0, runs, carry=pixels.nothing) as run:

@@ -16,6 +16,7 @@ from engine.compiler.codegen.ir import Function, Index, Module, Value, as_value,
 from engine.compiler.kernels.axis import WindowAxis
 from engine.compiler.kernels.channels import cases, vectors_of
 from engine.compiler.kernels.kernel import Kernel, Strides, block_of, place, start
+from engine.ir.dims import largest, smallest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +57,7 @@ class PoolPlaces(Kernel):
     @property
     def block(self) -> int:
         """Rows of a chunk."""
-        return max(1, min(self.rows, self.host.chunk_bytes * self.rows // (4 * self.flops)))
+        return largest(1, smallest(self.rows, self.host.chunk_bytes * self.rows // (4 * self.flops)))
 
     @property
     def chunks(self) -> int:

@@ -11,6 +11,7 @@ from engine.compiler.kernels.axis import WindowAxis
 from engine.compiler.kernels.channels import Panel, panels_of, width_of
 from engine.compiler.kernels.grid import Grid, Range
 from engine.compiler.kernels.kernel import Epilogue, Kernel, Strides, derived
+from engine.ir.dims import hint, is_symbolic, smallest
 
 # Vectors of channels folded together.
 VECTORS = 4
@@ -30,8 +31,6 @@ class PoolLayout(Kernel):
         counts_padding: the mean divides by all elements on the image and its padding, not only by those on the image.
         divisor: the mean divides by this instead.
         source, target: strides of the images, 1 along channels.
-        band: a chunk is so many rows of the only image, with all channels; the last ones are shifted back to be whole.
-            0 for what suits the machine.
     """
 
     mode: Literal["max", "average"]
@@ -45,13 +44,12 @@ class PoolLayout(Kernel):
     source: Strides
     target: Strides
     epilogue: Epilogue = field(default_factory=Epilogue)
-    band: int = 0
 
     def opened(self, sizes: Sizes) -> Self:
-        if self.across.is_adaptive or not self.holds_line:
+        if not self.holds_line:
             return self
         opened = self.with_open(sizes, "batch", "down", "across", "source", "target", "epilogue")
-        return derived(opened, grid=self.grid.opened(sizes), tile=sizes.count(self.tile), room=self.most)
+        return derived(opened, grid=self.grid.opened(sizes), tile=sizes.count(self.tile), room=self.longest)
 
     @cached_property
     def panels(self) -> tuple[Panel, ...]:
@@ -64,8 +62,13 @@ class PoolLayout(Kernel):
         return self.batch * self.down.count * self.across.count * self.channels * taps
 
     @property
-    def most(self) -> int:
-        """Pixels that a line may have, which takes a quarter of the nearest cache; of one window, if that is more."""
+    def longest(self) -> int:
+        """Pixels that a line of any size has room for: a quarter of the nearest cache; of one window, if that is more.
+
+        Adaptive windows of symbolic sizes may be as long as the stack allows.
+        """
+        if self.across.is_adaptive:
+            return LONGEST_LINE_BYTES // (4 * width_of(self.panels[0]))
         return max(self.across.extent, self.host.memory.first_bytes // (16 * width_of(self.panels[0])))
 
     @cached_property
@@ -78,10 +81,13 @@ class PoolLayout(Kernel):
         """Output columns that share a line."""
         places, axis = self.host.memory.first_bytes // (16 * width_of(self.panels[0])), self.across
         limit = (places - axis.extent) // axis.stride + 1
+        if axis.is_adaptive and is_symbolic((axis.size, axis.count)):
+            return 1  # how far several windows reach together depends on the sizes
         if axis.is_adaptive:
             limit = places * axis.count // axis.size - 1
         lines = -(-axis.count // max(1, limit))
-        return -(-axis.count // lines)
+        # Of symbolic sizes, algebra does not see that it is no more than the limit.
+        return smallest(-(-axis.count // lines), max(1, limit))
 
     @property
     def tiles(self) -> int:
@@ -93,7 +99,7 @@ class PoolLayout(Kernel):
         """Pixels of a line."""
         axis = self.across
         if axis.is_adaptive:
-            return min(axis.size, -(-self.tile * axis.size // axis.count) + 1)
+            return smallest(axis.size, -(-self.tile * axis.size // axis.count) + 1)
         return (self.tile - 1) * axis.stride + axis.extent
 
     @property
@@ -105,17 +111,14 @@ class PoolLayout(Kernel):
     def grid(self) -> Grid:
         """Output rows and panels, and what a chunk has of them."""
         sizes = self.batch * self.down.count, len(self.panels)
-        taps = self.across.size * self.down.reach + self.across.count * self.across.reach
+        taps = hint(self.across.size * self.down.reach + self.across.count * self.across.reach)
         row_bytes = 4 * self.channels * taps * self.depth.reach // sizes[1]  # every tap counted
         return Grid(sizes, sizes).cut(self.host.wanted_chunks, row_bytes, 8 * self.host.chunk_bytes)
 
     @property
     def chunks(self) -> int:
-        return -(-self.down.count // self.band) if self.band else self.grid.chunks
+        return self.grid.chunks
 
     def ranges(self, f: Function, chunk: Index) -> tuple[Range, Range]:
         """The output rows and the panels of a chunk."""
-        if not self.band:
-            return self.grid.ranges(f, chunk)
-        first = f.minimum(f.mul(chunk, self.band), self.down.count - self.band)
-        return (first, f.add(first, self.band)), (0, len(self.panels))
+        return self.grid.ranges(f, chunk)

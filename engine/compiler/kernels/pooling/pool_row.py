@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from typing import TypeAlias
 
-from engine.compiler.codegen.ir import Index, Module, Value, as_value, constant, lanes_of, vector
+from engine.compiler.codegen.ir import Index, Module, Value, as_value, constant, is_open, lanes_of, vector
 from engine.compiler.kernels.channels import Panel, load_panel, starts_of, width_of
 from engine.compiler.kernels.folding import largest, total
 from engine.compiler.kernels.pooling.pool_layout import PoolLayout
@@ -49,7 +49,7 @@ class PoolRow:
             f.finish()
             return f.name
         self.line = f.reserve(kernel.room * self.width)
-        w: Index = f.mul(self.tile, kernel.tile) if kernel.tiles > 1 else 0
+        w = self._first_window()
         stop = f.minimum(f.add(w, kernel.tile), axis.count)
         first, end = axis.first(f, w), axis.end(f, f.sub(stop, 1))
         left, right = f.maximum(first, 0), f.minimum(end, axis.size)
@@ -60,10 +60,15 @@ class PoolRow:
         f.finish()
         return f.name
 
+    def _first_window(self) -> Index:
+        """Return the first window of the line; of open sizes there may be several lines."""
+        tiles = self.kernel.tiles
+        return 0 if not is_open(tiles) and tiles == 1 else self.f.mul(self.tile, self.kernel.tile)
+
     def _walk_windows(self) -> None:
         """The pixels one by one, without a line."""
         kernel, f, axis = self.kernel, self.f, self.kernel.across
-        w: Index = f.mul(self.tile, kernel.tile) if kernel.tiles > 1 else 0
+        w = self._first_window()
         (plane, planes), (row, rows) = kernel.depth.clip(f, self.plane), kernel.down.clip(f, self.h)
         top = f.at(f.at(self.image, f.mul(plane, kernel.source.n)), f.mul(row, kernel.source.h))
         with f.loop(w, f.minimum(f.add(w, kernel.tile), axis.count)) as x:
@@ -141,6 +146,8 @@ class PoolRow:
         """What lies ``gap`` floats apart, folded; a few taps are written out."""
         if not isinstance(count, int) or count > UNROLLED:
             return self._loop(at, gap, count, load)
+        if not count:  # a window of padding alone
+            return self.neutral
         taps = [load(self.f.at(at, k * gap)) for k in range(count)]
         return [self.fold(self.f, each) for each in zip(*taps, strict=True)]
 

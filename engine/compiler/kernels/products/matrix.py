@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from engine.compiler.codegen.ir import Function, Index, Sizes, Value
+from engine.ir.dims import is_symbolic
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,8 +21,9 @@ class Matrix:
     column: int
 
     def opened(self, sizes: Sizes) -> Matrix:
-        """Matrices as they are, anywhere."""
-        return Matrix(tuple(map(sizes.open, self.batch)), self.row, self.column)
+        """Matrices as they are, anywhere; symbolic distances are open."""
+        row, column = (sizes.open(each) if is_symbolic(each) else each for each in (self.row, self.column))
+        return Matrix(tuple(map(sizes.open, self.batch)), row, column)
 
     def at(self, f: Function, base: Value, indices: Sequence[Index], size: int | None = None) -> Value:
         """The address of the first element of one of the matrices, elements of ``size`` bytes."""

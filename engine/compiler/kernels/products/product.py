@@ -10,13 +10,14 @@ Arguments: left, right, target, operands of the epilogue.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Self
 
 from engine.compiler.codegen.host import Host
-from engine.compiler.codegen.ir import Function, Index, Module, Sizes, Value
-from engine.compiler.kernels.channels import Panel, cases, load_panel, panels_of, starts_of, width_of
+from engine.compiler.codegen.ir import Function, Index, Module, Sizes, Value, hint, is_open
+from engine.compiler.kernels.channels import Panel, cases, fitting_lanes, load_panel, panels_of, starts_of, width_of
 from engine.compiler.kernels.convolution.conv_tile import DEAR
 from engine.compiler.kernels.convolution.tiles import rank_tiles
 from engine.compiler.kernels.expr import cost
@@ -26,6 +27,7 @@ from engine.compiler.kernels.products.matrix import Matrix
 from engine.compiler.kernels.products.packing import Packing
 from engine.compiler.kernels.products.tile import Tile
 from engine.compiler.kernels.target import Target
+from engine.ir.dims import is_symbolic
 
 # The share of the second-level cache for rows of the left factor, which are read again for every panel.
 LEFT_SHARE = 3 / 16
@@ -43,6 +45,7 @@ class Product(Kernel):
         left, right: factors (rows, terms) and (terms, columns), with two distances each along the stack.
         target: of elements (n, h, row, column), 1 along columns.
         tile_rows, vectors: rows of a tile, and vectors of a panel.
+        panel: all panels where the number of columns is symbolic: the last is shifted back to end with the last column.
     """
 
     kind = "product"
@@ -56,13 +59,15 @@ class Product(Kernel):
     epilogue: Epilogue = field(default_factory=Epilogue)
     tile_rows: int
     vectors: int
+    panel: Panel = ()
 
     @property
     def flops(self) -> int:
         return 2 * self.stack[0] * self.stack[1] * self.rows * self.columns * self.terms
 
     def opened(self, sizes: Sizes) -> Self:
-        opened = self.with_open(sizes, "stack", "rows", "left", "right", "target", "epilogue")
+        symbolic = [name for name in ("columns", "terms") if is_symbolic(getattr(self, name))]
+        opened = self.with_open(sizes, "stack", "rows", *symbolic, "left", "right", "target", "epilogue")
         grid = self.grid
         counts = [tuple(map(sizes.count, each)) for each in (grid.sizes, grid.block)]
         return derived(opened, grid=Grid((counts[0][0], counts[0][1]), (counts[1][0], counts[1][1])))
@@ -70,7 +75,12 @@ class Product(Kernel):
     @cached_property
     def panels(self) -> tuple[Panel, ...]:
         """The vectors of every panel."""
-        return panels_of(self.columns, self.host.lanes, self.vectors)
+        return (self.panel,) if self.panel else panels_of(self.columns, self.host.lanes, self.vectors)
+
+    @property
+    def panel_count(self) -> int:
+        """Panels from the first column to the last."""
+        return -(-self.columns // width_of(self.panel)) if self.panel else len(self.panels)
 
     @property
     def tiles(self) -> int:
@@ -82,17 +92,24 @@ class Product(Kernel):
         """Whether panels are packed: for many rows, and where columns do not lie side by side."""
         if not lies_in_rows(self.right, self.columns):
             return True
+        if is_symbolic(self.terms) or is_open(self.terms):
+            return False  # nothing says how much room a panel would take
         return self.tiles > 1 and self.host.element_bytes * self.terms * width_of(self.panels[0]) <= PANEL_BYTES
 
     @cached_property
     def grid(self) -> Grid:
         """Tiles, and panels of all products; what a chunk has of them."""
-        panels = self.stack[0] * self.stack[1] * len(self.panels)
+        panels = self.stack[0] * self.stack[1] * self.panel_count
         tile_bytes = 4 * self.tile_rows * self.terms
-        tiles = max(1, min(self.tiles, int(LEFT_SHARE * self.host.memory.second_bytes) // tile_bytes))
-        work = self.flops / (self.tiles * panels)
+        tiles = max(1, min(hint(self.tiles), int(LEFT_SHARE * self.host.memory.second_bytes) // hint(tile_bytes)))
+        work = hint(self.flops) / hint(self.tiles * panels)
         grid = Grid((self.tiles, panels), (tiles, panels)).evened()
         return grid.cut(self.host.wanted_chunks, work, self.host.chunk_flops)
+
+    @property
+    def least_sizes(self) -> Sequence[tuple[int, int]]:
+        rows = (self.rows, self.tile_rows)
+        return (rows, (self.columns, width_of(self.panel))) if self.panel else (rows,)
 
     @property
     def chunks(self) -> int:
@@ -106,9 +123,10 @@ class Product(Kernel):
         tiles, panels = self.grid.ranges(f, chunk)
         width = sum(real for _, real in self.panels[0])
         with f.loop(*panels) as each:
-            number, panel = f.divmod(each.index, len(self.panels))
+            number, panel = f.divmod(each.index, self.panel_count)
             n, h = f.divmod(number, self.stack[1])
             column = f.mul(panel, width)
+            column = f.minimum(column, self.columns - width) if self.panel else column
             source = f.at(self.right.at(f, right, [n, h]), f.mul(column, self.right.column))
             if self.is_packed:
                 self._pack(f, panel, source, packed)
@@ -161,6 +179,15 @@ class Product(Kernel):
         return name
 
 
+def panel_of(host: Host, columns: int, vectors: int) -> Panel:
+    """The panel of a symbolic number of columns: whole vectors, no more than fit the columns at hand."""
+    if not is_symbolic(columns):
+        return ()
+    lanes = fitting_lanes(columns, host.lanes)
+    lanes = lanes if lanes <= hint(columns) else lanes // 2
+    return ((lanes, lanes),) * min(vectors, hint(columns) // lanes)
+
+
 def lies_in_rows(matrix: Matrix, columns: int) -> bool:
     """Whether columns lie side by side."""
     return matrix.column == 1 or columns == 1
@@ -171,12 +198,14 @@ def is_fitting(host: Host, sizes: tuple[int, ...], strides: tuple[int, ...], vec
     (terms, columns), (row, column) = sizes, strides
     if column == 1 or columns == 1:
         return True
+    if is_symbolic(terms):
+        return False
     return (row == 1 or terms == 1) and host.element_bytes * terms * vectors * host.lanes <= PANEL_BYTES
 
 
-def choose_product_tile(host: Host, rows: int, columns: int, terms: int, *, is_open: bool = False) -> tuple[int, int]:
+def choose_product_tile(host: Host, rows: int, columns: int, terms: int) -> tuple[int, int]:
     """Rows of a tile, and vectors of a panel."""
-    tile = rank_tiles(host, 1, rows, columns, terms, is_open=is_open)[0]
+    tile = rank_tiles(host, 1, rows, columns, terms)[0]
     return tile.columns, tile.vectors
 
 

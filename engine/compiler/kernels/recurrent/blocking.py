@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from engine.compiler.codegen.host import Host
 from engine.compiler.kernels.channels import vectors_of
 from engine.compiler.kernels.recurrent.ahead import Ahead
+from engine.ir.dims import hint
 
 # Vectors of units, rows and parts of a sum that are tried.
 MOST_VECTORS = 8
@@ -89,7 +90,7 @@ def choose_ahead(
     if not fitting or gates * fitting[0] > 2 * SUMS or width % parts or count * gates % vectors:
         return None
     block = min(MOST_STEPS, (host.registers - SPARE - gates * fitting[0]) // vectors)
-    if block < FEWEST_STEPS or steps < 2 * block:
+    if block < FEWEST_STEPS or hint(steps) < 2 * block:
         return None
     return Blocking(fitting[0], 1, 1), Ahead(width, block, vectors, width // parts)
 

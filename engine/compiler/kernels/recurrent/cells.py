@@ -5,22 +5,22 @@ Source: the formulas are engine.layers.recurrent.cells'.
 
 from __future__ import annotations
 
-from types import ModuleType
 from typing import Final, Literal
 
 from engine.compiler.codegen.ir import Function, Value, element_of
-from engine.compiler.kernels.functions import activation
-from engine.compiler.kernels.functions.doubles import activation as doubles
+from engine.compiler.kernels.functions.activation import FLOATS
+from engine.compiler.kernels.functions.doubles.activation import DOUBLES
 from engine.compiler.kernels.functions.pieces import relu
+from engine.compiler.kernels.functions.smooth import Smooth
 
 CellKind = Literal["lstm", "gru", "tanh", "relu"]
 """Gates i, f, g, o; gates r, z, n; a plain recurrence with one of two activations."""
 GATES: Final[dict[CellKind, int]] = {"lstm": 4, "gru": 3, "tanh": 1, "relu": 1}
 
 
-def _of(x: Value) -> ModuleType:
+def _of(x: Value) -> Smooth:
     """The activations of float32, or of float64."""
-    return doubles if element_of(x.type) == "double" else activation
+    return DOUBLES if element_of(x.type) == "double" else FLOATS
 
 
 def lstm(f: Function, gates: list[Value], c: Value) -> tuple[Value, Value]:

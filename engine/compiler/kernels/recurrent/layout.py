@@ -16,6 +16,7 @@ from engine.compiler.kernels.recurrent.ahead import Ahead
 from engine.compiler.kernels.recurrent.blocking import Blocking
 from engine.compiler.kernels.recurrent.cells import GATES, CellKind
 from engine.compiler.kernels.recurrent.packing import gate_rows, packed_panels, spread, widths
+from engine.ir.dims import hint
 from engine.tensor import Array
 
 
@@ -94,6 +95,10 @@ class Layout(Kernel):
     def opened(self, sizes: Sizes) -> Self:
         opened = self.with_open(sizes, "steps", "source", "sequence")
         return derived(opened, block=sizes.open(self.block))
+
+    @property
+    def least_sizes(self) -> Sequence[tuple[int, int]]:
+        return () if self.ahead is None else ((self.steps, self.ahead.steps),)
 
     @property
     def directions(self) -> int:
@@ -177,7 +182,7 @@ class Layout(Kernel):
         """Tiles of a chunk: many enough for the weights to be read, and no more chunks than serve many threads."""
         if self.groups:
             return len(self.tiles)
-        tile_flops = self.flops / (self.directions * len(self.tiles))
+        tile_flops = hint(self.flops) / (self.directions * len(self.tiles))
         least = max(1, min(len(self.tiles), round(self.host.chunk_flops / max(1.0, tile_flops))))
         return max(least, -(-self.directions * len(self.tiles) // self.host.wanted_chunks))
 

@@ -9,6 +9,7 @@ cache line each; then the arguments of each layer.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -33,6 +34,10 @@ class RecurrentStack(Kernel):
 
     def opened(self, sizes: Sizes) -> Self:
         return self.with_open(sizes, "layers")
+
+    @property
+    def least_sizes(self) -> Sequence[tuple[int, int]]:
+        return [least for each in self.layers for least in each.least_sizes]
 
     @property
     def chunks(self) -> int:

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from engine.compiler.codegen.ir import Index, Value, constant, lanes_below, vector
-from engine.compiler.kernels.folding import fold_lanes, total
+from engine.compiler.codegen.ir import Index, Value, constant, is_open, vector
+from engine.compiler.kernels.folding import fold_lanes, number_of, total
 from engine.compiler.kernels.rows.row_kernel import Row, RowKernel
 
 
@@ -66,7 +66,7 @@ class _Normalisation:
         """The mean of a term over the row, as a scalar."""
         f = self.row.f
         sums = self.row.walk(0.0, lambda column, count, carried: f.fadd(carried, term(column, count)))
-        return f.fdiv(fold_lanes(f, total(f, sums), total), constant(float(self.kernel.columns), "float"))
+        return f.fdiv(fold_lanes(f, total(f, sums), total), number_of(f, self.kernel.columns))
 
     def _mean_of_row(self) -> Value:
         """The first element and the mean distance from it: a sum of numbers far from zero would lose their digits."""
@@ -89,9 +89,9 @@ class _Normalisation:
     def _within(self, value: Value, count: int) -> Value:
         """A vector with zero in lanes behind the row."""
         width = self.kernel.width
-        if count == width:
+        if not is_open(count) and count == width:
             return value
-        return self.row.f.select(lanes_below(count, width), value, constant(0.0, value.type))
+        return self.row.f.select(self.row.f.below(count, width), value, constant(0.0, value.type))
 
     def _scaled(self, column: Index, count: int, mean: Value | None, factor: Value) -> Value:
         """A vector of the result before the epilogue."""

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import Literal
 
-from engine.compiler.codegen.ir import Function, Index, Value, constant, vector
-from engine.compiler.kernels.folding import SIDE_BY_SIDE, Fold, fold_lanes, largest, load_or, total, walk_row
+from engine.compiler.codegen.ir import Function, Index, Value, constant, is_open, vector
+from engine.compiler.kernels.folding import SIDE_BY_SIDE, Fold, fold_lanes, largest, load_or, number_of, total, walk_row
 from engine.compiler.kernels.functions.arithmetic import negative
 from engine.compiler.kernels.rows.row_kernel import Row, RowKernel
 
@@ -60,13 +60,13 @@ class RowReduction(RowKernel):
             highest = self._fold(f, line, self.columns)
             return negative(f, highest) if self.mode == "min" else highest
         runs, rest = divmod(self.columns, RUN)
-        sums = [self._fold(f, f.at(line, runs * RUN), rest)] if rest else []
-        if runs:
+        sums = [self._fold(f, f.at(line, runs * RUN), rest)] if is_open(rest) or rest else []
+        if is_open(runs) or runs:
             with f.loop(0, runs, carry=[constant(0.0, "float")]) as run:
                 run.carry([f.fadd(run.carried[0], self._fold(f, f.at(line, f.mul(run.index, RUN)), RUN))])
             sums += run.results
         result = total(f, sums)
-        return f.fdiv(result, constant(self.columns, "float")) if self.mode == "mean" else result
+        return f.fdiv(result, number_of(f, self.columns)) if self.mode == "mean" else result
 
     def _fold(self, f: Function, line: Value, columns: int) -> Value:
         """The sum or the maximum of neighbouring elements; for a minimum, the maximum of their negatives."""

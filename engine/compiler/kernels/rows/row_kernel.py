@@ -16,6 +16,7 @@ from engine.compiler.kernels.channels import fitting_lanes
 from engine.compiler.kernels.folding import SIDE_BY_SIDE, load_or, walk_row
 from engine.compiler.kernels.kernel import Epilogue, Kernel, Strides, block_of, derived, start
 from engine.compiler.kernels.target import Target
+from engine.ir.dims import is_symbolic, largest, smallest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,8 +52,9 @@ class RowKernel(Kernel):
 
     @property
     def open_fields(self) -> tuple[str, ...]:
-        """What its code can read when it runs."""
-        return "rows", "source", "target", "epilogue"
+        """What its code can read when it runs; the length of rows where it is symbolic."""
+        columns = ("columns",) if is_symbolic(self.columns) else ()
+        return "rows", *columns, "source", "target", "epilogue"
 
     def opened(self, sizes: Sizes) -> Self:
         return derived(self.with_open(sizes, *self.open_fields), block=sizes.count(self.block))
@@ -60,7 +62,8 @@ class RowKernel(Kernel):
     @cached_property
     def block(self) -> int:
         """Rows of a chunk."""
-        rows, together = max(1, min(self.rows, self.chunk_elements // self.columns)), self.rows_at_once
+        together = self.rows_at_once
+        rows = largest(1, smallest(self.rows, self.chunk_elements // self.columns))
         return -(-rows // together) * together
 
     @property
@@ -141,8 +144,7 @@ class Row:
 
     def remember(self, column: Index, value: Value) -> bool:
         """Keep a vector in a register, if the row is short enough."""
-        is_short = self.kernel.columns <= self.unrolled * self.kernel.width
-        if is_short and isinstance(column, int):
+        if isinstance(column, int) and self.kernel.columns <= self.unrolled * self.kernel.width:
             self.kept[column] = value
             return True
         return False

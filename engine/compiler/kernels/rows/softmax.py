@@ -12,12 +12,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from engine.compiler.codegen.ir import Function, Index, Value, constant, vector
+from engine.compiler.codegen.ir import Function, Index, Value, constant, is_open, vector
 from engine.compiler.kernels.expr import functions_of
 from engine.compiler.kernels.folding import fold_lanes, largest_number, total
 from engine.compiler.kernels.rows.row_kernel import Row, RowKernel
 from engine.compiler.kernels.rows.short import ShortRows
 from engine.compiler.kernels.target import Target
+from engine.ir.dims import is_symbolic
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +43,8 @@ class Softmax(RowKernel):
     @property
     def together(self) -> ShortRows | None:
         """How rows share a vector; None where each is by itself."""
+        if is_symbolic(self.columns) or is_open(self.columns):
+            return None
         found = ShortRows(self.columns, self.host.lanes)
         return found if self.source == self.columns and found.count > 1 else None
 

@@ -13,7 +13,7 @@ from typing import Literal, Self
 
 from engine.compiler.codegen.ir import Function, Index, Module, Sizes, Value, constant, vector
 from engine.compiler.kernels.elements import FUNCTIONS, STORED, Domain, cut, widened
-from engine.compiler.kernels.folding import SIDE_BY_SIDE, fold_lanes
+from engine.compiler.kernels.folding import SIDE_BY_SIDE, fold_lanes, number_of
 from engine.compiler.kernels.kernel import block_of, derived, start
 from engine.compiler.kernels.lines import Lines
 
@@ -80,7 +80,7 @@ class TypedReduction(Lines):
 
             found = self._fold(f, load)
             if self.mode == "mean":
-                found = f.fdiv(found, constant(self.columns, found.type))
+                found = f.fdiv(found, number_of(f, self.columns, found.type))
             f.store(
                 cut(f, found, result, self.host), f.at(target, f.mul(row.index, self.target), result_size), result_size
             )

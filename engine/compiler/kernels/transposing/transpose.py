@@ -15,9 +15,21 @@ from functools import cached_property
 from math import prod
 from typing import Self
 
-from engine.compiler.codegen.ir import Function, Index, Module, Sizes, Value, as_value, is_open, vector
+from engine.compiler.codegen.ir import (
+    Function,
+    Index,
+    Module,
+    Sizes,
+    Value,
+    as_value,
+    hint,
+    is_open,
+    is_varying,
+    vector,
+)
 from engine.compiler.kernels.kernel import Kernel, block_of, derived, start
 from engine.compiler.kernels.transposing.shuffle import gather, transpose_block
+from engine.ir.dims import largest, smallest
 
 # Cache lines of rows and columns that are walked together, so that all of a line is used while it is near.
 TILE_LINES = 4
@@ -58,12 +70,12 @@ class Transpose(Kernel):
     @property
     def interleaves(self) -> bool:
         """Whether the target's lines are so short that whole vectors of them are made at once."""
-        return self.rows <= self.target_column <= FEW
+        return not is_varying(self.target_column) and self.rows <= self.target_column <= FEW
 
     @property
     def separates(self) -> bool:
         """Whether the source's lines are so short that whole vectors of them are taken apart."""
-        return self.columns <= self.source_row <= FEW
+        return not is_varying(self.source_row) and self.columns <= self.source_row <= FEW
 
     @cached_property
     def tile(self) -> tuple[int, int]:
@@ -86,8 +98,8 @@ class Transpose(Kernel):
     @cached_property
     def block(self) -> int:
         """Tiles of a chunk."""
-        n_bytes = 8 * min(self.rows, self.tile[0]) * min(self.columns, self.tile[1])
-        return max(1, min(self.tiles, self.host.chunk_bytes // n_bytes))
+        n_bytes = 8 * smallest(self.rows, self.tile[0]) * smallest(self.columns, self.tile[1])
+        return largest(1, smallest(self.tiles, self.host.chunk_bytes // n_bytes))
 
     @property
     def chunks(self) -> int:
@@ -207,8 +219,16 @@ def _in_blocks(
 ) -> None:
     """``emit(first, count)`` for blocks of ``size`` between bounds, and the narrower one that ends at ``end``.
 
-    Where the end is open there is none that is narrower: the last one is shifted back.
+    Where the end is open there is none that is narrower: the last one is shifted back. Of a symbolic end that is small
+    now, what is left over is done one by one.
     """
+    if is_varying(end) and hint(end) < size:
+        whole, (first, stop) = end // size * size, bounds
+        with f.loop(first, f.minimum(stop, whole), size) as block:
+            emit(block.index, size)
+        with f.loop(f.maximum(first, whole), stop) as block:
+            emit(block.index, 1)
+        return
     if is_open(end) and end >= size:
         with f.loop(*bounds, size) as block:
             emit(f.minimum(block.index, end - size), size)

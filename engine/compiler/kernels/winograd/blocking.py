@@ -22,6 +22,7 @@ from engine.compiler.codegen.ir import Sizes
 from engine.compiler.kernels.channels import vectors_of
 from engine.compiler.kernels.winograd.stages import spread
 from engine.compiler.kernels.winograd.transforms import Filtering
+from engine.ir.dims import is_symbolic, smallest
 
 IntArray: TypeAlias = NDArray[Any]
 FloatArray: TypeAlias = NDArray[Any]
@@ -61,9 +62,6 @@ MOST_TILES = 64
 # times as long: of 1024 channels to as many, tiles of 4×4 have 144 MB, of 2×2 64.
 LARGE_BYTES = 64 << 20
 MUCH_LONGER = 1.8
-# Tiles of an image for which weights are packed, where images come in many sizes, and of one that is large.
-TYPICAL = 48
-LARGE = 1536
 MOST_GROUPS = 16
 # A direct convolution's cycles to one of a product that wastes nothing, and what Winograd must save to be worth it.
 DIRECT = 1.03
@@ -98,6 +96,14 @@ class Blocking:
     def opened(self, sizes: Sizes) -> Self:
         """The same for chunks of any number of tiles, where there is room."""
         return self if self.room is None else replace(self, tiles=sizes.count(self.tiles))
+
+    def within(self, tiles: int) -> Self:
+        """Return the same for images of so many tiles: of symbolic sizes, the fewest at once that all of them take."""
+        if not is_symbolic(tiles):
+            return self
+        most = max(self.tiles // self.at_once, 1)
+        count = self.at_once * smallest(most, -(-tiles // self.at_once))
+        return replace(self, tiles=count, room=self.at_once * most)
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,73 +244,25 @@ def choose_blocking(
     batch: int,
     *,
     planes: int = 1,
-    is_open: bool = False,
 ) -> Blocking:
     """The blocking that costs least for images of rows × columns.
 
     Args:
         planes: of taps, where images are planes of volumes.
-        is_open: whether images come in many sizes: then it is one of a few.
     """
     work = _work(host, filtering, rows, columns, in_channels, out_channels, batch, planes)
-    return (_open if is_open else _best)(work)[1]
-
-
-@lru_cache(maxsize=1024)
-def _open(work: _Work) -> tuple[float, Blocking]:
-    """One of a few blockings for images of many sizes, all with weights packed as for those of a typical one."""
-    usual = _best(replace(work, tiles=TYPICAL))[1]
-    room = _room(replace(work, tiles=TYPICAL), usual) if work.filtering.stride == 1 else 0
-    if min(work.tiles, room) >= usual.at_once:
-        cost, tiles = _best_tiles(work, usual, room)
-        return cost, replace(usual, tiles=tiles, room=room)
-    tried = replace(work, tiles=rounded(work.tiles))
-    cost, blocking = _best(tried, (usual.vectors, usual.panels, usual.depth))
-    return cost * work.tiles / tried.tiles, blocking
+    return _best(work)[1]
 
 
 @lru_cache(maxsize=256)
-def _room(work: _Work, usual: Blocking) -> int:
-    """Tiles that code for any number of them a chunk has memory for: what is best for a typical image and a large one.
-
-    0 where it would take too much of the stack, or a filter value meets tiles several times, which lie side by side.
-    """
-    lanes, line = work.host.lanes, work.host.memory.line_floats
-    vectors = -(-min(usual.depth, work.in_channels) // lanes), min(work.count, usual.vectors * usual.panels)
-    floats = sum(spread(count * lanes, line) for count in vectors)
-    most = min(MOST_TILES, (STACK_BYTES // (4 * work.filtering.positions) - 2 * line) // floats)
-    if most < usual.at_once:
-        return 0
-    return max(_best_tiles(replace(work, tiles=tiles), usual, most)[1] for tiles in (TYPICAL, LARGE))
-
-
-def _best_tiles(work: _Work, usual: Blocking, most: int) -> tuple[float, int]:
-    """What the best number of tiles a chunk costs, all else as usual; and the number."""
-    counts = np.arange(usual.at_once, min(most, work.tiles) + 1, usual.at_once)
-    if usual.depth >= work.in_channels and work.parts == 1 and work.tiles <= most:
-        counts = np.append(counts, work.tiles)
-    rest = (np.full_like(counts, each) for each in (usual.at_once, usual.vectors, usual.panels, usual.depth))
-    cost = work.cost(_Blockings(counts, *rest))
-    best = int(np.argmin(cost))
-    return float(cost[best]), int(counts[best])
-
-
-def rounded(tiles: int) -> int:
-    """The largest number that has one or two bits and is not larger: 1, 2, 3, 4, 6, 8, 12 ..."""
-    highest = 1 << (tiles.bit_length() - 1)
-    return highest + highest // 2 if 2 * tiles >= 3 * highest else highest
-
-
-@lru_cache(maxsize=256)
-def _best(work: _Work, packing: tuple[int, int, int] | None = None) -> tuple[float, Blocking]:
-    """What the best blocking costs, of those with some vectors, panels and depth where they are given."""
-    smallest = (1, 1, *(packing or (1, 1, 32)))
-    candidates = [each for each in _candidates(work) if packing is None or each[2:] == packing]
-    tried = _Blockings(*np.array(candidates or [smallest]).T)
+def _best(work: _Work) -> tuple[float, Blocking]:
+    """Return what the best blocking costs, and the blocking."""
+    least = (1, 1, 1, 1, 32)
+    tried = _Blockings(*np.array([*_candidates(work)] or [least]).T)
     cost = np.where(work.stack(tried) <= STACK_BYTES, work.cost(tried), np.inf)
     best = int(np.argmin(cost))
     if cost[best] == np.inf:
-        tried, best = _Blockings(*np.array([smallest]).T), 0
+        tried, best = _Blockings(*np.array([least]).T), 0
         cost = work.cost(tried)
     names = [each.name for each in fields(tried)]
     return float(cost[best]), Blocking(**{name: int(getattr(tried, name)[best]) for name in names})
@@ -347,7 +305,6 @@ def rank(
     batch: int,
     *,
     planes: int = 1,
-    is_open: bool = False,
 ) -> list[Filtering | None]:
     """Winograd convolutions to images of rows × columns, and None for the direct one, the fastest first.
 
@@ -357,7 +314,6 @@ def rank(
     Args:
         offered: those that are looked at, of one kernel.
         planes: of taps, where images are planes of volumes.
-        is_open: whether images come in many sizes: they are blocked in one of a few ways then.
     """
     count, taps = len(vectors_of(out_channels, host.lanes)), planes * math.prod(offered[0].kernel)
     products = batch * rows * columns * taps * in_channels * count * DIRECT
@@ -366,7 +322,7 @@ def rank(
     found: list[tuple[float, int, Filtering | None]] = [(direct * WORTH, least, None)]
     for filtering in offered:
         work = _work(host, filtering, rows, columns, in_channels, out_channels, batch, planes)
-        cycles = _bounded(host, (_open if is_open else _best)(work)[0], work.weights)
+        cycles = _bounded(host, _best(work)[0], work.weights)
         found.append((cycles, work.weights, filtering))
     most = MUCH_LONGER * min(cycles for cycles, *_ in found)
 
@@ -378,16 +334,13 @@ def rank(
     return [filtering for *_, filtering in sorted(found, key=key)]
 
 
-def offered_for(
-    kernel: tuple[int, int], stride: int, columns: int, *, is_even: bool = True, is_open: bool = False
-) -> list[Filtering]:
+def offered_for(kernel: tuple[int, int], stride: int, columns: int, *, is_even: bool = True) -> list[Filtering]:
     """The forms for a kernel of which the rounding error stays near that of direct sums, to images so wide.
 
     Filters of 3×3 are transformed whole, others of stride 1 by their rows, in the ways that take fewest products.
 
     Args:
         is_even: whether the images of every d-th pixel are of one size, as whole filters want them.
-        is_open: whether images come in many sizes: the same forms are for all of them then.
     """
     if kernel == (3, 3) and is_even:
         return [Filtering(output_tile, stride) for output_tile in OFFERED.get(stride, ())]
@@ -401,8 +354,7 @@ def offered_for(
     fitting = [each for each in rows if each.output_tile <= columns]
 
     def products(each: Filtering) -> float:
-        tiles = TYPICAL if is_open else -(-columns // each.output_tile) * each.output_tile
-        return each.rounds * each.positions * tiles / each.output_tile
+        return each.rounds * each.positions * -(-columns // each.output_tile)
 
     return sorted(fitting, key=products)[:ROW_WAYS]
 

@@ -10,8 +10,7 @@ from typing import Self
 
 import numpy as np
 
-from engine.compiler.codegen.ir import Sizes
-from engine.compiler.kernels.axis import WindowAxis
+from engine.compiler.codegen.ir import Sizes, is_at_most
 from engine.compiler.kernels.channels import Panel, panels_of, vectors_of, width_of
 from engine.compiler.kernels.kernel import Convolution, Strides
 from engine.compiler.kernels.winograd.blocking import Blocking
@@ -41,7 +40,6 @@ class Layout(Convolution):
     filtering: Filtering
     blocking: Blocking
     dilation: int = 1
-    depth: WindowAxis | None = None
 
     def __post_init__(self) -> None:
         """Check sizes and blocking.
@@ -70,8 +68,8 @@ class Layout(Convolution):
 
     @property
     def is_uneven(self) -> bool:
-        """Whether some of them have a column more."""
-        return self.dilation > 1 and self.columns % self.dilation != 0
+        """Whether some of them have a column more, as far as that is known."""
+        return self.dilation > 1 and not is_at_most(self.columns % self.dilation, 0)
 
     @property
     def size(self) -> tuple[int, int]:
@@ -105,7 +103,7 @@ class Layout(Convolution):
     def overlap(self) -> tuple[int, int | None]:
         """Rows and columns that the last tile down and across shares with the one before it; None where they differ."""
         counts = zip(self.tiling, self.filtering.tile, self.size, strict=True)
-        down, across = (count * tile - size if count > 1 else 0 for count, tile, size in counts)
+        down, across = (0 if size < tile else count * tile - size for count, tile, size in counts)
         return down, None if self.is_uneven else across
 
     @property

@@ -62,7 +62,7 @@ class Winograd(Layout):
         image, weights, *addresses, alarm = pointers
         target = Target.of(f, self.epilogue, self.target, addresses)
         group, block = f.divmod(index, self.blocks)
-        first_tile = f.minimum(f.mul(block, tiles), self.tiles - tiles)
+        first_tile = self._first_tile(f, f.mul(block, tiles))
         positions = self.filtering.positions
         memory = [f.reserve(positions * step) for step in (s.step, s.sum_step)]
         tables = [f.reserve(self.blocking.room or tiles, POINTER_BYTES) for _ in range(2)]
@@ -135,15 +135,25 @@ class Winograd(Layout):
     def _origin(self, f: Function, tile: Index) -> tuple[Index, Index, Index]:
         """Image, row and column of a tile's first output pixel; the last tile of a row or column is shifted back."""
         n, phase, down, across = self._number(f, tile)
-        axes = zip((down, across), self._size(f, phase), self.tiling, self.filtering.tile, strict=True)
-        h, w = (f.minimum(f.mul(at, m), f.sub(size, m)) if count > 1 else 0 for at, size, count, m in axes)
+        axes = zip((down, across), self.size, self._size(f, phase), self.filtering.tile, strict=True)
+        h, w = (0 if most < m else f.minimum(f.mul(at, m), f.sub(size, m)) for at, most, size, m in axes)
         if self.dilation == 1:
             return n, h, w
         (down, across), first = self.dilations, f.divmod(phase, self.dilation)
         return n, f.add(f.mul(h, down), first[0]), f.add(f.mul(w, across), first[1])
 
+    def _first_tile(self, f: Function, tile: Index) -> Index:
+        """Return the first tile of a block that begins there; the last block is shifted back to be whole."""
+        last = self.tiles - self.blocking.tiles
+        return f.maximum(f.minimum(tile, last), 0) if is_open(last) else f.minimum(tile, last)
+
     def _number(self, f: Function, tile: Index) -> tuple[Index, Index, Index, Index]:
-        """Of a tile: its image, which of the images of every d-th pixel, its number down and across."""
+        """Of a tile: its image, which of the images of every d-th pixel, its number down and across.
+
+        Images of open sizes may have fewer tiles than a block: the last one is computed several times then.
+        """
+        if is_open(self.tiles):
+            tile = f.minimum(tile, self.tiles - 1)
         rest, across = f.divmod(tile, self.tiling[1])
         n, down = f.divmod(rest, self.tiling[0])
         n, phase = (n, 0) if self.dilation == 1 else f.divmod(n, self.phases)
@@ -154,7 +164,7 @@ class Winograd(Layout):
         rows, columns = self.size
         if not self.is_uneven:
             return rows, columns
-        return rows, f.sub(columns, f.minimum(f.maximum(f.sub(phase, self.columns % self.dilation - 1), 0), 1))
+        return rows, f.divmod(f.sub(self.columns + self.dilation - 1, phase), self.dilation)[0]
 
     def _shift(self, f: Function, part: Index) -> Index:
         """How far on, in floats, the pixels lie that a part of the filters meets."""
@@ -252,7 +262,7 @@ class Winograd(Layout):
     def _list_addresses(self, chunk: _Chunk, image: Value, target: Value) -> None:
         """Note where the tiles of the next block are read and those of this block are written."""
         f, tiles = chunk.f, self.blocking.tiles
-        following = f.minimum(f.add(chunk.first_tile, tiles), self.tiles - tiles)
+        following = self._first_tile(f, f.add(chunk.first_tile, tiles))
         channel = f.mul(chunk.group, self.widths[0])
         with f.loop(0, tiles) as tile:
             upcoming = self._under(f, image, self._origin(f, f.add(following, tile.index)), 0, 0)

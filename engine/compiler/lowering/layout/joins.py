@@ -12,6 +12,7 @@ from typing import Final
 
 from engine.graph.operand import RuntimeOperand
 from engine.graph.operator import RuntimeOperator
+from engine.ir.dims import hint
 from engine.layers.shape.join import Cat
 from engine.tensor import TensorSpec
 
@@ -36,7 +37,7 @@ def find_places(operators: Sequence[RuntimeOperator], spec_of: SpecOf) -> dict[s
     depths: dict[str, int] = {}
     # Larger concatenations first; of two of one size where one is part of the other, the later one is the outer.
     joins = [op for op in reversed(operators) if isinstance(op.definition, Cat)]
-    for op in sorted(joins, key=lambda each: -_size(spec_of(each.outputs[0]))):
+    for op in sorted(joins, key=lambda each: -hint(_size(spec_of(each.outputs[0])))):
         around = places.get(op.outputs[0].name)
         depths[op.outputs[0].name] = depth = 0 if around is None else depths.get(around.joined.name, 0) + 1
         if depth < MAX_NESTING:

@@ -35,9 +35,6 @@ def look_ahead(
     spec_of: SpecOf,
     term_of: Callable[[RuntimeOperator], object | None],
     joins: bool,
-    *,
-    is_open: bool,
-    found: dict[object, Collection[str]],
 ) -> Placement:
     """Look through a graph before it is lowered.
 
@@ -45,8 +42,6 @@ def look_ahead(
         outputs: names of the operands it returns.
         term_of: the expression of an operator that is a map, None for others.
         joins: whether parts of a concatenation may be computed in their place.
-        is_open: whether images come in many sizes.
-        found: which tensors were images when the graph was looked through before; by their ranks and dtypes.
     """
 
     def keeps_order(op: RuntimeOperator) -> bool:
@@ -55,22 +50,12 @@ def look_ahead(
             isinstance(layer, Cat) or type(layer) in SEE_THROUGH or type(layer) in WIDENING or term_of(op) is not None
         )
 
-    kinds = _kinds(operators, spec_of)
-    if kinds not in found:
-        found[kinds] = find_images(operators, spec_of, IMAGE_LAYERS, keeps_order)
     return Placement(
         spec_of=spec_of,
         outputs=outputs,
         places=find_places(operators, spec_of) if joins else {},
-        images=found[kinds],
-        is_open=is_open,
+        images=find_images(operators, spec_of, IMAGE_LAYERS, keeps_order),
     )
-
-
-def _kinds(operators: Sequence[RuntimeOperator], spec_of: SpecOf) -> object:
-    """All that makes tensors images, or others, in a graph of these operators."""
-    specs = (spec_of(each) for op in operators for each in op.outputs)
-    return tuple(None if spec is None else (spec.rank, spec.dtype.char) for spec in specs)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,14 +67,12 @@ class Placement:
         outputs: names of the operands the graph returns.
         places: operand -> where in a concatenation it lies.
         images: names of the operands that should lie channels-last.
-        is_open: whether images come in many sizes.
     """
 
     spec_of: SpecOf
     outputs: Sequence[str]
     places: Mapping[str, Place]
     images: Collection[str]
-    is_open: bool
     _joined: dict[str, View] = field(default_factory=dict)
     _borders: dict[str, Border] = field(default_factory=dict)
     _given: set[str] = field(default_factory=set)
@@ -175,7 +158,7 @@ class Placement:
             kind = type(op.layer.layer)
             if kind in BORDERS and op.inputs[0] is operand:
                 x, y = self.spec_of(operand), self.spec_of(op.outputs[0])
-                borders.append(NO_BORDER if x is None or y is None else BORDERS[kind](op, x, y, self.is_open))
+                borders.append(NO_BORDER if x is None or y is None else BORDERS[kind](op, x, y))
             elif kind in WIDENING:
                 borders.append(self._border_beyond(op, WIDENING[kind], depth))
             elif kind in SEE_THROUGH:

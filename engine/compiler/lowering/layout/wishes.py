@@ -10,9 +10,9 @@ from engine.tensor import TensorSpec
 
 Border = tuple[int, int, int, int]
 NO_BORDER: Border = (0, 0, 0, 0)
-BorderWish = Callable[[RuntimeOperator, TensorSpec, TensorSpec, bool], Border]
-"""The zeros an operator wants around its first operand; given the static specs of that and of its first result, and
-whether images come in many sizes: what one more pixel would want is wanted then, so that all sizes lie alike."""
+BorderWish = Callable[[RuntimeOperator, TensorSpec, TensorSpec], Border]
+"""The zeros an operator wants around its first operand, given the specs of that and of its first result. Where sizes
+are symbolic, what one more pixel would want is wanted, too, so that all sizes lie alike."""
 Widening = Callable[[RuntimeOperator, TensorSpec, TensorSpec], Border | None]
 """What of its operand's border an operator takes, None where it does something else; given specs likewise."""
 BORDERS: dict[type[Layer], BorderWish] = {}

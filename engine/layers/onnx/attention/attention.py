@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from engine.layers.operands.axes import may_equal, may_match
 from engine.layers.operands.precision import widened
 from engine.layers.operands.spatial import FLOATING, REAL, tensor
 from engine.promotion import Category, broadcast_shapes, cast
-from engine.tensor import Array, Dim, TensorSpec, format_shape
+from engine.tensor import Array, Dim, TensorSpec, format_shape, spec_of
 
 _RESULTS = ("the attention", "the keys", "the values", "the scores")
 
@@ -27,9 +28,8 @@ class OnnxAttention(Layer):
 
     Shapes:
         query (B, H, L, E), key (B, G, S, E), value (B, G, S, V), or (B, L, H*E) and so on with q_num_heads and
-        kv_num_heads; first to fourth, of those that are given: attn_mask broadcast to (B, H, L, P + S), past_key
-        (B, G, P, E), past_value (B, G, P, V); or attn_mask and lengths (B,), integers: of the keys, what lies behind
-        so many is padding
+        kv_num_heads; attn_mask broadcast to (B, H, L, P + S), past_key (B, G, P, E), past_value (B, G, P, V);
+        nonpad_kv_seqlen (B,), integers: of the keys, what lies behind so many is padding
         ->  as query with V; present_key, present_value (B, G, P + S, ...); scores (B, H, L, P + S)
     Parameters:
         softcap: softcap * tanh(scores / softcap) in place of the scores.
@@ -52,7 +52,7 @@ class OnnxAttention(Layer):
             raise ParameterError("unknown qk_matmul_output_mode", found=self.qk_matmul_output_mode, expected="0 to 3")
 
     def infer(self, query: TensorSpec, key: TensorSpec, value: TensorSpec, *others: TensorSpec | None) -> Any:
-        results = self._specs(query, key, value, _given(*others))
+        results = self._specs(query, key, value, (*others, *(None,) * (4 - len(others))))
         return selected(results, only_present(results, self.annotations, _RESULTS))
 
     def forward(
@@ -60,15 +60,15 @@ class OnnxAttention(Layer):
         query: Array,
         key: Array,
         value: Array,
-        first: Array | None = None,
-        second: Array | None = None,
-        third: Array | None = None,
-        fourth: Array | None = None,
+        attn_mask: Array | None = None,
+        past_key: Array | None = None,
+        past_value: Array | None = None,
+        nonpad_kv_seqlen: Array | None = None,
     ) -> Any:
-        others = _given(first, second, third, fourth)
+        others = (attn_mask, past_key, past_value, nonpad_kv_seqlen)
         q_spec, k_spec, v_spec = self._told((query, key, value))
-        specs = self._specs(q_spec, k_spec, v_spec, self._told(others))
-        mask, past, lengths = _told_apart(others)
+        specs = self._specs(q_spec, k_spec, v_spec, [None if each is None else spec_of(each) for each in others])
+        mask, past, lengths = self._told_apart(others)
         q = _by_heads(widened(query), self.q_num_heads)
         k, v = (_by_heads(widened(x), self.kv_num_heads) for x in (key, value))
         if past:
@@ -110,6 +110,21 @@ class OnnxAttention(Layer):
         stages.append(weights)
         return weights @ values, stages[self.qk_matmul_output_mode]
 
+    def _told_apart(self, others: Sequence[Any]) -> tuple[Any, Any, Any]:
+        """The mask; the earlier keys and values; the lengths of padded keys."""
+        given = [each for each in others if each is not None]
+        if self.annotations.are_named:
+            mask, past_key, past_value, lengths = others
+            past = tuple(each for each in (past_key, past_value) if each is not None)
+        else:
+            mask, past, lengths = _by_looks(given)
+        if past and lengths is not None:
+            found = f"{3 + len(given)} operands"
+            raise ShapeError("lengths of padded keys beside keys of earlier steps", found=found, expected="one of them")
+        if len(past) == 1:
+            raise ShapeError("keys of earlier steps come with values", found="one of them", expected="both, or none")
+        return mask, past, lengths
+
     def _told(self, others: Any) -> list[TensorSpec]:
         return [TensorSpec(x.shape, x.dtype) for x in others]
 
@@ -118,7 +133,7 @@ class OnnxAttention(Layer):
             tensor(each, "operand", FLOATING)
         q = _head_shape(query, self.q_num_heads)
         k, v = (_head_shape(each, self.kv_num_heads) for each in (key, value))
-        mask, past, lengths = _told_apart(others)
+        mask, past, lengths = self._told_apart(others)
         for name, shape in (("key", k), ("value", v)):
             check_fits(shape[0] == 1 or may_equal(shape[0], q[0]), name, shape, f"a batch of {q[0]}")
         for old, new in zip(past, (k, v), strict=False):
@@ -144,22 +159,19 @@ class OnnxAttention(Layer):
         return [TensorSpec(shape, query.dtype) for shape in shapes]
 
 
-def _given(*operands: Any) -> list[Any]:
-    return [each for each in operands if each is not None]
+def _by_looks(others: Sequence[Any]) -> tuple[Any, Any, Any]:
+    """Tell apart operands of pnnx's converter, which leaves out optional ones without a trace.
 
-
-def _told_apart(others: Any) -> tuple[Any, Any, Any]:
-    """The mask; the earlier keys and values, which come in pairs; the lengths of padded keys, a vector of integers."""
+    Returns:
+        the mask; the earlier keys and values, which come in pairs; the lengths of padded keys, a vector of integers.
+    """
     *front, last = others or [None]
     if last is not None and last.dtype.kind == "i" and len(last.shape) < 2:
-        if len(front) > 1:
-            found = f"{3 + len(others)} operands"
-            raise ShapeError("lengths of padded keys beside keys of earlier steps", found=found, expected="one of them")
-        return (front[0] if front else None), (), last
+        return (front[0] if front else None), tuple(front[1:]), last
     if len(others) > 3:
         raise ShapeError("too many operands", found=3 + len(others), expected="the fourth of the others an i64 vector")
     if len(others) in (2, 3):
-        return (others[0] if len(others) == 3 else None), others[-2:], None
+        return (others[0] if len(others) == 3 else None), tuple(others[-2:]), None
     return (others[0] if others else None), (), None
 
 

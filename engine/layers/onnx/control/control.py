@@ -11,7 +11,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from engine.errors import ParameterError, ShapeError
+from engine.errors import EngineError, ParameterError, ShapeError
+from engine.layers.definition.known import MAX_ELEMENTS
 from engine.layers.definition.layer import NO_ANNOTATIONS, Annotations, Layer
 from engine.layers.definition.registry import register
 from engine.layers.onnx.operands.constants import needed, whole_number
@@ -19,7 +20,7 @@ from engine.layers.operands.axes import checked_axis
 from engine.layers.operands.precision import INT64
 from engine.limits import MAX_STEPS, Held, check_size
 from engine.stopping import check_wanted
-from engine.tensor import UNKNOWN, Array, TensorSpec, is_known, known_value
+from engine.tensor import UNKNOWN, Array, TensorSpec, is_known, known_value, spec_of
 
 _NO_LIMIT: Final = 2**63 - 1
 _TRUE: Final = np.array(True)
@@ -68,6 +69,48 @@ class Bodied(Layer):
         if len(values) != self.count:
             raise ShapeError("the body has another number of results", found=len(values), expected=self.count)
         return values[0] if self.count == 1 else tuple(values)
+
+
+class Stacking(Bodied):
+    """Base of operators that take turns: states go from turn to turn, other results are stacked.
+
+    Parameters:
+        states: how many values go from turn to turn.
+    """
+
+    states: int
+
+    def first(self, operands: Sequence[Any]) -> list[Any]:
+        """Return what is known of the values that a first turn would be handed.
+
+        Args:
+            operands: the operator's own, or what is known of them.
+        """
+        raise NotImplementedError
+
+    def stacking(self, index: int) -> tuple[int, bool]:
+        """Return along which axis a result is stacked, and whether the last turn's comes first."""
+        return 0, False
+
+    def items(self, operands: Sequence[Any]) -> list[Any]:
+        """Return what is known of what a first turn would give to be stacked."""
+        count = self.count - self.states
+        try:
+            results = list(self.body("body").infer(self.first(operands)))
+        except EngineError:  # the body refuses a turn that need not be taken
+            return [UNKNOWN] * count
+        return results[len(results) - count :]
+
+    def nothing(self, operands: Sequence[Any]) -> list[Array]:
+        """Return what is stacked where no turn is taken: the shape of an item, with a 0 at the axis of turns.
+
+        A size that only the values of an item tell is 0 as well.
+        """
+        notes = self.annotations.outputs[self.states :]
+        return [
+            _empty(item, self.stacking(k)[0], note)
+            for k, (item, note) in enumerate(zip(self.items(operands), notes, strict=True))
+        ]
 
 
 @register("onnx.If")
@@ -132,14 +175,13 @@ def _branch(condition: Any) -> str:
 
 
 @register("onnx.Loop")
-class Loop(Bodied):
+class Loop(Stacking):
     """A body run so often, or until its condition fails: states go from turn to turn, other results are stacked.
 
     Parameters:
         states: how many values go from turn to turn.
     """
 
-    states: int
     has_count: bool = True
     has_condition: bool = True
 
@@ -188,19 +230,13 @@ class Loop(Bodied):
                 held.add(np.asarray(value).nbytes)
             _check_sequences(states, grown)
             goes_on, turn = _holds(still), turn + 1
-        return self.results([*states, *(self._stacked(k, stack) for k, stack in enumerate(stacks))])
+        if not turn:
+            return self.results([*states, *self.nothing(operands)])
+        return self.results([*states, *map(_stacked, stacks)])
 
-    def _stacked(self, index: int, stack: list[Any]) -> Array:
-        if stack:
-            check_size((len(stack), *np.shape(stack[0])), np.asarray(stack[0]).dtype)
-            return np.stack([np.asarray(each) for each in stack])
-        return self.nothing(index)
-
-    def nothing(self, index: int) -> Array:
-        """What no turn at all leaves of a result that is stacked."""
-        note = self.annotations.outputs[self.states + index]
-        shape = (0,) if note is None else (0, *(size or 0 for size in note.shape[1:]))
-        return np.zeros(shape, np.float32 if note is None else note.dtype)
+    def first(self, operands: Sequence[Any]) -> list[Any]:
+        states, captured = self.parts(operands)[2:]
+        return [_known(each) for each in (np.array(0, INT64), _TRUE, *states, *captured)]
 
     def parts(self, operands: Sequence[Any]) -> tuple[Any, Any, Sequence[Any], Sequence[Any]]:
         """The count and the condition, None for one there is not, the states, and what is used of the graph around."""
@@ -211,7 +247,7 @@ class Loop(Bodied):
 
 
 @register("onnx.Scan")
-class Scan(Bodied):
+class Scan(Stacking):
     """A body run for every slice of some inputs; its states go from turn to turn, its other results are stacked.
 
     Parameters:
@@ -221,7 +257,6 @@ class Scan(Bodied):
         input_directions, output_directions: 1 for backwards.
     """
 
-    states: int
     inputs: int
     input_axes: tuple[int, ...] = ()
     output_axes: tuple[int, ...] = ()
@@ -277,28 +312,20 @@ class Scan(Bodied):
             for stack, value in zip(stacks, results[self.states :], strict=True):
                 stack.append(value)
                 held.add(np.asarray(value).nbytes)
-        return self.results([*states, *(self._joined(k, stack) for k, stack in enumerate(stacks))])
+        if not length:
+            return self.results([*states, *self.nothing(operands)])
+        return self.results([*states, *(_stacked(stack, *self.stacking(k)) for k, stack in enumerate(stacks))])
 
-    def _joined(self, index: int, stack: list[Any]) -> Array:
-        if not stack:
-            return self.nothing(index)
-        check_size((len(stack), *np.shape(stack[0])), np.asarray(stack[0]).dtype)
-        axis, is_backwards = self.stacking(index)
-        stack = stack[::-1] if is_backwards else stack
-        return np.stack(stack, checked_axis(axis, np.ndim(stack[0]) + 1))
-
-    def nothing(self, index: int) -> Array:
-        """What no turn at all leaves of a result that is stacked."""
-        note = self.annotations.outputs[self.states + index]
-        shape = (0,) if note is None else tuple(size or 0 for size in note.shape)
-        return np.zeros(shape, np.float32 if note is None else note.dtype)
+    def first(self, operands: Sequence[Any]) -> list[Any]:
+        states, scanned, captured = self.parts(operands)
+        slices = self.slices(scanned, self.axes(self.input_axes, scanned))
+        return [*map(_known, states), *slices, *map(_known, captured)]
 
     def place(self, index: int, turn: int, length: int) -> int:
         """Which slice of an input a turn takes."""
         return length - 1 - turn if _at(self.input_directions, index) else turn
 
     def stacking(self, index: int) -> tuple[int, bool]:
-        """Along which axis results are stacked, and whether the last turn's comes first."""
         return _at(self.output_axes, index), bool(_at(self.output_directions, index))
 
     def axes(self, given: tuple[int, ...], values: Sequence[Any]) -> list[int]:
@@ -337,6 +364,27 @@ class SequenceMap(Bodied):
         return self.results(columns)
 
 
+def _known(value: Any) -> Any:
+    return spec_of(value, with_value=isinstance(value, np.ndarray) and value.size <= MAX_ELEMENTS)
+
+
+def _empty(item: Any, axis: int, note: TensorSpec | None) -> Array:
+    """Return no items as a stack, of the shape that is noted where nothing is known of an item."""
+    if isinstance(item, TensorSpec):
+        place = checked_axis(axis, item.rank + 1)
+        return np.zeros([size or 0 for size in (*item.shape[:place], 0, *item.shape[place:])], item.dtype)
+    if note is None:
+        return np.zeros(0, np.float32)
+    place = checked_axis(axis, note.rank)
+    return np.zeros([0 if k == place else size or 0 for k, size in enumerate(note.shape)], note.dtype)
+
+
+def _stacked(stack: list[Any], axis: int = 0, is_backwards: bool = False) -> Array:
+    first = np.asarray(stack[0])
+    check_size((len(stack), *first.shape), first.dtype)
+    return np.stack(stack[::-1] if is_backwards else stack, checked_axis(axis, first.ndim + 1))
+
+
 def _at(given: tuple[int, ...], index: int) -> int:
     return given[index] if index < len(given) else 0
 
@@ -371,7 +419,7 @@ def _blurred(value: Any) -> Any:
     """What is known of a value, without its elements."""
     if isinstance(value, TensorSpec):
         return TensorSpec(value.shape, value.dtype)
-    return TensorSpec((), np.asarray(value).dtype) if isinstance(value, (bool, int, float)) else UNKNOWN
+    return TensorSpec((), np.asarray(value.__class__()).dtype) if isinstance(value, (bool, int, float)) else UNKNOWN
 
 
 def alike(a: Any, b: Any) -> Any:

@@ -177,7 +177,7 @@ class SplitToSequence(Layer):
             if len(sizes) != 1 or sizes[0] < 1:
                 raise ShapeError("split must be positive", found=list(sizes))
             return [min(sizes[0], length - start) for start in range(0, length, sizes[0])]
-        if sum(sizes) != length or min(sizes, default=0) < 0:
+        if sum(sizes) != length or any(size < 0 for size in sizes):
             raise ShapeError("split does not add up", found=list(sizes)[:8], expected=f"a sum of {length}")
         return list(sizes)
 

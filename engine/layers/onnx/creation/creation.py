@@ -8,6 +8,9 @@ from typing import Any
 import numpy as np
 
 from engine.errors import ParameterError, ShapeError
+from engine.ir.dims import largest
+from engine.ir.ratios import InexactError
+from engine.ir.sizes import has_sizes, settled_sizes, step_count
 from engine.layers.definition.layer import NO_ANNOTATIONS, Annotations, Layer
 from engine.layers.definition.registry import register
 from engine.layers.onnx.operands.constants import needed, single, whole_numbers
@@ -107,6 +110,11 @@ class Range(Layer):
 
 
 def _steps(start: Number, limit: Number, delta: Number) -> int:
+    if has_sizes((start, limit, delta)):
+        try:
+            return largest(step_count(start, limit, delta), 0)
+        except InexactError:
+            start, limit, delta = settled_sizes((start, limit, delta))
     if delta == 0:
         raise ShapeError("delta is zero", found=0, expected="another number")
     if not all(map(np.isfinite, (start, limit, delta))):

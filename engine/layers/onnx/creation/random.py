@@ -34,7 +34,7 @@ class _OfShape(_Draw):
     shape: tuple[int, ...]
 
     def infer(self) -> TensorSpec:
-        if min(self.shape, default=0) < 0:
+        if any(size < 0 for size in self.shape):
             raise ParameterError("not a shape", found=list(self.shape), expected="sizes of 0 and more")
         return TensorSpec(self.shape, self.dtype_for(np.dtype(np.float32)))
 

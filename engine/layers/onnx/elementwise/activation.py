@@ -17,7 +17,7 @@ from engine.layers.elementwise.piecewise import Hardswish, LeakyReLU, ReLU
 from engine.layers.elementwise.ternary import Clamp
 from engine.layers.normalisation.softmax import LogSoftmax, Softmax
 from engine.layers.onnx.operands.adapter import UnaryAdapter, as_tensor, present, selected, shape_of
-from engine.layers.operands.axes import checked_axis
+from engine.layers.operands.axes import checked_axis, may_match
 from engine.layers.operands.precision import widened
 from engine.promotion import broadcast_shapes, cast
 from engine.tensor import Array, DType, Number, TensorSpec, format_shape, spec_of
@@ -110,7 +110,7 @@ class OnnxPRelu(Layer):
 
     def infer(self, input: TensorSpec, slope: Any) -> TensorSpec:
         shape = broadcast_shapes(input.shape, shape_of(slope))
-        if len(shape) != input.rank:
+        if not may_match(shape, input.shape):
             raise ShapeError("slope does not fit", found=format_shape(shape_of(slope)))
         return input
 

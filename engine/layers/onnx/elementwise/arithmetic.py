@@ -10,6 +10,7 @@ import numpy as np
 from engine.errors import ShapeError
 from engine.layers.definition.layer import NO_ANNOTATIONS, Annotations, Layer
 from engine.layers.definition.registry import register
+from engine.layers.elementwise.arithmetic import Div
 from engine.layers.elementwise.base import Elementwise
 from engine.layers.elementwise.cast import To
 from engine.layers.linear.square import check_square
@@ -19,11 +20,13 @@ from engine.layers.onnx.operands.dtypes import converted, onnx_dtype
 from engine.layers.operands.axes import checked_axis
 from engine.layers.operands.precision import widened, working_dtype
 from engine.promotion import broadcast_shapes, cast
-from engine.tensor import BFLOAT16, Array, DType, Number, TensorSpec, dtype_name
+from engine.tensor import BFLOAT16, Array, DType, Number, TensorSpec, dtype_name, spec_of
 
 
 class _Pair(Layer):
     """Base of functions of every pair of elements, the operands broadcast; both have one dtype."""
+
+    takes_sizes = True
 
     def infer(self, input: Any, other: Any) -> TensorSpec:
         dtype = dtype_of(input, dtype_of(other, np.dtype(np.int64)))
@@ -44,7 +47,7 @@ class _Pair(Layer):
 
 
 def _spec(value: Any) -> Any:
-    return TensorSpec(value.shape, value.dtype) if isinstance(value, np.ndarray) else value
+    return spec_of(value) if isinstance(value, np.ndarray) else value
 
 
 @register("Mod")
@@ -77,6 +80,22 @@ class Pow(Layer):
                 return np.asarray(np.power(base, cast(exponent, dtype)))
             wide = working_dtype(dtype) if dtype.kind not in "iu" else np.dtype(np.float64)
             return cast(np.asarray(np.power(cast(base, wide), cast(exponent, wide))), dtype)
+
+
+@register("Div")
+class OnnxDiv(Adapter):
+    """The quotient; that of integers is cut towards zero."""
+
+    settles = False
+    takes_sizes = True
+    means = (Div,)
+
+    def meaning(self, input: Any, other: Any) -> Layer:
+        kinds = {dtype_of(each, np.dtype(np.float32)).kind for each in (input, other)}
+        return Div(rounding_mode="trunc" if kinds <= set("iu") else None)
+
+    def forward(self, input: Array | Number, other: Array | Number) -> Any:
+        return self.run(input, other)
 
 
 @register("BitShift")
@@ -114,6 +133,7 @@ class OnnxCast(Adapter):
     """The input in another dtype: fractions are cut towards zero, what is not zero is True."""
 
     does_arithmetic = False
+    takes_sizes = True
     settles = False
     means = (To,)
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Final
 
 import numpy as np
 
@@ -16,16 +17,18 @@ from engine.promotion import cast
 from engine.stopping import wanted
 from engine.tensor import Array, TensorSpec, format_shape
 
+_POOLS: Final[dict[str, Callable[..., Array]]] = {"sum": np.sum, "mean": np.mean, "max": np.max}
+
 
 @register("onnx.EmbeddingBags")
 class EmbeddingBags(Layer):
-    """The sum or mean of the rows of a table that ``indices[bounds[k] : bounds[k + 1]]`` name, for each k.
+    """The sum, mean or maximum of the rows of a table that ``indices[bounds[k] : bounds[k + 1]]`` name, for each k.
 
     Bounds are those of ``Slice``: they are cut to what there is, negative ones count from the end. A bag of nothing is
     zeros, in onnxruntime's means too.
 
     Parameters:
-        mode: ``sum`` or ``mean``.
+        mode: ``sum``, ``mean`` or ``max``.
 
     Shapes:
         weight (R, C), indices (I), bounds (B + 1), per_sample_weights (I)  ->  (B, C)
@@ -36,8 +39,8 @@ class EmbeddingBags(Layer):
     mode: str = "sum"
 
     def __post_init__(self) -> None:
-        if self.mode not in ("sum", "mean"):
-            raise ParameterError("unknown mode", found=self.mode, expected="sum or mean")
+        if self.mode not in _POOLS:
+            raise ParameterError("unknown mode", found=self.mode, expected="sum, mean or max")
 
     def infer(self, weight: TensorSpec, indices: TensorSpec, bounds: TensorSpec, per_sample_weights: Any = None) -> Any:
         if (weight.rank, indices.rank, bounds.rank) != (2, 1, 1):
@@ -62,5 +65,5 @@ class EmbeddingBags(Layer):
             if per_sample_weights is not None:
                 rows = rows * per_sample_weights[bag][:, None]
             if len(rows):
-                found[k] = cast(rows.mean(0) if self.mode == "mean" else rows.sum(0), weight.dtype)
+                found[k] = cast(_POOLS[self.mode](rows, axis=0), weight.dtype)
         return found

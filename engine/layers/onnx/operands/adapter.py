@@ -42,7 +42,7 @@ class Adapter(Layer):
         return self.meaning(*[spec_of(operand) for operand in operands]).forward(*operands)
 
     def flops(self, output: Any, *operands: Any) -> int:
-        return self.meaning(*operands).flops(output, *operands)
+        return self.meaning(*operands).flops(output, *operands) if self.does_arithmetic else 0
 
 
 class UnaryAdapter(Adapter):
@@ -53,12 +53,13 @@ class UnaryAdapter(Adapter):
 
 
 def present(candidates: Sequence[TensorSpec], annotations: Annotations) -> tuple[int, ...]:
-    """Which of an operator's results its outputs are: the converter leaves unused ones out without a trace.
+    """Return which of an operator's results its outputs are.
 
-    The first selection, in order, that has the annotated dtypes and shapes, or else ranks; the first ones where the
-    file says nothing.
+    The first ones where the file names its operands or says nothing of its outputs. The converter leaves out unused
+    results without a trace: then the first selection, in order, that has the annotated dtypes and shapes, or ranks.
     """
-    fitting = _fitting(candidates, annotations)
+    _check_count(candidates, annotations)
+    fitting = [] if annotations.are_named else _fitting(candidates, annotations)
     return fitting[0] if fitting else tuple(range(len(annotations.outputs)))
 
 
@@ -71,6 +72,9 @@ def only_present(candidates: Sequence[TensorSpec], annotations: Annotations, nam
     Raises:
         ParameterError: the file does not say which of them an output is.
     """
+    _check_count(candidates, annotations)
+    if annotations.are_named:
+        return tuple(range(len(annotations.outputs)))
     fitting = _fitting(candidates, annotations) or [*combinations(range(len(candidates)), len(annotations.outputs))]
     if len(fitting) > 1 and len(annotations.outputs) > 1:
         first, second = ([names[index] for index in chosen] for chosen in fitting[:2])
@@ -80,11 +84,15 @@ def only_present(candidates: Sequence[TensorSpec], annotations: Annotations, nam
     return fitting[0]
 
 
+def _check_count(candidates: Sequence[TensorSpec], annotations: Annotations) -> None:
+    found = len(annotations.outputs)
+    if found > len(candidates):
+        raise ParameterError("too many outputs", found=found, expected=f"at most {len(candidates)}")
+
+
 def _fitting(candidates: Sequence[TensorSpec], annotations: Annotations) -> list[tuple[int, ...]]:
     """The selections that have the annotated dtypes and shapes, or else ranks."""
     outputs = annotations.outputs
-    if len(outputs) > len(candidates):
-        raise ParameterError("too many outputs", found=len(outputs), expected=f"at most {len(candidates)}")
     for suits in (_has_shape, _has_rank):
         found = []
         for chosen in combinations(range(len(candidates)), len(outputs)):

@@ -7,32 +7,38 @@ from typing import Any
 import numpy as np
 
 from engine.errors import ShapeError
+from engine.ir.dims import plain
+from engine.ir.sizes import holds_sizes
 from engine.layers.definition.dropped_shape import SHAPE_PARAMETERS, is_dropped_shape, shape_list
 from engine.layers.operands.precision import check_ordered
-from engine.tensor import UNKNOWN, Array, Number, TensorSpec, known_value
+from engine.tensor import UNKNOWN, Array, Number, TensorSpec, dtype_name, known_value
 
 
 def whole_numbers(value: object, name: str) -> tuple[int, ...] | None:
-    """The numbers, None where only a run can tell them.
+    """Return the numbers, None where only a run can tell them.
 
     Raises:
-        ShapeError: for anything but integers.
+        ShapeError: for anything but integers, also where no more than the dtype and the rank are known.
     """
-    is_shape = name in SHAPE_PARAMETERS and is_dropped_shape(value)
-    value = shape_list(value) if is_shape else known_value(value)
-    if isinstance(value, TensorSpec) or value is UNKNOWN:
+    if name in SHAPE_PARAMETERS and is_dropped_shape(value):
+        value = shape_list(value)
+    if isinstance(value, (np.ndarray, TensorSpec)):
+        is_whole = value.dtype.kind in "iub" or holds_sizes(value)
+        if not is_whole or len(value.shape) > 1:
+            described = f"{dtype_name(value.dtype)} of {len(value.shape)} dimensions"
+            raise ShapeError(f"{name} is not a list of integers", found=described)
+    value = known_value(value)
+    if value is UNKNOWN:
         return None
     if isinstance(value, np.ndarray):
-        if value.dtype.kind not in "iub" or value.ndim > 1:
-            raise ShapeError(f"{name} is not a list of integers", found=f"{value.dtype} of {value.ndim} dimensions")
-        return tuple(map(int, np.atleast_1d(value).tolist()))
+        return tuple(map(plain, np.atleast_1d(value).tolist()))
     items = value if isinstance(value, (tuple, list)) else (value,)
     if any(isinstance(item, TensorSpec) or item is UNKNOWN for item in items):
         return None
     found = [item.item() if isinstance(item, (np.ndarray, np.generic)) and item.size == 1 else item for item in items]
     if not all(isinstance(item, int) for item in found):
         raise ShapeError(f"{name} is not a list of integers", found=_shown(found))
-    return tuple(int(item) for item in found)
+    return tuple(plain(item) for item in found)
 
 
 def whole_number(value: object, name: str) -> int | None:

@@ -9,6 +9,7 @@ import ml_dtypes
 import numpy as np
 
 from engine.errors import ParameterError, ShapeError
+from engine.ir.sizes import holds_sizes, settled_sizes
 from engine.promotion import cast
 from engine.tensor import BFLOAT16, Array, DType, Number
 
@@ -52,6 +53,10 @@ def converted(value: Array | Number, dtype: DType, saturate: bool = True, round_
         round_mode: of powers of two (float8_e8m0): up, down or nearest.
     """
     array = np.asarray(value)
+    if holds_sizes(array):
+        array = cast(array, dtype) if dtype.kind in "if" else settled_sizes(array)
+        if dtype.kind in "if":
+            return array
     if array.dtype == dtype:
         return array
     if dtype == STRING:
@@ -86,8 +91,8 @@ def _from_text(array: Array, dtype: DType) -> Array:
     """
     try:
         numbers: list[Any] = [float(each) if dtype.kind != "i" else int(each) for each in array.reshape(-1)]
-    except ValueError as error:
-        raise ShapeError("a text is no number", found=str(error)[:80]) from None
+    except (ValueError, TypeError) as error:  # TypeError: an optional value that is absent
+        raise ShapeError("a text is not a number", found=str(error)[:80]) from None
     return np.array(numbers, np.float64 if dtype.kind != "i" else np.int64).astype(dtype).reshape(array.shape)
 
 

@@ -234,6 +234,7 @@ class ConvInteger(Windowed):
         w_zero_point: Array | Number | None = 0,
         bias: Array | None = None,
     ) -> Array:
+        self.infer(TensorSpec(input.shape, input.dtype), TensorSpec(weight.shape, weight.dtype))
         x = distances(input, x_zero_point, "x_zero_point")
         w = distances(weight, w_zero_point, "w_zero_point", 0)
         # float64 holds all sums, and is added up faster than int64.

@@ -22,6 +22,7 @@ from engine.layers.onnx.products.conv import Windowed, convolution, distances
 from engine.layers.onnx.products.matmul import centred_columns, centred_rows, exact_product
 from engine.layers.operands.axes import checked_axis
 from engine.layers.operands.bounds import extremes
+from engine.layers.operands.fitting import check_shape
 from engine.layers.operands.precision import check_ordered, widened
 from engine.promotion import broadcast_shapes, cast
 from engine.tensor import Array, DType, TensorSpec, dtype_name, format_shape
@@ -257,15 +258,25 @@ class QLinearConv(Windowed):
         bias: Any = None,
     ) -> Array:
         dtype = dtype_of(y_zero_point, _noted(self.annotations, x.dtype))
+        convolution(self, self.rank(w)).infer(TensorSpec(x.shape, x.dtype), TensorSpec(w.shape, x.dtype))
         exact = convolution(self, self.rank(w)).forward(
             distances(x, x_zero_point, "x_zero_point"), distances(w, w_zero_point, "w_zero_point", 0)
         )
-        rank = self.rank(w)
         if bias is not None:
-            exact = exact + np.atleast_1d(as_tensor(bias, _INT32, "bias")).reshape(-1, *(1,) * rank)
-        scale = as_tensor(w_scale, _FLOAT32, "w_scale")
-        scale = scale.reshape(()) if scale.size == 1 else scale.reshape(-1, *(1,) * rank)
+            exact = exact + self._a_channel(as_tensor(bias, _INT32, "bias"), w, "bias")
+        scale = self._a_channel(as_tensor(w_scale, _FLOAT32, "w_scale"), w, "w_scale")
         return requantised(exact, (_single(x_scale), scale, _single(y_scale)), y_zero_point, dtype)
+
+    def _a_channel(self, values: Array, w: Array, name: str) -> Array:
+        """Return one number, or one a channel, as it broadcasts to the result.
+
+        Raises:
+            ShapeError: there are neither one nor as many as channels.
+        """
+        if values.size == 1:
+            return values.reshape(())
+        check_shape(values.shape, w.shape[:1], f"{name} does not fit")
+        return values.reshape(-1, *(1,) * self.rank(w))
 
     def flops(self, output: TensorSpec, *operands: object) -> int:
         return convolution(self, self.rank(operands[3])).flops(output, operands[0], operands[3])

@@ -1,6 +1,7 @@
 """LSTM, GRU and plain recurrent networks as ONNX has them: any activations, sequences of different lengths, clipping.
 
-Operands that the file leaves out are told from the others by their ranks and widths, and so are outputs.
+Files that do not name their operands (pnnx's converter writes such) leave out optional ones without a trace: there
+operands are told apart by their ranks and widths, and so are outputs.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from engine.promotion import cast
 from engine.stopping import wanted
 from engine.tensor import Array, Dim, Shape, TensorSpec, format_shape, product, spec_of
 
+_NAMES: Final = ("x", "w", "r", "b", "lengths", "h", "c", "p")
 _DIRECTIONS: Final = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}
 
 
@@ -87,9 +89,20 @@ class OnnxRecurrent(Layer):
         specs = self._specs(self.named(operands))
         return selected(specs, present(specs, self.annotations))
 
-    def forward(self, *operands: Any) -> Any:
+    def forward(
+        self,
+        input: Array,
+        weight: Array,
+        recurrent_weight: Array,
+        bias: Array | None = None,
+        sequence_lens: Array | None = None,
+        initial_h: Array | None = None,
+        initial_c: Array | None = None,
+        peepholes: Array | None = None,
+    ) -> Any:
+        operands = (input, weight, recurrent_weight, bias, sequence_lens, initial_h, initial_c, peepholes)
         given = self.named(operands)
-        specs = self._specs(self.named([spec_of(each) for each in operands]))
+        specs = self._specs(self.named([None if each is None else spec_of(each) for each in operands]))
         dtype = working_dtype(given.x.dtype)
         x = cast(given.x, dtype)
         x = x.swapaxes(0, 1) if self.layout else x
@@ -186,10 +199,16 @@ class OnnxRecurrent(Layer):
         return [curves[d * len(self.defaults) : (d + 1) * len(self.defaults)] for d in range(count)]
 
     def named(self, operands: Sequence[Any]) -> Operands:
-        """Operands by rank and width: W and R have three axes, bias and peepholes two, lengths one."""
+        """Return the operands by their names.
+
+        Of a file that does not name them by rank and width: W and R have three axes, bias and peepholes two, lengths
+        one.
+        """
         given = [each for each in operands if each is not None]
         for each in given:
             tensor(each, "operand")
+        if self.annotations.are_named:
+            return self._checked(Operands(**dict(zip(_NAMES, operands, strict=False))))
         if len(given) < 3 or [len(each.shape) for each in given[:3]] != [3, 3, 3]:
             raise ShapeError(
                 "input and weights are needed", found=", ".join(format_shape(each.shape) for each in given),
@@ -202,6 +221,18 @@ class OnnxRecurrent(Layer):
                 raise ShapeError("an operand does not fit", found=format_shape(each.shape))
             names[name] = each
         return Operands(x=given[0], w=given[1], r=given[2], **names)
+
+    def _checked(self, given: Operands) -> Operands:
+        """Return operands that have names as they are; their ranks are looked at when their sizes are."""
+        for name, rank in {"w": 3, "r": 3, "b": 2, "lengths": 1, "h": 3, "c": 3, "p": 2, "x": 3}.items():
+            each = getattr(given, name)
+            if each is not None and len(each.shape) != rank:
+                raise ShapeError(
+                    f"operand '{name}' does not fit", found=format_shape(each.shape), expected=f"{rank} axes"
+                )
+        if not self.has_cell and (given.c is not None or given.p is not None):
+            raise ShapeError("an operand does not fit", found="a cell state", expected="an LSTM")
+        return given
 
     def _name_of(self, rank: int, shape: Shape, recurrent: Shape, taken: Any) -> str | None:
         if rank == 1:

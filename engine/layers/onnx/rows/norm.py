@@ -10,10 +10,11 @@ from engine.errors import ParameterError, ShapeError
 from engine.layers.definition.layer import NO_ANNOTATIONS, Annotations, Layer
 from engine.layers.definition.registry import register
 from engine.layers.normalisation.layer_norm import LayerNorm, RMSNorm
-from engine.layers.normalisation.norm import BatchNorm, GroupNorm, InstanceNorm, LocalResponseNorm
+from engine.layers.normalisation.norm import BatchNorm, GroupNorm, InstanceNorm, LocalResponseNorm, batch_statistics
 from engine.layers.onnx.operands.adapter import Adapter, UnaryAdapter, check_fits, only_present, selected, shape_of
 from engine.layers.operands.axes import checked_axes, checked_axis, may_equal, may_match
 from engine.layers.operands.precision import widened
+from engine.layers.operands.spatial import FLOATING, tensor
 from engine.promotion import broadcast_shapes, cast
 from engine.tensor import Array, DType, TensorSpec, format_shape
 
@@ -21,28 +22,43 @@ _FLOAT32: DType = np.dtype(np.float32)
 _RESULTS = ("the input normalised", "the mean", "the inverse deviation")
 
 
-@register("BatchNormalization", ignored=("momentum", "spatial", "is_test", "consumed_inputs"))
+@register("BatchNormalization", ignored=("spatial", "is_test", "consumed_inputs"))
 class OnnxBatchNorm(Layer):
     """(x - mean) / sqrt(var + epsilon) * scale + bias, channel by channel, with the statistics given.
 
+    With training_mode the statistics are the input's own, as where a file standardises stored weights; the running
+    statistics follow: given * momentum + own * (1 - momentum).
+
     Shapes:
-        input (N, C, ...), scale, bias, mean, var (C,)  ->  as input
+        input (N, C, ...), scale, bias, mean, var (C,)  ->  as input; with training_mode also mean, var (C,)
     """
 
     epsilon: float = 1e-5
+    momentum: float = 0.9
     training_mode: bool = False
+    annotations: Annotations = NO_ANNOTATIONS
 
-    def __post_init__(self) -> None:
-        if self.training_mode:
-            raise ParameterError("statistics of the batch are for training", found="training_mode=1", expected="0")
-
-    def infer(self, input: TensorSpec, scale: Any, bias: Any, mean: Any, var: Any) -> TensorSpec:
+    def infer(self, input: TensorSpec, scale: Any, bias: Any, mean: Any, var: Any) -> Any:
         BatchNorm(eps=self.epsilon).infer(input, mean, var, scale, bias)
-        return input
+        return self._used(input, mean, var)
 
-    def forward(self, input: Array, scale: Array, bias: Array, mean: Array, var: Array) -> Array:
+    def forward(self, input: Array, scale: Array, bias: Array, mean: Array, var: Array) -> Any:
+        norm = BatchNorm(eps=self.epsilon)
         # No PyTorch layer takes integers or statistics of another dtype so; the result has the input's.
-        return cast(BatchNorm(eps=self.epsilon).forward(input, mean, var, scale, bias), input.dtype)
+        if not self.training_mode:
+            return cast(norm.forward(input, mean, var, scale, bias), input.dtype)
+        result = cast(norm.forward(input, None, None, scale, bias), input.dtype)
+        own = batch_statistics(widened(input)) if len(self.annotations.outputs) > 1 else ()
+        pairs = zip((mean, var), own, strict=False)
+        running = [given * self.momentum + now * (1 - self.momentum) for given, now in pairs]
+        return self._used(result, *(cast(new, given.dtype) for new, given in zip(running, (mean, var), strict=False)))
+
+    def _used(self, *results: Any) -> Any:
+        """Return the results that the operator has outputs for."""
+        count = len(self.annotations.outputs)
+        if count > (3 if self.training_mode else 1):
+            raise ParameterError("too many outputs", found=count, expected="3 with training_mode, else 1")
+        return results[0] if count == 1 else results[:count]
 
 
 @register("InstanceNormalization")
@@ -79,7 +95,7 @@ class OnnxGroupNorm(Layer):
     epsilon: float = 1e-5
 
     def infer(self, input: TensorSpec, scale: TensorSpec, bias: TensorSpec) -> TensorSpec:
-        self._norm.infer(input)
+        self._norm.infer(tensor(input, "input", FLOATING))
         for each in (scale, bias):
             size = shape_of(each)
             fits = len(size) == 1 and (may_equal(size[0], input.shape[1]) or size[0] == self.num_groups)
@@ -129,7 +145,7 @@ class OnnxLayerNorm(Layer):
         return LayerNorm(normalized_shape=tuple(size or 0 for size in trailing), eps=self.epsilon)
 
     def infer(self, input: TensorSpec, scale: Any, bias: Any = None) -> Any:
-        axis = checked_axis(self.axis, input.rank)
+        axis = checked_axis(self.axis, tensor(input, "input", FLOATING).rank)
         for weight in (scale, bias):
             _broadcasts(weight, input)
         statistics = TensorSpec((*input.shape[:axis], *(1,) * (input.rank - axis)), _statistics_dtype(input.dtype))

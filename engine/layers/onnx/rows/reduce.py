@@ -117,6 +117,7 @@ class ReduceMean(_Reduce):
 class ReduceMax(_Reduce):
     """The largest element over axes; of none, what nothing is below."""
 
+    settles = False  # sizes decide: AMax knows no extreme of no elements
     means = (AMax,)
 
     def _reduction(self, input: TensorSpec) -> type[Reduction]:
@@ -127,6 +128,7 @@ class ReduceMax(_Reduce):
 class ReduceMin(_Reduce):
     """The smallest element over axes; of none, what nothing is above."""
 
+    settles = False
     means = (AMin,)
 
     def _reduction(self, input: TensorSpec) -> type[Reduction]:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from engine.errors import ShapeError
+from engine.ir.sizes import size_array, slice_length
 from engine.layers.definition.layer import Layer
 from engine.layers.definition.registry import register
 from engine.layers.onnx.operands.adapter import UnaryAdapter, shape_of
@@ -75,13 +76,13 @@ class OnnxReshape(_Rearranged):
         return count
 
     def layer_for(self, numbers: tuple[int, ...], rank: int) -> Layer:
-        if min(numbers, default=0) < -1 or numbers.count(-1) > 1:
+        if any(number < -1 for number in numbers) or numbers.count(-1) > 1:
             raise ShapeError("not a shape", found=list(numbers), expected="dimensions >= 0 and at most one -1")
         return Reshape(shape=numbers)
 
     def _with_zeros(self, shape: Any, count: Dim) -> tuple[int, ...]:
         numbers = whole_numbers(shape, "shape") or ()
-        if min(numbers, default=0) < 0 or count not in (0, None):
+        if any(number < 0 for number in numbers) or count not in (0, None):
             raise ShapeError("the elements do not fit", found=count, expected=format_shape(numbers))
         return numbers
 
@@ -198,7 +199,7 @@ class OnnxTile(_Rearranged):
 
 
 def checked_sizes(numbers: tuple[int, ...]) -> tuple[int, ...]:
-    if min(numbers, default=0) < 0:
+    if any(number < 0 for number in numbers):
         raise ShapeError("not a shape", found=list(numbers), expected="sizes of 0 and more")
     return numbers
 
@@ -217,12 +218,12 @@ class OnnxSlice(Rearrangement):
         shape: list[Dim] = list(input.shape)
         for axis, piece in named.items():
             length = shape[axis]
-            shape[axis] = None if length is None else len(range(*piece.indices(length)))
+            shape[axis] = None if length is None else slice_length(piece, length)
         return TensorSpec(tuple(shape), input.dtype)
 
     def forward(self, input: Array, starts: Any, ends: Any, axes: Any = None, steps: Any = None) -> Array:
         named = needed(self._bounds(input.ndim, starts, ends, axes, steps), "starts")
-        return np.asarray(input[tuple(named.get(axis, slice(None)) for axis in range(input.ndim))])
+        return input[(*(named.get(axis, slice(None)) for axis in range(input.ndim)), ...)]
 
     def _bounds(self, rank: int, *lists: Any) -> dict[int, slice] | None:
         starts, ends, axes, steps = (
@@ -259,7 +260,7 @@ class OnnxShape(Layer):
 
     def infer(self, input: TensorSpec) -> TensorSpec:
         sizes = input.shape[self.start : self.end]
-        return TensorSpec((len(sizes),), INT64, None if None in sizes else np.array(sizes, INT64))
+        return TensorSpec((len(sizes),), INT64, None if None in sizes else size_array(sizes))
 
     def forward(self, input: Array) -> Array:
         return np.array(input.shape[self.start : self.end], INT64)
@@ -271,7 +272,7 @@ class OnnxSize(Layer):
 
     def infer(self, input: TensorSpec) -> TensorSpec:
         size = input.size
-        return TensorSpec((), INT64, None if size is None else np.array(size, INT64))
+        return TensorSpec((), INT64, None if size is None else size_array(size))
 
     def forward(self, input: Array) -> Array:
         return np.asarray(input.size, INT64)

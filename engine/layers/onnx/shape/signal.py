@@ -97,7 +97,9 @@ class DFT(Layer):
         return 2 * (size - 1)
 
     def _is_axis(self, spec: TensorSpec, number: int) -> bool:
-        """Whether a lone number is the axis: the file drops a length that was left out without a trace."""
+        """Return whether a lone number is the axis: pnnx's converter drops a length that is left out."""
+        if self.annotations.are_named:
+            return False
         noted = self.annotations.outputs[0] if self.annotations.outputs else None
         if number < 0:
             return True
@@ -123,11 +125,12 @@ class STFT(Layer):
     """
 
     onesided: bool = True
+    annotations: Annotations = NO_ANNOTATIONS
 
     def infer(self, signal: TensorSpec, frame_step: Any, window: Any = None, frame_length: Any = None) -> TensorSpec:
         spec = tensor(signal, "signal", FLOATING)
         check_fits(spec.rank == 3 and spec.shape[2] in (1, 2, None), "signal", spec.shape, "[B, L, 1 or 2]")
-        window, frame_length = told_apart(window, frame_length)
+        window, frame_length = self.told_apart(window, frame_length)
         step = whole_number(frame_step, "frame_step")
         length = window.shape[0] if isinstance(window, (TensorSpec, np.ndarray)) else whole_number(frame_length, "")
         if step is None or length is None or spec.shape[1] is None:
@@ -139,7 +142,7 @@ class STFT(Layer):
         return TensorSpec((spec.shape[0], (spec.shape[1] - length) // step + 1, bins, 2), spec.dtype)
 
     def forward(self, signal: Array, frame_step: Any, window: Any = None, frame_length: Any = None) -> Array:
-        window, frame_length = told_apart(window, frame_length)
+        window, frame_length = self.told_apart(window, frame_length)
         spec = self.infer(TensorSpec(signal.shape, signal.dtype), frame_step, window, frame_length)
         step = needed(whole_number(frame_step, "frame_step"), "frame_step")
         length = len(window) if window is not None else needed(whole_number(frame_length, "frame_length"), "")
@@ -150,10 +153,11 @@ class STFT(Layer):
         y = np.fft.fft(frames, axis=-1)
         return _parts(y[..., : spec.shape[2]], signal.dtype)
 
-
-def told_apart(window: Any, frame_length: Any) -> tuple[Any, Any]:
-    """Window and frame length: a lone whole number is the length."""
-    if window is None and frame_length is None:
-        raise ShapeError("neither window nor frame_length is given")
-    is_vector = isinstance(window, (TensorSpec, np.ndarray)) and window.dtype.kind == "f" and len(window.shape) == 1
-    return (None, window) if window is not None and not is_vector else (window, frame_length)
+    def told_apart(self, window: Any, frame_length: Any) -> tuple[Any, Any]:
+        """Window and frame length; of a file that does not name them a lone whole number is the length."""
+        if window is None and frame_length is None:
+            raise ShapeError("neither window nor frame_length is given")
+        if self.annotations.are_named:
+            return window, frame_length
+        is_vector = isinstance(window, (TensorSpec, np.ndarray)) and window.dtype.kind == "f" and len(window.shape) == 1
+        return (None, window) if window is not None and not is_vector else (window, frame_length)

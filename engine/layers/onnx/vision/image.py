@@ -15,7 +15,8 @@ from engine.layers.onnx.operands.adapter import Adapter, check_fits
 from engine.layers.onnx.operands.constants import needed, whole_numbers
 from engine.layers.onnx.operands.padding import pairs_of, per_axis
 from engine.layers.operands.axes import checked_axes
-from engine.layers.operands.precision import working_dtype
+from engine.layers.operands.precision import widened, working_dtype
+from engine.layers.operands.spatial import FLOATING, REAL, tensor
 from engine.layers.shape.shape import Rearrangement
 from engine.layers.vision.grid import AffineGrid, GridSample
 from engine.layers.vision.shuffle import divided
@@ -29,6 +30,9 @@ class OnnxGridSample(Adapter):
 
     Shapes:
         input (N, C, H, W), grid (N, OH, OW, 2)  ->  (N, C, OH, OW), or with a depth each and 3 coordinates.
+    Dtypes:
+        input and grid floating, of any width each, computed in the wider one; integers too where the mode is nearest;
+        the result has the input's.
     """
 
     mode: str = "linear"
@@ -41,8 +45,19 @@ class OnnxGridSample(Adapter):
     def meaning(self, *operands: Any) -> Layer:
         return GridSample(mode=self.mode, padding_mode=self.padding_mode, align_corners=self.align_corners)
 
+    def infer(self, input: Any, grid: Any) -> TensorSpec:
+        spec = tensor(input, "input", REAL if self.mode == "nearest" else FLOATING)
+        places = tensor(grid, "grid", FLOATING)
+        wide = [TensorSpec(each.shape, np.dtype(np.float64)) for each in (spec, places)]
+        return TensorSpec(self.meaning().infer(*wide).shape, spec.dtype)
+
     def forward(self, input: Array, grid: Array) -> Any:
-        return self.run(input, grid)
+        self.infer(input, grid)
+        if input.dtype == grid.dtype:
+            return self.run(input, grid)
+        x, places = input if input.dtype.kind in "iu" else widened(input), widened(grid)
+        working = np.result_type(x, places)
+        return cast(self.run(x.astype(working), places.astype(working)), input.dtype)
 
 
 @register("AffineGrid", positional=("theta", "size"))
@@ -68,7 +83,7 @@ class OnnxAffineGrid(Layer):
         Raises:
             ShapeError: one is negative.
         """
-        if min(sizes, default=0) < 0:
+        if any(size < 0 for size in sizes):
             raise ShapeError("size does not fit", found=list(sizes), expected="sizes of 0 and more")
         return AffineGrid(size=sizes, align_corners=self.align_corners)
 
@@ -211,6 +226,6 @@ class CenterCropPad(Layer):
         return tuple(range(rank)) if self.axes is None else checked_axes(self.axes, rank)
 
     def _size(self, sizes: tuple[int, ...], count: int, position: int) -> int:
-        if len(sizes) != count or min(sizes) < 0:
+        if len(sizes) != count or any(size < 0 for size in sizes):
             raise ShapeError("shape does not fit", found=list(sizes), expected=f"{count} sizes")
         return sizes[position]

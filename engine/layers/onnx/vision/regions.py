@@ -223,12 +223,17 @@ class MaxRoiPool(Layer):
 
     def _bounds(self, start: float, end: float, bins: int, size: int) -> list[Pair]:
         scale = np.float32(self.spatial_scale)
-        first, last = (int(np.round(np.nan_to_num(np.float32(each) * scale))) for each in (start, end))
+        first, last = (_rounded(float(np.nan_to_num(np.float32(each) * scale))) for each in (start, end))
         width = np.float32(max(last - first + 1, 1)) / np.float32(bins)
         index = np.arange(bins, dtype=np.float32)
         lows = np.clip(np.floor(index * width) + first, 0, size).astype(np.int64)
         highs = np.clip(np.ceil((index + 1) * width) + first, 0, size).astype(np.int64)
         return list(zip(lows.tolist(), highs.tolist(), strict=True))
+
+
+def _rounded(place: float) -> int:
+    """Return the nearest integer, of two the one farther from zero."""
+    return int(math.copysign(math.floor(abs(place) + 0.5), place))
 
 
 def _fill(region: Array, image: Array, rows: list[Pair], columns: list[Pair]) -> None:

@@ -4,34 +4,49 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
 
 from engine.errors import ParameterError, ShapeError
-from engine.layers.definition.layer import Layer
+from engine.ir.dims import is_same, is_symbolic, settled
+from engine.ir.sizes import has_sizes
+from engine.layers.definition.layer import NO_ANNOTATIONS, Annotations, Layer
 from engine.layers.definition.registry import register
 from engine.layers.onnx.operands.constants import whole_numbers
 from engine.layers.operands.axes import checked_axes
+from engine.layers.operands.bounds import extremes
 from engine.layers.operands.precision import widened
-from engine.layers.operands.spatial import REAL, tensor
+from engine.layers.operands.spatial import ANY, REAL, tensor
 from engine.layers.vision.taps import Taps, interpolate_axis, keys_kernel, triangle_kernel
 from engine.limits import check_size
 from engine.promotion import cast
-from engine.tensor import UNKNOWN, Array, Dim, TensorSpec, format_shape
+from engine.tensor import UNKNOWN, Array, Dim, DType, TensorSpec, format_shape
 
 _COORDINATES: Final = (
     *("half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners", "asymmetric"),
     *("tf_crop_and_resize", "tf_half_pixel_for_nn"),
 )
-_ROUNDINGS: Final[dict[str, Callable[[Array], Array]]] = {
-    "round_prefer_floor": lambda x: np.ceil(x - 0.5),
-    "round_prefer_ceil": lambda x: np.floor(x + 0.5),
+_EXACT: Final = 2**24
+"""Up to here float32 has every whole number."""
+_MOST_SCALED: Final = 2**14
+"""Up to this size symbolic sizes are scaled by a simple fraction in place of the number in float32."""
+_MOST_DENOMINATOR: Final = 1000
+_HALF_WAY: Final = 1e-6
+"""How far a place may lie from half way between two elements to count as half way: onnxruntime's tolerance."""
+
+ROUNDINGS: Final[dict[str, Callable[[Array], Array]]] = {
+    "round_prefer_floor": lambda x: np.ceil(x.astype(np.float64) - 0.5 - _HALF_WAY),
+    "round_prefer_ceil": lambda x: np.floor(x.astype(np.float64) + 0.5 + _HALF_WAY),
     "floor": np.floor,
     "ceil": np.ceil,
 }
+_SIMPLE: Final = "simple"
 _MODES: Final = ("nearest", "linear", "cubic")
+_OPERANDS: Final = ("input", "roi", "scales", "sizes")
 _POLICIES: Final = ("stretch", "not_larger", "not_smaller")
 
 
@@ -55,21 +70,26 @@ class _Wanted:
     sizes: tuple[int, ...] | None
 
 
-@register("Resize", positional=("input", "first", "second", "third"))
+@register("Resize", positional=_OPERANDS)
 class Resize(Layer):
     """The axes resampled to sizes, or by scales.
 
     Shapes:
-        input (*S), roi (2 * axes,), scales or sizes (axes,)  ->  (*T), T = floor(S * scale) or sizes
+        input (*S), roi (2 * axes,), scales or sizes (axes,)  ->  (*T), T = floor(S * scale) in float32, or sizes
     Parameters:
         coordinate_transformation_mode: where an element of the result lies on the input.
         mode: nearest, linear or cubic (with cubic_coeff_a); antialias makes the kernel as wide as elements are apart.
-        nearest_mode: round_prefer_floor, round_prefer_ceil, floor or ceil.
+        nearest_mode: round_prefer_floor, round_prefer_ceil, floor or ceil; simple, of files before operator set 11:
+            ceil where an axis shrinks, else floor.
         exclude_outside: weights outside the input are shared out; else the border is repeated.
         keep_aspect_ratio_policy: stretch, or one scale for all axes: not_larger, not_smaller than sizes.
-        roi, scales, sizes: told apart by dtype and length where they are operands: first, second, third of those given.
+        roi, scales, sizes: told apart by dtype and length where a file gives them as operands without names.
     Dtypes:
-        floating and integer; the result is cut to integers.
+        floating and integer, with mode nearest any; integers are computed in float64, and the result is rounded, halves
+        to even, and saturated.
+    Source:
+        The specification leaves open in which precision places are computed: float32 as in onnxruntime, float64 for
+        float64 and integers between elements, as in ONNX's reference.
     """
 
     axes: tuple[int, ...] | None = None
@@ -81,12 +101,13 @@ class Resize(Layer):
     keep_aspect_ratio_policy: str = "stretch"
     mode: str = "nearest"
     nearest_mode: str = "round_prefer_floor"
+    annotations: Annotations = NO_ANNOTATIONS
 
     def __post_init__(self) -> None:
         known = {
             "coordinate_transformation_mode": _COORDINATES,
             "mode": _MODES,
-            "nearest_mode": tuple(_ROUNDINGS),
+            "nearest_mode": (*ROUNDINGS, _SIMPLE),
             "keep_aspect_ratio_policy": _POLICIES,
         }
         for name, options in known.items():
@@ -94,8 +115,8 @@ class Resize(Layer):
                 raise ParameterError(f"unknown {name}", found=getattr(self, name), expected=", ".join(options))
 
     def infer(self, input: TensorSpec, *others: Any) -> Any:
-        spec = tensor(input, "input", REAL)
-        wanted = self._wanted(spec.rank, others[:3], *others[3:])
+        spec = self._tensor(input)
+        wanted = self._wanted(spec.rank, *others)
         if wanted is None:
             return UNKNOWN
         shape: list[Dim] = list(spec.shape)
@@ -103,58 +124,77 @@ class Resize(Layer):
             shape[axis] = count
         return TensorSpec(tuple(shape), spec.dtype)
 
-    def forward(
-        self,
-        input: Array,
-        first: Any = None,
-        second: Any = None,
-        third: Any = None,
-        roi: Any = None,
-        scales: Any = None,
-        sizes: Any = None,
-    ) -> Array:
-        tensor(input, "input", REAL)
-        wanted = self._wanted(input.ndim, (first, second, third), roi, scales, sizes)
+    def forward(self, input: Array, roi: Any = None, scales: Any = None, sizes: Any = None) -> Array:
+        self._tensor(input)
+        wanted = self._wanted(input.ndim, roi, scales, sizes)
         if wanted is None:
             raise ShapeError("neither scales nor sizes are there", found="UNKNOWN")
         axes = self._axes_of(input.shape, wanted)
         check_size([axes[axis].count if axis in axes else size for axis, size in enumerate(input.shape)], input.dtype)
-        x = widened(input)
+        x = input if self.mode == "nearest" else input.astype(np.float64) if _is_whole(input.dtype) else widened(input)
         with np.errstate(all="ignore"):
             for axis, each in axes.items():
                 x = self._resampled(x, axis, each)
-        return cast(np.ascontiguousarray(x), input.dtype)
+            return _rounded(x, input.dtype) if x.dtype != input.dtype else np.ascontiguousarray(x)
 
-    def taps(self, shape: Sequence[int], *operands: Any) -> dict[int, Taps]:
-        """axis -> what its elements are made of, for those that are resampled.
+    def _tensor(self, input: Any) -> TensorSpec:
+        return tensor(input, "input", ANY if self.mode == "nearest" else REAL)
+
+    def taps(self, shape: Sequence[int], dtype: DType, *operands: Any) -> dict[int, Taps]:
+        """Return axis -> what its elements are made of, for those that are resampled.
 
         Args:
             shape: of the input.
+            dtype: computed in.
             operands: the others; none of them is a spec.
 
         Raises:
             ShapeError: what is asked for does not fit, or is for a run to tell.
         """
-        wanted = self._wanted(len(shape), operands[:3], *operands[3:])
+        wanted = self._wanted(len(shape), *operands)
         if wanted is None:
             raise ShapeError("neither scales nor sizes are there", found="UNKNOWN")
+        if wanted.sizes is not None:  # the scale between two sizes is a number
+            shape, wanted = settled(tuple(shape)), replace(wanted, sizes=settled(wanted.sizes))
         found = {}
         for axis, each in self._axes_of(shape, wanted).items():
             if not self._stays(each):
-                position = self._positions(each)
+                position = self._positions(each, dtype)
                 if self._outside(position, each).any():
                     raise ShapeError("a place lies outside the input", found=list(shape))
                 found[axis] = self._taps(position, each)
         return found
 
+    def changes(self, shape: Sequence[int], *operands: Any) -> dict[int, tuple[int, int, float | None]]:
+        """Return axis -> its size, its new size and the scale, of those that are resampled.
+
+        The scale is None where it is the ratio of the sizes. Sizes may be symbolic.
+
+        Args:
+            shape, operands: as ``taps`` takes them.
+
+        Raises:
+            ShapeError: what is asked for does not fit, or is for a run to tell.
+        """
+        wanted = self._wanted(len(shape), *operands)
+        if wanted is None:
+            raise ShapeError("neither scales nor sizes are there", found="UNKNOWN")
+        found = {}
+        for axis, (count, scale) in self._counts(tuple(shape), wanted).items():
+            given = None if wanted.scales is None else scale
+            if given not in (None, 1.0) or not is_same(shape[axis], count):
+                found[axis] = shape[axis], count or 0, given
+        return found
+
     def _resampled(self, x: Array, axis: int, each: _Axis) -> Array:
         if self._stays(each):
             return x
-        position = self._positions(each)
+        position = self._positions(each, x.dtype)
         x = interpolate_axis(x, axis, self._taps(position, each))
         outside = self._outside(position, each)
         if outside.any():
-            x = np.where(outside.reshape(-1, *(1,) * (x.ndim - 1 - axis)), x.dtype.type(self.extrapolation_value), x)
+            filler = np.asarray(self.extrapolation_value).astype(x.dtype)
+            x = np.where(outside.reshape(-1, *(1,) * (x.ndim - 1 - axis)), filler, x)
         return x
 
     def _stays(self, each: _Axis) -> bool:
@@ -167,36 +207,41 @@ class Resize(Layer):
         crops = self.coordinate_transformation_mode == "tf_crop_and_resize"
         return ((position < 0) | (position > each.size - 1)) & crops
 
-    def _positions(self, axis: _Axis) -> Array:
-        """Where each new element lies on the old axis."""
-        index, mode = np.arange(axis.count, dtype=np.float64), self.coordinate_transformation_mode
-        last, single = axis.size - 1, axis.count == 1
+    def _positions(self, axis: _Axis, dtype: DType) -> Array:
+        """Return where each new element lies on the old axis, as onnxruntime computes it."""
+        number: Any = np.float64 if dtype == np.float64 and self.mode != "nearest" else np.float32
+        index, mode = np.arange(axis.count, dtype=number), self.coordinate_transformation_mode
+        last, scale, half = number(axis.size - 1), number(axis.scale), number(0.5)
+        if axis.count == 1 and mode in ("align_corners", "pytorch_half_pixel"):
+            return np.zeros(1, number)
         if mode == "align_corners":
-            return index * (0.0 if single else last / (axis.count - 1))
+            return np.asarray(index * last / number(axis.count - 1))
         if mode == "asymmetric":
-            return index / axis.scale
+            return np.asarray(index / scale)
         if mode == "tf_half_pixel_for_nn":
-            return (index + 0.5) / axis.scale
+            return np.asarray((index + half) / scale)
         if mode == "tf_crop_and_resize":
-            if single:
-                return np.full(1, 0.5 * (axis.start + axis.end) * last)
-            return axis.start * last + index * ((axis.end - axis.start) * last / (axis.count - 1))
-        if mode == "pytorch_half_pixel" and single:
-            return np.zeros(1)
-        half = (index + 0.5) / axis.scale - 0.5
+            start, end = number(axis.start), number(axis.end)
+            if axis.count == 1:
+                return np.full(1, half * (start + end) * last)
+            return np.asarray(start * last + index * (end - start) * last / number(axis.count - 1))
+        places = np.asarray((index + half) / scale - half)
         if mode == "half_pixel_symmetric":
-            half += axis.size / 2 * (1 - axis.count / (axis.scale * axis.size))
-        return half
+            places += number(axis.size) / 2 * (1 - number(axis.count) / (scale * number(axis.size)))
+        return places
 
     def _taps(self, position: Array, axis: _Axis) -> Taps:
         if self.mode == "nearest":
-            nearest = _ROUNDINGS[self.nearest_mode](position)
+            is_simple, shrunk = self.nearest_mode == _SIMPLE, "ceil" if axis.scale < 1 else "floor"
+            nearest = ROUNDINGS[shrunk if is_simple else self.nearest_mode](position)
             return Taps(indices=np.clip(nearest, 0, axis.size - 1).astype(np.int64)[None])
         stretch = min(axis.scale, 1.0) if self.antialias else 1.0
         reach = (1 if self.mode == "linear" else 2) / stretch
         first = math.floor(-reach) + 1
+        if self.mode == "linear" and not (self.antialias or self.exclude_outside):
+            position = position.clip(0, axis.size - 1)  # the border itself, not a sum of its shares
         lower = np.floor(position)
-        taps = np.arange(first, 2 - first)[:, None]
+        taps = np.arange(first, 2 - first, dtype=position.dtype)[:, None]
         distance = (taps - (position - lower)) * stretch
         weights = triangle_kernel(distance) if self.mode == "linear" else keys_kernel(distance, self.cubic_coeff_a)
         places = lower + taps
@@ -206,7 +251,7 @@ class Resize(Layer):
             total = weights.sum(axis=0)
             weights = weights / np.where(total == 0, 1, total)
         indices = np.clip(places, 0, axis.size - 1).astype(np.int64)
-        return Taps(indices=indices, weights=weights.astype(np.float32))
+        return Taps(indices=indices, weights=weights.astype(position.dtype, copy=False))
 
     def _axes_of(self, shape: Sequence[int], wanted: _Wanted) -> dict[int, _Axis]:
         counts = self._counts(tuple(shape), wanted)
@@ -224,10 +269,7 @@ class Resize(Layer):
         if 0 in old:
             raise ShapeError("nothing to resample", found=format_shape(shape), expected="no empty axis")
         if wanted.scales is not None:
-            if not all(map(math.isfinite, wanted.scales)):
-                raise ShapeError("a scale is no number", found=list(wanted.scales))
-            rows = zip(old, wanted.scales, strict=True)
-            new = [(None if size is None else math.floor(size * scale), scale) for size, scale in rows]
+            new = [(_scaled(size, scale), scale) for size, scale in zip(old, wanted.scales, strict=True)]
         else:
             new = self._by_sizes(old, wanted.sizes or ())
         if any(count is not None and count < 1 for count, _ in new):
@@ -237,32 +279,22 @@ class Resize(Layer):
 
     def _by_sizes(self, old: Sequence[Dim], sizes: Sequence[int]) -> list[tuple[Dim, float]]:
         known = [size for size in old if size]
-        if len(known) != len(old):
+        if len(known) != len(old) or (self.keep_aspect_ratio_policy == "stretch" and has_sizes((*old, *sizes))):
             return [(size if self.keep_aspect_ratio_policy == "stretch" else None, 1.0) for size in sizes]
         ratios = [size / length for size, length in zip(sizes, known, strict=True)]
         if self.keep_aspect_ratio_policy == "stretch":
             return list(zip(sizes, ratios, strict=True))
         scale = min(ratios) if self.keep_aspect_ratio_policy == "not_larger" else max(ratios)
-        return [(math.floor(length * scale + 0.5), scale) for length in known]
+        return [(math.floor(np.float32(length) * np.float32(scale) + np.float32(0.5)), scale) for length in known]
 
     def _named(self, rank: int) -> tuple[int, ...]:
         return tuple(range(rank)) if self.axes is None else checked_axes(self.axes, rank)
 
-    def _wanted(self, rank: int, operands: Sequence[Any], roi: Any, scales: Any, sizes: Any) -> _Wanted | None:
+    def _wanted(self, rank: int, roi: Any = None, scales: Any = None, sizes: Any = None) -> _Wanted | None:
         """What is asked for; None where only a run can tell it."""
         count = len(self._named(rank))
-        given = [_as_known(each) for each in operands if each is not None]
-        roi, scales, sizes = map(_as_known, (roi, scales, sizes))
-        for each in given:
-            shape = each.shape if isinstance(each, (np.ndarray, TensorSpec)) else (1,)
-            if shape == (0,):
-                continue
-            if isinstance(each, int) or getattr(getattr(each, "dtype", None), "kind", "") in "iu":
-                sizes = each
-            elif shape == (2 * count,) and (roi is None and (scales is None)) and len(given) > 1:
-                roi = each
-            else:
-                scales = each
+        given = [None if _is_empty(each) else _as_known(each) for each in (roi, scales, sizes)]
+        roi, scales, sizes = given if self.annotations.are_named else _by_looks(count, given)
         if isinstance(scales, TensorSpec) or isinstance(sizes, TensorSpec) or isinstance(roi, TensorSpec):
             return None
         factors = _numbers(scales) or None
@@ -279,10 +311,75 @@ class Resize(Layer):
             raise ShapeError("neither scales nor sizes are given", found="neither", expected="one of them")
         if scales is not None and (len(scales) != count or not all(0 < each < math.inf for each in scales)):
             raise ShapeError("scales do not fit", found=list(scales), expected=f"{count} positive numbers")
-        if sizes is not None and (len(sizes) != count or min(sizes) < 1):
+        if sizes is not None and (len(sizes) != count or any(size < 1 for size in sizes)):
             raise ShapeError("sizes do not fit", found=list(sizes), expected=f"{count} positive numbers")
         if roi and self.coordinate_transformation_mode == "tf_crop_and_resize" and len(roi) != 2 * count:
             raise ShapeError("roi does not fit", found=list(roi), expected=f"{2 * count} numbers")
+
+
+def _scaled(size: Dim, scale: float) -> Dim:
+    """Return floor(size * scale) as onnxruntime computes it: both as float32, of which the product is one.
+
+    Raises:
+        ShapeError: no size is so large.
+    """
+    if size is not None and is_symbolic(size) and math.isfinite(scale):
+        factor = Fraction(float(np.float32(scale)))
+        if factor.denominator <= _MOST_DENOMINATOR and size * factor.numerator <= _EXACT:
+            return size * factor.numerator // factor.denominator
+        simple = _simple(float(np.float32(scale)))
+        if simple is not None and size <= _MOST_SCALED:
+            return size * simple.numerator // simple.denominator
+        size = settled(size)
+    with np.errstate(all="ignore"):
+        product = float(np.float32(size or 0) * np.float32(scale))
+    if not math.isfinite(product):
+        raise ShapeError("cannot resample to this size", found=f"{size} times {scale}")
+    return None if size is None else math.floor(product)
+
+
+@lru_cache(maxsize=256)
+def _simple(scale: float) -> Fraction | None:
+    """Return a simple fraction that gives the same sizes as a scale in float32, up to a limit; None without one."""
+    simple = Fraction(scale).limit_denominator(_MOST_DENOMINATOR)
+    sizes = np.arange(_MOST_SCALED + 1)
+    with np.errstate(all="ignore"):
+        found = np.floor(sizes.astype(np.float32) * np.float32(scale))
+    return simple if np.array_equal(found, sizes * simple.numerator // simple.denominator) else None
+
+
+def _is_whole(dtype: DType) -> bool:
+    return dtype.kind in "iu"
+
+
+def _rounded(x: Array, dtype: DType) -> Array:
+    """Return numbers in a dtype: of integers the nearest, the least or the greatest."""
+    if not _is_whole(dtype):
+        return cast(np.ascontiguousarray(x), dtype)
+    least, greatest = extremes(dtype)
+    wide = np.rint(x)
+    return np.where(wide >= float(greatest), dtype.type(greatest), np.maximum(wide, float(least)).astype(dtype))
+
+
+def _is_empty(value: object) -> bool:
+    """Return whether an operand has no elements, which stands for one that is left out."""
+    return isinstance(value, (np.ndarray, TensorSpec)) and value.shape == (0,)
+
+
+def _by_looks(count: int, given: Sequence[Any]) -> tuple[Any, Any, Any]:
+    """Tell regions, scales and sizes apart where the file does not name its operands; parameters have names."""
+    names = ("roi", "scales", "sizes")
+    found = {name: each for name, each in zip(names, given, strict=True) if isinstance(each, (tuple, list))}
+    operands = [each for name, each in zip(names, given, strict=True) if name not in found and each is not None]
+    for each in operands:
+        shape = each.shape if isinstance(each, (np.ndarray, TensorSpec)) else (1,)
+        if isinstance(each, int) or getattr(getattr(each, "dtype", None), "kind", "") in "iu":
+            found["sizes"] = each
+        elif shape == (2 * count,) and not found and len(operands) > 1:
+            found["roi"] = each
+        else:
+            found["scales"] = each
+    return found.get("roi"), found.get("scales"), found.get("sizes")
 
 
 def _as_known(value: object) -> Any:
@@ -299,7 +396,7 @@ def _numbers(value: Any) -> tuple[float, ...]:
     return tuple(float(each) for each in array)
 
 
-@register("Upsample", positional=("input", "first", "second", "third"))
+@register("Upsample", positional=_OPERANDS)
 class Upsample(Resize):
     """As Resize by scales, the first elements on one another; what Resize was before it had this name."""
 

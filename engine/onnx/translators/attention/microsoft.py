@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
 from typing import Final
 
 import numpy as np
@@ -129,7 +130,10 @@ def _split_heads(node: Node) -> list[Value] | None:
         if node.is_given(3):
             if bias is None or bias.ndim != 1:
                 return None
-            ends = np.cumsum([part.tensor.shape[2] or 0 for part in given if part.tensor is not None])
+            widths = [part.tensor.shape[2] for part in given if part.tensor is not None]
+            ends = list(accumulate(width for width in widths if width is not None))
+            if len(ends) < len(given):
+                return None
             pieces = np.split(bias, ends[:-1])
             given = [node.expression("add(@0,@1)", part, constant(np.ascontiguousarray(piece)))
                      for part, piece in zip(given, pieces, strict=True)]  # fmt: skip

@@ -41,8 +41,11 @@ class Forest:
     def tables(self) -> dict[str, Array]:
         """What the layer of trees takes: children after their parents, entries in the order of leaves.
 
+        A node may have several parents: LightGBM's converter writes a set of categories as a chain of comparisons, all
+        of which lead to one child.
+
         Raises:
-            ParameterError: a node has two parents, or is among its own.
+            ParameterError: a node is among its own children.
         """
         order = self._order()
         number = np.full(len(self.mode), -1, np.int64)
@@ -64,22 +67,40 @@ class Forest:
         return {**tables, **self._sets(order)}
 
     def _order(self) -> Array:
-        """Nodes by their distance from the root."""
+        """Return the nodes that are reached, each after all of its parents."""
         for name, place in (("true", self.true), ("false", self.false), ("roots", self.roots)):
             if place.size and not (-self.leaves <= int(place.min()) and int(place.max()) < len(self.mode)):
                 found = int(place.max()) if int(place.max()) >= len(self.mode) else int(place.min())
                 raise ParameterError(f"no such {name} node", found=found, expected=f"one of {len(self.mode):,}")
-        seen = np.zeros(len(self.mode), np.bool_)
-        levels, level = [np.zeros(0, np.int64)], self.roots[self.roots >= 0]
+        used = self._reached()
+        waits = np.bincount(self._children(np.flatnonzero(used)), minlength=len(used))
+        levels, level = [], np.flatnonzero(used & (waits == 0))
         while level.size:
             check_wanted()
-            if bool(seen[level].any()) or len(np.unique(level)) < len(level):
-                raise ParameterError("a node of a tree is reached on two ways", expected="one parent of each")
-            seen[level] = True
             levels.append(level)
-            below = np.concatenate([self.true[level], self.false[level]])
-            level = below[below >= 0]
-        return np.concatenate(levels)
+            below = self._children(level)
+            np.subtract.at(waits, below, 1)
+            level = np.unique(below[waits[below] == 0])
+        order = np.concatenate([np.zeros(0, np.int64), *levels])
+        if len(order) < int(used.sum()):
+            raise ParameterError("a node of a tree is among its own children", expected="ways that end at a leaf")
+        return order
+
+    def _reached(self) -> Array:
+        """Return which nodes a way from a root comes to."""
+        used = np.zeros(len(self.mode), np.bool_)
+        level = self.roots[self.roots >= 0]
+        while level.size:
+            check_wanted()
+            used[level] = True
+            below = np.unique(self._children(level))
+            level = below[~used[below]]
+        return used
+
+    def _children(self, nodes: Array) -> Array:
+        """Return the nodes, not leaves, that follow some nodes, as often as they do."""
+        below = np.concatenate([self.true[nodes], self.false[nodes]])
+        return below[below >= 0]
 
     def _sets(self, order: Array) -> dict[str, Array]:
         if not self.members:

@@ -15,7 +15,7 @@ def _normalised(node: Node, x: Value, scale: Value, bias: Value | None, plain: b
     if weight is None or weight.ndim != 1 or (bias is not None and shift is None):
         return None
     eps = node.real("epsilon", 1e-5 if plain else 1e-6)
-    weights = {"weight": weight} if shift is None else {"weight": weight, "bias": shift}
+    weights = {"weight": weight, "bias": np.zeros_like(weight) if shift is None else shift}
     if plain:
         return node.make(
             "nn.LayerNorm", x, weights=weights, elementwise_affine=True, eps=eps, normalized_shape=weight.shape
@@ -62,24 +62,37 @@ def rms_norm(node: Node) -> Value | None:
 
 @translates("EmbedLayerNormalization", domain=MICROSOFT)
 def embedded(node: Node) -> list[Value] | None:
-    """Rows of tables of words, places and segments, added and normalised."""
-    words, segments = node.input(0), node.optional(1)
-    places = node.array(3)
+    """Rows of tables of words, places and segments, added and normalised; how many words count; the sum."""
+    words, segments, table = node.input(0), node.optional(1), node.input(3)
     spec = words.tensor
-    if any(node.outputs[2:]) or places is None or spec is None or spec.rank != 2 or node.is_given(8):
+    if spec is None or spec.rank != 2:
         return None
-    total = node.builder.add("Gather", node.name, [node.input(2), words], params={"axis": 0})[0]
+    total = _rows(node, node.input(2), words)
     length: Size = Axis(words, 1) if spec.shape[1] is None else spec.shape[1]
-    if isinstance(length, int):
-        rows = constant(np.ascontiguousarray(places[:length]))
+    if node.is_given(8):
+        rows = _rows(node, table, node.input(8))
+    elif isinstance(length, int) and table.constant is not None:
+        rows = constant(np.ascontiguousarray(table.constant[:length]))
     else:
         rows = node.builder.add(
-            "Tensor.slice", node.name, [constant(places), node.sizes([length])],
+            "Tensor.slice", node.name, [table, node.sizes([length])],
             params={"dims": (0,), "starts": (0,), "steps": (1,)}, labels=("input", "ends"),
         )[0]  # fmt: skip
     total = node.expression("add(@0,@1)", total, rows)
     if segments is not None and node.is_given(4):
-        found = node.builder.add("Gather", node.name, [node.input(4), segments], params={"axis": 0})[0]
-        total = node.expression("add(@0,@1)", total, found)
+        total = node.expression("add(@0,@1)", total, _rows(node, node.input(4), segments))
     y = _normalised(node, total, node.input(5), node.optional(6))
-    return None if y is None else [y, Value()]
+    return None if y is None else [y, _counted(node, words, node.optional(7)), total]
+
+
+def _rows(node: Node, table: Value, places: Value) -> Value:
+    return node.builder.add("Gather", node.name, [table, places], params={"axis": 0})[0]
+
+
+def _counted(node: Node, words: Value, mask: Value | None) -> Value:
+    """How many words of each row count; zeros where nothing says it."""
+    if not any(node.outputs[1:2]):
+        return Value()
+    counts = node.make("torch.sum", words if mask is None else mask, dim=(1,), keepdim=False)
+    counts = node.make("Tensor.to", counts, dtype="torch.int")
+    return counts if mask is not None else node.expression("mul(@0,0)", counts)

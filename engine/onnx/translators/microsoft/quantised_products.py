@@ -94,8 +94,5 @@ def quantised_lstm(node: Node) -> list[Value] | None:
         step, middle = (each.reshape(shape) for each in (step, middle))
         weights.append(constant(np.ascontiguousarray(((codes - middle) * step).swapaxes(1, 2)).astype(np.float32)))
     inputs = [node.input(0), *weights, *[node.optional(k) for k in range(3, 8)]]
-    given = [value for value in inputs if value is not None]
     names = ("hidden_size", "direction", "clip", "activations", "activation_alpha", "activation_beta")
-    params = {key: node.attributes[key] for key in names if key in node.attributes}
-    count = max((k + 1 for k, name in enumerate(node.outputs) if name), default=1)
-    return node.builder.add("DynamicQuantizeLSTM", node.name, given, outputs=tuple(node.outputs[:count]), params=params)
+    return node.same(inputs=inputs, **{key: None for key in node.attributes if key not in names})

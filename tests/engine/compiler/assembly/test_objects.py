@@ -6,11 +6,9 @@ import pytest
 
 from engine import RunCancelledError
 from engine.compiler import CompiledGraph
-from engine.compiler.codegen.elf import X86_64, ObjectFile
 from engine.graph import RuntimeGraph
 from engine.options import Options
 from tests.engine.compiler.cache.keeping import convolution, sorting
-from tests.engine.graph.build import INPUT, built, conv, op
 from tests.held import assert_no_more, held
 
 
@@ -25,27 +23,6 @@ def test_cores_change_nothing_of_what_is_made(graph: RuntimeGraph) -> None:
     for other in made[1:]:
         assert made[0].blueprint.code == other.blueprint.code
         assert made[0].blueprint.steps == other.blueprint.steps
-
-
-def test_inner_functions_that_layers_have_in_common_are_made_once() -> None:
-    graph = built(
-        INPUT,
-        conv("first", "0", "1", (32, 32), padding=(1, 1)),
-        op("nn.ReLU", "relu", "1", "2"),
-        conv("second", "2", "3", (32, 32), padding=(1, 1)),
-        op("pnnx.Output", "out", "3"),
-        _0=(1, 32, 16, 16),
-    )
-    specs = [port.spec for port in graph.inputs if port.spec is not None]
-    files = [
-        ObjectFile(each) for each in CompiledGraph(graph, Options(threads=1)).builder.program(specs).blueprint.code
-    ]
-    if files[0].machine != X86_64:
-        pytest.skip("object code of another form")
-    inner = [each for file in files for each in file.symbols if each.name.startswith("inner_")]
-    made = [each.name for each in inner if each.section is not None]
-    called = {each.name for each in inner if each.section is None}
-    assert called and called <= set(made) and len(made) == len(set(made))
 
 
 def test_who_is_no_longer_wanted_leaves_no_thread_behind() -> None:

@@ -53,7 +53,7 @@ def sorting(seed: int = 0) -> RuntimeGraph:
 def compiled(
     folder: Path | None, graph: RuntimeGraph | None = None, host: Host | None = None, **options: Any
 ) -> CompiledGraph:
-    return CompiledGraph(graph or convolution(), Options(measure_host=False, threads=1, cache=folder, **options), host)
+    return CompiledGraph(graph or convolution(), Options(threads=1, cache=folder, **options), host)
 
 
 def is_cached(made: CompiledGraph, shape: tuple[int, ...] = SHAPE) -> bool:

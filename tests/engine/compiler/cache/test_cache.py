@@ -134,7 +134,7 @@ def test_a_folder_that_cannot_be_written_costs_one_line_of_the_log(
         file.write(b"the beginning")  # type: ignore[attr-defined]
         raise OSError(number, os.strerror(number))
 
-    monkeypatch.setattr(entry, "write", write)
+    monkeypatch.setattr(entry, "write_content", write)
     answers = [compiled(tmp_path, convolution(seed)).run([X]) for seed in (0, 0, 1)]
     np.testing.assert_array_equal(answers[0], answers[1])
     assert list(tmp_path.iterdir()) == []
@@ -223,7 +223,9 @@ from tests.engine.compiler.cache.keeping import X, compiled, convolution
 from engine import TensorSpec
 from engine.compiler import builder
 from engine.compiler.cache import fingerprint
+from engine.compiler.codegen.host import detect
 builder.is_unchanged, fingerprint.GENERATOR = (lambda: True), "of these tests"
+builder.this_host = lambda options: detect()
 made = compiled(Path(sys.argv[1]), convolution())
 print(made.builder.program([TensorSpec(X.shape, X.dtype)]).origin.is_cached, flush=True)
 for _ in range(int(sys.argv[2])):

@@ -37,7 +37,7 @@ def read(content: bytes, folder: Path, key: str = KEY) -> Blueprint:
     path = folder / "entry"
     path.write_bytes(content)
     with path.open("rb") as file:
-        return entry.read(file.fileno(), key)[0]
+        return entry.blueprint_of(entry.read(file.fileno(), key)[0])
 
 
 def test_what_is_written_is_read(blueprint: Blueprint, whole: bytes, tmp_path: Path) -> None:

@@ -167,7 +167,7 @@ import sys
 sys.modules["llvmlite"] = None
 import numpy as np
 import engine
-session = engine.Session(engine.load({path!r}), cache={cache!r}, measure_host=False)
+session = engine.Session(engine.load({path!r}), cache={cache!r})
 print(session.run([np.float32([[-1, 2]])])[0].tolist(), session.backend, "llvmlite.binding" in sys.modules)
 """
 

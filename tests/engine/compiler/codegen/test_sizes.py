@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from engine.compiler.codegen.ir import Form, Sizes, is_open
 from engine.compiler.codegen.ir.sizes import larger, smaller
+from engine.ir.dims import ShapeEnv
 
 NUMBERS = st.integers(2, 10**6)
 OPERATIONS = (operator.add, operator.sub, operator.mul, operator.floordiv, operator.mod, smaller, larger)
@@ -76,3 +77,15 @@ def test_what_is_nested_too_deeply_for_a_text_fits_nothing() -> None:
     for _ in range(5000):
         found = found + 1
     assert found > 8 and not Form(sizes).fits([7])
+
+
+def test_code_of_a_symbolic_size_is_another_than_that_of_a_number() -> None:
+    numbers, symbolic = Sizes(), Sizes()
+    numbers.open(9), symbolic.open(ShapeEnv().open("n", 9))
+    assert numbers.pattern != symbolic.pattern
+
+
+def test_an_open_size_is_not_opened_again() -> None:
+    sizes = Sizes()
+    once = sizes.open(9)
+    assert sizes.open(once) is once and sizes.values == [9]

@@ -92,7 +92,7 @@ def test_loops_inside_of_loops_count_with_all_their_turns(tmp_path: Path) -> Non
     x = np.linspace(-1, 1, 6, dtype=np.float32).reshape(2, 3)
     graph, found = taken(tmp_path, looped("many", inside, many=np.array(3)))
     assert not loops_of(found)
-    np.testing.assert_array_equal(engine.Session(graph, cache=None, measure_host=False).run([x])[0], -x)
+    np.testing.assert_array_equal(engine.Session(graph, cache=None).run([x])[0], -x)
 
 
 def test_hundreds_of_loops_share_what_there_is(tmp_path: Path) -> None:
@@ -148,7 +148,7 @@ def test_turns_share_their_weights(tmp_path: Path) -> None:
     inside = turn("b", [node("MatMul", ["bs", "w"], ["t"])], "t")
     nodes = [node("Loop", ["ten", "", "x"], ["y"], body=inside)]
     proto = model(nodes, [value("x", [5, 96])], [value("y", None)], {"w": weight, "ten": np.array(10)})
-    ours = engine.Session(engine.load(save(tmp_path, proto)), "compiled", 1, cache=None, measure_host=False)
+    ours = engine.Session(engine.load(save(tmp_path, proto)), "compiled", 1, cache=None)
     ours.run([np.ones((5, 96), np.float32)])
     figures = ours.describe()["compiler"]
     assert figures["fallbacks"] == 0

@@ -18,7 +18,7 @@ BODIED = {"onnx.Loop", "onnx.Scan", "onnx.SequenceMap", "onnx.If"}
 
 def sessions(folder: Path, proto: Any) -> tuple[engine.Session, engine.Session]:
     graph = engine.load(save(folder, proto))
-    return engine.Session(graph, "compiled", 1, cache=None, measure_host=False), engine.Session(graph, "reference")
+    return engine.Session(graph, "compiled", 1, cache=None), engine.Session(graph, "reference")
 
 
 def assert_same(ours: engine.Session, reference: engine.Session, inputs: list[Any]) -> None:

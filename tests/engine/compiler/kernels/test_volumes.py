@@ -192,7 +192,7 @@ def _pool(level: str, mode: Any, volume: Array, wanted: Array, axes: list[Window
 def test_planes_are_resampled(level: str, mode: str, sizes: tuple[int, int, int]) -> None:
     volume, layer = RANDOM.standard_normal((2, 19, 5, 4, 6), np.float32), Interpolate(size=sizes, mode=mode)
     wanted = layer.forward(volume)
-    taps = [each for _, each in layer.taps(volume, sizes)]
+    taps = [each for _, each in layer.taps(volume.shape, volume.dtype, sizes)]
     kernel = Resize(
         batch=2 * sizes[0],
         rows=sizes[1],

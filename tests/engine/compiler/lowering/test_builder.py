@@ -71,3 +71,12 @@ def test_a_map_that_is_left_to_the_reference_says_why(dtype: str, shape: tuple[i
     rows = description(built(INPUT, second, *relus, *outputs, _0=spec, _x=(2, 3)))
     assert (rows["relu"]["kernel"], rows["relu"]["why"]) == ("reference", why)
     assert rows["other"]["kernel"] == "map"
+
+
+def test_operands_with_more_axes_than_numpy_lays_out_are_left_to_the_reference() -> None:
+    graph = built(INPUT, op("torch.cumsum", "it", "0", "1", dim=0), op("pnnx.Output", "out", "1"))
+    x = np.ones((3, 4, *(1,) * 62), np.int64)
+    with pytest.raises(engine.CompileError, match="too many axes for machine code: found 64, expected <= 31"):
+        engine.Session(graph, backend="compiled", cache=None).run([x])
+    (found,) = engine.Session(graph, cache=None).run([x])
+    np.testing.assert_array_equal(found, np.cumsum(x, 0))

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from engine import RuntimeGraph, Session
-from engine.compiler.blueprint import NotYetMadeError
-from engine.compiler.codegen.host import describe
 from engine.compiler.codegen.ir import Module, TooLargeError
 from engine.compiler.kernels.convolution.conv import Conv
-from engine.compiler.kernels.convolution.tiles import ConvTile
-from engine.compiler.kernels.kernel import Kernel, Strides
+from engine.compiler.kernels.kernel import Kernel
 from engine.compiler.kernels.winograd.winograd import Winograd
-from engine.compiler.lowering.choosing import Avoiding, TakingMade, take_first
+from engine.compiler.lowering.choosing import Avoiding, take_first
 from engine.compiler.lowering.declining import NotLoweredError
 from tests.engine.graph.build import F32, INPUT, built, conv, op
 
@@ -94,33 +90,3 @@ def test_why_the_best_was_not_taken_is_told() -> None:
     assert choose.avoid("conv", "its kernel is not valid code")
     with pytest.raises(NotLoweredError, match="too much code"):
         taken()
-
-
-def direct(columns: int, in_channels: int = 16) -> Conv:
-    strides = Strides(0, 320, 16)
-    return Conv(
-        batch=1, rows=20, columns=20, in_channels=in_channels, out_channels=16, groups=1,
-        kernel=(1, 1), stride=(1, 1), dilation=(1, 1), source=strides, target=strides,
-        tile=ConvTile(1, columns, 1), host=describe("avx2"),
-    )  # fmt: skip
-
-
-def step_of(kernel: Conv) -> Any:
-    return SimpleNamespace(kernel=kernel)
-
-
-def test_of_kernels_that_read_the_same_weights_the_best_is_taken_of_which_there_is_code() -> None:
-    best, other, worst, alien = direct(8), direct(6), direct(4), direct(8, 32)
-    made: list[Conv] = [worst, other]
-    there_is: Any = SimpleNamespace(is_made=lambda step: step.kernel in made, wanted=lambda step: step.kernel)
-    choose = TakingMade(there_is)
-    assert choose("conv", iter([best, other, worst]), step_of).kernel is other
-    assert choose.others == {"conv": best}
-    with pytest.raises(NotYetMadeError):
-        TakingMade(there_is, is_best=True)("conv", iter([best, other, worst]), step_of)
-    made.append(best)
-    assert TakingMade(there_is, is_best=True)("conv", iter([best, other, worst]), step_of).kernel is best
-    assert choose("conv", iter([best, other, worst]), step_of).kernel is best
-    made[:] = [alien]
-    with pytest.raises(NotYetMadeError):
-        choose("conv", iter([best, alien]), step_of)

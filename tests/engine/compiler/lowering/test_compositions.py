@@ -18,7 +18,7 @@ SHAPES = [(1, 1, 1), (2, 3, 17), (3, 4, 5, 6), (2, 65, 2), (1, 16, 9, 1)]
 
 def check(net: RuntimeGraph, *inputs: np.ndarray) -> dict[str, str]:
     """How the operators ran, where they gave the reference's answer."""
-    session = Session(net, backend="compiled", cache=None, measure_host=False)
+    session = Session(net, backend="compiled", cache=None)
     found, wanted = session.run(inputs), Session(net, backend="reference").run(inputs)
     assert [(a.shape, a.dtype) for a in found] == [(a.shape, a.dtype) for a in wanted]
     for mine, theirs in zip(found, wanted, strict=True):
@@ -105,7 +105,7 @@ def test_a_norm_by_neighbouring_channels_reads_images_in_the_order_they_lie_in()
         op("pnnx.Output", "out", "3"),
         _0=x.shape,
     )
-    session = Session(net, backend="compiled", cache=None, measure_host=False, threads=1)
+    session = Session(net, backend="compiled", cache=None, threads=1)
     (found,), (wanted,) = session.run([x]), Session(net, backend="reference").run([x])
     np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4)
     norm = [each["kernel"] for each in session.run([x], profile=True).kernels if "norm" in each["operators"]]

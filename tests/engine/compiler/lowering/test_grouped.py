@@ -85,7 +85,7 @@ def test_any_processor_with_what_is_no_number_behind_the_keys() -> None:
 @pytest.mark.parametrize("counts", [[9, 10], [9, 0]], ids=str)
 def test_numbers_of_keys_that_do_not_fit_are_refused_as_by_the_reference(counts: list[int]) -> None:
     inputs, made = decoder([9, 9], 9, past=16)
-    session = Session(net_of([made], inputs), backend="compiled", cache=None, measure_host=False)
+    session = Session(net_of([made], inputs), backend="compiled", cache=None)
     session.run(inputs)
     inputs[5] = np.array(counts, np.int32) - 1
     with pytest.raises(ShapeError, match="do not fit"):

@@ -39,7 +39,7 @@ def test_a_part_of_several_items_is_computed_by_its_kernel(part: Operator, dim: 
         op("pnnx.Output", "out", "4"),
     ]
     net = built(*operators, _0=TensorSpec(x.shape, x.dtype), _1=y.shape)
-    session = Session(net, backend="compiled", cache=None, measure_host=False)
+    session = Session(net, backend="compiled", cache=None)
     wanted = Session(net, backend="reference").run([x, y])
     np.testing.assert_allclose(session.run([x, y])[0], wanted[0], rtol=1e-5, atol=1e-5)
     assert not [row["why"] for row in session.describe()["operators"] if row.get("why")]
@@ -58,7 +58,7 @@ def test_indices_of_a_table_may_lie_anywhere_or_follow_from_shapes() -> None:
         op("pnnx.Output", "out", "6"),
         _0=TensorSpec((None, None), np.dtype(np.int64)),
     )
-    session = Session(net, backend="compiled", cache=None, measure_host=False)
+    session = Session(net, backend="compiled", cache=None)
     for sizes in ((7, 1), (1, 4), (5, 3)):
         x = RANDOM.integers(0, 7, sizes)
         np.testing.assert_allclose(session.run([x])[0], TABLE[x.T] + TABLE[: len(x)])

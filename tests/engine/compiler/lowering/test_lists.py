@@ -24,7 +24,7 @@ def _session(made: Operator, *others: Operator, returned: str = "4") -> Session:
     ports = [op("pnnx.Input", f"in_{k}", "", str(k)) for k in range(3)]
     specs = {f"_{k}": TensorSpec(each.shape, each.dtype) for k, each in enumerate((X, FIRST, SECOND))}
     ends = [op("pnnx.Output", f"out_{name}", name) for name in returned.split()]
-    return Session(built(*ports, made, INDEX, *others, *ends, **specs), cache=None, measure_host=False)
+    return Session(built(*ports, made, INDEX, *others, *ends, **specs), cache=None)
 
 
 def _left(session: Session) -> list[str]:

@@ -46,7 +46,7 @@ def test_what_is_new_in_a_cache(mode: str, dtype: str) -> None:
 
 def test_new_keys_that_do_not_fit_a_cache_are_refused_as_by_the_reference() -> None:
     net = net_of([op("TensorScatter", "it", "0 1 2", "3")], [values(2, 1, 4, 3), values(2, 1, 2, 3), np.int64([0, 0])])
-    session = Session(net, backend="compiled", cache=None, measure_host=False)
+    session = Session(net, backend="compiled", cache=None)
     with pytest.raises(ShapeError, match="out of range"):
         session.run([values(2, 1, 4, 3), values(2, 1, 2, 3), np.int64([0, 3])])
 
@@ -79,7 +79,7 @@ def test_regions_on_any_processor_and_of_an_image_there_is_not() -> None:
     roi = op("RoiAlign", "it", "0 1 2", "3", output_height=2, output_width=3, sampling_ratio=2)
     given = [values(2, 19, 7, 9), regions(3), np.int64([0, 1, 1])]
     everywhere(given, roi, tolerance=1e-5)
-    session = Session(net_of([roi], given), backend="compiled", cache=None, measure_host=False)
+    session = Session(net_of([roi], given), backend="compiled", cache=None)
     with pytest.raises(ShapeError, match="outside the batch"):
         session.run([*given[:2], np.int64([0, 2, 1])])
 

@@ -23,7 +23,7 @@ def check(net: RuntimeGraph, shape: tuple[int, ...] = SHAPE, x: Any = None) -> d
     x = RANDOM.standard_normal(shape).astype(F32) if x is None else x
     with np.errstate(all="ignore"):
         (wanted,) = Session(net, backend="reference").run([x])
-    session = Session(net, backend="compiled", cache=None, threads=1, measure_host=False)
+    session = Session(net, backend="compiled", cache=None, threads=1)
     for _ in range(2):
         (found,) = session.run([x])
         np.testing.assert_allclose(

@@ -80,7 +80,7 @@ def test_modules_of_which_nothing_but_the_weights_is_wanted() -> None:
     x = values(2, 5, 12, dtype="float32")
     wanted = {"_y": TensorSpec((2, 5, 5), np.dtype(np.float32)), "_0": TensorSpec(x.shape, x.dtype)}
     alone = built(INPUT, module("float32", "y", batch_first=True), op("pnnx.Output", "out", "y"), **wanted)
-    session = Session(alone, backend="compiled", cache=None, measure_host=False)
+    session = Session(alone, backend="compiled", cache=None)
     np.testing.assert_allclose(session.run([x])[0], Session(alone, backend="reference").run([x])[0], atol=1e-6)
     assert not [row["why"] for row in session.describe()["operators"] if row.get("why")]
 

@@ -54,12 +54,6 @@ def test_no_measurement_describes_a_machine_there_cannot_be(name: str, value: fl
     assert host.chunk_flops >= 1e3
 
 
-def test_memory_that_others_read_too_counts_as_usual_until_nobody_does() -> None:
-    slow = rates(memory=4e9, memory_shared=2e9)
-    assert judge(describe("avx512"), dataclasses.replace(slow, is_quiet=False)) == judge(describe("avx512"), rates())
-    assert judge(describe("avx512"), slow).memory.shared_cost > ZEN_4.memory.shared_cost
-
-
 def test_caches_that_nobody_knows_are_the_usual_ones() -> None:
     host = judge(describe("avx2"), dataclasses.replace(rates(), caches=Caches()))
     assert (host.memory.first_bytes, host.memory.second_bytes) == (32 << 10, 1 << 20)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,7 @@ import pytest
 
 import engine
 from engine.compiler.codegen import object_code
-from engine.compiler.codegen.host import Host, describe, detect, has_feature
+from engine.compiler.codegen.host import Host, describe, detect
 from engine.compiler.measuring import probes
 from engine.compiler.measuring.bench import measure
 from engine.compiler.measuring.timing import Probe
@@ -57,29 +56,6 @@ def test_every_number_is_repeated_and_joined(host: Host) -> None:
     called("repeats", probes.repeats(host), host, values, 1)
     expected = np.bitwise_xor.reduce(numbers[: probes.REPEATS].reshape(-1, 8))
     np.testing.assert_array_equal(values[: 8 * host.lanes], np.repeat(expected, host.lanes))
-
-
-@pytest.mark.parametrize("host", RUNNABLE, ids=lambda host: host.name)
-@pytest.mark.parametrize("ahead", [512, 4096])
-@pytest.mark.parametrize("strands", [1, 4])
-def test_a_row_is_multiplied_by_every_line_of_a_matrix(host: Host, ahead: int, strands: int) -> None:
-    """The row is the beginning of the matrix; with every panel, of 4096 lines, it begins again."""
-    lines, width = 2 * 4096, 2 * host.lanes
-    values = np.random.default_rng(1).integers(-4, 5, lines * width).astype(np.float32)
-    row, expected = values[np.arange(lines) % 4096], values.reshape(lines, width)
-    expected = row @ expected
-    called("fetched", probes.fetched(4 * values.size, ahead, strands, host), host, values, 1)
-    sums = values[: strands * width].reshape(strands, width).sum(0)
-    np.testing.assert_array_equal(sums, expected)
-
-
-@pytest.mark.skipif(not detect().triple.startswith("x86_64"), reason="only processors of x86 let everybody do that")
-@pytest.mark.parametrize("ahead", ["", probes.FLUSHES_AHEAD] if has_feature("clflushopt") else [""])
-def test_what_is_dropped_from_the_caches_is_still_what_it_was(ahead: str) -> None:
-    host, values = detect(), np.arange(1 << 14, dtype=np.float32)
-    host = replace(host, features=host.features + ahead)
-    called("flush", probes.flush(values.nbytes, host), host, values, 2)
-    np.testing.assert_array_equal(values, np.arange(1 << 14))
 
 
 @pytest.mark.parametrize("host", RUNNABLE, ids=lambda host: host.name)

@@ -55,11 +55,6 @@ def test_what_outgrows_the_limit_is_not_kept() -> None:
     assert arenas.take(1 << 20, 2, []) is not large
 
 
-def test_only_what_is_larger_than_all_before_counts() -> None:
-    arenas = Arenas(LIMIT)
-    assert [arenas.count(size) for size in (100, 80, 100, 150, 0)] == [100, 0, 0, 50, 0]
-
-
 def picture(height: int, width: int) -> np.ndarray:
     return np.random.default_rng(height * width).standard_normal((1, 3, height, width), np.float32)
 

@@ -27,7 +27,7 @@ def long_graph(first: str = "torch.cos") -> engine.RuntimeGraph:
 
 def session(cache: Path | None = None, **options: object) -> engine.Session:
     graph = options.pop("graph", None) or long_graph()
-    return engine.Session(graph, threads=1, cache=cache, measure_host=False, **options)  # type: ignore[arg-type]
+    return engine.Session(graph, threads=1, cache=cache, **options)  # type: ignore[arg-type]
 
 
 def no_program(*_: object, **__: object) -> None:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import threading
+
 import numpy as np
 import pytest
 
 from engine import RunCancelledError, Session
 from engine.compiler import CompiledGraph
-from engine.compiler.runtime.tables import PIECE_S
+from engine.compiler.runtime.instance import Instance
+from engine.compiler.runtime.protocol import GENERATION, IDLE, STOP, TRACE
+from engine.compiler.runtime.worker_pool import _STOP, _WORKER
 from engine.options import Options
 from engine.pnnx import Operator
 from engine.stopping import cancelling
 from engine.tensor import TensorSpec
 from tests.engine.graph.build import F32, INPUT, built, op
+from tests.patience import until
 
 X = np.linspace(-2, 2, 3_000_000, dtype=F32).reshape(1, 3, 1000, 1000)
 
@@ -48,20 +53,44 @@ def test_a_run_stops_between_kernels() -> None:
     np.testing.assert_array_equal(session.run([X], cancelled=Client(100).is_gone)[0], expected)
 
 
-def test_pieces_are_as_long_as_they_turn_out_to_be(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_may_be_cancelled_walks_every_step_once_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     net = built(INPUT, *pools(8), op("pnnx.Output", "out", "8"), _0=X.shape)
     instance = CompiledGraph(net, Options()).instances.get([TensorSpec(X.shape, X.dtype)])
     tables, steps, expected = instance._tables, len(instance.program.blueprint.steps), instance.run([X])[0]
-    took, first = tables.took, len(tables.pieces[0])
-    monkeypatch.setattr(tables, "took", lambda *_: None)  # what the runs below take is nobody's business
-    for seconds, counts in ((PIECE_S, [1]), (3 * PIECE_S, [1]), (999 * PIECE_S, [first]), (2 * PIECE_S, [2, 3])):
-        took(0, seconds)
-        assert len(tables.pieces[0]) in counts
-        assert [each for first, last in tables.segments[tables.pieces[0]] for each in range(first, last)] == [
-            *range(steps)
-        ]
+    pieces = tables.segments[tables.pieces[0]]
+    assert len(pieces) > 2
+    assert [step for first, last in pieces for step in range(first, last)] == [*range(steps)]
+    with cancelling(lambda: False):
+        np.testing.assert_array_equal(instance.run([X])[0], expected)
+
+
+def test_a_thread_that_is_late_for_a_run_computes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was called for a row, was not scheduled until the run had ended, and looks up the row's steps only then."""
+    net = built(INPUT, *pools(8), op("pnnx.Output", "out", "8"), _0=X.shape)
+    instance = CompiledGraph(net, Options(threads=1)).instances.get([TensorSpec(X.shape, X.dtype)])
+    run, called = instance._run, []
+    monkeypatch.setattr(instance, "_run", lambda team, *rest: called.append(rest[0]) or run(team, *rest))
+    for _ in range(3):
+        instance.run([X])
         with cancelling(lambda: False):
-            np.testing.assert_array_equal(instance.run([X])[0], expected)
+            instance.run([X])
+    assert len(called) > 3 * 3
+    for generation in called:
+        assert not computed_by_late_thread(instance, generation)
+
+
+def computed_by_late_thread(instance: Instance, generation: int) -> int:
+    """Let a worker walk a generation that is over; how many chunks it computed."""
+    tables, address_of = instance._tables, instance.program.code.address
+    team, trace = tables.make_team(), np.zeros_like(tables.trace)
+    words, idle = team.view(np.int64), team.view(np.int32)[IDLE.offset // 4 :]
+    words[GENERATION.offset // 8], words[TRACE // 8] = generation, trace.ctypes.data
+    worker = threading.Thread(target=_WORKER(address_of("worker")), args=(team.ctypes.data, 0, 1), daemon=True)
+    worker.start()
+    until(lambda: idle[0])  # asleep until the next run
+    _STOP(address_of("stop"))(team.ctypes.data, STOP, None)
+    worker.join()
+    return int(np.count_nonzero(trace[:, 1]))
 
 
 def test_a_run_stops_before_an_operator_of_the_reference() -> None:

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,10 +15,10 @@ import pytest
 
 from engine import CompileError, Session
 from engine.compiler import CompiledGraph
-from engine.compiler.runtime import background, instances, parking, shelf
-from engine.compiler.runtime.background import Background
+from engine.compiler.runtime import compile_queue, instances, program_cache, worker_pool
+from engine.compiler.runtime.compile_queue import CompileQueue
 from engine.compiler.runtime.instances import Instances
-from engine.compiler.runtime.shelf import Shelf, is_clearly_more
+from engine.compiler.runtime.program_cache import ProgramCache
 from engine.graph import RuntimeGraph
 from engine.options import Options
 from engine.pnnx import Graph, Operator
@@ -114,38 +115,58 @@ def test_what_cannot_be_made_is_tried_once_and_said(caplog: pytest.LogCaptureFix
     until(lambda: "mystery: no kernel" in caplog.text)
     for _ in range(20):
         failing.begin(specs(5))
-    until(lambda: not background.BACKGROUND.is_busy)
+    until(lambda: not compile_queue.QUEUE.is_busy)
     assert len(tries) == 1
     with pytest.raises(CompileError):
         failing.get(specs(5))
 
 
+class Clock:
+    """The time of the program cache, which passes only when it is told to."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def monotonic(self) -> float:
+        self.now += 1e-6
+        return self.now
+
+
 @pytest.fixture
-def alone(monkeypatch: pytest.MonkeyPatch) -> Background:
-    """A process in which nobody else has compiled anything."""
-    own, empty = Background(), Shelf()
-    for module in (background, instances):
-        monkeypatch.setattr(module, "SHELF", empty)
-    monkeypatch.setattr(instances, "BACKGROUND", own)
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    own = Clock()
+    monkeypatch.setattr(program_cache, "time", own)
+    monkeypatch.setattr(instances, "time", own)
     return own
 
 
-def test_of_what_seldom_came_the_oldest_goes_and_what_came_often_stays(
-    alone: Background, compiled: CompiledGraph, monkeypatch: pytest.MonkeyPatch
+@pytest.fixture
+def alone(monkeypatch: pytest.MonkeyPatch) -> CompileQueue:
+    """A process in which nobody else has compiled anything."""
+    own = CompileQueue()
+    monkeypatch.setattr(instances, "CACHE", ProgramCache())
+    monkeypatch.setattr(instances, "QUEUE", own)
+    return own
+
+
+def test_of_too_many_sizes_of_a_template_the_one_that_was_made_first_goes(
+    alone: CompileQueue, compiled: CompiledGraph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(instances, "weight", lambda program: 1 << 20)
-    monkeypatch.setattr(shelf, "PASSING_BYTES", 3 << 20)
-    found = Instances(compiled.builder.program, 1, 1 << 30, lend=True)
+    monkeypatch.setattr(instances, "MOST_BOUND", 3)
+    compiled.builder.program(specs(9))
+    found = Instances(compiled.builder.program, 1, 1 << 30, is_open=True)
 
     def meet(*sizes: int) -> list[int]:
         for size in sizes:
-            assert found.find(specs(size)) or found.get_soon(specs(size), compiled.builder.program)
-        return [size for size in range(2, 20) if found.holds(instances.key_of(specs(size)))]
+            assert found.find(specs(size)) or found.get_soon(specs(size), compiled.builder.bound_program)
+        return [size for size in range(2, 20) if found.program(specs(size)) is not None]
 
     assert meet(2, 3, 4, 5, 6) == [4, 5, 6]
-    assert meet(4, 4, 7, 8, 9) == [4, 7, 8, 9]
-    assert meet(2, 10, 11, 12) == [4, 10, 11, 12]
-    assert meet(2, 13, 14, 15) == [2, 4, 13, 14, 15]  # made again and again, it stays
+    before = found.bytes
+    assert meet(4, 7) == [5, 6, 7] and meet(2) == [2, 6, 7]
+    assert found.bytes == before  # code and weights are those of all sizes
+    found.close()
+    assert found.bytes == 0 == instances.CACHE.total[0]
 
 
 class Kitchen:
@@ -153,7 +174,7 @@ class Kitchen:
 
     def __init__(self, compiled: CompiledGraph, monkeypatch: pytest.MonkeyPatch, limit: int) -> None:
         self.compiles: list[int] = []
-        self._program = compiled.builder.program(specs(1))
+        self._program = replace(compiled.builder.program(specs(1)), is_bound=False)
         monkeypatch.setattr(instances, "weight", lambda program: 1)
         self.instances = Instances(self.make, 1, limit)
 
@@ -169,13 +190,13 @@ class Kitchen:
         return False
 
 
-def settle(own: Background) -> None:
+def settle(own: CompileQueue) -> None:
     until(lambda: not own.is_busy)
 
 
 @pytest.mark.parametrize("shapes", [12, 40])
 def test_many_shapes_that_come_again_all_stay_while_they_fit(
-    shapes: int, compiled: CompiledGraph, monkeypatch: pytest.MonkeyPatch, alone: Background
+    shapes: int, compiled: CompiledGraph, monkeypatch: pytest.MonkeyPatch, alone: CompileQueue
 ) -> None:
     kitchen = Kitchen(compiled, monkeypatch, shapes)
     for _ in range(3):
@@ -187,8 +208,8 @@ def test_many_shapes_that_come_again_all_stay_while_they_fit(
 
 
 @pytest.mark.parametrize("order", ["in turn", "at random"])
-def test_more_shapes_than_fit_do_not_push_each_other_out(
-    order: str, compiled: CompiledGraph, monkeypatch: pytest.MonkeyPatch, alone: Background
+def test_more_shapes_than_fit_do_not_evict_each_other(
+    order: str, compiled: CompiledGraph, monkeypatch: pytest.MonkeyPatch, alone: CompileQueue, clock: Clock
 ) -> None:
     kitchen = Kitchen(compiled, monkeypatch, 10)
     random = np.random.default_rng(0)
@@ -203,41 +224,49 @@ def test_more_shapes_than_fit_do_not_push_each_other_out(
     for _ in range(10):
         rounds(2)
         settle(alone)
-    warm = len(kitchen.compiles)
+    assert len(kitchen.compiles) == 10
     hits = rounds(100)
     settle(alone)
-    assert len(kitchen.compiles) == warm <= 20
-    assert hits > 100 * 9
+    assert len(kitchen.compiles) == 10
+    assert hits == 10 * 100
 
 
-def test_what_is_wanted_clearly_more_often_takes_the_place_of_what_is_not(
-    compiled: CompiledGraph, monkeypatch: pytest.MonkeyPatch, alone: Background
+def test_a_new_shape_evicts_the_least_recently_used_once_that_has_not_run_for_a_minute(
+    compiled: CompiledGraph, monkeypatch: pytest.MonkeyPatch, alone: CompileQueue, clock: Clock
 ) -> None:
     kitchen = Kitchen(compiled, monkeypatch, 3)
-    for _ in range(30):
-        for size in (1, 2, 3):
+
+    def meet(*sizes: int) -> list[int]:
+        for size in sizes:
             kitchen.serve(size)
         settle(alone)
-    found = 0
-    for _ in range(1000):
-        found += kitchen.serve(9)
-        settle(alone)
-    assert found > 700 and kitchen.instances.program(specs(9)) is not None
-    assert sum(kitchen.instances.program(specs(size)) is not None for size in (1, 2, 3)) == 2
+        return [size for size in range(1, 20) if kitchen.instances.program(specs(size)) is not None]
+
+    meet(1, 2, 3)
+    assert meet(1, 2, 3) == [1, 2, 3]
+    assert meet(9, 9) == [1, 2, 3]
+    clock.now += program_cache.IDLE_S / 2
+    meet(1, 3)
+    clock.now += program_cache.IDLE_S / 2 + 1
+    assert meet(9, 9) == [1, 3, 9]
+    assert meet(10, 10) == [1, 3, 9]
+    clock.now += program_cache.IDLE_S + 1
+    meet(9)
+    assert meet(10, 10) == [3, 9, 10]
 
 
 def test_shapes_that_come_once_cost_neither_threads_nor_compiles_nor_memory(
-    compiled: CompiledGraph, monkeypatch: pytest.MonkeyPatch, alone: Background
+    compiled: CompiledGraph, monkeypatch: pytest.MonkeyPatch, alone: CompileQueue
 ) -> None:
     kitchen = Kitchen(compiled, monkeypatch, 100)
     before = threading.active_count()
-    assert not any(kitchen.serve(size) for size in range(1, 3 * background.MAX_WISHES))
+    assert not any(kitchen.serve(size) for size in range(1, 3 * compile_queue.MAX_REQUESTS))
     assert threading.active_count() <= before and kitchen.compiles == []
-    assert len(alone._wishes) <= background.MAX_WISHES
+    assert len(alone._requests) <= compile_queue.MAX_REQUESTS
 
 
 def test_what_nobody_had_to_do_without_is_not_compiled(
-    compiled: CompiledGraph, monkeypatch: pytest.MonkeyPatch, alone: Background
+    compiled: CompiledGraph, monkeypatch: pytest.MonkeyPatch, alone: CompileQueue
 ) -> None:
     kitchen = Kitchen(compiled, monkeypatch, 0)
     for size in (*range(1, 8), *range(1, 8)):  # made in no time, each time it comes, and not kept
@@ -251,10 +280,10 @@ def test_what_nobody_had_to_do_without_is_not_compiled(
 
 
 def test_the_shape_of_the_file_stays_whatever_comes(
-    compiled: CompiledGraph, monkeypatch: pytest.MonkeyPatch, alone: Background
+    compiled: CompiledGraph, monkeypatch: pytest.MonkeyPatch, alone: CompileQueue
 ) -> None:
     kitchen = Kitchen(compiled, monkeypatch, 2)
-    kitchen.instances._own = instances._key(specs(99))
+    kitchen.instances._own = instances.key_of(specs(99))
     own = kitchen.instances.get(specs(99))
     for size in range(1, 20):
         kitchen.instances.get(specs(size))
@@ -263,7 +292,7 @@ def test_the_shape_of_the_file_stays_whatever_comes(
 
 
 def test_what_is_not_kept_runs_all_the_same(
-    compiled: CompiledGraph, monkeypatch: pytest.MonkeyPatch, alone: Background
+    compiled: CompiledGraph, monkeypatch: pytest.MonkeyPatch, alone: CompileQueue
 ) -> None:
     kitchen = Kitchen(compiled, monkeypatch, 0)
     np.testing.assert_array_equal(kitchen.instances.get(specs(1)).run([ramp(1)])[0], np.maximum(ramp(1), 0))
@@ -271,7 +300,7 @@ def test_what_is_not_kept_runs_all_the_same(
 
 
 def test_one_thread_compiles_for_all_graphs(
-    compiled: CompiledGraph, monkeypatch: pytest.MonkeyPatch, alone: Background
+    compiled: CompiledGraph, monkeypatch: pytest.MonkeyPatch, alone: CompileQueue
 ) -> None:
     may_go_on, at_work, most = threading.Event(), [0], [0]
 
@@ -295,7 +324,7 @@ def test_one_thread_compiles_for_all_graphs(
 
 
 def test_a_wish_of_a_graph_that_is_gone_is_not_made(
-    compiled: CompiledGraph, monkeypatch: pytest.MonkeyPatch, alone: Background
+    compiled: CompiledGraph, monkeypatch: pytest.MonkeyPatch, alone: CompileQueue
 ) -> None:
     kitchen = Kitchen(compiled, monkeypatch, 9)
     gone: list[int] = []
@@ -309,9 +338,9 @@ def test_a_wish_of_a_graph_that_is_gone_is_not_made(
 
 
 def test_a_compile_that_takes_too_long_is_given_up(
-    compiled: CompiledGraph, monkeypatch: pytest.MonkeyPatch, alone: Background, caplog: pytest.LogCaptureFixture
+    compiled: CompiledGraph, monkeypatch: pytest.MonkeyPatch, alone: CompileQueue, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(background, "LIMIT_S", 0.0)
+    monkeypatch.setattr(compile_queue, "LIMIT_S", 0.0)
     slow = CompiledGraph(network(1, None), Options(threads=1))
     for _ in range(2):
         slow.instances.begin(specs(7))
@@ -320,7 +349,7 @@ def test_a_compile_that_takes_too_long_is_given_up(
 
 
 def test_a_program_that_ends_while_something_is_compiled_says_nothing_of_it(
-    monkeypatch: pytest.MonkeyPatch, alone: Background, caplog: pytest.LogCaptureFixture
+    monkeypatch: pytest.MonkeyPatch, alone: CompileQueue, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The interpreter gives no more threads before anybody else can tell that it ends."""
     asked: list[int] = []
@@ -342,24 +371,20 @@ def test_a_program_that_ends_while_something_is_compiled_says_nothing_of_it(
     assert graph.instances.program(specs(7)) is not None
 
 
-def test_chance_is_not_enough_to_change_places() -> None:
-    assert not is_clearly_more(8, 0) and not is_clearly_more(80, 60) and is_clearly_more(100, 30)
-
-
-def test_three_hundred_sizes_of_a_session_leave_its_threads_and_memory_as_they_were(alone: Background) -> None:
+def test_three_hundred_sizes_of_a_session_leave_its_threads_and_memory_as_they_were(alone: CompileQueue) -> None:
     session = Session(network(1, None), threads=2, cache=None)
     before = threading.active_count()
     for size in range(1, 301):
         session.run([ramp(size)])
-        assert threading.active_count() <= before + parking.MAX_PARKED + 10
+        assert threading.active_count() <= before + worker_pool.MAX_WAITING + 10
     settle(alone)
     for _ in range(3):
         for size in range(1, 41):
             session.run([ramp(size)])
-            assert threading.active_count() <= before + parking.MAX_PARKED + 10
+            assert threading.active_count() <= before + worker_pool.MAX_WAITING + 10
         settle(alone)
     assert all(np.array_equal(session.run([ramp(size)])[0], np.maximum(ramp(size), 0)) for size in range(1, 41))
-    until(lambda: threading.active_count() <= before + parking.MAX_PARKED)
+    until(lambda: threading.active_count() <= before + worker_pool.MAX_WAITING)
     session.close()
     until(lambda: threading.active_count() <= before)
     np.testing.assert_array_equal(session.run([ramp(3)])[0], np.maximum(ramp(3), 0))
@@ -381,7 +406,7 @@ def test_sessions_that_come_and_go_leave_neither_threads_nor_files() -> None:
 def counted(session: Session) -> list[int]:
     """The compiles of a session from now on, by the size of what was compiled for."""
     made: list[int] = []
-    instances = session._executor._compiled(session.graph).instances
+    instances = session._executor._graphs.of(session.graph).instances
     make = instances._make
     instances._make = instances._make_now = lambda specs, **more: (  # type: ignore[assignment]
         made.append(specs[0].sizes[1]) or make(specs, **more)  # type: ignore[func-returns-value]
@@ -394,7 +419,7 @@ def must(limit: int, graph: RuntimeGraph | None = None) -> Session:
 
 
 def test_shapes_that_fit_no_budget_are_refused_where_only_machine_code_answers_and_compiled_once(
-    alone: Background,
+    alone: CompileQueue,
 ) -> None:
     session = must(1000)
     made = counted(session)
@@ -407,11 +432,11 @@ def test_shapes_that_fit_no_budget_are_refused_where_only_machine_code_answers_a
 
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_shapes_that_fit_are_kept_where_only_machine_code_answers_whoever_came_first(
-    count: int, alone: Background
+    count: int, alone: CompileQueue
 ) -> None:
     one = must(1 << 40)
     one.run([ramp(64)])
-    size = one._executor._compiled(one.graph).instances.typical_bytes
+    size = one._executor._graphs.of(one.graph).instances.typical_bytes
     one.close()
     session = must(count * size + size // 2)
     made = counted(session)
@@ -420,13 +445,21 @@ def test_shapes_that_fit_are_kept_where_only_machine_code_answers_whoever_came_f
     for newcomer in (65, 66, 67):
         for _ in range(10):
             np.testing.assert_array_equal(session.run([ramp(newcomer)])[0], np.maximum(ramp(newcomer), 0))
-    assert made == [64, 65, 66, 67]
-    assert instances.SHELF.bytes <= count * size + size // 2
+    assert made == [64]  # the program of one size is right for the others
+    assert instances.CACHE.bytes <= count * size + size // 2
 
 
-def test_the_files_own_shapes_are_kept_however_small_the_budget(alone: Background) -> None:
+def test_the_files_own_shapes_are_kept_however_small_the_budget(alone: CompileQueue) -> None:
     session = must(0, network(1, 64))
     made = counted(session)
     for _ in range(3):
         session.run([ramp(64)])
     assert made == [64]
+
+
+def test_sizes_of_a_template_take_its_code_and_the_largest_arena(compiled: CompiledGraph, alone: CompileQueue) -> None:
+    compiled.builder.program(specs(9))
+    found = Instances(compiled.builder.program, 1, 1 << 30, is_open=True)
+    programs = [found.get(specs(size)).program for size in (5, 5000, 6)]
+    assert all(program.is_bound for program in programs)
+    assert found.bytes == max(map(program_cache.weight, programs)) == instances.CACHE.total[1]

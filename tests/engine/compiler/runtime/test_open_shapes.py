@@ -18,7 +18,6 @@ from engine.compiler.assembly.opening import Opening, Openings
 from engine.options import Options
 from engine.tensor import Array, TensorSpec
 from tests.engine.graph.build import INPUT, built, conv, op
-from tests.patience import PATIENCE_S, until
 
 F32 = np.dtype(np.float32)
 ATTENTION = ("query", "key", "value", "attn_mask")
@@ -64,7 +63,7 @@ def specs(width: int) -> list[TensorSpec]:
 
 @pytest.fixture
 def openings(monkeypatch: pytest.MonkeyPatch) -> Openings:
-    """A shelf of its own."""
+    """Code that no other test has made."""
     own = Openings()
     monkeypatch.setattr(objects, "OPENINGS", own)
     return own
@@ -138,7 +137,7 @@ def test_a_new_length_of_a_text_takes_no_compiler(openings: Openings) -> None:
 
 
 def _is_known(compiled: CompiledGraph, length: int) -> bool:
-    return compiled.builder.known_program([TensorSpec(each.shape, each.dtype) for each in text(length)]) is not None
+    return compiled.builder.has_template([TensorSpec(each.shape, each.dtype) for each in text(length)])
 
 
 def picture_model() -> engine.RuntimeGraph:
@@ -170,26 +169,23 @@ def test_a_new_size_of_a_picture_takes_next_to_no_compiler(openings: Openings, m
 
 
 def known_width(compiled: CompiledGraph) -> int:
-    """A width whose code was made for others; some are compiled first."""
-    for width in range(100, 300, 4):
-        if compiled.builder.known_program(specs(width), is_best=True) is not None:
-            return width
-        compiled.builder.program(specs(width))
-    raise AssertionError("every width has code of its own")
+    """A width that the program for another one is right for, which is compiled first."""
+    compiled.builder.program(specs(100))
+    assert compiled.builder.has_template(specs(140))
+    return 140
 
 
-def test_a_shape_finds_the_code_of_others_and_shares_their_weights(openings: Openings) -> None:
+def test_a_shape_finds_the_program_of_another_and_shares_its_weights(openings: Openings) -> None:
     compiled = CompiledGraph(reader(), Options(threads=1))
-    assert compiled.builder.known_program(specs(72)) is None
+    assert compiled.builder.bound_program(specs(72)) is None
     first = compiled.builder.program(specs(100))
-    known = compiled.builder.known_program(specs(known_width(compiled)))
+    known = compiled.builder.bound_program(specs(known_width(compiled)))
     assert known is not None and known.blueprint.weights.ctypes.data == first.blueprint.weights.ctypes.data
     assert known.blueprint.constants.size < known.blueprint.weights.size / 100  # initial states
 
 
-@pytest.mark.parametrize("is_best", [True, False])
-def test_a_run_that_waits_for_code_takes_what_was_made_for_others_where_none_is_better(
-    is_best: bool, openings: Openings, monkeypatch: pytest.MonkeyPatch
+def test_a_run_takes_the_program_that_was_made_for_another_shape(
+    openings: Openings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     graph, waited = reader(), []
     compiled = CompiledGraph(graph, Options(threads=1, backend="compiled"))
@@ -197,14 +193,12 @@ def test_a_run_that_waits_for_code_takes_what_was_made_for_others_where_none_is_
     monkeypatch.setattr(
         compiled.builder, "program", lambda specs, **given: waited.append(specs) or program(specs, **given)
     )
-    if not is_best:
-        monkeypatch.setattr(objects.Made, "is_made", lambda self, step: False)
     found, expected = compiled.run([image(width)]), engine.Session(graph, backend="reference").run([image(width)])
     np.testing.assert_allclose(found[0], expected[0], rtol=2e-4, atol=2e-4)
-    assert waited == ([] if is_best else [specs(width)])
+    assert not waited
 
 
-def test_nobody_waits_for_who_compiles(openings: Openings, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_known_shape_does_not_wait_for_a_compilation(openings: Openings, monkeypatch: pytest.MonkeyPatch) -> None:
     compiled = CompiledGraph(reader(), Options(threads=1))
     width = known_width(compiled)
     is_at_work, may_end = threading.Event(), threading.Event()
@@ -217,52 +211,27 @@ def test_nobody_waits_for_who_compiles(openings: Openings, monkeypatch: pytest.M
     compiling = threading.Thread(target=lambda: compiled.instances.prepare(specs(200), make))
     compiling.start()
     is_at_work.wait()
-    assert compiled.instance_soon(specs(width), 60.0) is None
+    found = compiled.instance_soon(specs(width))
+    assert found is not None and compiled.instances.find(specs(width)) is found
     met: list[bool] = []
     monkeypatch.setattr(compiled.instances, "begin", lambda specs, is_urgent: met.append(is_urgent))
-    compiled.begin(specs(width))
+    compiled.begin(specs(4))
     may_end.set()
     compiling.join()
-    compiled.begin(specs(width))
+    compiled.begin(specs(4))
     assert met == [False, True]
-    assert compiled.instance_soon(specs(width), 0.0) is None  # the reference is sooner
-    found = compiled.instance_soon(specs(width), 60.0)
-    assert found is not None and compiled.instances.find(specs(width)) is found
-
-
-def test_while_llvm_works_for_one_shape_another_that_needs_none_is_made(
-    openings: Openings, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    compiled = CompiledGraph(reader(), Options(threads=1))
-    width, is_at_work, may_end = known_width(compiled), threading.Event(), threading.Event()
-    assemble = objects.object_code.assemble
-
-    def slow(*given: Any) -> bytes:
-        is_at_work.set()
-        assert may_end.wait(PATIENCE_S)
-        return assemble(*given)
-
-    monkeypatch.setattr(objects.object_code, "assemble", slow)
-    compiled.instances.begin(specs(3), is_urgent=True)
-    assert is_at_work.wait(PATIENCE_S)
-    found = compiled.instance_soon(specs(width), 60.0)
-    assert found is not None and compiled.instances.find(specs(width)) is found
-    assert compiled.instances.program(specs(3)) is None
-    may_end.set()
-    until(lambda: compiled.instances.program(specs(3)) is not None)
 
 
 def test_shapes_share_code_in_memory_as_long_as_one_of_them_runs(openings: Openings) -> None:
     gc.collect()  # tests before this one had the same code
     compiled = CompiledGraph(reader(), Options(threads=1))
     programs = [compiled.builder.program(specs(width)) for width in range(100, 300, 8)]
-    loaded = [program.code.bytes for program in programs]
-    assert loaded[0] > 0 and sum(loaded) < len(programs) / 4 * loaded[0]
-    assert {program.code.address("run") for program in programs} == {programs[0].code.address("run")}
-    held = {each: weakref.ref(program.code) for each, program in enumerate(programs)}
-    del programs
+    codes = {id(program.code): program.code for program in programs}
+    assert len(codes) < len(programs) / 4
+    held = [weakref.ref(code) for code in codes.values()]
+    del programs, codes, compiled
     gc.collect()
-    assert not any(each() for each in held.values())
+    assert not any(each() for each in held)
 
 
 def mobile() -> engine.RuntimeGraph:
@@ -304,28 +273,13 @@ def test_pictures_of_any_height_and_width_give_what_the_reference_gives() -> Non
         np.testing.assert_allclose(found, expected, rtol=0, atol=2e-5 * np.abs(expected).max())
 
 
-def test_after_some_sizes_of_pictures_most_find_all_code_made(openings: Openings) -> None:
+def test_after_some_sizes_of_pictures_most_find_a_program(openings: Openings) -> None:
     compiled = CompiledGraph(mobile(), Options(threads=1))
     sizes = sizes_at_random(60, 120)
     for height, width in sizes[:40]:
         compiled.builder.program([TensorSpec((1, 3, height, width), F32)])
-    found = [compiled.builder.known_program([TensorSpec((1, 3, *size), F32)]) for size in sizes[40:]]
-    assert sum(each is not None for each in found) >= 16
-
-
-def test_what_took_long_once_is_tried_again_after_a_while(openings: Openings) -> None:
-    builder = CompiledGraph(reader(), Options(threads=1)).builder
-    builder.known_s = 1.0
-    tries = [builder.makes_soon(0.5) for _ in range(30)]
-    assert not any(tries[:10]) and all(tries[20:])
-
-
-def test_what_took_long_for_once_is_no_measure(openings: Openings) -> None:
-    compiled = CompiledGraph(reader(), Options(threads=1))
-    width = known_width(compiled)
-    compiled.builder._lately.extend([0.01, 60.0])
-    assert compiled.builder.known_program(specs(width)) is not None
-    assert compiled.builder.known_s < 60
+    found = [compiled.builder.has_template([TensorSpec((1, 3, *size), F32)]) for size in sizes[40:]]
+    assert sum(found) >= 16
 
 
 def test_what_is_kept_of_a_shape_has_its_weights(tmp_path: Path, openings: Openings) -> None:

@@ -52,13 +52,13 @@ def test_a_batch_that_is_split_is_prepared_as_its_parts(monkeypatch: pytest.Monk
         op("F.softmax", "mix", "0", "1", dim=0, labels=("input",)),
         op("F.relu", "relu", "1", "2"),
         op("pnnx.Output", "out", "2"),
-        _0=(2, 3),
+        _0=(1, 3),
     )
     made = session(graph)
     assert made.batching.mode == "split"
     made.prepare(6)
     monkeypatch.setattr(object_code, "assemble", None)
-    assert made.run([np.ones((6, 3), np.float32)])[0][:, 0].tolist() == [0.5] * 6
+    assert made.run([np.ones((6, 3), np.float32)])[0][:, 0].tolist() == [1] * 6
 
 
 def test_a_batch_the_graph_does_not_take_is_refused() -> None:

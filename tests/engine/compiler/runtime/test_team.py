@@ -55,7 +55,7 @@ def chunks_of(segment: int) -> frozenset[tuple[int, int]]:
 
 
 def script(segments: tuple[int, ...], *, may_be_dismissed: bool = False) -> str:
-    """The leader, and whoever dismisses the workers, as an instance and its parking do it."""
+    """The leader, and the thread that dismisses the workers, as an instance and the worker pool do it."""
     stop = f"  call i64 @stop(ptr {TEAM}, i64 {STOP}, ptr null)"
     dismissed = f"load atomic i64, ptr {DISMISSED} seq_cst, align 8"
     lines = []

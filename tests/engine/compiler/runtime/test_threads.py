@@ -7,12 +7,14 @@ import subprocess
 import sys
 import threading
 import time
+import weakref
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import engine
+from engine.compiler.runtime.worker_pool import MAX_WAITING, WorkerPool
 from tests.engine.compiler.runtime.callers import wrong_answers
 from tests.patience import PATIENCE_S
 
@@ -64,3 +66,47 @@ def test_the_interpreter_ends_while_workers_are_parked() -> None:
     command = [sys.executable, "-c", script, str(MODEL)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_S)
     assert (done.returncode, done.stdout.strip()) == (0, "(1, 10)"), done.stderr
+
+
+class _Team:
+    """Team of one thread; one that collects runs the collector while the pool's lock is held."""
+
+    def __init__(self, pool: WorkerPool, collects: bool = False) -> None:
+        self._pool, self._collects = pool, collects
+        self.is_dismissed = False
+
+    @property
+    def count(self) -> int:
+        if self._collects and self._pool._lock.locked():
+            gc.collect(0)
+        return 1
+
+    def dismiss(self) -> None:
+        self.is_dismissed = True
+
+
+def test_the_collector_may_free_an_instance_while_the_pool_is_locked() -> None:
+    pool, ended = WorkerPool(), threading.Event()
+
+    def enter() -> None:
+        for _ in range(MAX_WAITING):
+            pool.enter(_Team(pool))  # type: ignore[arg-type]
+        freed, cycle = _Team(pool), _Cycle()
+        pool.enter(freed)  # type: ignore[arg-type]
+        weakref.finalize(cycle, pool.leave, freed)
+        del cycle
+        pool.enter(_Team(pool, collects=True))  # type: ignore[arg-type]
+        assert freed.is_dismissed
+        pool.enter(_Team(pool))  # type: ignore[arg-type]
+        assert freed not in pool._teams
+        ended.set()
+
+    threading.Thread(target=enter, daemon=True).start()
+    assert ended.wait(PATIENCE_S)
+
+
+class _Cycle:
+    """Object that only the collector frees."""
+
+    def __init__(self) -> None:
+        self.itself = self

@@ -96,7 +96,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> type[Fake]:
 
 
 def session(graph: RuntimeGraph, cache: Path | None = None) -> engine.Session:
-    return engine.Session(graph, backend="compiled", threads=1, cache=cache, measure_host=False)
+    return engine.Session(graph, backend="compiled", threads=1, cache=cache)
 
 
 @pytest.mark.parametrize("winner", [0, 1, 2])

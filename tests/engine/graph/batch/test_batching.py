@@ -86,7 +86,9 @@ def test_items_are_kept_apart_where_an_operator_would_mix_them() -> None:
     session = Session(chain(op("F.softmax", "mix", "0", "1", dim=0, labels=("input",))))
     np.testing.assert_array_equal(session.run([np.zeros((3, 4, 6), F32)])[0], np.ones((3, 4, 6)))
     assert session.batching.mode == "split"
-    assert session.batching.reason == "a batch of two gives other results than two single runs"
+    assert session.batching.reason == (
+        "items are not proved independent: mix (F.softmax) normalises along the batch axis"
+    )
 
 
 def test_the_operator_that_forbids_a_batch_is_named() -> None:
@@ -102,11 +104,12 @@ def test_the_operator_that_forbids_a_batch_is_named() -> None:
     np.testing.assert_array_equal(session.run([x])[0], x)
 
 
-def test_a_split_batch_must_be_a_multiple() -> None:
+def test_a_batch_of_mixed_items_takes_no_other_size() -> None:
+    """What two items give together says nothing of four: parts of two would answer another question."""
     session = Session(chain(op("F.softmax", "mix", "0", "1", dim=0, labels=("input",)), _0=(2, 4)))
-    assert session.run([np.zeros((4, 4), F32)])[0].shape == (4, 4)
-    with pytest.raises(InputError, match="cannot run this batch: found 3, expected a multiple of 2"):
-        session.run([np.zeros((3, 4), F32)])
+    np.testing.assert_allclose(session.run([np.zeros((2, 4), F32)])[0], np.full((2, 4), 0.5))
+    with pytest.raises(InputError, match=r"takes no other batch .*mix \(F.softmax\) normalises along the batch axis"):
+        session.run([np.zeros((4, 4), F32)])
 
 
 def test_inputs_must_agree_on_their_batch() -> None:
@@ -286,11 +289,11 @@ def test_steps_of_time_are_not_taken_for_items(steps: int) -> None:
     np.testing.assert_allclose(session.run([x[:1].repeat(6, 0)])[0], x[:1].repeat(6, 0).cumsum(0), rtol=1e-5)
 
 
-@pytest.mark.parametrize("batch", [1, 2])
-def test_what_is_too_large_to_be_tried_is_not(batch: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("engine.graph.batch.batch_axes.memory_bytes", lambda: 1000)
-    session = Session(chain(op("nn.ReLU", "relu", "0", "1"), _0=(batch, 40, 60)))
-    mode = {1: "split", 2: "fixed"}[batch]  # whether the two are items would have to be tried as well
-    assert session.describe()["batch"] == {
-        "mode": mode, "exported": batch, "reason": "a batch of two is too large to be tried"
-    }  # fmt: skip
+@pytest.mark.parametrize("values", [(1, 1), (1, 2)], ids=["equal", "different"])
+def test_constants_of_the_exported_batch_must_be_equal_for_its_items(values: tuple[int, int]) -> None:
+    stored = op("pnnx.Attribute", "stored", "", "c", data=np.array(values, F32).reshape(2, 1).repeat(6, 1))
+    net = built(INPUT, stored, op("torch.add", "join", "c 0", "1"), op("pnnx.Output", "out", "1"), _0=(2, 6))
+    session = Session(net, backend="reference")
+    assert session.batching.mode == ("any" if values == (1, 1) else "fixed")
+    if values != (1, 1):
+        assert "join (torch.add)" in str(session.batching.reason)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from engine import InputError, RunCancelledError, RuntimeGraph, Session
+from engine import EngineError, InputError, RunCancelledError, RuntimeGraph, Session, TensorSpec
 from engine.pnnx import Operator
 from tests.engine.graph.build import F32, INPUT, built, op
 
@@ -84,3 +84,25 @@ def test_weights_and_inputs_are_not_counted_as_run_memory() -> None:
         _0=(1, 3),
     )
     assert Session(net, backend="reference").run([X], profile=True).peak_bytes == X.nbytes == net.plan.peak_bytes
+
+
+@pytest.mark.parametrize("profile", [False, True])
+@pytest.mark.parametrize("backend", ["reference", "compiled"])
+def test_an_operator_that_no_output_needs_cannot_fail_a_run(backend: str, profile: bool) -> None:
+    table = np.zeros((3, 2), F32)
+    net = built(
+        INPUT,
+        op("pnnx.Input", "in1", "", "1"),
+        op("nn.ReLU", "relu", "0", "2"),
+        op("nn.Embedding", "rows", "1", "3", num_embeddings=3, embedding_dim=2, weight=table),
+        op("nn.ReLU", "of_rows", "3", "4"),
+        op("pnnx.Output", "out", "2"),
+        _0=(1, 3),
+        _1=TensorSpec((1,), np.dtype(np.int64)),
+    )
+    session, outside = Session(net, backend=backend), np.array([7])  # type: ignore[arg-type]
+    np.testing.assert_array_equal(session.run([X, outside], profile=profile)[0], np.maximum(X, 0))
+    assert {"rows", "of_rows"} <= {row["name"] for row in session.describe()["operators"]}
+    with pytest.raises(EngineError, match=r"rows \(nn.Embedding\): .*found 7, expected 0 to 2"):
+        session.run([X, outside], taps=["4"])
+    assert session.run([X, np.array([1])], taps=["4"]).taps["4"].shape == (1, 2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -36,6 +37,13 @@ IMAGE = tensor(2, 3, 4)
 )
 def test_padding_that_does_not_fit_is_refused(params: dict[str, Any], message: str) -> None:
     assert refusal("F.pad", IMAGE, **params) == message
+
+
+@pytest.mark.parametrize(("dtype", "value"), [("int32", -math.inf), ("int64", math.nan), ("int8", 300), ("uint8", -1)])
+def test_a_value_that_an_integer_dtype_does_not_hold_is_refused(dtype: str, value: float) -> None:
+    """PyTorch refuses each: it cannot be converted to the type without overflow."""
+    message = refusal("F.pad", tensor(2, 3, dtype=dtype), pad=(1, 1), value=value)
+    assert message.startswith(f"the value does not fit {dtype}: found {value}, expected ")
 
 
 def test_an_empty_axis_cannot_be_replicated() -> None:

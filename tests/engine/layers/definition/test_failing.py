@@ -9,6 +9,7 @@ import pytest
 
 from engine.errors import ExecutionError, ShapeError
 from engine.layers.definition.failing import unforeseen
+from tests.engine.layers.refusals import build
 
 RECORDS = np.zeros(3, "i4,f4")
 ONES = np.ones((1,) * 64)
@@ -42,3 +43,11 @@ def test_numpy_computes_with_fewer_dimensions_than_it_stores() -> None:
 @pytest.mark.parametrize("exc", [AttributeError("shape"), KeyError(3), ZeroDivisionError("by zero"), ValueError("why")])
 def test_anything_else_is_a_fault_of_the_layer(exc: Exception) -> None:
     assert type(unforeseen(exc, [])) is ExecutionError
+
+
+@pytest.mark.parametrize(("type_", "params"), [("Mean", {}), ("torch.einsum", {"equation": "i,i->i"})])
+def test_any_of_many_operands_that_is_not_a_tensor_is_named_by_its_place(type_: str, params: dict[str, str]) -> None:
+    layer = build(type_, 2, **params)
+    with pytest.raises(ShapeError) as caught:
+        layer.forward([np.ones(3, np.float32), None])
+    assert str(caught.value) == "operand '1' is not a tensor: found NoneType, expected a tensor"

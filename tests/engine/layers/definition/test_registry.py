@@ -64,9 +64,14 @@ def test_a_layer_is_frozen() -> None:
         LeakyReLU(negative_slope=0.1).negative_slope = 1.0  # type: ignore[misc]
 
 
-@pytest.mark.parametrize("type", sorted(registry))
-def test_what_every_type_of_ours_declares_can_be_read(type: str) -> None:
-    registry[type].check()
+def test_what_every_type_of_ours_declares_can_be_read() -> None:
+    wrong = {}
+    for type in sorted(registry):
+        try:
+            registry[type].check()
+        except ParameterError as error:
+            wrong[type] = str(error)
+    assert not wrong
 
 
 def test_layers_are_compared_shown_and_kept_as_frozen_dataclasses_are() -> None:

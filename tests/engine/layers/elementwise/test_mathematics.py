@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
+from engine.layers.elementwise.ternary import Lerp
 from tests.engine.layers.refusals import refusal, tensor
 
 X = tensor(2, 3, 4)
@@ -121,3 +123,9 @@ def test_what_does_not_fit_is_refused(
 def test_a_complex_number_has_no_exponent() -> None:
     message = "complex numbers have no order: found complex64, expected a real dtype"
     assert refusal("torch.frexp", tensor(3, dtype="complex64")) == message
+
+
+def test_numbers_beside_narrow_tensors_keep_their_digits() -> None:
+    """As PyTorch 2.13 has it, which computes in float32: 0.3 rounded to float16 first would give -0.9004."""
+    start, end = np.array([0, 0.003], np.float16), np.array([-3, -0.015], np.float16)
+    assert np.array_equal(Lerp().forward(start, end, 0.3), np.array([-0.89990234375, -0.0023994445800781], np.float16))

@@ -228,3 +228,13 @@ def test_an_index_that_picks_more_dimensions_than_numpy_can_add_in_is_refused() 
     index = np.zeros((1,) * 33, np.int64)
     with pytest.raises(ShapeError, match="too many dimensions to add in: found 33, expected at most 32"):
         layer.forward([np.zeros(3), [index], np.array(1.0)])
+
+
+@pytest.mark.parametrize(("mask", "hits"), [(True, 1), (False, 0)])
+def test_a_mask_of_no_dimensions_adds_an_axis(mask: bool, hits: int) -> None:
+    """torch.zeros(4, 5)[:, torch.tensor(True)] has the shape (4, 1, 5)."""
+    layer = build("Tensor.index", 2)
+    x, slots = np.zeros((4, 5), np.float32), [None, np.array(mask)]
+    assert layer.forward([x, slots]).shape == (4, hits, 5)
+    announced = layer.infer([tensor(4, 5), [None, tensor(dtype="bool")]])
+    assert announced == TensorSpec((4, None, 5), np.dtype(np.float32))

@@ -49,3 +49,14 @@ def test_operations_are_counted_as_two_a_multiply_add() -> None:
 def test_half_weights_meet_a_float_input_in_float() -> None:
     layer = build("nn.Linear", 1, {"weight": tensor(6, 5, dtype="float16")})
     assert layer.infer([TensorSpec((None, 5), np.dtype(np.float32))]) == TensorSpec((None, 6), np.dtype(np.float32))
+
+
+def test_a_bias_makes_no_axis() -> None:
+    """torch.nn.functional.linear refuses a bias of one element where there is one output without an axis."""
+    assert refusal("F.linear", tensor(3), tensor(3), tensor(1)).startswith("bias does not fit")
+    assert build("F.linear", 3).infer([tensor(2, 3), tensor(4, 3), tensor(1)]) == tensor(2, 4)
+
+
+def test_matrices_of_groups_are_as_many_on_both_sides() -> None:
+    message = "a matrix a group is needed: found [1, 2, 4], expected [3, M, K]"
+    assert refusal("aten::_grouped_mm", tensor(1, 2, 4), tensor(3, 4, 8)) == message

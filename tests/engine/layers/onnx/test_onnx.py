@@ -14,8 +14,7 @@ from engine.layers import Annotations, bind, registry
 from engine.layers.convolution.conv import Conv
 from engine.layers.definition.layer import NO_ANNOTATIONS, Layer
 from engine.layers.pooling.pool import AvgPool
-from engine.layers.reduction.extremum import AMax
-from engine.layers.reduction.reduction import Mean
+from engine.layers.reduction.reduction import Mean, Sum
 from engine.layers.shape.permute import Permute
 from engine.tensor import TensorSpec
 
@@ -74,7 +73,7 @@ IMAGE, WEIGHT = (1, 3, 8, 8), (4, 3, 3, 3)
         (settled("Conv", IMAGE, WEIGHT, auto_pad="SAME_UPPER"), Conv),
         (settled("AveragePool", IMAGE, kernel_shape=(2, 2), count_include_pad=1), AvgPool),
         (settled("ReduceMean", IMAGE, axes=(2, 3)), Mean),
-        (settled("ReduceMax", IMAGE), AMax),
+        (settled("ReduceSum", IMAGE), Sum),
         (settled("Transpose", IMAGE), Permute),
     ],
 )

@@ -88,3 +88,36 @@ def test_an_index_that_picks_more_dimensions_than_numpy_can_add_in_is_refused() 
 def test_a_tensor_is_filled_with_one_number() -> None:
     message = refusal("ConstantOfShape", tensor(2, dtype="int64"), value=(1.0, 2.0))
     assert message == "value is not one number: found 2 of them"
+
+
+def test_a_shape_of_floats_is_refused_before_its_numbers_are_known() -> None:
+    message = "shape is not a list of integers: found float32 of 1 dimensions"
+    assert refusal("ConstantOfShape", tensor(0)) == message
+    assert refusal("Expand", tensor(2, 3), tensor(2)) == message
+
+
+def test_a_slope_that_would_make_the_input_larger_is_refused() -> None:
+    assert refusal("PRelu", tensor(1, 1, 1), tensor(3, 4, 5)) == "slope does not fit: found [3, 4, 5]"
+    assert refusal("PRelu", tensor(4, 5), tensor(3, 4, 5)) == "slope does not fit: found [3, 4, 5]"
+
+
+def test_scales_of_a_convolution_are_one_or_one_a_channel() -> None:
+    one, byte = np.array(1, np.float32), np.array(1, np.uint8)
+    x, w, scales = np.ones((1, 1, 3, 3), np.uint8), np.ones((2, 1, 1, 1), np.uint8), np.ones(3, np.float32)
+    message = "w_scale does not fit: found [3], expected [2]"
+    assert failure("QLinearConv", x, one, byte, w, scales, byte, one, byte) == message
+    assert failure("QLinearConv", x, one, byte, w, scales[:0], byte, one, byte) == message.replace("[3]", "[0]")
+
+
+@pytest.mark.parametrize(
+    ("type_", "operands", "params"),
+    [
+        ("ConvInteger", [tensor(1, 1, 3, 3, dtype="bool"), tensor(1, 1, 1, 1, dtype="bool")], {}),
+        ("GroupNormalization", [tensor(1, 4, 2, dtype="bool"), tensor(4), tensor(4)], {"num_groups": 2}),
+        ("LayerNormalization", [tensor(2, 3, dtype="complex64"), tensor(3)], {}),
+    ],
+)
+def test_a_dtype_that_an_operator_is_not_defined_for_is_refused(
+    type_: str, operands: list[TensorSpec], params: dict[str, object]
+) -> None:
+    assert "has the wrong dtype" in refusal(type_, *operands, **params)

@@ -14,6 +14,7 @@ from engine import RunCancelledError, TensorSpec
 from engine.stopping import cancelling
 from engine.tensor import Array
 from tests.engine.layers.refusals import build, refusal, tensor
+from tests.nightly import IS_NIGHTLY
 
 IMAGE = tensor(1, 2, 5, 5)
 
@@ -65,7 +66,7 @@ def place(window: Array) -> int:
         st.sampled_from([0.0, 1.0, -2.0, 3.0, math.nan, math.inf, -math.inf, -0.0]), min_size=90, max_size=90
     ),
 )
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=2000 if IS_NIGHTLY else 60, deadline=None, derandomize=True)
 def test_every_window_gives_what_its_elements_give(size: int, count: int, values: list[float]) -> None:
     """Few long windows and many short ones are walked through in different ways."""
     x = np.array(values[:size], np.float32).reshape(1, 1, size)

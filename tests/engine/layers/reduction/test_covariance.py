@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from engine.errors import ExecutionError
-from engine.layers.reduction.covariance import Covariance
+from engine.layers.reduction.covariance import Correlation, Covariance
+from engine.tensor import BFLOAT16
 from tests.engine.layers.refusals import refusal, tensor
 
 ROWS = "variables are the rows of a matrix: found "
@@ -36,3 +37,10 @@ def test_what_does_not_fit_is_refused(type: str, operands: list[Any], message: s
 def test_weights_that_sum_to_zero_are_refused() -> None:
     with pytest.raises(ExecutionError, match="the weights of the observations sum to zero"):
         Covariance().forward(np.ones((2, 3), np.float32), np.zeros(3, np.int64))
+
+
+def test_a_correlation_of_half_numbers_is_one_of_them() -> None:
+    x = np.array([[1, 2, 4], [2, 1, 0.5]], BFLOAT16)
+    found = Correlation().forward(x)
+    assert found.dtype == BFLOAT16
+    np.testing.assert_allclose(found.astype(np.float64), np.corrcoef(x.astype(np.float64)), atol=1e-2)

@@ -51,6 +51,12 @@ REFUSALS: list[tuple[str, tuple[object, ...], dict[str, Any], str]] = [
         {},
         "unknown matrix norm: found 3, expected fro, nuc, 1, 2 or inf, or a negative one",
     ),
+    (
+        "aten::linalg_norm",
+        (tensor(3, 4, dtype="int32"), "nuc"),
+        {},
+        "integers have no norm: found int32, expected a floating or complex dtype",
+    ),
     ("aten::linalg_norm", (X, 2, None, False, None), {}, "a norm of that order takes one or two dims: found 3 dims"),
     # scan
     ("torch.cumsum", (X,), {"dim": 3}, "dim is out of range: found 3, expected -3 to 2"),
@@ -83,6 +89,19 @@ REFUSALS: list[tuple[str, tuple[object, ...], dict[str, Any], str]] = [
         "unknown side: found middle, expected left or right",
     ),
     ("aten::bucketize", (X, M, False, False), {}, "boundaries must be a vector: found [3, 4]"),
+    # losses
+    (
+        "aten::binary_cross_entropy",
+        (X, X, tensor(1, 2, 3, 4), 1),
+        {},
+        "the pairs and their weights do not fit: found [1, 2, 3, 4], expected [2, 3, 4]",
+    ),
+    (
+        "aten::binary_cross_entropy_with_logits",
+        (X, X, None, V, 1),
+        {},
+        "shapes do not broadcast: found [5] and [2, 3, 4], expected each dimension equal or 1, counted from the last",
+    ),
     ("aten::bincount", (INTS, None, 0), {}, "a vector is needed: found [2, 3]"),
     ("aten::histc", (V, 0, 0, 1), {}, "no such bins: found 0 from 0.0 to 1.0"),
     ("aten::unique_dim", (X, 3, True, False, False), {}, "dim is out of range: found 3, expected -3 to 2"),

@@ -28,6 +28,12 @@ REFUSALS: list[tuple[str, tuple[object, ...], dict[str, Any], str]] = [
     ("torch.flatten", (X,), {"start_dim": 2, "end_dim": 0}, "start_dim comes after end_dim: found 2 and 0"),
     ("torch.flatten", (X,), {"start_dim": 3}, "dim is out of range: found 3, expected -3 to 2"),
     ("Tensor.unflatten", (X,), {"dim": 2, "sizes": (3, 2)}, "the elements do not fit: found [4] into [3, 2]"),
+    (
+        "torch.roll",
+        (tensor(),),
+        {"shifts": (1,), "dims": (0,)},
+        "a tensor of no dimensions has none to roll: found [0]",
+    ),
     ("torch.squeeze", (X,), {"dim": 3}, "dim is out of range: found 3, expected -3 to 2"),
     ("torch.unsqueeze", (X,), {"dim": 4}, "dim is out of range: found 4, expected -4 to 3"),
     ("torch.unsqueeze", (X,), {"dim": (0, 0)}, "a dim is given twice: found [0, 0]"),
@@ -163,3 +169,10 @@ def test_negative_counts_are_refused_when_they_arrive() -> None:
     with pytest.raises(ShapeError) as caught:
         build("torch.repeat_interleave", 2, dim=0).forward([np.zeros((2, 3)), np.array([1, -1])])
     assert str(caught.value) == "repeats must not be negative: found -1"
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "uint64", "int32"])
+def test_numbers_of_repetitions_are_of_any_integer_dtype(dtype: str) -> None:
+    layer = build("torch.repeat_interleave", 2, dim=0)
+    found = layer.forward([np.arange(2), np.array([2, 1], dtype)])
+    assert found.tolist() == [0, 0, 1]

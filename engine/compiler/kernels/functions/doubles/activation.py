@@ -6,28 +6,13 @@ import math
 from typing import Final
 
 from engine.compiler.codegen.ir import Function, Value
-from engine.compiler.kernels.functions import forms
 from engine.compiler.kernels.functions.arithmetic import absolute, between, copysign, like, maximum, minimum, negative
-from engine.compiler.kernels.functions.doubles.exponential import exp, expm1
-from engine.compiler.kernels.functions.doubles.logarithm import log1p_exp_minus
+from engine.compiler.kernels.functions.doubles.logarithm import log, log1p_exp_minus
 from engine.compiler.kernels.functions.doubles.normal import erf
+from engine.compiler.kernels.functions.exponential import exp, expm1
+from engine.compiler.kernels.functions.smooth import Smooth
 
 _LARGE: Final = 40.0  # from here on sinh and cosh are the same
-
-
-def sigmoid(f: Function, x: Value) -> Value:
-    """1 / (1 + e**-x) within 3 ulp; 0 below -709.8, where e**-x overflows, as in PyTorch."""
-    return f.fdiv(like(x, 1.0), one_plus_exp_minus(f, x))
-
-
-def silu(f: Function, x: Value) -> Value:
-    """x / (1 + e**-x) within 3 ulp; NaN for -inf, as in PyTorch."""
-    return f.fdiv(x, one_plus_exp_minus(f, x))
-
-
-def tanh(f: Function, x: Value) -> Value:
-    """tanh(x) = e / (e + 2), e = e**2x - 1, within 3 ulp."""
-    return f.fdiv(*tanh_parts(f, x))
 
 
 def tanh_parts(f: Function, x: Value) -> tuple[Value, Value]:
@@ -42,34 +27,9 @@ def gelu(f: Function, x: Value) -> Value:
     return f.fmul(half, f.fadd(like(x, 1.0), erf(f, f.fmul(x, like(x, math.sqrt(0.5))))))
 
 
-def gelu_tanh(f: Function, x: Value) -> Value:
-    """x (1 + tanh(u)) / 2 with u = sqrt(2 / pi) (x + 0.044715 x**3), as x / (1 + e**-2u)."""
-    return forms.gelu_tanh(f, x, one_plus_exp_minus)
-
-
 def mish(f: Function, x: Value) -> Value:
     """x tanh(log(1 + e**x))"""
-    return f.fmul(x, tanh(f, f.fadd(maximum(f, x, like(x, 0.0)), log1p_exp_minus(f, absolute(f, x)))))
-
-
-def elu(f: Function, x: Value, alpha: Value) -> Value:
-    """x where x > 0, else alpha * (e**x - 1), within 2 ulp."""
-    return forms.elu(f, x, alpha, expm1)
-
-
-def celu(f: Function, x: Value, alpha: Value) -> Value:
-    """x where x > 0, else alpha * (e**(x / alpha) - 1), within 2 ulp once x / alpha is rounded."""
-    return forms.celu(f, x, alpha, expm1)
-
-
-def selu(f: Function, x: Value) -> Value:
-    """scale * (x where x > 0, else alpha * (e**x - 1)) within 2 ulp, constants as in self-normalising networks."""
-    return forms.selu(f, x, expm1)
-
-
-def tanhshrink(f: Function, x: Value) -> Value:
-    """x - tanh(x), as exact as the difference is."""
-    return f.fsub(x, tanh(f, x))
+    return f.fmul(x, DOUBLES.tanh(f, f.fadd(maximum(f, x, like(x, 0.0)), log1p_exp_minus(f, absolute(f, x)))))
 
 
 def sinh(f: Function, x: Value) -> Value:
@@ -95,3 +55,13 @@ def _half_exp(f: Function, x: Value) -> Value:
 def one_plus_exp_minus(f: Function, x: Value) -> Value:
     """1 + e**-x, which sigmoid(x) is the reciprocal of."""
     return f.fadd(like(x, 1.0), exp(f, negative(f, x)))
+
+
+DOUBLES: Final = Smooth(
+    log=log,
+    expm1_down=expm1,
+    log1p_exp_minus=log1p_exp_minus,
+    one_plus_exp_minus=one_plus_exp_minus,
+    tanh_parts=tanh_parts,
+)
+"""Smooth functions of float64."""

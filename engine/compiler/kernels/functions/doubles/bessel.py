@@ -10,7 +10,7 @@ from typing import Final
 
 from engine.compiler.codegen.ir import Function, Value
 from engine.compiler.kernels.functions.arithmetic import absolute, like, maximum, minimum
-from engine.compiler.kernels.functions.doubles.exponential import exp
+from engine.compiler.kernels.functions.exponential import exp
 
 # e**-x i0(x) in x / 2 - 2 up to 8.
 _NEAR: Final = (

@@ -9,7 +9,6 @@ import math
 from typing import Final
 
 from engine.compiler.codegen.ir import Function, Value, constant
-from engine.compiler.kernels.functions import forms
 from engine.compiler.kernels.functions.arithmetic import (
     absolute,
     integer,
@@ -17,7 +16,8 @@ from engine.compiler.kernels.functions.arithmetic import (
     negative,
     polynomial,
 )
-from engine.compiler.kernels.functions.doubles.exponential import LN2_HEAD, LN2_TAIL, exp
+from engine.compiler.kernels.functions.exponential import exp, format_of
+from engine.compiler.kernels.functions.smooth import logarithm_edges
 from engine.compiler.kernels.functions.wide import wide_bits
 
 _SQRT_HALF_BITS: Final = 0x3FE6A09E667F3BCD
@@ -32,14 +32,14 @@ _SERIES: Final = (
 def log(f: Function, x: Value) -> Value:
     """log(x) within 1.5 ulp; -inf at 0, NaN below."""
     k, fraction = parts(f, x)
-    return forms.logarithm_edges(f, x, _combined(f, k, fraction, like(x, 0.0)))
+    return logarithm_edges(f, x, _combined(f, k, fraction, like(x, 0.0)))
 
 
 def log2(f: Function, x: Value) -> Value:
     """log(x) / log(2) within 3 ulp; exact for powers of two."""
     k, fraction = parts(f, x)
     part = _combined(f, like(x, 0.0), fraction, like(x, 0.0))
-    return forms.logarithm_edges(f, x, f.fma(part, like(x, 1 / math.log(2)), k))
+    return logarithm_edges(f, x, f.fma(part, like(x, 1 / math.log(2)), k))
 
 
 def log10(f: Function, x: Value) -> Value:
@@ -55,33 +55,13 @@ def log1p(f: Function, x: Value) -> Value:
     is_small = f.compare("olt", absolute(f, x), one)
     lost = f.select(is_small, f.fsub(x, f.fsub(sum_, one)), f.fsub(one, f.fsub(sum_, x)))
     lost = f.select(f.compare("olt", absolute(f, sum_), like(x, 2.0**60)), f.fdiv(lost, sum_), like(x, 0.0))
-    result = forms.logarithm_edges(f, sum_, _combined(f, k, fraction, lost))
+    result = logarithm_edges(f, sum_, _combined(f, k, fraction, lost))
     return f.select(f.compare("olt", absolute(f, x), like(x, 2.0**-54)), x, result)
 
 
 def log1p_exp_minus(f: Function, x: Value) -> Value:
     """log(1 + e**-x) for x >= 0 within 2 ulp."""
     return log1p(f, exp(f, negative(f, x)))
-
-
-def softplus(f: Function, x: Value, beta: Value, threshold: Value) -> Value:
-    """log(1 + e**(beta x)) / beta; x itself where beta * x > threshold."""
-    return forms.softplus(f, x, beta, threshold, log1p_exp_minus)
-
-
-def logsigmoid(f: Function, x: Value) -> Value:
-    """log(1 / (1 + e**-x)) = min(x, 0) - log(1 + e**-|x|) within 2 ulp."""
-    return forms.logsigmoid(f, x, log1p_exp_minus)
-
-
-def logaddexp(f: Function, a: Value, b: Value) -> Value:
-    """log(e**a + e**b) without overflow."""
-    return forms.logaddexp(f, a, b, log1p_exp_minus)
-
-
-def xlogy(f: Function, x: Value, y: Value) -> Value:
-    """x log(y); 0 where x is 0 and y is a number."""
-    return forms.xlogy(f, x, y, log)
 
 
 def parts(f: Function, x: Value) -> tuple[Value, Value]:
@@ -103,5 +83,6 @@ def _combined(f: Function, k: Value, fraction: Value, lost: Value) -> Value:
     s = f.fdiv(fraction, f.fadd(fraction, like(k, 2.0)))
     half = f.fmul(f.fmul(fraction, fraction), like(k, 0.5))
     series = f.fadd(half, polynomial(f, f.fmul(s, s), _SERIES))
-    small = f.fma(s, series, f.fma(k, like(k, LN2_TAIL), lost))
-    return f.fsub(f.fmul(k, like(k, LN2_HEAD)), f.fsub(f.fsub(half, small), fraction))
+    head, tail = format_of(k).ln2
+    small = f.fma(s, series, f.fma(k, like(k, tail), lost))
+    return f.fsub(f.fmul(k, like(k, head)), f.fsub(f.fsub(half, small), fraction))

@@ -15,8 +15,8 @@ from engine.compiler.kernels.functions.arithmetic import (
     negative,
     polynomial,
 )
-from engine.compiler.kernels.functions.doubles.exponential import exp
 from engine.compiler.kernels.functions.doubles.logarithm import log
+from engine.compiler.kernels.functions.exponential import exp
 
 _LARGEST = 30.0  # beyond, nothing is left of 1
 

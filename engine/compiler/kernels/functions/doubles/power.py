@@ -12,8 +12,8 @@ from typing import Final
 
 from engine.compiler.codegen.ir import Function, Value
 from engine.compiler.kernels.functions.arithmetic import absolute, between, integer, like, maximum, minimum, polynomial
-from engine.compiler.kernels.functions.doubles.exponential import exp2_of_parts
 from engine.compiler.kernels.functions.doubles.logarithm import parts
+from engine.compiler.kernels.functions.exponential import exp2_of_sum
 from engine.compiler.kernels.functions.power import with_edges
 from engine.compiler.kernels.functions.wide import wide_bits
 
@@ -35,7 +35,7 @@ def power(f: Function, x: Value, y: Value) -> Value:
     short = _head(f, held)
     large = f.fmul(short, head)
     small = f.fadd(f.fmul(f.fsub(held, short), head), f.fmul(held, tail))
-    result = exp2_of_parts(f, large, small)
+    result = exp2_of_sum(f, large, small)
     zero, infinity = like(x, 0.0), like(x, math.inf)
     is_up = f.compare("ogt", y, zero)
     at_zero, at_infinity = f.select(is_up, zero, infinity), f.select(is_up, infinity, zero)

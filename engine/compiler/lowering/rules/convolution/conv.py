@@ -32,12 +32,13 @@ from engine.compiler.lowering.rules.registry import kernels_for
 from engine.compiler.lowering.steps import KernelStep, Made
 from engine.compiler.storage import View
 from engine.graph.operator import RuntimeOperator
+from engine.ir.dims import is_symbolic
 from engine.layers.convolution import conv
 from engine.layers.definition.layer import Layer
 from engine.tensor import Array, TensorSpec
 
 
-def _wanted_border(op: RuntimeOperator, x: TensorSpec, y: TensorSpec, is_open: bool) -> Border:
+def _wanted_border(op: RuntimeOperator, x: TensorSpec, y: TensorSpec) -> Border:
     layer, weight = op.definition, op.attributes.get("weight")
     kernel = tuple(weight.shape[2:]) if weight is not None else ()
     if not isinstance(layer, conv.Conv | conv.StridedSameConv) or not 1 <= len(kernel) <= 3:
@@ -49,7 +50,8 @@ def _wanted_border(op: RuntimeOperator, x: TensorSpec, y: TensorSpec, is_open: b
         return NO_BORDER
     try:
         parameters = parameters_of(conv_, kernel, pairs)
-        if is_open and max(parameters.dilation) == 1:  # what a stride leaves over at the end of one size, another reads
+        # What a stride leaves over at the end of one size, another reads.
+        if is_symbolic(x.sizes[2:]) and max(parameters.dilation) == 1:
             return bearable(parameters.border, x.sizes[2:])
         return border_of(*spans_of(parameters, x.sizes[2:], y.sizes[2:]), x.sizes[2:])
     except NotLoweredError:

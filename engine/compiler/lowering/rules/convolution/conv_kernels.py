@@ -7,7 +7,6 @@ from dataclasses import fields, replace
 from itertools import chain, islice
 
 from engine.compiler.codegen.host import Host
-from engine.compiler.kernels.alike import MOST_RANKED
 from engine.compiler.kernels.convolution.bundles import Bundle, pays, rank_bundle_tiles
 from engine.compiler.kernels.convolution.conv import Conv
 from engine.compiler.kernels.convolution.depthwise import Depthwise
@@ -28,12 +27,14 @@ from engine.compiler.lowering.declining import FLOAT32
 from engine.compiler.lowering.result import Result
 from engine.compiler.lowering.rules.convolution.conv_parameters import ConvParameters
 from engine.compiler.storage import View
+from engine.ir.dims import hint, is_same
+from engine.ir.strided import Strided
 from engine.layers.elementwise.cast import To
 from engine.tensor import Array
 
 
 def kernels_of(
-    context: Context, result: Result, parameters: ConvParameters, weight: Array, source: Strides
+    context: Context, result: Result, parameters: ConvParameters, weight: Array | Strided, source: Strides
 ) -> Iterator[Convolution]:
     """The kernels that compute a result, the fastest first as far as models of cost can tell.
 
@@ -42,7 +43,6 @@ def kernels_of(
         source: strides of the image with its border.
     """
     n, channels, rows, columns = shape = result.image.shape
-    is_open = context.lowering.is_open
     target, epilogue = raw_strides(result.image), result.epilogue
     is_depthwise = len(weight) == parameters.groups and weight.shape[1] == 1 and parameters.groups > 1
     if is_depthwise and not parameters.integers:
@@ -53,15 +53,15 @@ def kernels_of(
         size = _flattened((source, target, *epilogue.operands), n, rows, columns, parameters.depth is None)
     by_tile = tiled(context, result, parameters, weight, source, target, size=size)
     yield from _grouped(context, result, parameters, weight, source, target, size or (n, rows, columns))
-    if parameters.groups == 1 and 2 * channels <= context.host.lanes:
+    if 2 * channels <= context.host.lanes * parameters.groups:
         dots, by_tile = and_dots(context, by_tile)
         yield from dots
     for filtering in _filterings(context, parameters, weight, shape)[: CANDIDATES - 1]:
         if filtering is None:
             yield from islice(by_tile, 1)
             continue
-        phase = _of_one_phase(shape, parameters)
-        yield Winograd(
+        images, down, across = hint(_of_one_phase(shape, parameters))
+        kernel = Winograd(
             batch=n,
             rows=rows,
             columns=columns,
@@ -73,18 +73,21 @@ def kernels_of(
             blocking=choose_blocking(
                 context.host,
                 filtering,
-                *phase[1:],
+                down,
+                across,
                 weight.shape[1],
                 channels,
-                phase[0],
+                images,
                 planes=parameters.planes,
-                is_open=is_open,
             ),
             dilation=parameters.dilation[1],
             depth=parameters.depth,
             host=context.host,
             epilogue=epilogue,
         )
+        if filtering.stride == 1:  # with others a filter value meets several tiles, which lie side by side
+            kernel = replace(kernel, blocking=kernel.blocking.within(kernel.tiles))
+        yield kernel
     yield from by_tile
 
 
@@ -99,8 +102,7 @@ def _depthwise(
         rows if parameters.depth is None else 1,
         columns,
         *geometry,
-        _candidates(context),
-        is_open=context.lowering.is_open,
+        CANDIDATES,
     ):
         yield Depthwise(
             batch=n,
@@ -123,7 +125,7 @@ def _grouped(
     context: Context,
     result: Result,
     parameters: ConvParameters,
-    weight: Array,
+    weight: Array | Strided,
     source: Strides,
     target: Strides,
     size: tuple[int, int, int],
@@ -141,8 +143,7 @@ def _grouped(
         parameters.stride[1],
         parameters.dilation[1],
         bundle.inputs,
-        _candidates(context),
-        is_open=context.lowering.is_open,
+        CANDIDATES,
     ):
         yield GroupedConv(
             batch=n,
@@ -172,18 +173,17 @@ def and_dots(context: Context, by_tile: Iterator[Conv]) -> tuple[Iterator[Conv],
 
 def _dotted(context: Context, plain: Conv) -> Iterator[DotConv]:
     """The kernels of what a direct one computes whose vectors run along the sums, where that is sooner."""
-    if plain.groups > 1 or plain.integers:
+    if plain.integers:
         return
     kernel = DotConv(**{each.name: getattr(plain, each.name) for each in fields(plain) if each.init})
     if not pays_as_dots(context.host, kernel.dots):
         return
-    is_open, count = context.lowering.is_open, _candidates(context)
-    for tile in rank_dot_tiles(context.host, plain.rows, plain.columns, kernel.dots, count, is_open=is_open):
+    for tile in rank_dot_tiles(context.host, plain.rows, plain.columns, kernel.dots, CANDIDATES):
         yield replace(kernel, tile=tile)
 
 
 def _filterings(
-    context: Context, parameters: ConvParameters, weight: Array, shape: tuple[int, ...]
+    context: Context, parameters: ConvParameters, weight: Array | Strided, shape: tuple[int, ...]
 ) -> list[Filtering | None]:
     """The forms of Winograd's algorithm that apply, and None for direct sums, the fastest first."""
     depth = parameters.depth
@@ -196,14 +196,12 @@ def _filterings(
     (stride, across), (down, dilation), channels = parameters.stride, parameters.dilation, shape[1]
     if stride != across or (stride > 1 and dilation > 1) or (parameters.kernel[0] > 1 and down != dilation):
         return [None]
-    n, rows, columns = _of_one_phase(shape, parameters)
-    is_open, is_even = context.lowering.is_open, _is_even(shape, parameters)
-    offered = offered_for(parameters.kernel, stride, shape[3] // dilation, is_even=is_even, is_open=is_open)
+    n, rows, columns = hint(_of_one_phase(shape, parameters))
+    is_even = _is_even(shape, parameters)
+    offered = offered_for(parameters.kernel, stride, hint(shape[3] // dilation), is_even=is_even)
     if not offered:
         return [None]
-    return rank_winograd(
-        context.host, offered, rows, columns, weight.shape[1], channels, n, planes=parameters.planes, is_open=is_open
-    )
+    return rank_winograd(context.host, offered, rows, columns, weight.shape[1], channels, n, planes=parameters.planes)
 
 
 def _is_counted(context: Context) -> bool:
@@ -223,14 +221,14 @@ def _of_one_phase(shape: tuple[int, ...], parameters: ConvParameters) -> tuple[i
 
 def _is_even(shape: tuple[int, ...], parameters: ConvParameters) -> bool:
     """Whether the images of every d-th pixel of some images are of one size."""
-    return all(size % parameters.dilation[1] == 0 for size in shape[2:])
+    return all(is_same(size % parameters.dilation[1], 0) for size in shape[2:])
 
 
 def tiled(
     context: Context,
     result: Result,
     parameters: ConvParameters,
-    weight: Array,
+    weight: Array | Strided,
     source: Strides,
     target: Strides,
     *,
@@ -240,15 +238,8 @@ def tiled(
     first = direct(context, result, parameters, weight, source, target, size=size)
     yield first
     of = (first.rows, first.columns, first.out_channels, first.taps)
-    is_open = context.lowering.is_open
-    host = _tiled_for(context, parameters)
-    for tile in rank_tiles(host, *of, may_vary=not is_open, is_open=is_open, count=_candidates(context))[1:]:
+    for tile in rank_tiles(_tiled_for(context, parameters), *of, may_vary=True, count=CANDIDATES)[1:]:
         yield replace(first, tile=tile)
-
-
-def _candidates(context: Context) -> int:
-    """How many tiles are of use: where shapes are open any that has code, else those that may be measured."""
-    return MOST_RANKED if context.lowering.is_open else CANDIDATES
 
 
 def _tiled_for(context: Context, parameters: ConvParameters) -> Host:
@@ -261,7 +252,7 @@ def direct(
     context: Context,
     result: Result,
     parameters: ConvParameters,
-    weight: Array,
+    weight: Array | Strided,
     source: Strides,
     target: Strides,
     *,
@@ -282,7 +273,6 @@ def direct(
     n, rows, columns = size or (batch, height, width)
     out_channels, in_channels = len(weight) // parameters.groups, weight.shape[1]
     taps = parameters.planes * in_channels * parameters.kernel[0] * parameters.kernel[1]
-    is_open = context.lowering.is_open
     return Conv(
         batch=n,
         rows=rows,
@@ -302,8 +292,7 @@ def direct(
             out_channels,
             taps,
             panel_sizes,
-            may_vary=not is_open,
-            is_open=is_open,
+            may_vary=True,
         ),
         host=context.host,
         epilogue=result.epilogue,
@@ -328,10 +317,10 @@ def _flattened(
     Args:
         is_all: the pixels of all images are one row; else those of each are.
     """
-    if any(rows > 1 and each.h != columns * each.w for each in strides):
+    if not (is_same(rows, 1) or all(is_same(each.h, columns * each.w) for each in strides)):
         return None
     if is_all:
-        is_dense = all(n == 1 or each.n == rows * columns * each.w for each in strides)
+        is_dense = is_same(n, 1) or all(is_same(each.n, rows * columns * each.w) for each in strides)
         return (1, 1, n * rows * columns) if is_dense else None
     return n, 1, rows * columns
 

@@ -10,6 +10,7 @@ from engine.compiler.kernels.axis import WindowAxis
 from engine.compiler.lowering.declining import NotLoweredError
 from engine.compiler.lowering.layout.wishes import NO_BORDER, Border
 from engine.compiler.lowering.rules.convolution.taps import ConvAxis, Span, spans
+from engine.ir.dims import hint
 from engine.layers.convolution import conv
 
 # How many times as many pixels an image within its border may have, and so many more.
@@ -119,6 +120,7 @@ def spans_of(
                 stride=parameters.stride[k],
                 dilation=parameters.dilation[k],
                 before=parameters.border[k],
+                after=parameters.border[2 + k],
             ),
             can_split=parameters.groups == 1,
         )
@@ -145,6 +147,6 @@ def bearable(border: Border, sizes: tuple[int, ...]) -> Border:
         NotLoweredError: an image of ``sizes`` within it would outgrow the image by far.
     """
     (height, width), (top, left, bottom, right) = _pair(list(sizes)), border
-    if (height + top + bottom) * (width + left + right) > MOST_GROWTH * height * width + FEW_PIXELS:
+    if hint((height + top + bottom) * (width + left + right)) > MOST_GROWTH * hint(height * width) + FEW_PIXELS:
         raise NotLoweredError("there is no kernel for so much padding")
     return border

@@ -17,6 +17,7 @@ from engine.compiler.lowering.rules.convolution.run_time import packed_in_run
 from engine.compiler.lowering.rules.convolution.taps import Span
 from engine.compiler.lowering.steps import KernelStep
 from engine.compiler.storage import View
+from engine.ir.strided import AnyArray, Strided
 from engine.tensor import Array
 
 Parts = Sequence[tuple[Span, Span]]
@@ -33,7 +34,7 @@ def computed(
     return compute(context, x, result, parameters, parts, filters)
 
 
-def as_filters(weight: Array) -> Array:
+def as_filters(weight: AnyArray) -> AnyArray:
     """(O, I, KW) and (O, I, KH, KW) as (O, I, KD, KH, KW)."""
     return weight.reshape(*weight.shape[:2], *(1,) * (5 - weight.ndim), *weight.shape[2:])
 
@@ -46,13 +47,32 @@ def _whole(
     source = raw_strides(x)
     weight = weight[..., row.first : row.first + row.taps, column.first : column.first + column.taps]
     parameters = replace(parameters, kernel=(row.taps, column.taps))
-    flat = flat_filters(weight)
+    origin = _origin(x, source, row, column)
+    yield chosen_step(context, result, parameters, x, (weight, bias), source, origin)
+
+
+def chosen_step(
+    context: Context,
+    result: Result,
+    parameters: ConvParameters,
+    x: View,
+    filters: Filters,
+    source: Strides,
+    origin: int,
+) -> KernelStep:
+    """Return the step of the kernel that suits a convolution best.
+
+    Args:
+        source: strides of ``x``, an image with its border.
+        origin: bytes from the first pixel of ``x`` to the one that is read first.
+    """
+    flat = flat_filters(filters[0])
 
     def step_of(kernel: Convolution) -> KernelStep:
-        packed = context.lowering.packed(kernel.packing, (weight, bias), lambda: kernel.pack(flat, bias))
-        return result.step(kernel, [x, packed], origin=_origin(x, source, row, column))
+        packed = context.lowering.packed(kernel.packing, filters, lambda: kernel.pack(flat, filters[1]))
+        return result.step(kernel, [x, packed], origin=origin)
 
-    yield context.choose(kernels_of(context, result, parameters, weight, source), step_of)
+    return context.choose(kernels_of(context, result, parameters, filters[0], source), step_of)
 
 
 def with_computed(
@@ -89,7 +109,7 @@ def _in_parts_of(
     result: Result,
     parameters: ConvParameters,
     parts: Parts,
-    weight: Array,
+    weight: Array | Strided,
     pack: Callable[[Conv], tuple[View, Sequence[KernelStep]]],
 ) -> Iterator[KernelStep]:
     source = raw_strides(x)
@@ -119,7 +139,7 @@ def _origin(x: View, source: Strides, row: Span, column: Span) -> int:
     return x.dtype.itemsize * (row.origin * source.h + column.origin * source.w)
 
 
-def _pixels(array: Array, row: Span, column: Span) -> Array:
+def _pixels(array: Strided, row: Span, column: Span) -> Strided:
     """The pixels of a part of an image or signal, as an image."""
     rows, columns = slice(row.start, row.start + row.count), slice(column.start, column.start + column.count)
     return as_image(array)[:, :, rows, columns]

@@ -22,8 +22,9 @@ from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.declining import FLOAT32, NotLoweredError
 from engine.compiler.lowering.layout.wishes import BORDERS, NO_BORDER, Border
 from engine.compiler.lowering.result import Result, as_image
-from engine.compiler.lowering.rules.convolution.conv_kernels import direct, flat_filters, raw_strides
+from engine.compiler.lowering.rules.convolution.conv_kernels import direct, raw_strides
 from engine.compiler.lowering.rules.convolution.conv_parameters import ConvParameters, bearable
+from engine.compiler.lowering.rules.convolution.conv_steps import chosen_step
 from engine.compiler.lowering.rules.convolution.overlapping import MOST_PHASES, lower_overlapping, overlaps
 from engine.compiler.lowering.rules.convolution.run_time import packed_in_run, weights_of
 from engine.compiler.lowering.rules.convolution.shuffled import border_of, lower_shuffled, shuffles
@@ -32,6 +33,7 @@ from engine.compiler.lowering.rules.registry import kernels_for
 from engine.compiler.lowering.steps import KernelStep, Made
 from engine.compiler.storage import View
 from engine.graph.operator import RuntimeOperator
+from engine.ir.strided import Strided
 from engine.layers.convolution.conv_transpose import ConvTranspose
 from engine.layers.operands.spatial import spread
 from engine.tensor import Array, TensorSpec
@@ -118,7 +120,7 @@ def _border(rows: list[Phase], columns: list[Phase], sizes: tuple[int, ...]) -> 
     return bearable((top, left, bottom, right), sizes)
 
 
-def _wanted_border(op: RuntimeOperator, x: TensorSpec, y: TensorSpec, is_open: bool) -> Border:
+def _wanted_border(op: RuntimeOperator, x: TensorSpec, y: TensorSpec) -> Border:
     layer, weight = op.definition, op.attributes.get("weight")
     if not isinstance(layer, ConvTranspose) or weight is None or x.rank != layer.spatial_rank + 2:
         return NO_BORDER
@@ -160,7 +162,7 @@ def lower_conv_transpose(context: Context) -> Made:
     for phase in product(*axes):
         depth, row, column = phase
         taps = _taps(weight, layer.groups, phase)
-        bank = _bank(taps, is_known=not isinstance(given, View))
+        bank = _bank(taps)
         windows = WindowAxis(
             size=planes,
             count=depth.count,
@@ -169,25 +171,25 @@ def lower_conv_transpose(context: Context) -> Made:
             padding=-depth.begin,
         )
         parameters = ConvParameters(
-            kernel=bank.shape[3:],
+            kernel=(bank.shape[3], bank.shape[4]),
             dilation=(row.dilation, column.dilation),
             groups=layer.groups,
             depth=windows if len(x.shape) == 5 else None,
         )
         packed: View | None = None
+        known = bias if isinstance(bias, np.ndarray) else None
         for first, samples in _samples(x.shape[0], sizes, stride):
             part = result.part(partial(_pixels, phase=phase, stride=stride, samples=samples))
-            kernel = direct(context, part, parameters, bank, source, raw_strides(part.image))
-            if packed is None and isinstance(given, View):
-                packed, copied = packed_in_run(context, kernel, given, bias if isinstance(bias, View) else None, taps)
-                steps.extend(copied)
-            elif packed is None:
-                known = bias if isinstance(bias, np.ndarray) else None
-                packed = context.lowering.packed(
-                    kernel.packing, (bank, known), partial(kernel.pack, flat_filters(bank), known)
-                )
             origin = x.dtype.itemsize * (first * planes * source.n + row.begin * source.h + column.begin * source.w)
-            steps.append(part.step(kernel, [image, packed], origin=origin))
+            if isinstance(given, View) and isinstance(taps, Strided):
+                kernel = direct(context, part, parameters, bank, source, raw_strides(part.image))
+                if packed is None:
+                    shift = bias if isinstance(bias, View) else None
+                    packed, copied = packed_in_run(context, kernel, given, shift, taps)
+                    steps.extend(copied)
+                steps.append(part.step(kernel, [image, packed], origin=origin))
+            elif isinstance(bank, np.ndarray):
+                steps.append(chosen_step(context, part, parameters, image, (bank, known), source, origin))
     return result.made(*copies, *steps)
 
 
@@ -202,7 +204,7 @@ def _biased(context: Context, result: Result, bias: object, channels: int) -> Ke
     known = bias if isinstance(bias, np.ndarray) else np.zeros(channels, context.dtype)
     numbers = bias if isinstance(bias, View) else context.lowering.stored(known)
     shape = result.image.shape
-    wide = derived(numbers, np.broadcast_to(numbers.phantom.reshape(channels, 1, 1), shape))
+    wide = derived(numbers, numbers.phantom.reshape(channels, 1, 1).broadcast_to(shape))
     strides = [wide.strides, *(view.strides for view in result.operands)]
     kernel = make_map(shape, result.image.strides, strides, result.fused.tree, context.host)
     return result.step(kernel, after=[wide])
@@ -215,19 +217,19 @@ def _samples(count: int, sizes: tuple[int, ...], stride: tuple[int, ...]) -> lis
     return [(0, slice(None))]
 
 
-def _pixels(array: Array, phase: Sequence[Phase], stride: tuple[int, ...], samples: slice) -> Array:
+def _pixels(array: Strided, phase: Sequence[Phase], stride: tuple[int, ...], samples: slice) -> Strided:
     """The pixels of (n, c, h, w), (n, c, w) or (n, c, d, h, w) that a phase makes."""
     planes = array[samples, :, phase[0].phase :: stride[0]] if array.ndim == 5 else array
     return as_image(planes)[:, :, phase[1].phase :: stride[1], phase[2].phase :: stride[2]]
 
 
-def _bank(taps: Array, *, is_known: bool) -> Array:
-    """The taps of a phase as (O, C/groups, S, T, U); no more than that shape where the run computes them."""
-    shape = (taps.shape[0] * taps.shape[1], *taps.shape[2:])
-    return np.ascontiguousarray(taps.reshape(shape)) if is_known else np.broadcast_to(taps.flat[0], shape)
+def _bank(taps: Array | Strided) -> Array | Strided:
+    """Return the taps of a phase as (O, C/groups, S, T, U); no more than that shape if the run computes them."""
+    bank = taps.reshape(taps.shape[0] * taps.shape[1], *taps.shape[2:])
+    return bank if isinstance(bank, Strided) else np.ascontiguousarray(bank)
 
 
-def _taps(weight: Array, groups: int, phase: Sequence[Phase]) -> Array:
+def _taps(weight: Array | Strided, groups: int, phase: Sequence[Phase]) -> Array | Strided:
     """The taps of a phase, (C, O/groups, KD, KH, KW) as (groups, O/groups, C/groups, S, T, U), where they lie."""
     depth, row, column = (each.chosen for each in phase)
     chosen = weight[:, :, depth, row, column]

@@ -22,6 +22,7 @@ from engine.compiler.lowering.rules.movement.padding import fill
 from engine.compiler.lowering.rules.products.frames import multiplied
 from engine.compiler.lowering.steps import Made
 from engine.compiler.storage import row_major
+from engine.ir.dims import is_symbolic
 from engine.layers.convolution.conv import Conv
 from engine.tensor import Array
 
@@ -56,6 +57,8 @@ def gathers(context: Context, layer: Conv, weight: Array) -> bool:
         return False
     batch, _, *sizes = context.result_spec.sizes
     lines, taps = batch * math.prod(sizes[:-1]), math.prod(weight.shape[2:])
+    if is_symbolic(context.result_spec.shape):  # which pixels meet a tap depends on the size
+        return False
     is_small = lines > 1 and sizes[-1] <= MOST_COLUMNS and lines * sizes[-1] <= MOST_PIXELS
     is_large = weight.nbytes > context.host.memory.second_bytes and 1 < taps <= MOST_TAPS
     return is_small and is_large and layer.padding_mode == "zeros"
@@ -78,7 +81,7 @@ def lower_gathered(
     if any(each.count < count for tap in taps for each, count in zip(tap, sizes, strict=True)):
         composition.steps.append(fill(context, gathered, 0.0))
     for number, tap in enumerate(taps):
-        seen = np.moveaxis(x.phantom, 1, -1)[(slice(None), *(each.inputs for each in tap))]
+        seen = x.phantom.moveaxis(1, -1)[(slice(None), *(each.inputs for each in tap))]
         place = gathered.phantom[..., number, :][(slice(None), *(each.outputs for each in tap))]
         composition.map(Operand(0), derived(x, seen), target=derived(gathered, place))
     rows = derived(gathered, gathered.phantom.reshape(1, batch * math.prod(sizes), -1))
@@ -86,7 +89,7 @@ def lower_gathered(
     chosen = np.moveaxis(weight, 1, -1)[:, *np.array([[each.tap for each in tap] for tap in taps]).T]  # (O, taps, I)
     lines = derived(sums, sums.phantom.reshape(-1, outputs))
     multiplied(composition, rows, lines, np.ascontiguousarray(chosen.reshape(outputs, -1)), bias)
-    return composition.finish(Operand(0), derived(sums, np.moveaxis(sums.phantom, -1, 1)))
+    return composition.finish(Operand(0), derived(sums, sums.phantom.moveaxis(-1, 1)))
 
 
 def _met(kernel: int, stride: int, dilation: int, before: int, size: int, count: int) -> list[_Met]:

@@ -12,6 +12,7 @@ from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.rules.elementwise.composing import derived
 from engine.compiler.lowering.steps import KernelStep
 from engine.compiler.storage import View, constant, row_major
+from engine.ir.strided import Strided
 from engine.tensor import Array
 
 
@@ -23,7 +24,7 @@ def weights_of(context: Context) -> tuple[Array, Array | None] | tuple[View, Vie
 
 
 def packed_in_run(
-    context: Context, kernel: Conv, weight: View, bias: View | None, taps: Array | None = None
+    context: Context, kernel: Conv, weight: View, bias: View | None, taps: Strided | None = None
 ) -> tuple[View, list[KernelStep]]:
     """What ``kernel.pack`` makes of weights (O, I, KD, KH, KW) and a bias (O,), and the steps that do.
 
@@ -59,5 +60,5 @@ def _line(bias: View | None, first: int, shape: tuple[int, int, int], target: Vi
     """Where sums begin: the bias of some channels, or zeros."""
     if bias is None:
         zero = constant(np.zeros(1, target.dtype))
-        return derived(zero, np.broadcast_to(zero.phantom, shape))
+        return derived(zero, zero.phantom.broadcast_to(shape))
     return derived(bias, bias.phantom[:, first : first + math.prod(shape[1:])].reshape(shape))

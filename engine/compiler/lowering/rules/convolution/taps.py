@@ -10,6 +10,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+from engine.ir.dims import is_symbolic
+
 # What splitting an axis must save of its products, and pixels that take as long as fewer do.
 WORTH = 0.15
 FEWEST = 4
@@ -25,7 +27,7 @@ class ConvAxis:
 
     Args:
         size, count: pixels of the input and of the output.
-        before: zeros before the input.
+        before, after: zeros around the input.
     """
 
     size: int
@@ -34,6 +36,7 @@ class ConvAxis:
     stride: int
     dilation: int
     before: int
+    after: int
 
     def live(self, output: int) -> range:
         """The taps of an output pixel that meet the input."""
@@ -93,7 +96,7 @@ class Span:
             first=taps.start,
             taps=len(taps),
             origin=origin,
-            after=max(0, last - axis.size + 1),
+            after=axis.after if is_symbolic(axis.size) else max(0, last - axis.size + 1),
         )
 
     @property
@@ -105,7 +108,7 @@ class Span:
 @lru_cache(maxsize=4096)
 def spans(axis: ConvAxis, *, can_split: bool) -> Sequence[Span]:
     """The output of an axis in spans, one of all pixels unless it pays to split; layers of one geometry ask again."""
-    if axis.kernel > MOST_TAPS:
+    if axis.kernel > MOST_TAPS or is_symbolic(axis.size):
         return (Span.of(axis, 0, axis.count, range(axis.kernel)),)
     runs = _merged(axis.runs())
     met = [taps for _, taps in runs if taps]

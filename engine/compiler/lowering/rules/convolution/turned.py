@@ -20,6 +20,7 @@ from engine.compiler.lowering.rules.convolution.unbatched import fused
 from engine.compiler.lowering.rules.elementwise.composing import derived
 from engine.compiler.lowering.steps import KernelStep, Made
 from engine.compiler.storage import View, channels_last, ordered
+from engine.ir.strided import Strided
 from engine.tensor import Array
 
 # Taps down from which the copy this takes is little beside the products.
@@ -84,6 +85,6 @@ def _turned(parameters: ConvParameters) -> ConvParameters:
     )
 
 
-def _turned_image(array: Array) -> Array:
+def _turned_image(array: Strided) -> Strided:
     """A result, with a batch dimension or without, as images whose rows are the columns."""
     return as_image(array if array.ndim > 3 else array[None]).swapaxes(2, 3)

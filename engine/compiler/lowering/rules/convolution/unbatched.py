@@ -8,7 +8,7 @@ from engine.compiler.lowering.fusion import absorb, alone
 from engine.compiler.lowering.result import Result, as_image
 from engine.compiler.lowering.rules.elementwise.composing import derived
 from engine.compiler.storage import View, channels_last
-from engine.tensor import Array
+from engine.ir.strided import Strided
 
 
 def batched(context: Context, spatial_rank: int) -> tuple[View, tuple[int, ...]]:
@@ -34,5 +34,5 @@ def fused(context: Context, spatial_rank: int) -> Result:
     return Result.seen(found, derived(whole, whole.phantom[0]), _as_batch_of_one, context.lowering.alarm)
 
 
-def _as_batch_of_one(array: Array) -> Array:
+def _as_batch_of_one(array: Strided) -> Strided:
     return as_image(array[None])

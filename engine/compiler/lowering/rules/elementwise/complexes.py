@@ -23,6 +23,7 @@ from engine.layers.creation.container import Expression
 from engine.layers.definition.layer import Layer
 from engine.layers.elementwise import arithmetic
 from engine.layers.elementwise.complex import Angle, Conjugate, Direction
+from engine.promotion import broadcast_sizes
 
 # What is one function here, and an expression of several for real numbers.
 _FUNCTIONS: dict[type[Layer], str] = {Conjugate: "conj", Angle: "angle"}
@@ -139,7 +140,7 @@ class _Parts:
         """A real operand, or what a function gives of complex numbers, in new memory."""
         if isinstance(part, Operand):
             return self.composition.context.stored(self.views[part.index])
-        sizes = np.broadcast_shapes(*(self.views[index].shape for index in operands_of(part)))
+        sizes = broadcast_sizes(*(self.views[index].shape for index in operands_of(part)))
         target = row_major(sizes, FLOAT32)
         self.store(part, target)
         return target

@@ -21,7 +21,8 @@ from engine.compiler.lowering.result import as_image
 from engine.compiler.lowering.rules.elementwise.map import finished
 from engine.compiler.lowering.steps import KernelStep, Made
 from engine.compiler.storage import View, ordered, row_major
-from engine.tensor import Array
+from engine.ir.strided import Strided
+from engine.promotion import broadcast_sizes
 
 
 @dataclass(slots=True)
@@ -37,9 +38,9 @@ class Composition:
 
     def map(self, tree: Expr, *operands: View, target: View | None = None) -> View:
         """An expression of broadcast operands, in new memory unless a place is given."""
-        sizes = np.broadcast_shapes(*(each.shape for each in operands))
+        sizes = broadcast_sizes(*(each.shape for each in operands))
         target = row_major(sizes, self.context.dtype) if target is None else target
-        wide = [derived(each, np.broadcast_to(each.phantom, sizes)) for each in operands]
+        wide = [derived(each, each.phantom.broadcast_to(sizes)) for each in operands]
         kernel = make_map(sizes, target.strides, [each.strides for each in wide], tree, self.context.host)
         self.steps.append(self.context.step(kernel, target, *wide))
         return target
@@ -52,7 +53,7 @@ class Composition:
         """
         if domain is None:
             domain = "double" if self.context.dtype == np.float64 else "float"
-        seen = [target, *(derived(each, np.broadcast_to(each.phantom, target.shape)) for each in operands)]
+        seen = [target, *(derived(each, each.phantom.broadcast_to(target.shape)) for each in operands)]
         strides, dtypes = [each.strides for each in seen], [each.dtype.name for each in seen]
         kernel = make_elements(target.shape, strides, dtypes, tree, domain, self.context.lowering.host)
         self.steps.append(self.context.step(kernel, *seen))
@@ -129,7 +130,7 @@ class Composition:
         return Made(views=made.views, steps=[*self.steps, *made.steps], fusions=made.fusions)
 
 
-def derived(view: View, phantom: Array) -> View:
+def derived(view: View, phantom: Strided) -> View:
     """The view another numpy view of this one stands for.
 
     Raises:

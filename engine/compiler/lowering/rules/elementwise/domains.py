@@ -7,6 +7,7 @@ from engine.compiler.kernels.expr import Apply, Expr
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.declining import FLOAT32, NotLoweredError
 from engine.compiler.storage import View, like, row_major
+from engine.ir.dims import is_same
 from engine.promotion import cast
 from engine.tensor import Array, DType, Number, TensorSpec, dtype_name
 
@@ -41,7 +42,7 @@ def names_of(tree: Expr) -> set[str]:
 
 def target_of(context: Context, spec: TensorSpec, x: View) -> View:
     """Memory for a result; bytes lie as those images do that they are made of, and floats as the bytes."""
-    if spec.sizes == x.shape and x.is_channels_last and not x.is_row_major:
+    if is_same(spec.sizes, x.shape) and x.is_channels_last and not x.is_row_major:
         if spec.dtype.itemsize == 1 and spec.dtype.kind in "iu":
             return like(x, spec.dtype)
         if spec.dtype == FLOAT32 and x.dtype.itemsize == 1 and x.dtype.kind in "iu":

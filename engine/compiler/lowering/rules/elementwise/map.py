@@ -14,8 +14,8 @@ from engine.compiler.lowering.result import Result
 from engine.compiler.lowering.rules.registry import kernels_for
 from engine.compiler.lowering.steps import Made
 from engine.compiler.storage import View
+from engine.ir.strided import Strided
 from engine.layers.definition.layer import Layer
-from engine.tensor import Array
 
 
 @kernels_for(Layer)
@@ -65,7 +65,7 @@ def _alone(context: Context) -> Fused:
     return Fused(operand, known[operand.name], tuple(views), (context.op.name,))
 
 
-def _as_it_is(array: Array) -> Array:
+def _as_it_is(array: Strided) -> Strided:
     return array
 
 

@@ -118,6 +118,6 @@ def _spread(
 def _map(context: Context, target: View, tree: Expr, operands: Sequence[View]) -> KernelStep:
     """An expression of operands of any dtype that broadcast to the target, computed as float32."""
     flat = [each if target.shape else derived(each, each.phantom.reshape(())) for each in operands]
-    seen = [target, *(derived(each, np.broadcast_to(each.phantom, target.shape)) for each in flat)]
+    seen = [target, *(derived(each, each.phantom.broadcast_to(target.shape)) for each in flat)]
     dtypes, strides = [each.dtype.name for each in seen], [each.strides for each in seen]
     return context.step(make_elements(target.shape, strides, dtypes, tree, "float", context.host), *seen)

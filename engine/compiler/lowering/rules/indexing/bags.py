@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 from engine.compiler.kernels.indexing.bags import Bags, Mode
 from engine.compiler.lowering.context import Context, as_rows
 from engine.compiler.lowering.declining import FLOAT32, NotLoweredError
@@ -26,7 +28,7 @@ def lower_embedding_bag(context: Context) -> Made:
 @kernels_for(EmbeddingBags)
 def lower_onnx_bags(context: Context) -> Made:
     """The same from bound to bound; bounds that do not ascend from 0, and negative indices, are for the reference."""
-    return _bags(context, "mean" if context.layer(EmbeddingBags).mode == "mean" else "sum", None)
+    return _bags(context, cast(Mode, context.layer(EmbeddingBags).mode), None)
 
 
 def _bags(context: Context, mode: Mode, padding_idx: int | None) -> Made:

@@ -10,8 +10,8 @@ from engine.compiler.lowering.declining import NotLoweredError
 from engine.compiler.lowering.rules.registry import kernels_for
 from engine.compiler.lowering.steps import Made
 from engine.compiler.storage import View, row_major
+from engine.ir.strided import Strided
 from engine.layers.linear.embedding import Embedding
-from engine.tensor import Array
 
 _BITS = {np.dtype(np.int32): 32, np.dtype(np.int64): 64}
 
@@ -44,6 +44,6 @@ def lower_embedding(context: Context) -> Made:
     return result.made(*copies, result.step(kernel, [indices, table]))
 
 
-def _as_image(array: Array) -> Array:
+def _as_image(array: Strided) -> Strided:
     """(..., columns) as (1, columns, indices, 1)."""
-    return np.moveaxis(array.reshape(-1, array.shape[-1]), 1, 0)[None, :, :, None]
+    return array.reshape(-1, array.shape[-1]).transpose()[None, :, :, None]

@@ -31,7 +31,7 @@ _EXACT = 2**53
 
 def computed(context: Context, target: View, tree: Expr, domain: Domain, *operands: View) -> KernelStep:
     """The map that stores an expression of broadcast operands of any dtypes."""
-    seen = [target, *(derived(each, np.broadcast_to(each.phantom, target.shape)) for each in operands)]
+    seen = [target, *(derived(each, each.phantom.broadcast_to(target.shape)) for each in operands)]
     dtypes = [each.dtype.name for each in seen]
     kernel = make_elements(target.shape, [each.strides for each in seen], dtypes, tree, domain, context.host)
     return context.step(kernel, *seen)
@@ -54,7 +54,7 @@ def lower_one_hot(context: Context) -> Made:
     target = context.place(is_image=False) if spec.dtype == FLOAT32 else row_major(spec.sizes, spec.dtype)
     step = computed(
         context, target, apply("where", is_there, Operand(3), Operand(2)), "double",
-        derived(index, np.expand_dims(index.phantom, axis)), own,
+        derived(index, index.phantom.expand_dims(axis)), own,
         *(derived(values, values.phantom[k : k + 1].reshape(())) for k in (0, 1)),
     )  # fmt: skip
     return context.made(target, step)

@@ -23,6 +23,7 @@ from engine.layers.indexing.indexing import Index, constant_slots
 from engine.layers.indexing.selection import Gather, IndexSelect, Take, TakeAlongDim
 from engine.layers.onnx.indexing.gather import GatherElements, GatherND, OnnxGather
 from engine.layers.operands.axes import checked_axis
+from engine.promotion import broadcast_sizes
 
 BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
 
@@ -77,14 +78,14 @@ def indexed(context: Context, x: View, slots: object) -> tuple[Sequence[int], Se
     given = {axis: indices_of(slot, context) for axis, slot in enumerate(slots) if slot is not None}
     if not given:
         raise NotLoweredError("it has no indices")
-    shape = np.broadcast_shapes(*(each.shape for each in given.values()))
+    shape = broadcast_sizes(*(each.shape for each in given.values()))
     taken, rest = sorted(given), [axis for axis in range(len(x.shape)) if axis not in given]
     lead = taken[0] if taken[-1] - taken[0] + 1 == len(taken) else 0
     steps, sizes = [x.strides[axis] for axis in rest], [x.shape[axis] for axis in rest]
     behind = len(rest) - lead
     found = []
     for axis, index in given.items():
-        wide = np.broadcast_to(index.phantom, shape)
+        wide = index.phantom.broadcast_to(shape)
         found.append(Slot(derived(index, wide.reshape((*shape, *(1 for _ in range(behind))))), axis, wraps=True))
     around = [*sizes[:lead], *shape, *sizes[lead:]]
     return around, [*steps[:lead], *(0 for _ in shape), *steps[lead:]], found
@@ -116,7 +117,7 @@ def lower_take_along(context: Context) -> Made:
     if isinstance(layer, GatherElements):
         sizes = list(index.shape)
     strides = [0 if k == axis or x.shape[k] == 1 else step for k, step in enumerate(x.strides)]
-    slot = Slot(derived(index, np.broadcast_to(index.phantom, sizes)), axis, wraps=True)
+    slot = Slot(derived(index, index.phantom.broadcast_to(sizes)), axis, wraps=True)
     return picked(context, x, strides, [slot])
 
 
@@ -184,7 +185,7 @@ def picked(context: Context, x: View, source: Sequence[int], slots: Sequence[Slo
 def picking(context: Context, target: View, x: View, source: Sequence[int], slots: Sequence[Slot]) -> KernelStep:
     """The step that stores what indices name in memory that is given; see picked()."""
     sizes = target.shape
-    wide = [derived(each.view, np.broadcast_to(each.view.phantom, sizes)).strides for each in slots]
+    wide = [derived(each.view, each.view.phantom.broadcast_to(sizes)).strides for each in slots]
     loops = merge_loops(sizes, [target.strides, source, *wide]) or [(1, (1, 1, *(1 for _ in slots)))]
     positions = tuple(
         Positions(

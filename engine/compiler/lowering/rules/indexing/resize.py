@@ -1,22 +1,29 @@
-"""Resampling of signals, images and volumes: whole repetitions are copies, all else a table of taps."""
+"""Resampling of signals, images and volumes: whole repetitions are copies, all else a table of taps.
+
+The table of symbolic sizes is filled in the run.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any, Final
 
 import numpy as np
 
 from engine.compiler.kernels.images.resize import Resize
+from engine.compiler.kernels.images.resize_table import Method, ResizeTable, TableAxis
 from engine.compiler.kernels.kernel import Epilogue
 from engine.compiler.lowering.context import Context
-from engine.compiler.lowering.declining import NotLoweredError
+from engine.compiler.lowering.declining import FLOAT32, NotLoweredError
 from engine.compiler.lowering.result import as_image
 from engine.compiler.lowering.rules.registry import kernels_for
 from engine.compiler.lowering.stacks import derived
 from engine.compiler.lowering.steps import KernelStep, Made, dense_strides
 from engine.compiler.storage import View, channels_last, constant, row_major
 from engine.errors import ShapeError
+from engine.ir.dims import is_same, is_symbolic
+from engine.layers.onnx.vision.resize import ROUNDINGS
 from engine.layers.onnx.vision.resize import Resize as OnnxResize
 from engine.layers.onnx.vision.resize import Upsample as OnnxUpsample
 from engine.layers.vision.interpolate import Antialiased, AntialiasedBicubic, Interpolate, NearestExact
@@ -25,13 +32,27 @@ from engine.tensor import Array, DType
 
 # Elements that a new pixel is made of; all are written out.
 MOST_TAPS = 64
+# Up to this size float32 finds the elements that are repeated a whole number of times.
+MOST_REPEATED = 2**14
+# Where new elements lie, by the coordinate transformation mode of the layer of ONNX.
+_PLACES: Final[dict[str, dict[str, Any]]] = {
+    "asymmetric": {},
+    "tf_half_pixel_for_nn": {"before": 0.5},
+    "half_pixel": {"before": 0.5, "after": 0.5},
+    "pytorch_half_pixel": {"before": 0.5, "after": 0.5, "starts_at_zero": True},
+    "align_corners": {"ratio": "corners"},
+}
 
 
 @kernels_for(Interpolate, Antialiased, AntialiasedBicubic, NearestExact, image=True, doubles=True)
 def lower_resample(context: Context) -> Made:
     """A signal, an image or a volume resampled along its axes with the element-wise operators after it."""
     layer, x, sizes = context.layer(Interpolate), context.tensor(0), context.result_spec.sizes[2:]
-    taps = [each for _, each in sorted(layer.taps(x.phantom, sizes), key=lambda each: each[0])]
+    if is_symbolic((*x.shape[2:], *sizes)):
+        open_axes = _open_axes(layer, x, sizes)
+        if open_axes is not None:
+            return _resampled_in_run(context, x, open_axes)
+    taps = [each for _, each in sorted(layer.taps(x.shape, x.dtype, sizes), key=lambda each: each[0])]
     if len(taps) != len(sizes) or len(x.shape) not in (3, 4, 5):
         raise NotLoweredError("there is no kernel for it")
     return _resampled(context, x, [_evened(each) for each in taps])
@@ -42,7 +63,11 @@ def lower_onnx_resize(context: Context) -> Made:
     """The same of any axes: those that stay are images of a batch and their channels."""
     layer, x = context.layer(OnnxResize), context.tensor(0)
     try:
-        found = layer.taps(x.shape, *context.arguments()[1:])
+        if is_symbolic(x.shape) or is_symbolic(context.result_spec.sizes):
+            open_axes = _open_onnx_axes(layer, x, context.arguments()[1:])
+            if open_axes is not None:
+                return _resampled_in_run(context, x, open_axes)
+        found = layer.taps(x.shape, x.dtype, *context.arguments()[1:])
     except ShapeError as error:
         raise NotLoweredError("what it asks for is known only in a run, or lies outside its operand") from error
     axes, rank, kept = [*sorted(found)], len(x.shape), [axis for axis in range(len(x.shape)) if axis not in found]
@@ -84,6 +109,101 @@ def _resampled(context: Context, x: View, taps: list[Taps]) -> Made:
     image, copies = context.image(x)
     kernel, table = _kernel(context, x.shape, image, result.image, taps, result.epilogue)
     return result.made(*before, *copies, result.step(kernel, [image, table]))
+
+
+def _open_axes(layer: Interpolate, x: View, sizes: Sequence[int]) -> list[TableAxis] | None:
+    """Return the axes of symbolic sizes, those behind the channels; None where their table is not made in the run."""
+    names: dict[str, Method] = {"nearest": "nearest", "nearest-exact": "nearest", "bicubic": "cubic"}
+    method = names.get(layer.mode, "linear")
+    if isinstance(layer, Antialiased) or x.dtype != FLOAT32 or len(sizes) != len(x.shape) - 2 > 3:
+        return None
+    meets_corners = bool(layer.align_corners)
+    half = 0.0 if meets_corners or layer.mode == "nearest" else 0.5
+    axes = []
+    for size, count, scale in zip(x.shape[2:], sizes, layer.given_scales(x.shape, x.dtype, tuple(sizes)), strict=True):
+        ratio: Any = "corners" if meets_corners else "sizes" if scale is None else 1 / scale
+        after = 0.0 if method == "nearest" else half
+        axes.append(TableAxis(size=size, count=count, method=method, ratio=ratio, before=half, after=after))
+    return axes
+
+
+def _open_onnx_axes(layer: OnnxResize, x: View, operands: Sequence[object]) -> list[TableAxis] | None:
+    """Return the same for the layers of ONNX; None also where it resamples the batch or the channels."""
+    mode = layer.coordinate_transformation_mode
+    is_plain = not (layer.antialias or layer.exclude_outside) and layer.keep_aspect_ratio_policy == "stretch"
+    if not is_plain or mode not in _PLACES or x.dtype != FLOAT32 or not 3 <= len(x.shape) <= 5:
+        return None
+    changes = layer.changes(x.shape, *operands)
+    if not changes or min(changes) < 2:
+        return None
+    methods: dict[str, Method] = {"nearest": "nearest", "linear": "onnx_linear", "cubic": "onnx_cubic"}
+    method = methods[layer.mode]
+    axes = []
+    for axis in range(2, len(x.shape)):
+        if axis not in changes:
+            axes.append(TableAxis(size=x.shape[axis], count=x.shape[axis]))
+            continue
+        size, count, scale = changes[axis]
+        rounding = layer.nearest_mode
+        if rounding == "simple":
+            rounding = "ceil" if (count < size if scale is None else scale < 1) else "floor"
+        details: dict[str, Any] = {"ratio": "sizes" if scale is None else scale, **_PLACES[mode]}
+        a = layer.cubic_coeff_a
+        axes.append(
+            TableAxis(size=size, count=count, method=method, is_scale=True, rounding=rounding, cubic_a=a, **details)
+        )
+    return axes
+
+
+def _resampled_in_run(context: Context, x: View, axes: Sequence[TableAxis]) -> Made:
+    """Images of symbolic sizes, resampled by a table that the run fills, unless elements are repeated."""
+    if math.prod(axis.taps for axis in axes) > MOST_TAPS:
+        raise NotLoweredError("there is no kernel for so many taps")
+    result = context.fuse(as_image, is_image=True)
+    if len(result.fused.operators) == 1 and all(map(_repeats_in_run, axes)):
+        return result.made(_repeated(context, x, result.target))
+    axes = [TableAxis(size=1, count=1), *axes] if len(axes) == 1 else list(axes)
+    filling = ResizeTable(
+        host=context.host, axes=tuple(axes), is_weighted=any(axis.method not in ("stay", "nearest") for axis in axes)
+    )
+    image, copies = context.image(x)
+    kernel = Resize(
+        batch=result.image.shape[0],
+        rows=result.image.shape[2],
+        columns=result.image.shape[3],
+        channels=x.shape[1],
+        taps=(axes[-2].taps, axes[-1].taps),
+        planes=(axes[0].size, axes[0].count) if len(axes) == 3 else None,
+        plane_taps=axes[0].taps if len(axes) == 3 else 1,
+        is_weighted=filling.is_weighted,
+        source=dense_strides(image),
+        target=dense_strides(result.image),
+        host=context.host,
+        epilogue=result.epilogue,
+    )
+    table = row_major((filling.floats,), FLOAT32)
+    return result.made(*copies, context.step(filling, table), result.step(kernel, [image, table]))
+
+
+def _repeats_in_run(axis: TableAxis) -> bool:
+    """Return whether every element is repeated equally often, whatever the size, up to a limit.
+
+    The elements that new ones are made of do not depend on the size, so the largest shows them for all.
+    """
+    if axis.method == "stay":
+        return True
+    times = axis.count // axis.size
+    if is_symbolic(times) or axis.method != "nearest" or axis.ratio == "corners" or not axis.size <= MOST_REPEATED:
+        return False
+    if not is_same(axis.count, times * axis.size):
+        return False
+    number = np.arange(times * MOST_REPEATED, dtype=np.float32)
+    given = axis.ratio if not isinstance(axis.ratio, str) else times if axis.is_scale else 1 / times
+    ratio = np.float32(given)
+    place = number + np.float32(axis.before)
+    place = (place / ratio if axis.is_scale else place * ratio) - np.float32(axis.after)
+    found = np.clip(ROUNDINGS[axis.rounding](place), 0, MOST_REPEATED - 1)
+    return bool(np.array_equal(found, np.repeat(np.arange(MOST_REPEATED), times)))
 
 
 def _along(context: Context, x: View, taps: Sequence[Taps], axis: int, steps: list[KernelStep]) -> View:
@@ -149,7 +269,7 @@ def _repeated(context: Context, x: View, target: View) -> KernelStep:
     if blocks is None:
         raise NotLoweredError("the result's rows cannot be split in place")
     spread = x.phantom[(slice(None), slice(None), *((slice(None), None) * len(pairs)))]
-    repeated = x.derive(np.broadcast_to(spread, blocks.shape))
+    repeated = x.derive(spread.broadcast_to(blocks.shape))
     if repeated is None:
         raise NotLoweredError("the operand cannot be repeated in place")
     return context.copy(repeated, blocks)

@@ -274,8 +274,8 @@ def scattering(
     """
     if mode != "set" and max(len(target.shape), len(sizes)) > ADDED_RANK:
         raise NotLoweredError("it has too many dimensions")
-    wide = derived(source, np.broadcast_to(source.phantom, sizes))
-    places = [derived(each.view, np.broadcast_to(each.view.phantom, sizes)).strides for each in slots]
+    wide = derived(source, source.phantom.broadcast_to(sizes))
+    places = [derived(each.view, each.view.phantom.broadcast_to(sizes)).strides for each in slots]
     # Along these loops the target alone moves: no two of their turns meet.
     free = [k for k, step in enumerate(kept) if step]
     order = [*free, *(k for k in range(len(sizes)) if k not in free)]

@@ -27,6 +27,7 @@ from engine.layers.onnx.vision import image
 from engine.layers.shape import diagonal, expand, join, permute, shape
 from engine.layers.signal.fourier import FftShift, IfftShift
 from engine.layers.vision import shuffle
+from engine.promotion import Category, dtype_category
 from engine.tensor import Array, DType, dtype_name
 
 # Elements whose places are worth a table.
@@ -96,7 +97,7 @@ def _places(layer: Layer, arguments: list[object], dtype: DType) -> tuple[Array,
     others = first[~is_moved].astype(dtype)
     if not (others == others[:1]).all():
         raise NotLoweredError("it makes up several numbers")
-    return np.where(is_moved, first, 0).astype(np.int64), others[:1]
+    return np.where(is_moved, first.real, 0).astype(np.int64), others[:1]
 
 
 def _moved(layer: Layer, arguments: list[object], first: int, dtype: DType) -> Array:
@@ -104,8 +105,7 @@ def _moved(layer: Layer, arguments: list[object], first: int, dtype: DType) -> A
     numbered: list[object] = []
     for each in arguments:
         if isinstance(each, View):
-            # Fractions, too, must come out as what they are.
-            numbers = np.arange(first, first + each.phantom.size, dtype=np.float64 if dtype.kind == "f" else np.int64)
+            numbers = np.arange(first, first + each.phantom.size, dtype=_counting(dtype))
             numbered.append(numbers.reshape(each.shape))
             first += each.phantom.size
         else:
@@ -114,6 +114,17 @@ def _moved(layer: Layer, arguments: list[object], first: int, dtype: DType) -> A
         return np.asarray(layer.forward(*numbered))
     except EngineError as error:
         raise NotLoweredError("it makes nothing of numbers") from error
+
+
+def _counting(dtype: DType) -> type[np.generic]:
+    """Return the dtype that numbers the elements of another one, and holds every value a layer makes up for it.
+
+    Those of bools are floating: a value between 0 and 1 is true.
+    """
+    category = dtype_category(dtype)
+    if category is Category.COMPLEX:
+        return np.complex128
+    return np.float64 if category in (Category.FLOATING, Category.BOOL) else np.int64
 
 
 def _laid(context: Context, sources: list[View], others: Array) -> tuple[View, list[KernelStep]]:

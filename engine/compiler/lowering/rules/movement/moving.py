@@ -6,9 +6,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import product
 
-import numpy as np
-from numpy.lib.stride_tricks import as_strided
-
 from engine.compiler.kernels.expr import Expr, Operand, apply
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.copying import as_words
@@ -47,7 +44,7 @@ def lower_complex(context: Context) -> Made:
         parts = [(tree, [first, second]) for tree in trees]
     target = row_major(spec.sizes, COMPLEX64)
     for (tree, operands), place in zip(parts, (target.phantom.real, target.phantom.imag), strict=True):
-        wide = [derived(each, np.broadcast_to(each.phantom, spec.sizes)) for each in operands]
+        wide = [derived(each, each.phantom.broadcast_to(spec.sizes)) for each in operands]
         composition.map(tree, *wide, target=derived(target, place))
     return context.made(target, *composition.steps)
 
@@ -78,9 +75,9 @@ def lower_diag(context: Context) -> Made:
     """The diagonal of a matrix, or a matrix with one."""
     x, offset = context.tensor(0), context.layer(Diag).diagonal
     if len(x.shape) == 2:
-        return context.made(derived(x, np.diagonal(x.phantom, offset)))
+        return context.made(derived(x, x.phantom.diagonal(offset)))
     target = context.place(is_image=False)
-    line = derived(target, np.diagonal(target.phantom, offset))
+    line = derived(target, target.phantom.diagonal(offset))
     return context.made(target, fill(context, target, 0.0), context.copy(x, line))
 
 
@@ -92,7 +89,7 @@ def lower_slice_copy(context: Context) -> Made:
     place = derived(target, target.phantom[layer.place(x.shape)])
     steps = [context.copy(x, target)]
     if place.phantom.size:
-        steps.append(context.copy(derived(source, np.broadcast_to(source.phantom, place.shape)), place))
+        steps.append(context.copy(derived(source, source.phantom.broadcast_to(place.shape)), place))
     return context.made(target, *steps)
 
 
@@ -102,7 +99,7 @@ def lower_cross(context: Context) -> Made:
     sizes, composition = context.result_spec.sizes, Composition(context)
     dim = context.layer(Cross).dim
     axis = sizes.index(3) if dim is None else checked_axis(dim, len(sizes))
-    a, b = (derived(each, np.broadcast_to(each.phantom, sizes)) for each in (context.tensor(0), context.tensor(1)))
+    a, b = (derived(each, each.phantom.broadcast_to(sizes)) for each in (context.tensor(0), context.tensor(1)))
     target = context.place(is_image=False)
     tree = apply("sub", apply("mul", Operand(0), Operand(1)), apply("mul", Operand(2), Operand(3)))
     for k in range(3):
@@ -113,7 +110,7 @@ def lower_cross(context: Context) -> Made:
 
 
 def _component(view: View, axis: int, at: int) -> View:
-    return derived(view, np.moveaxis(view.phantom, axis, 0)[at])
+    return derived(view, view.phantom.moveaxis(axis, 0)[at])
 
 
 @kernels_for(Fold)
@@ -149,7 +146,7 @@ def _laid_down(context: Context, windows: Sequence[Window]) -> Made:
         *outer, down, across = begin.strides
         taps = windows[0].dilation * down, windows[1].dilation * across
         distances = windows[0].stride * down, windows[1].stride * across
-        place = derived(ground, as_strided(begin, patch.shape, (*outer, *taps, *distances)))
+        place = derived(ground, begin.as_strided(patch.shape, (*outer, *taps, *distances)))
         composition.map(apply("add", Operand(0), Operand(1)), place, derived(patches, patch), target=place)
     (top, left) = (window.before for window in windows)
     inner = derived(ground, ground.phantom[..., top : top + height, left : left + width])
@@ -170,7 +167,7 @@ def lower_pad_sequence(context: Context) -> Made:
     if not isinstance(items, list) or len(sources) < len(items) or any(each.dtype != FLOAT32 for each in sources):
         raise NotLoweredError("its sequences are no tensors of float32 that are computed before")
     target = context.place(is_image=False)
-    rows = np.moveaxis(target.phantom, 0 if layer.batch_first else 1, 0)
+    rows = target.phantom.moveaxis(0 if layer.batch_first else 1, 0)
     steps = [fill(context, target, layer.padding_value)]
     for row, source in zip(rows, sources, strict=True):
         length = source.shape[0]

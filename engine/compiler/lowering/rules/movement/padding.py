@@ -21,7 +21,7 @@ from engine.compiler.lowering.steps import KernelStep, Made
 from engine.compiler.storage import View, channels_last
 from engine.graph.operator import RuntimeOperator
 from engine.layers.convolution.pad import Pad
-from engine.tensor import Array, TensorSpec
+from engine.tensor import TensorSpec
 
 Pairs = Sequence[tuple[int, int]]
 
@@ -102,15 +102,10 @@ def _with_zeros(context: Context, x: View, border: Border, further: Border) -> M
 def _widened(x: View, border: Border) -> View:
     """A view that takes in so much of its own border."""
     top, left, bottom, right = border
-    image: Array = x.phantom if len(x.shape) == 4 else x.phantom[:, :, None]
+    image = x.phantom if len(x.shape) == 4 else x.phantom[:, :, None]
     (n, c, height, width), (*lead, down, across) = image.shape, image.strides
-    whole: Array = np.ndarray(
-        (n, c, height + top + bottom, width + left + right),
-        x.dtype,
-        x.storage.phantom,
-        x.offset - top * down - left * across,
-        (*lead, down, across),
-    )
+    shape = (n, c, height + top + bottom, width + left + right)
+    whole = x.storage.part(shape, (*lead, down, across), x.offset - top * down - left * across, x.dtype)
     rest = tuple(has - taken for has, taken in zip(x.border, border, strict=True))
     phantom = whole if len(x.shape) == 4 else whole[:, :, 0]
     return View(x.storage, phantom, (rest[0], rest[1], rest[2], rest[3]))
@@ -165,7 +160,7 @@ def _backwards(first: int, count: int) -> slice:
 
 def _source(target: View, done: Sequence[slice], axis: int, source: slice, shape: tuple[int, ...]) -> View:
     places = [*done[:axis], source, *done[axis + 1 :]]
-    view = target.derive(np.broadcast_to(target.phantom[tuple(places)], shape))
+    view = target.derive(target.phantom[tuple(places)].broadcast_to(shape))
     if view is None:
         raise NotLoweredError("its result does not lie in one piece")
     return view

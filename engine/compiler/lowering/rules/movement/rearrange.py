@@ -23,14 +23,18 @@ from engine.layers.definition.layer import Layer
 from engine.layers.elementwise import complex, identity
 from engine.layers.indexing import slicing
 from engine.layers.onnx.shape import shape as onnx_shape
+from engine.layers.onnx.vision import image as blocks
 from engine.layers.shape import diagonal, expand, join, permute, split
 from engine.layers.vision import shuffle
 from engine.passes import JOINS
 from engine.passes.support import permutations
 
-NUMBERED = (onnx_shape.OnnxReshape, onnx_shape.OnnxFlatten, onnx_shape.OnnxSqueeze, onnx_shape.OnnxUnsqueeze)
+_NUMBERED_RESHAPES = (
+    onnx_shape.OnnxReshape, onnx_shape.OnnxFlatten, onnx_shape.OnnxSqueeze, onnx_shape.OnnxUnsqueeze
+)  # fmt: skip
+NUMBERED = (*_NUMBERED_RESHAPES, onnx_shape.OnnxSlice, onnx_shape.OnnxExpand)
 """ONNX's, which take numbers beside their operand."""
-RESHAPES = (*permutations.VIEWS, *NUMBERED)
+RESHAPES = (*permutations.VIEWS, *_NUMBERED_RESHAPES)
 """Layers that give the same elements, in the same order, another shape."""
 VIEWS = (
     *RESHAPES,
@@ -41,6 +45,8 @@ VIEWS = (
     permute.BatchTranspose,
     permute.Adjoint,
     permute.MoveDim,
+    onnx_shape.OnnxSlice,
+    onnx_shape.OnnxExpand,
     slicing.Slice,
     slicing.Narrow,
     slicing.Windows,
@@ -61,7 +67,7 @@ VIEWS = (
 )
 # Dimensions of a roll, each of which doubles the copies.
 MOST_ROLLED = 3
-SEE_THROUGH.update((slicing.Slice, slicing.Narrow, split.Split, split.Chunk, split.TensorSplit))
+SEE_THROUGH.update((slicing.Slice, slicing.Narrow, onnx_shape.OnnxSlice, split.Split, split.Chunk, split.TensorSplit))
 
 
 @kernels_for(*VIEWS)
@@ -154,7 +160,10 @@ def lower_roll(context: Context) -> Made:
 def _rolled(source: View, target: View, axis: int, shift: int) -> list[tuple[View, View]]:
     """The parts in front of and behind the element that becomes the first, and where they go."""
     size = source.shape[axis]
-    shift %= size
+    if not -size < shift < size:  # asked first: of a symbolic size, the remainder would be an expression
+        shift %= size
+    elif shift < 0:
+        shift += size
     parts = [(0, shift, size - shift), (size - shift, 0, shift)]
     pairs = [(slice_of(source, axis, at, n), slice_of(target, axis, to, n)) for at, to, n in parts if n]
     found = [(a, b) for a, b in pairs if a is not None and b is not None]
@@ -204,12 +213,15 @@ def _together(parts: list[View], axis: int) -> View | None:
         at += part.shape[axis] * step
     size = sum(part.shape[axis] for part in parts)
     shape_ = (*first.shape[:axis], size, *first.shape[axis + 1 :])
-    whole = np.lib.stride_tricks.as_strided(first.phantom, shape_, first.phantom.strides)
+    whole = first.phantom.as_strided(shape_, first.phantom.strides)
     view = first.derive(whole)
     return view if view is None or axis != 1 else View(view.storage, view.phantom, first.border)
 
 
-@kernels_for(shuffle.ChannelShuffle, shuffle.PixelShuffle, shuffle.PixelUnshuffle, image=True)
+@kernels_for(
+    shuffle.ChannelShuffle, shuffle.PixelShuffle, shuffle.PixelUnshuffle, blocks.DepthToSpace, blocks.SpaceToDepth,
+    image=True,
+)  # fmt: skip
 def lower_shuffle(context: Context) -> Made:
     """Channels to other channels or to pixels: a copy between two views of six dimensions."""
     x, layer = context.tensor(0), context.layer(Layer)
@@ -226,6 +238,14 @@ def lower_shuffle(context: Context) -> Made:
     elif isinstance(layer, shuffle.PixelUnshuffle):
         r = layer.downscale_factor
         source, order = x.phantom.reshape(n, c, h // r, r, w // r, r), (0, 1, 3, 5, 2, 4)
+    elif isinstance(layer, blocks.DepthToSpace):
+        r, is_by_depth = layer.blocksize, layer.mode == "DCR"
+        split = (r, r, c // (r * r)) if is_by_depth else (c // (r * r), r, r)
+        source, order = x.phantom.reshape(n, *split, h, w), (0, 3, 4, 1, 5, 2) if is_by_depth else (0, 1, 4, 2, 5, 3)
+    elif isinstance(layer, blocks.SpaceToDepth):
+        r, is_by_depth = layer.blocksize, layer.mode == "DCR"
+        source = x.phantom.reshape(n, c, h // r, r, w // r, r)
+        order = (0, 3, 5, 1, 2, 4) if is_by_depth else (0, 1, 3, 5, 2, 4)
     else:
         raise NotLoweredError("there is no kernel for it")
     moved = source.transpose(order)

@@ -23,10 +23,10 @@ from engine.compiler.lowering.rules.registry import kernels_for
 from engine.compiler.lowering.steps import KernelStep, Made, dense_strides
 from engine.compiler.lowering.terms.functions import power
 from engine.compiler.storage import View, channels_last
+from engine.ir.strided import Strided
 from engine.layers.pooling.adaptive_pool import AdaptiveAvgPool, AdaptiveMaxPool, AdaptivePool
 from engine.layers.pooling.max_pool import MaxPool
 from engine.layers.pooling.pool import AvgPool, LPPool, Pool
-from engine.tensor import Array
 
 Mode = Literal["max", "average"]
 
@@ -152,6 +152,6 @@ def _one_image(context: Context, x: View) -> tuple[View, Sequence[KernelStep]]:
     return derived(x, x.phantom.reshape(n, c, depth * height, width)), steps
 
 
-def _with_pixels(array: Array) -> Array:
+def _with_pixels(array: Strided) -> Strided:
     """(N, C), means that dropped their dimensions, and (N, C, 1, ...) as (N, C, 1, 1)."""
     return array.reshape(*array.shape[:2], 1, 1)

@@ -46,7 +46,7 @@ def with_places(
     image, copies = context.image(x)
     values = channels_last((*x.shape[:2], *counts), dtype=x.dtype)
     places = row_major((x.shape[0], *counts, x.shape[1]), INT64)
-    places = derived(places, np.moveaxis(places.phantom, -1, 1))
+    places = derived(places, places.phantom.moveaxis(-1, 1))
     target, numbers = (derived(each, as_image(each.phantom)) for each in (values, places))
     depth, down, across = three(windows(x, counts))
     kernel = PoolPlaces(
@@ -77,7 +77,7 @@ def _moved(context: Context, places: View, sizes: Sequence[int]) -> KernelStep:
     n, channels = places.shape[:2]
     first = np.arange(n * channels).reshape(n, channels, *(1,) * len(sizes)) * math.prod(sizes)
     start = constant(first.astype(INT64))
-    seen = [places, places, derived(start, np.broadcast_to(start.phantom, places.shape))]
+    seen = [places, places, derived(start, start.phantom.broadcast_to(places.shape))]
     strides, dtypes = [each.strides for each in seen], [each.dtype.name for each in seen]
     tree = apply("add", Operand(0), Operand(1))
     return context.step(make_elements(places.shape, strides, dtypes, tree, "i64", context.lowering.host), *seen)

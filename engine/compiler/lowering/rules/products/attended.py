@@ -13,7 +13,6 @@ from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.declining import NotLoweredError
 from engine.compiler.lowering.stacks import derived
 from engine.compiler.storage import View
-from engine.tensor import Array
 
 BOOL = np.dtype(np.bool_)
 
@@ -79,7 +78,7 @@ def in_groups(attended: Attended) -> Attended:
 
     def split(view: View) -> View:
         """(..., heads, a, b) as (..., groups, heads of a group, a, b)."""
-        array: Array = view.phantom
+        array = view.phantom
         if array.ndim < 3:
             return view
         if array.shape[-3] == heads:

@@ -16,7 +16,6 @@ from engine.compiler.lowering.chains import Chain, ChainMask
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.declining import FLOAT32, NotLoweredError
 from engine.compiler.lowering.factors import Factor
-from engine.compiler.lowering.heads import place_in_order
 from engine.compiler.lowering.rules.elementwise.composing import Composition
 from engine.compiler.lowering.rules.products.attended import Attended, MaskView, in_groups, mask_of
 from engine.compiler.lowering.rules.products.weighing import weighed
@@ -25,6 +24,7 @@ from engine.compiler.lowering.stacks import cut, derived, stacked
 from engine.compiler.lowering.steps import KernelStep, Made
 from engine.compiler.storage import View, row_major, spaced_rows
 from engine.graph.operand import RuntimeOperand
+from engine.ir.dims import is_symbolic
 from engine.layers.attention.attention import ScaledDotProductAttention
 from engine.passes import ATTENTION
 from engine.tensor import Array
@@ -38,7 +38,7 @@ def lower_attention(context: Context) -> Made:
     layer = context.layer(ScaledDotProductAttention)
     query, key, value = (context.tensor(index) for index in range(3))
     mask = mask_of(context, context.argument(3), "keep")
-    target = place_in_order(context, context.op.outputs[0])
+    target = context.lowering.place(context.op.outputs[0], is_image=False)
     attended = Attended(
         query=query,
         key=key,
@@ -62,7 +62,7 @@ def lower_chain(context: Context, chain: Chain) -> Made:
     for each in chain.scales:
         query = scaling.map(PRODUCT, query, cut(context.stored(_given(context, each.source)), each.stack, finest))
     columns = _factor(context, chain.columns, first, finest)
-    target = place_in_order(context, context.op.outputs[0])
+    target = context.lowering.place(context.op.outputs[0], is_image=False)
     attended = Attended(
         query=query,
         key=derived(columns, columns.phantom.swapaxes(-1, -2)),
@@ -102,8 +102,8 @@ def attention_steps(context: Context, attended: Attended) -> list[KernelStep]:
     """
     steps: list[KernelStep] = []
     given, (queries, width), keys = attended, attended.query.shape[-2:], attended.key.shape[-2]
-    is_open = context.lowering.is_open and min(queries, keys) > 1
-    tiling = choose_rows(context.host, queries, keys, width, is_causal=attended.is_causal, is_open=is_open)
+    is_open = is_symbolic((queries, keys)) and min(queries, keys) > 1
+    tiling = choose_rows(context.host, queries, keys, width, is_causal=attended.is_causal)
     attended = replace(
         attended,
         value=_in_rows(context, attended.value, steps),

@@ -16,6 +16,7 @@ from engine.compiler.lowering.layout.wishes import Border
 from engine.compiler.lowering.rules.elementwise.composing import derived
 from engine.compiler.lowering.steps import KernelStep
 from engine.compiler.storage import View, channels_last, row_major
+from engine.ir.strided import Strided
 from engine.tensor import Array, DType
 
 BYTES: Final = (np.dtype(np.uint8), np.dtype(np.int8))
@@ -170,7 +171,7 @@ class ByteImage:
         seen = [target]
         for each in operands:
             phantom = each.phantom.reshape((1,) * len(shape)) if each.phantom.size == 1 else each.phantom
-            seen.append(derived(each, np.broadcast_to(phantom, shape)))
+            seen.append(derived(each, phantom.broadcast_to(shape)))
         kernel = make_elements(
             shape, [each.strides for each in seen], [each.dtype.name for each in seen], tree, domain, host
         )
@@ -185,22 +186,21 @@ def _number(value: int | View, operands: list[View]) -> Expr | float:
     return Operand(len(operands) - 1)
 
 
-def words_at(x: View, axis: int) -> Array | None:
+def words_at(x: View, axis: int) -> Strided | None:
     """Memory of bytes as words along an axis."""
     axis %= len(x.shape)
     strides = list(x.phantom.strides)
     strides[axis] = FLOAT32.itemsize
     shape = list(x.shape)
     shape[axis] //= FLOAT32.itemsize
-    memory = x.storage.phantom.view(np.uint8)
-    return np.ndarray(shape, FLOAT32, memory, x.offset, tuple(strides)) if memory.size % 4 == 0 else None
+    return x.storage.part(shape, strides, x.offset, FLOAT32) if x.storage.bytes % FLOAT32.itemsize == 0 else None
 
 
-def parts_of(words: View, shape: tuple[int, ...], axis: int, dtype: DType) -> Array:
+def parts_of(words: View, shape: tuple[int, ...], axis: int, dtype: DType) -> Strided:
     """Memory of words as smaller integers of this shape."""
     strides = list(words.phantom.strides)
     strides[axis] = dtype.itemsize
-    return np.ndarray(shape, dtype, words.storage.phantom.view(dtype), words.offset, tuple(strides))
+    return words.storage.part(shape, strides, words.offset, dtype)
 
 
 def words_of(weight: Array, integers: int) -> Array:

@@ -6,8 +6,6 @@ import math
 from dataclasses import replace
 from string import ascii_letters
 
-import numpy as np
-
 from engine.compiler.kernels.expr import Operand, apply
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.declining import NotLoweredError
@@ -21,6 +19,7 @@ from engine.layers.linear.linear import Bilinear
 from engine.layers.linear.matmul import AddOuter
 from engine.layers.linear.product import Dot, Inner, Kron, Outer, Tensordot, Vdot, Vecdot
 from engine.layers.operands.axes import checked_axes, checked_axis
+from engine.promotion import broadcast_sizes
 
 X, Y = Operand(0), Operand(1)
 _PRODUCT = apply("mul", X, Y)
@@ -65,7 +64,7 @@ def lower_bilinear(context: Context) -> Made:
     """Every element of one row times every one of the other, and a linear layer of these."""
     a, b, weight, bias = context.tensor(0), context.tensor(1), context.weight(2), context.optional_weight(3)
     left, right = derived(a, a.phantom[..., :, None]), derived(b, b.phantom[..., None, :])
-    sizes = np.broadcast_shapes(left.shape, right.shape)
+    sizes = broadcast_sizes(left.shape, right.shape)
     if math.prod(sizes) > MOST_PAIRS or (bias is not None and bias.ndim != 1):
         raise NotLoweredError("there is no kernel for so many pairs")
     composition = Composition(context)

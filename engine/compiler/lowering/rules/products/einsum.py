@@ -7,7 +7,6 @@ import math
 from collections.abc import Collection, Mapping
 
 import numpy as np
-from numpy.lib.stride_tricks import as_strided
 
 from engine.compiler.kernels.expr import Operand, apply
 from engine.compiler.lowering.context import Context
@@ -20,6 +19,7 @@ from engine.compiler.lowering.rules.registry import kernels_for
 from engine.compiler.lowering.steps import KernelStep, Made
 from engine.compiler.storage import View, row_major
 from engine.layers.linear.einsum import Einsum, Labels
+from engine.promotion import broadcast_sizes
 from engine.tensor import Array
 
 _PRODUCT = apply("mul", Operand(0), Operand(1))
@@ -91,7 +91,7 @@ def contracted(
     left = _matrices(context, first, a, (batch, rows, summed), sizes, composition.steps)
     right = _matrices(context, second, b, (batch, summed, columns), sizes, composition.steps)
     labels = (*batch, *rows, *columns)
-    lead = np.broadcast_shapes(left.shape[:-2], right.shape[:-2])
+    lead = broadcast_sizes(left.shape[:-2], right.shape[:-2])
     target = row_major((*lead, left.shape[-2], right.shape[-1]), context.dtype)
     composition.steps += multiplied(context, left, right, target)
     return derived(target, target.phantom.reshape([sizes[label] for label in labels])), labels
@@ -176,7 +176,7 @@ def _diagonal(view: View, term: Labels) -> tuple[View, Labels]:
     if any(len(each) > 1 for each in sizes):
         raise NotLoweredError("there is no kernel for a diagonal of a dimension that is repeated")
     strides = [sum(view.phantom.strides[axis] for axis in axes) for axes in places]
-    return derived(view, as_strided(view.phantom, [each.pop() for each in sizes], strides)), labels
+    return derived(view, view.phantom.as_strided([each.pop() for each in sizes], strides)), labels
 
 
 def _lone(composition: Composition, view: View, term: Labels, others: Collection[str]) -> tuple[View, Labels]:
@@ -206,9 +206,7 @@ def _matrices(
     """
     order = tuple(label for group in groups for label in group)
     turned, count = _spread(view, labels, order), len(groups[0])
-    wide = derived(
-        view, np.broadcast_to(turned.phantom, (*turned.shape[:count], *(sizes[each] for each in order[count:])))
-    )
+    wide = derived(view, turned.phantom.broadcast_to((*turned.shape[:count], *(sizes[each] for each in order[count:]))))
     merged = (*wide.shape[:count], *(math.prod(sizes[label] for label in group) for group in groups[1:]))
     found = wide.derive(wide.phantom.reshape(merged))
     if found is not None:

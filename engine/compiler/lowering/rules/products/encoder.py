@@ -21,6 +21,7 @@ from engine.compiler.lowering.rules.registry import kernels_for
 from engine.compiler.lowering.stacks import derived
 from engine.compiler.lowering.steps import KernelStep, Made
 from engine.compiler.storage import FLOAT32, View, constant, row_major, spaced_rows
+from engine.ir.strided import Strided
 from engine.layers.attention.encoder import TransformerEncoderLayer
 from engine.tensor import Array
 
@@ -111,7 +112,7 @@ class _Steps:
         self.made += attention_steps(self.context, attended)
         return target
 
-    def _heads(self, x: Array) -> Array:
+    def _heads(self, x: Strided) -> Strided:
         """(B, L, H*E) as (B, H, L, E)."""
         return x.reshape(*x.shape[:2], self.layer.num_heads, -1).transpose(0, 2, 1, 3)
 

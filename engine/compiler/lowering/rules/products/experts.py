@@ -30,7 +30,7 @@ def lower_grouped_matmul(context: Context) -> Made:
         steps.append(context.copy(x, copied))
         x = copied
     rows, (groups, terms, columns) = x.shape[0], matrices.shape
-    tile_rows, vectors = choose_product_tile(context.host, rows, columns, terms, is_open=context.lowering.is_open)
+    tile_rows, vectors = choose_product_tile(context.host, rows, columns, terms)
     target = row_major(spec.sizes, FLOAT32)
     kernel = GroupedProduct(
         groups=groups,

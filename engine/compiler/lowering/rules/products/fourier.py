@@ -73,7 +73,7 @@ def _stages(layer: OneAxis | SeveralAxes, shape: tuple[int, ...]) -> Iterator[_S
 
 def _transformed(context: Context, x: View, stage: _Stage, steps: list[KernelStep]) -> View:
     """What a transform makes of a tensor, as the product of its rows with a matrix."""
-    moved = derived(x, np.moveaxis(x.phantom, stage.axis, -1))
+    moved = derived(x, x.phantom.moveaxis(stage.axis, -1))
     size, count = moved.shape[-1], moved.phantom.size // moved.shape[-1]
     if 2 * size * stage.points > (MOST_PRODUCTS if count >= MANY_ROWS else FEW_PRODUCTS):
         raise NotLoweredError("numpy transforms so many points faster")
@@ -87,7 +87,7 @@ def _transformed(context: Context, x: View, stage: _Stage, steps: list[KernelSte
     lines = derived(flat, flat.phantom.reshape(count, len(weight)))
     result = Result.seen(alone(context.op), lines, rows_as_image, context.lowering.alarm)
     steps += [*copies, linear_step(context, result, rows, weight, None)]
-    return derived(target, np.moveaxis(target.phantom, -1, stage.axis))
+    return derived(target, target.phantom.moveaxis(-1, stage.axis))
 
 
 def _as_floats(matrix: Array) -> Array:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from numpy.lib.stride_tricks import as_strided
-
 from engine.compiler.kernels.expr import Operand, apply
 from engine.compiler.lowering.declining import FLOAT32
 from engine.compiler.lowering.fusion import alone
@@ -42,6 +40,6 @@ def added(composition: Composition, frames: View, hop: int, least: int = 0) -> V
     for first in range(0, size, hop):
         begin, piece = ground.phantom[..., first:], frames.phantom[..., first : first + hop]
         *outer, step = begin.strides
-        place = derived(ground, as_strided(begin, piece.shape, (*outer, hop * step, step)))
+        place = derived(ground, begin.as_strided(piece.shape, (*outer, hop * step, step)))
         composition.map(apply("add", X, Y), place, derived(frames, piece), target=place)
     return ground

@@ -135,7 +135,7 @@ def _heads(context: Context, layer: GroupQueryAttention) -> list[View]:
     else:
         size = width // (layer.num_heads + 2 * groups)
         ends = [layer.num_heads * size, (layer.num_heads + groups) * size]
-        parts = [(query, part) for part in np.split(query.phantom, ends, axis=2)]
+        parts = [(query, part) for part in query.phantom.split(ends, axis=2)]
     counts = (layer.num_heads, groups, groups)
     if any(part.shape[:2] != (batch, length) for _, part in parts):
         raise NotLoweredError("its keys and values do not fit")
@@ -194,7 +194,7 @@ def _kept(composition: Composition, new: View, past: View | None, rows: _Rows, i
     if count < room:
         zero = constant(np.zeros((), np.float32))
         behind = derived(target, target.phantom[:, :, count:])
-        composition.steps.append(context.copy(derived(zero, np.broadcast_to(zero.phantom, behind.shape)), behind))
+        composition.steps.append(context.copy(derived(zero, zero.phantom.broadcast_to(behind.shape)), behind))
     places = derived(rows.places, rows.places.phantom.reshape(batch, 1, rows.length, 1))
     kept = [0 if axis == 2 else step for axis, step in enumerate(target.strides)]
     slots = [Slot(places, 2)]

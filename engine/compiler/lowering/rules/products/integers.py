@@ -8,6 +8,7 @@ that floats are made of them.
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from itertools import product
 from typing import Final
@@ -36,9 +37,11 @@ _SIGNED: Final = np.iinfo(np.int8)
 def lower_conv_integer(context: Context) -> Made:
     """A convolution of words, each some channels of an image."""
     node, x = context.layer(ConvInteger), _bytes(context)
+    if not node.as_float or node.auto_pad not in ("NOTSET", "VALID"):
+        raise NotLoweredError("there is no kernel for its integers, or its padding depends on sizes")
     weight = distances(_stored(context, 1), _zero(context), "w_zero_point", 0)
     layer, pads = windows_and_pads(node, weight.ndim - 2)
-    if not node.as_float or weight.ndim > 4 or (node.group > 1 and weight.shape[1] % 2):
+    if weight.ndim > 4 or (node.group > 1 and weight.shape[1] % 2):
         raise NotLoweredError("there is no kernel for its integers")
     parameters, sizes = parameters_of(layer, weight.shape[2:], tuple(pads)), context.result_spec.sizes[2:]
     rows, columns = spans_of(parameters, x.shape[2:], sizes)
@@ -105,7 +108,6 @@ def _bias(context: Context, channels: int) -> View | Array | None:
     bias = context.argument(4)
     if bias is None:
         return None
-    array = bias.phantom if isinstance(bias, View) else bias
-    if not isinstance(array, np.ndarray) or array.dtype != np.int32 or array.size != channels:
+    if not isinstance(bias, View | np.ndarray) or bias.dtype != np.int32 or math.prod(bias.shape) != channels:
         raise NotLoweredError("there is no kernel for its bias")
-    return bias if isinstance(bias, View) else array
+    return bias

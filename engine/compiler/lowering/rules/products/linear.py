@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import chain
 
-import numpy as np
-
 from engine.compiler.kernels.convolution.conv import Conv
 from engine.compiler.kernels.kernel import Strides
 from engine.compiler.lowering.context import Context
@@ -15,6 +13,8 @@ from engine.compiler.lowering.rules.convolution.conv_kernels import and_dots, fl
 from engine.compiler.lowering.rules.convolution.conv_parameters import ConvParameters
 from engine.compiler.lowering.steps import KernelStep, Made, dense_strides
 from engine.compiler.storage import View, is_aliasing, spaced_rows
+from engine.ir.dims import hint
+from engine.ir.strided import Strided
 from engine.tensor import Array
 
 # From so many rows and columns on a copy pays.
@@ -32,7 +32,7 @@ def linear(
     rows, copies = context.rows(x)
     rows, spacing = spaced(context, rows, len(weight))
 
-    def as_image(array: Array) -> Array:
+    def as_image(array: Strided) -> Strided:
         return rows_as_image(array.reshape(-1, len(weight)) if is_split else array)
 
     result = context.fuse(as_image, is_image=False, index=index)
@@ -41,7 +41,8 @@ def linear(
 
 def spaced(context: Context, rows: View, columns: int) -> tuple[View, Sequence[KernelStep]]:
     """Rows that many columns meet, copied where those of a tile would push each other out of the nearest cache."""
-    is_worth = rows.shape[-2] >= SPACED_ROWS and columns >= SPACED_COLUMNS and rows.shape[-1] > 1
+    count, terms = hint(rows.shape[-2:])
+    is_worth = count >= SPACED_ROWS and hint(columns) >= SPACED_COLUMNS and terms > 1
     if not is_worth or rows.strides[-1] != 1 or not is_aliasing(rows):
         return rows, ()
     apart = spaced_rows(rows.shape, rows.dtype)
@@ -81,6 +82,6 @@ def linear_step(
     return context.choose(chain(*and_dots(context, by_tile)), step_of)
 
 
-def rows_as_image(array: Array) -> Array:
+def rows_as_image(array: Strided) -> Strided:
     """(..., O) as (1, O, 1, rows)."""
-    return np.moveaxis(array.reshape(-1, array.shape[-1]), 1, 0)[None, :, None, :]
+    return array.reshape(-1, array.shape[-1]).transpose()[None, :, None, :]

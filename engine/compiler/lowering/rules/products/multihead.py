@@ -111,7 +111,7 @@ def _longer(
     for number, row in enumerate(rows, start=length):
         line = constant(np.ascontiguousarray(row.reshape(1, width)))
         place = derived(longer, longer.phantom[:, number])
-        steps.append(context.copy(derived(line, np.broadcast_to(line.phantom, (batch, width))), place))
+        steps.append(context.copy(derived(line, line.phantom.broadcast_to((batch, width))), place))
     return derived(longer, arrangement.from_batch_first(longer.phantom))
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
-from numpy.lib.stride_tricks import as_strided
 
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.declining import FLOAT32, NotLoweredError
@@ -15,7 +15,8 @@ from engine.compiler.lowering.rules.products.frames import multiplied
 from engine.compiler.lowering.rules.registry import kernels_for
 from engine.compiler.lowering.steps import Made
 from engine.compiler.storage import View, row_major
-from engine.layers.onnx.shape.signal import DFT, STFT, told_apart
+from engine.ir.dims import hint, settled
+from engine.layers.onnx.shape.signal import DFT, STFT
 from engine.tensor import Array, TensorSpec
 
 
@@ -29,15 +30,16 @@ def lower_dft(context: Context) -> Made:
     length, axis = layer.told(TensorSpec(x.shape, FLOAT32), *given)
     if length is None or axis is None:
         raise NotLoweredError("its length or axis is known only in a run")
-    moved = derived(x, np.moveaxis(x.phantom, axis, -2))
+    moved = derived(x, x.phantom.moveaxis(axis, -2))
     *lead, size, parts = moved.shape
-    units = _units(size, parts, 2 * length, int(np.prod(lead)))
+    size, length = settled((size, length))  # the matrix of the transform is a constant
+    units = _units(size, parts, 2 * length, hint(math.prod(lead)))
     matrix = np.asarray(layer.forward(units, length, 1))
     target = row_major((*lead, *matrix.shape[1:]), FLOAT32)
     lines = derived(target, target.phantom.reshape(-1, matrix[0].size))
     apart = composition.shaped(moved, (1, -1, size * parts))
     multiplied(composition, apart, lines, _weight(matrix))
-    return context.made(derived(target, np.moveaxis(target.phantom, -2, axis)), *composition.steps)
+    return context.made(derived(target, target.phantom.moveaxis(-2, axis)), *composition.steps)
 
 
 @kernels_for(STFT)
@@ -47,7 +49,7 @@ def lower_stft(context: Context) -> Made:
     others: list[Any] = [context.argument(index) for index in (1, 2, 3)]
     if any(isinstance(each, View) for each in others):
         raise NotLoweredError("its window or step is known only in a run")
-    window, frame_length = told_apart(*others[1:])
+    window, frame_length = layer.told_apart(*others[1:])
     batch, count, bins, _ = context.result_spec.sizes
     size, parts = len(window) if window is not None else int(np.reshape(frame_length, ())), x.shape[2]
     units = _units(size, parts, 2 * bins, batch * count)
@@ -59,7 +61,7 @@ def lower_stft(context: Context) -> Made:
         signals = copied
     steps = signals.phantom.strides
     hop = int(np.reshape(others[0], ())) * parts * steps[1]
-    overlapping = as_strided(signals.phantom, (batch, count, size * parts), (steps[0], hop, steps[1]))
+    overlapping = signals.phantom.as_strided((batch, count, size * parts), (steps[0], hop, steps[1]))
     target = row_major((batch, count, bins, 2), FLOAT32)
     lines = derived(target, target.phantom.reshape(batch * count, -1))
     multiplied(composition, derived(signals, overlapping), lines, _weight(matrix))

@@ -11,12 +11,17 @@ import numpy as np
 from engine.compiler.kernels.expr import Expr, Operand, apply
 from engine.compiler.kernels.kernel import Strides
 from engine.compiler.kernels.products.matrix import Matrix
-from engine.compiler.kernels.products.product import Product, choose_product_tile, is_fitting, rank_product_tiles
+from engine.compiler.kernels.products.product import (
+    Product,
+    choose_product_tile,
+    is_fitting,
+    panel_of,
+    rank_product_tiles,
+)
 from engine.compiler.lowering.choosing import CANDIDATES
 from engine.compiler.lowering.context import Context
-from engine.compiler.lowering.declining import NotLoweredError
+from engine.compiler.lowering.declining import NotLoweredError, computable
 from engine.compiler.lowering.fusion import Fused, ImageOf, absorb, alone
-from engine.compiler.lowering.heads import new_in_order, place_in_order
 from engine.compiler.lowering.result import Result
 from engine.compiler.lowering.rules.convolution.conv_kernels import tiled
 from engine.compiler.lowering.rules.convolution.conv_parameters import ConvParameters
@@ -25,10 +30,12 @@ from engine.compiler.lowering.rules.elementwise.composing import Composition, de
 from engine.compiler.lowering.rules.products.linear import linear, spaced
 from engine.compiler.lowering.rules.registry import kernels_for
 from engine.compiler.lowering.steps import KernelStep, Made, dense_strides
-from engine.compiler.storage import View, row_major
+from engine.compiler.storage import View, inverse, row_major
+from engine.ir.strided import Strided
 from engine.layers.linear.linear import Linear
 from engine.layers.linear.matmul import AddBatchSum, AddMatmul, Matmul
 from engine.layers.onnx.products.matmul import Gemm
+from engine.promotion import broadcast_sizes
 from engine.tensor import Array
 
 # From so many rows of the left factor, and elements of the right one.
@@ -113,7 +120,7 @@ def product(context: Context, left: View, right: View, first: Fused, order: Sequ
     """
     form, order = _Form.of(left, right), range(context.result_spec.rank) if order is None else order
 
-    def as_image(array: Array) -> Array:
+    def as_image(array: Strided) -> Strided:
         return form.as_image(array.transpose(order))
 
     result = _result(context, absorb(context.lowering, first, as_image), as_image, order)
@@ -136,7 +143,7 @@ def multiplied(
 def _steps(context: Context, left: View, right: View, form: _Form, result: Result) -> list[KernelStep]:
     steps: list[KernelStep] = []
     n, columns, h, rows = result.image.shape
-    tile_rows, vectors = choose_product_tile(context.host, rows, columns, form.terms, is_open=context.lowering.is_open)
+    tile_rows, vectors = choose_product_tile(context.host, rows, columns, form.terms)
     a = form.stacked(context, left, steps, is_left=True)
     b = form.stacked(context, right, steps, is_left=False)
     if form.is_swapped:
@@ -158,6 +165,7 @@ def _steps(context: Context, left: View, right: View, form: _Form, result: Resul
         epilogue=result.epilogue,
         tile_rows=tile_rows,
         vectors=vectors,
+        panel=panel_of(context.host, columns, vectors),
         host=context.host,
     )
     return [*steps, context.choose(_tiled(made, b), lambda each: result.step(each, [a, b]))]
@@ -185,7 +193,8 @@ def _tiled(first: Product, right: View) -> Iterator[Product]:
     host = first.host
     for tile_rows, vectors in rank_product_tiles(host, first.rows, first.columns, first.terms, CANDIDATES)[1:]:
         if is_fitting(host, right.shape[-2:], right.strides[-2:], vectors):
-            yield replace(first, tile_rows=tile_rows, vectors=vectors)
+            panel = panel_of(host, first.columns, vectors)
+            yield replace(first, tile_rows=tile_rows, vectors=vectors, panel=panel)
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +220,7 @@ class _Form:
             raise NotLoweredError("an operand is a single number")
         terms, rows = left.shape[-1], left.shape[-2] if len(left.shape) > 1 else 1
         columns = right.shape[-1] if len(right.shape) > 1 else 1
-        lead = np.broadcast_shapes(left.shape[:-2], right.shape[:-2])
+        lead = broadcast_sizes(left.shape[:-2], right.shape[:-2])
         if math.prod(right.shape[:-2]) == 1 and left.derive(left.phantom.reshape(-1, terms)) is not None:
             rows, lead = rows * math.prod(lead), ()  # all rows meet the same columns
         return cls(lead, rows, columns, terms, columns == 1 and rows > 1)
@@ -221,7 +230,7 @@ class _Form:
         """The dimensions in front as two."""
         return math.prod(self.lead[:-1]), self.lead[-1] if self.lead else 1
 
-    def as_image(self, array: Array) -> Array:
+    def as_image(self, array: Strided) -> Strided:
         """An array of the result's shape as (n, columns, h, rows), or with the two swapped."""
         matrices = array.reshape(*self.stack, self.rows, self.columns)
         return matrices.transpose(0, 2, 1, 3) if self.is_swapped else matrices.transpose(0, 3, 1, 2)
@@ -230,7 +239,7 @@ class _Form:
         """A factor as (n, h, rows, terms) or (n, h, terms, columns); the copy this may take is added to the steps."""
         sizes = (self.rows, self.terms) if is_left else (self.terms, self.columns)
         matrix = view.phantom.reshape(*(view.shape[:-2] if self.lead else ()), *sizes)
-        wide = view.derive(np.broadcast_to(matrix, (*self.lead, *sizes)))
+        wide = view.derive(matrix.broadcast_to((*self.lead, *sizes)))
         if wide is None:
             raise NotLoweredError("an operand does not lie in matrices")
         found = wide.derive(wide.phantom.reshape(*self.stack, *sizes))
@@ -241,13 +250,14 @@ class _Form:
 
 
 def _result(context: Context, fused: Fused, as_image: ImageOf, order: Sequence[int]) -> Result:
-    """Memory for the result, in the order those behind it want or its own if the kernel can store so, or in this."""
-    alarm = context.lowering.alarm
-    for target in (place_in_order(context, fused.operand), context.lowering.place(fused.operand, False)):
-        image = target.derive(as_image(target.phantom))
-        if image is not None and image.strides[1] <= 1:
-            return Result.seen(fused, target, as_image, alarm)
-    return Result.seen(fused, new_in_order(context, fused.operand, order), as_image, alarm)
+    """Memory for the result, in its own order if the kernel can store so, or in this."""
+    target, alarm = context.lowering.place(fused.operand, is_image=False), context.lowering.alarm
+    image = target.derive(as_image(target.phantom))
+    if image is None or image.strides[1] > 1:
+        spec = computable(context.lowering.spec(fused.operand), context.dtype)
+        laid = row_major([spec.sizes[axis] for axis in order], spec.dtype)
+        target = View(laid.storage, laid.phantom.transpose(inverse(order)))
+    return Result.seen(fused, target, as_image, alarm)
 
 
 def _added(context: Context, term: tuple[int, float], factors: tuple[View, View], known: object, alpha: float) -> Made:

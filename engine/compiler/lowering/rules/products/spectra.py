@@ -9,7 +9,6 @@ import math
 from typing import Any
 
 import numpy as np
-from numpy.lib.stride_tricks import as_strided
 
 from engine.compiler.kernels.expr import Number, Operand, apply
 from engine.compiler.lowering.context import Context
@@ -70,10 +69,11 @@ def lower_spectrogram(context: Context) -> Made:
         return context.made(turned, *composition.steps)
     words = as_words(turned)
     parts = [derived(words, words.phantom[..., k]) for k in (0, 1)]
-    tree = apply("add", apply("square", X), apply("square", Y))
-    if layer.power != 2:
-        root = apply("sqrt", tree)
-        tree = root if layer.power == 1 else power(root, Number(float(layer.power)))
+    if layer.power == 2:
+        tree = apply("add", apply("square", X), apply("square", Y))
+    else:
+        magnitude = apply("hypot", X, Y)  # its squares are infinite where it is not
+        tree = magnitude if layer.power == 1 else power(magnitude, Number(float(layer.power)))
     return composition.finish(tree, *parts)
 
 
@@ -144,7 +144,7 @@ def _spectrum(
         signals = _longer(composition, signals, framing.margin, framing.pad_mode)
     batch, _ = signals.shape
     steps = signals.phantom.strides
-    overlapping = as_strided(signals.phantom, (batch, count, size), (steps[0], framing.hop * steps[1], steps[1]))
+    overlapping = signals.phantom.as_strided((batch, count, size), (steps[0], framing.hop * steps[1], steps[1]))
     frames = derived(signals, overlapping)
     if isinstance(window, View):  # all else of a frame has no share in it
         first = (size - framing.window_length) // 2
@@ -165,7 +165,7 @@ def _frames_of(composition: Composition, x: View, framing: Framing, window: Arra
     places = size // 2 + 1
     half = derived(x, x.phantom[..., :places, :])
     words = as_words(half)
-    turned = derived(words, np.moveaxis(words.phantom, -2, -3))  # (..., frames, places, 2)
+    turned = derived(words, words.phantom.moveaxis(-2, -3))  # (..., frames, places, 2)
     count = turned.shape[-3]
     batch = math.prod(turned.shape[:-3])
     if 2 * places * size > MOST_PRODUCTS:

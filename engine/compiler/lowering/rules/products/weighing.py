@@ -16,6 +16,7 @@ from engine.compiler.lowering.rules.products.attended import Attended, MaskView
 from engine.compiler.lowering.rules.products.products import multiplied
 from engine.compiler.lowering.steps import KernelStep
 from engine.compiler.storage import View, constant, row_major
+from engine.promotion import broadcast_sizes
 
 X, Y = Operand(0), Operand(1)
 # Of a mask that says what comes before what.
@@ -31,12 +32,12 @@ def weighed(context: Context, attended: Attended, *, cap: float = 0.0) -> tuple[
     composition = Composition(context)
     query, key, target = attended.query, attended.key, attended.target
     turned = derived(key, key.phantom.swapaxes(-1, -2))
-    lead = np.broadcast_shapes(query.shape[:-2], key.shape[:-2], attended.value.shape[:-2])
+    lead = broadcast_sizes(query.shape[:-2], key.shape[:-2], attended.value.shape[:-2])
     scores = row_major((*lead, query.shape[-2], key.shape[-2]), context.dtype)
     scaled = apply("mul", X, float(attended.scale))
     if cap:
         scaled = apply("mul", apply("tanh", apply("div", scaled, float(cap))), float(cap))
-    wide = derived(query, np.broadcast_to(query.phantom, (*lead, *query.shape[-2:])))
+    wide = derived(query, query.phantom.broadcast_to((*lead, *query.shape[-2:])))
     composition.steps += multiplied(context, wide, turned, scores, scaled)
     masks = [*attended.masks, *([_causal(scores.shape[-2:])] if attended.is_causal else [])]
     for mask in masks:

@@ -33,6 +33,8 @@ from engine.compiler.lowering.copying import copy
 from engine.compiler.lowering.declining import NotLoweredError
 from engine.compiler.lowering.steps import KernelStep
 from engine.compiler.storage import View, constant, row_major, spaced_rows
+from engine.ir.dims import hint
+from engine.ir.strided import Strided
 from engine.tensor import Array
 
 # What one kernel should at most take, for a run that may be cancelled looks up after each; and how many there may be.
@@ -40,7 +42,7 @@ PIECE_FLOPS = 1_000_000_000
 PIECE_BYTES = 500_000_000
 MOST_PIECES = 256
 
-StepsFirst = Callable[[Array], Array]
+StepsFirst = Callable[[Strided], Strided]
 """Shows (rows, width) as (steps, batch, width)."""
 
 
@@ -104,7 +106,7 @@ class RecurrentLayer:
         host, gates = self.context.host, GATES[self.cell]
         width = self.weights[0].input.shape[1]
         is_plain = self.taps == self.units and self.weights[0].cell.projection is None
-        if is_plain and self._piece == self.count and not self._is_shared:
+        if is_plain and self._pieces == 1 and not self._is_shared:
             found = choose_ahead(host, gates=gates, units=self.units, steps=self.count, batch=self.batch, width=width)
             if found is not None:
                 return found
@@ -138,7 +140,7 @@ class RecurrentLayer:
             return []
         return self._turned(self.sequence, [self.sequence.phantom[:, d] for d in range(len(self.weights))])
 
-    def _turned(self, whole: View, parts: Sequence[Array]) -> list[View]:
+    def _turned(self, whole: View, parts: Sequence[Strided]) -> list[View]:
         """For each direction (steps, batch, width), its own first step first."""
         return [part_of(whole, part[::-1] if back else part) for part, back in zip(parts, self.backward, strict=True)]
 
@@ -159,7 +161,7 @@ class RecurrentLayer:
             dilation=(1, 1),
             source=Strides(0, 0, rows.strides[0]),
             target=Strides(0, 0, gates.strides[0]),
-            tile=choose_tile(host, 1, count, out_channels, in_channels, is_open=self.context.lowering.is_open),
+            tile=choose_tile(host, 1, count, out_channels, in_channels),
             host=host,
         )
 
@@ -178,14 +180,15 @@ class RecurrentLayer:
 
     def _recurrences(self, sources: Sequence[View], sequences: Sequence[View]) -> Iterator[KernelStep]:
         """The recurrence, in pieces if it takes long: each goes on where the one before has ended."""
-        count, size = self.count, self._piece
+        count, pieces = self.count, self._pieces
         carried = [row_major((len(sources), self.batch, each.shape[2]), self.context.dtype) for each in self.initial]
         kept: list[View] | None = None
-        for first in range(0, count, size):
-            end = min(first + size, count)
-            ways, into = ([part_of(each, each.phantom[first:end]) for each in all_] for all_ in (sources, sequences))
-            initial = carried if first else self.initial
-            final: Sequence[View | None] = carried if end < count else self.final
+        for number in range(pieces):
+            size = count // pieces
+            part = slice(number * size, count if number == pieces - 1 else (number + 1) * size)
+            ways, into = ([part_of(each, each.phantom[part]) for each in all_] for all_ in (sources, sequences))
+            initial = carried if number else self.initial
+            final: Sequence[View | None] = carried if number < pieces - 1 else self.final
             kernel = self._kernel(ways, into, initial, final)
             if kept is None:
                 packed = self._packed(kernel)
@@ -222,12 +225,12 @@ class RecurrentLayer:
         return self.context.lowering.packed(kernel.packing, arrays, lambda: kernel.pack(cells))
 
     @property
-    def _piece(self) -> int:
-        """Steps of a kernel."""
-        steps = self.count
+    def _pieces(self) -> int:
+        """Kernels that the steps fall into."""
+        steps = max(1, hint(self.count))
         weights = sum(each.cell.hidden.size for each in self.weights)
-        costs = 2 * weights * self.batch * steps / PIECE_FLOPS, 4 * weights * steps / PIECE_BYTES
-        return -(-steps // min(MOST_PIECES, max(1, math.ceil(max(costs)))))
+        costs = 2 * weights * hint(self.batch) * steps / PIECE_FLOPS, 4 * weights * steps / PIECE_BYTES
+        return steps // -(-steps // min(MOST_PIECES, max(1, math.ceil(max(costs)))))
 
     def _kernel(
         self, source: Sequence[View], sequence: Sequence[View], initial: Sequence[View], final: Sequence[View | None]
@@ -267,7 +270,7 @@ def direction_weights(
     return DirectionWeights(input=input, bias=bias, cell=CellWeights(hidden, inner, projection))
 
 
-def part_of(whole: View, phantom: Array) -> View:
+def part_of(whole: View, phantom: Strided) -> View:
     """The view that a numpy view of another view's phantom stands for.
 
     Raises:

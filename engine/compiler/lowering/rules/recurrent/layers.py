@@ -20,6 +20,7 @@ from engine.compiler.lowering.rules.recurrent.states import Results, initial_sta
 from engine.compiler.lowering.rules.registry import kernels_for
 from engine.compiler.lowering.steps import KernelStep, Made
 from engine.compiler.storage import View, spaced_rows
+from engine.ir.strided import Strided
 from engine.layers.definition.layer import Layer
 from engine.layers.recurrent.recurrent import GRU, LSTM, RNN, Recurrent
 from engine.tensor import Array
@@ -67,19 +68,19 @@ def lower_recurrent(context: Context) -> Made:
     return results.made(context, steps)
 
 
-def _steps_first(rows: Array, lead: tuple[int, ...], is_batch_first: bool) -> Array:
+def _steps_first(rows: Strided, lead: tuple[int, ...], is_batch_first: bool) -> Strided:
     """(rows, width) as (steps, batch, width)."""
     return _laid_out(rows.reshape(*lead, rows.shape[-1]), is_batch_first)
 
 
-def _laid_out(sequence: Array, is_batch_first: bool) -> Array:
+def _laid_out(sequence: Strided, is_batch_first: bool) -> Strided:
     """A sequence as a caller has it as (steps, batch, width)."""
     if sequence.ndim == 2:
         return sequence[:, None]
     return sequence.swapaxes(0, 1) if is_batch_first else sequence
 
 
-def _by_layer(state: Array) -> Array:
+def _by_layer(state: Strided) -> Strided:
     """States as a caller has them as (layers * directions, batch, width)."""
     return state[:, None] if state.ndim == 2 else state
 
@@ -87,7 +88,7 @@ def _by_layer(state: Array) -> Array:
 def _by_direction(sequence: View, directions: int) -> View:
     """(steps, batch, directions * width) as (steps, directions, batch, width)."""
     count, batch, width = sequence.shape
-    return part_of(sequence, np.moveaxis(sequence.phantom.reshape(count, batch, directions, width // directions), 2, 1))
+    return part_of(sequence, sequence.phantom.reshape(count, batch, directions, width // directions).moveaxis(2, 1))
 
 
 def _final(view: View | None, own: slice) -> View | None:

@@ -23,10 +23,11 @@ from engine.compiler.lowering.rules.recurrent.states import Results, initial_sta
 from engine.compiler.lowering.rules.registry import kernels_for
 from engine.compiler.lowering.steps import KernelStep, Made
 from engine.compiler.storage import View
+from engine.ir.strided import Strided
 from engine.layers.definition.layer import Layer
 from engine.layers.onnx.recurrent.recurrent import OnnxGRU, OnnxLSTM, OnnxRecurrent, OnnxRNN
 from engine.layers.onnx.recurrent.rounded_recurrent import DynamicQuantizeLSTM
-from engine.tensor import Array, spec_of
+from engine.tensor import Array, TensorSpec, spec_of
 
 # For each gate in PyTorch's order its place in ONNX's: i, o, f, c for LSTM, and z, r, h for GRU.
 _ORDERS: Mapping[CellKind, tuple[int, ...]] = {"lstm": (0, 2, 3, 1), "gru": (1, 0, 2), "tanh": (0,), "relu": (0,)}
@@ -51,7 +52,9 @@ def _lowered(context: Context, x: View, before: Sequence[KernelStep]) -> Made:
     network = context.layer(Layer)
     assert isinstance(network, OnnxRecurrent)
     cell = _cell_of(network)
-    specs = [spec_of(each.phantom if isinstance(each, View) else each) for each in context.arguments()]
+    specs = [
+        TensorSpec(each.shape, each.dtype) if isinstance(each, View) else spec_of(each) for each in context.arguments()
+    ]
     given = network.named(specs)
     if given.p is not None or given.lengths is not None:
         raise NotLoweredError("there is no kernel for peepholes and sequences of different lengths")
@@ -60,11 +63,11 @@ def _lowered(context: Context, x: View, before: Sequence[KernelStep]) -> Made:
     steps = [*before, *copies]
     lead, turns = x.shape[:-1], bool(network.layout)
 
-    def steps_first(rows: Array) -> Array:
+    def steps_first(rows: Strided) -> Strided:
         sequence = rows.reshape(*lead, rows.shape[-1])
         return sequence.swapaxes(0, 1) if turns else sequence
 
-    def directions_first(states: Array) -> Array:
+    def directions_first(states: Strided) -> Strided:
         return states.swapaxes(0, 1) if turns else states
 
     directions, units = len(network.directions), given.r.shape[2]

@@ -13,9 +13,9 @@ from engine.compiler.lowering.rules.recurrent.kernels import part_of
 from engine.compiler.lowering.steps import KernelStep, Made
 from engine.compiler.storage import View, constant, row_major
 from engine.graph.operand import RuntimeOperand
-from engine.tensor import Array
+from engine.ir.strided import Strided
 
-Arranged = Callable[[Array], Array]
+Arranged = Callable[[Strided], Strided]
 """Shows states as (layers * directions, batch, width)."""
 
 
@@ -29,7 +29,7 @@ def initial_state(
     """
     if index is None or context.argument(index) is None:
         zeros = constant(np.zeros(width, context.dtype))
-        return part_of(zeros, np.broadcast_to(zeros.phantom, (count, batch, width))), ()
+        return part_of(zeros, zeros.phantom.broadcast_to((count, batch, width))), ()
     given = context.tensor(index)
     rows, copies = context.rows(given)
     return part_of(rows, arranged(rows.phantom.reshape(given.shape))), copies

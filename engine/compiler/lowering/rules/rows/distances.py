@@ -6,8 +6,6 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from engine.compiler.kernels.expr import Expr, Operand, apply, substitute
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.declining import NotLoweredError
@@ -28,6 +26,7 @@ from engine.layers.reduction.extremum import AMinMax
 from engine.layers.reduction.reduction import NanMean, NanSum
 from engine.layers.reduction.scan import Diff
 from engine.layers.shape.diagonal import Trace
+from engine.promotion import broadcast_sizes
 
 X, Y = Operand(0), Operand(1)
 # Differences of differences, each a map of its own.
@@ -94,11 +93,11 @@ def lower_cosine_similarity(context: Context) -> Made:
     """The sum of products of two directions."""
     layer, composition = context.layer(CosineSimilarity), Composition(context)
     a, b = context.tensor(0), context.tensor(1)
-    sizes = np.broadcast_shapes(a.shape, b.shape)
+    sizes = broadcast_sizes(a.shape, b.shape)
     if not sizes:
         raise NotLoweredError("its operands are single numbers")
     axis = checked_axis(layer.dim, len(sizes))
-    wide = [derived(each, np.broadcast_to(each.phantom, sizes)) for each in (a, b)]
+    wide = [derived(each, each.phantom.broadcast_to(sizes)) for each in (a, b)]
     lengths = []
     for each in wide:
         squares = composition.reduce(composition.map(apply("square", X), each), [axis], "sum")
@@ -123,7 +122,7 @@ def lower_cdist(context: Context) -> Made:
     for each, view in ((a, first), (b, second)):
         total = composition.reduce(composition.map(apply("square", X), each), [len(each.shape) - 1], "sum")
         spread = total.phantom.reshape(view.shape[:-1])
-        squares.append(derived(total, np.broadcast_to(spread, sizes)))
+        squares.append(derived(total, spread.broadcast_to(sizes)))
     distance = apply("sub", apply("add", Operand(1), Operand(2)), apply("mul", X, 2.0))
     tree = apply("sqrt", apply("max", distance, 0.0))
     fused = Fused(context.op.outputs[0], tree, tuple(squares), (context.op.name,))
@@ -204,7 +203,7 @@ def _pair(composition: Composition, *results: View) -> Made:
 def lower_trace(context: Context) -> Made:
     """The sum of a diagonal."""
     x, composition = context.tensor(0), Composition(context)
-    found = composition.reduce(derived(x, np.diagonal(x.phantom)), [0], "sum")
+    found = composition.reduce(derived(x, x.phantom.diagonal()), [0], "sum")
     return composition.finish(X, composition.as_result(found))
 
 
@@ -218,8 +217,8 @@ def lower_diff(context: Context) -> Made:
     if not 0 < layer.n <= _MOST_DIFFERENCES or layer.n >= x.shape[axis]:
         raise NotLoweredError("there is no kernel for so many differences, or none")
     for turn in range(layer.n):
-        moved = np.moveaxis(x.phantom, axis, 0)
-        pair = [derived(x, np.moveaxis(part, 0, axis)) for part in (moved[1:], moved[:-1])]
+        moved = x.phantom.moveaxis(axis, 0)
+        pair = [derived(x, part.moveaxis(0, axis)) for part in (moved[1:], moved[:-1])]
         if turn == layer.n - 1:
             return composition.finish(apply("sub", X, Y), *pair)
         x = composition.map(apply("sub", X, Y), *pair)

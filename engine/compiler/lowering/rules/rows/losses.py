@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-import numpy as np
-
 from engine.compiler.kernels.expr import Expr, Operand, apply
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.declining import NotLoweredError
@@ -28,6 +26,7 @@ from engine.layers.reduction.loss import (
     SmoothL1Loss,
     SoftMarginLoss,
 )
+from engine.promotion import broadcast_sizes
 
 X, Y = Operand(0), Operand(1)
 _DIFFERENCE: Final = apply("sub", X, Y)
@@ -92,7 +91,7 @@ def lower_loss(context: Context) -> Made:
         tree = apply("mul", tree, Operand(len(operands) - 1))
     if layer.reduction == NONE:
         return composition.finish(tree, *operands)
-    sizes = np.broadcast_shapes(*(each.shape for each in operands))
+    sizes = broadcast_sizes(*(each.shape for each in operands))
     if not sizes:
         raise NotLoweredError("there is no kernel for a reduction of no dimensions")
     each = composition.map(tree, *operands)

@@ -36,7 +36,10 @@ _NOTHING = Source(constant=None)
 @kernels_for(OnnxBatchNorm, doubles=True)
 def lower_onnx_batch_norm(context: Context) -> Made:
     """PyTorch's, whose statistics come before scale and bias."""
-    layer = BatchNorm(eps=context.layer(OnnxBatchNorm).epsilon)
+    found = context.layer(OnnxBatchNorm)
+    if found.training_mode:
+        raise NotLoweredError("there is no kernel for statistics of the batch")
+    layer = BatchNorm(eps=found.epsilon)
     return lower_batch_norm(_as(context, layer, (0, 3, 4, 1, 2)))
 
 
@@ -96,7 +99,7 @@ def lower_hardmax(context: Context) -> Made:
     places, _, composition = extremes_of(context, axis, is_largest=True, sizes=sizes)
     own = constant(np.arange(x.shape[axis], dtype=np.int64).reshape(-1, *(1,) * (len(x.shape) - 1 - axis)))
     target = context.place_like(x)
-    wide = [derived(each, np.broadcast_to(each.phantom, x.shape)) for each in (places, own)]
+    wide = [derived(each, each.phantom.broadcast_to(x.shape)) for each in (places, own)]
     seen = [target, *wide]
     kernel = make_elements(
         x.shape, [each.strides for each in seen], [each.dtype.name for each in seen], apply("eq", X, Y), "double",

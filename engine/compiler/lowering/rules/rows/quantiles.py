@@ -33,7 +33,7 @@ def lower_quantile(context: Context) -> Made:
     elements, _, steps = ordered(context, layer.dim)
     composition.steps.extend(steps)
     axis = 0 if layer.dim is None else checked_axis(layer.dim, len(x.shape))
-    rows = np.atleast_2d(np.moveaxis(elements.phantom, axis, -1))
+    rows = elements.phantom.moveaxis(axis, -1).at_least(2)
     target = row_major([len(shares), *rows.shape[:-1]], FLOAT32)
     for number, share in enumerate(shares):
         low, high, tree = _between(layer, float(share) * (rows.shape[-1] - 1))

@@ -24,11 +24,12 @@ from engine.compiler.lowering.rules.pooling.pool import mean_of_pixels
 from engine.compiler.lowering.rules.registry import kernels_for
 from engine.compiler.lowering.steps import KernelStep, Made
 from engine.compiler.storage import View, ordered, row_major
+from engine.ir.dims import hint
 from engine.layers.definition.layer import Layer
 from engine.layers.normalisation import softmax
 from engine.layers.reduction.extremum import AMax, AMin
 from engine.layers.reduction.reduction import AllTrue, AnyTrue, CountNonZero, Mean, Prod, Reduction, Sum
-from engine.tensor import Array, dtype_name
+from engine.tensor import dtype_name
 
 TYPED_MODES: dict[type[Reduction], TypedMode] = {
     Mean: "mean", Sum: "sum", Prod: "product", AMax: "max", AMin: "min", AnyTrue: "any", AllTrue: "all",
@@ -108,11 +109,11 @@ def _same_order(a: View, b: View, axis: int) -> bool:
 
 def _rows(x: View, axis: int) -> View | None:
     """The view as (rows, elements along ``axis``) with elements side by side, if it lies so."""
-    moved: Array = np.moveaxis(x.phantom, axis, -1)
+    moved = x.phantom.moveaxis(axis, -1)
     if moved.shape[-1] > 1 and moved.strides[-1] != moved.itemsize:
         return None
     kept = [k for k in range(moved.ndim - 1) if moved.shape[k] > 1]
-    ordered = sorted(kept, key=lambda k: -moved.strides[k])
+    ordered = sorted(kept, key=lambda k: -hint(moved.strides[k]))
     lines = moved.transpose([*(k for k in range(moved.ndim - 1) if k not in kept), *ordered, moved.ndim - 1])
     return x.derive(lines.reshape(-1, moved.shape[-1]))
 

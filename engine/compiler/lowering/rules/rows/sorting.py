@@ -131,7 +131,7 @@ def ordered(
     sizes = [*(size for k, size in enumerate(x.shape) if k != axis), count]
     elements, places = row_major(sizes, x.dtype), row_major(sizes, INT64)
     composition.steps.append(context.step(kernel, rows, places, elements, row_major([kernel.scratch], INT64)))
-    in_place = [derived(each, np.moveaxis(each.phantom, -1, axis)) for each in (elements, places)]
+    in_place = [derived(each, each.phantom.moveaxis(-1, axis)) for each in (elements, places)]
     return in_place[0], in_place[1], composition.steps
 
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from engine.compiler.kernels.expr import Expr, Operand, apply
 from engine.compiler.lowering.result import as_image
 from engine.compiler.lowering.rules.elementwise.composing import Composition, derived
@@ -37,12 +35,12 @@ def standardised(composition: Composition, x: View, groups: int, eps: float, pla
     sizes = [1, channels, *(1,) * (len(x.shape) - 2)]
     weight, bias = (composition.operand(place, sizes) for place in places)
     tree: Expr = apply("reciprocal", apply("sqrt", apply("add", X, eps)))
-    wide = [derived(var, np.broadcast_to(var.phantom, inside))]
+    wide = [derived(var, var.phantom.broadcast_to(inside))]
     if weight is not None:
         tree = apply("mul", tree, Y)
-        wide.append(derived(weight, np.broadcast_to(weight.phantom.reshape(1, *inside[1:]), inside)))
+        wide.append(derived(weight, weight.phantom.reshape(1, *inside[1:]).broadcast_to(inside)))
     scale = composition.map(tree, *wide)
-    centre = composition.map(X, derived(mean, np.broadcast_to(mean.phantom, inside)))
+    centre = composition.map(X, derived(mean, mean.phantom.broadcast_to(inside)))
     by_channel = [derived(each, each.phantom.reshape(n, *sizes[1:])) for each in (centre, scale)]
     result: Expr = apply("sub", X, Y)
     if bias is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -11,9 +12,11 @@ from engine.compiler.assembly.opening import Opening
 from engine.compiler.codegen.host import describe
 from engine.compiler.codegen.ir import Form, Module, TooLargeError
 from engine.compiler.kernels.attention.attention import Attention
-from engine.compiler.kernels.attention.layout import choose_rows
+from engine.compiler.kernels.attention.layout import TYPICAL_KEYS, choose_rows
 from engine.compiler.kernels.attention.rows import Mask
 from engine.compiler.kernels.products.matrix import Matrix
+from engine.ir.dims import ShapeEnv
+from engine.ir.tables import Table
 from engine.layers.attention.attention import ScaledDotProductAttention
 from engine.tensor import Array
 from tests.combining import together
@@ -49,7 +52,7 @@ def laid(values: Array, layout: Layout, gap: int) -> tuple[Array, Matrix]:
 
 def made(level: str, stack: int, sizes: tuple[int, int, int, int], matrices: list[Matrix], **given: Any) -> Attention:
     host, (queries, keys, width, values) = describe(level), sizes
-    rows, vectors = choose_rows(host, queries, keys, width, is_open=given.get("is_padded", False))
+    rows, vectors = choose_rows(host, queries, TYPICAL_KEYS if given.get("is_padded") else keys, width)
     query, key, value, target = matrices
     return Attention(
         batch=(stack,), queries=queries, keys=keys, width=width, values=values, query=query, key=key, value=value,
@@ -91,7 +94,7 @@ def padded(keys: Array, level: str, queries: int) -> tuple[Array, Matrix]:
     """Keys in columns, with room for whole panels of them in guarded memory, and where they lie."""
     stack, count, width = keys.shape
     host = describe(level)
-    _, (vectors, _) = choose_rows(host, queries, count, width, is_open=True)
+    _, (vectors, _) = choose_rows(host, queries, TYPICAL_KEYS, width)
     line = -(-count // (vectors * host.lanes)) * vectors * host.lanes
     spread = np.full((stack, width, line), np.nan, np.float32)
     spread[:, :, :count] = keys.swapaxes(1, 2)
@@ -147,12 +150,23 @@ def test_any_number_of_keys_and_queries_with_the_same_code(level: str, is_causal
     for queries, keys in ((2, 2), (3, 17), (50, 33), (64, 64), (65, 65), (70, 900), (33, 1300)):
         check(level, 2, (queries, keys, 9, 24), is_causal=is_causal, is_padded=True)
     if level == LEVELS[0]:
-        kernels = [made(level, 2, (n, n, 9, 24), LINES, is_padded=True, is_causal=is_causal) for n in (98, 126, 127)]
+        like = made(level, 2, (98, 98, 9, 24), LINES, is_padded=True, is_causal=is_causal)
+        kernels = [replace(like, queries=n, keys=n) for n in (98, 126, 127)]
         first, *others = [Opening(kernel, "host", 4) for kernel in kernels]
         first.write()
-        assert [k.rows for k in kernels] == [kernels[0].rows] * 3  # or it is another code
         form = Form(first.sizes)
         assert all(form.fits(each.sizes.values) and each.key == first.key for each in others)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("hint", [2, 12, 64, 90, 500])
+def test_a_chunk_has_no_more_tiles_than_its_memory_is_for_at_any_length(level: str, hint: int) -> None:
+    env = ShapeEnv()
+    length = env.open("length", hint)
+    kernel = made(level, 3, (length, length, 9, 24), LINES, is_padded=True)
+    table = Table(env, [kernel.grid.block[0]])
+    blocks = [table([size]) for size in (*range(2, 700, 7), 5000, 1 << 20)]
+    assert all(1 <= block[0] <= kernel.most_tiles for block in blocks if block is not None)
 
 
 @pytest.mark.parametrize("level", LEVELS)
@@ -172,16 +186,20 @@ def test_masks_with_the_same_code(level: str, keys: int) -> None:
     ("level", LEVELS),
     ("is_padded", [False, True]),
     ("queries,keys,width", [(70, 70, 9), (9, 130, 40), (130, 900, 300), (3, 1300, 1)]),
+    ("kinds", [("keep",), ("add",), ("add", "drop")]),
 )
-def test_windows_that_move_along_the_keys(level: str, is_padded: bool, queries: int, keys: int, width: int) -> None:
+def test_windows_that_move_along_the_keys(
+    level: str, is_padded: bool, queries: int, keys: int, width: int, kinds: tuple[str, ...]
+) -> None:
     first = np.linspace(0, keys - width, queries).astype(int)[:, None]
     place = np.arange(keys)
     kept = np.broadcast_to((place >= first) & (place < first + width), (2, queries, keys)).copy()
     kept[1] = place >= keys // 2  # as long as its neighbour in a batch, and padded in front
     some = RANDOM.standard_normal(kept.shape).astype(np.float32)
-    added = np.where(kept, some, np.float32(-np.inf))
-    for masks in ((("keep", kept),), (("add", added),), (("add", some), ("drop", ~kept))):
-        check(level, 2, (queries, keys, 5, 20), masks=masks, is_padded=is_padded)
+    added = some if "drop" in kinds else np.where(kept, some, np.float32(-np.inf))
+    given = {"keep": kept, "add": added, "drop": ~kept}
+    masks = tuple((kind, given[kind]) for kind in kinds)
+    check(level, 2, (queries, keys, 5, 20), masks=masks, is_padded=is_padded)
 
 
 @pytest.mark.parametrize("keys", [5, 700])

@@ -12,6 +12,7 @@ from engine.compiler.kernels.rows.softmax import Softmax
 from engine.layers.normalisation.softmax import LogSoftmax
 from engine.layers.normalisation.softmax import Softmax as Reference
 from engine.tensor import Array
+from tests.combining import together
 from tests.engine.compiler.kernels.guarded import guarded_array
 from tests.engine.compiler.kernels.running import LEVELS, run
 
@@ -53,10 +54,7 @@ def test_any_number_of_columns(level: str, is_logarithm: bool, columns: int) -> 
 
 
 @pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("is_logarithm", [False, True])
-@pytest.mark.parametrize("columns", range(1, 10))
-@pytest.mark.parametrize("count", [1, 16, 43])
-@pytest.mark.parametrize("gap", [0, 4])
+@together(("is_logarithm", [False, True]), ("columns", range(1, 10)), ("count", [1, 16, 43]), ("gap", [0, 4]))
 def test_any_number_of_short_rows(level: str, is_logarithm: bool, columns: int, count: int, gap: int) -> None:
     rows = np.random.default_rng(columns).standard_normal((count, columns), np.float32) * 6
     check(level, rows, is_logarithm, (0, gap))

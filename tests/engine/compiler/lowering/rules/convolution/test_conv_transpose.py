@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from engine.pnnx import Operator
@@ -77,7 +77,26 @@ def test_a_residual_is_added_where_no_tap_reaches() -> None:
     check([image(1, 6, 4, 5)], made, first, added, tolerance=TOLERANCE)
 
 
-@settings(max_examples=20, deadline=None)
+@pytest.mark.parametrize(
+    ("channels", "groups", "kernel", "stride"),
+    [
+        ((24, 24), 24, (4, 4), (3, 3)),  # a filter a channel
+        ((20, 20), 20, (5, 3), (1, 2)),
+        ((64, 1), 1, (5, 5), (2, 2)),  # few channels, whose phases meet different numbers of taps
+        ((64, 3), 1, (3, 3), (1, 1)),
+        ((64, 2), 2, (3, 4), (2, 2)),
+        ((32, 48), 1, (6, 6), (2, 2)),  # phases of 3 x 3 taps, as Winograd's algorithm computes them
+        ((32, 32), 1, (3, 3), (1, 1)),
+    ],
+)
+def test_every_kernel_of_an_ordinary_convolution_computes_phases(
+    channels: tuple[int, int], groups: int, kernel: tuple[int, int], stride: tuple[int, int]
+) -> None:
+    made = layer(2, channels, groups, kernel_size=kernel, stride=stride, padding=(1, 1))
+    x = image(2, channels[0], 11, 14) * np.float32((channels[0] // groups * 9) ** -0.5)
+    everywhere([x], made, *JOINED, tolerance=5e-5)
+
+
 @given(st.data())
 def test_any_parameters(data: st.DataObject) -> None:
     rank = data.draw(st.integers(1, 3))

@@ -24,15 +24,22 @@ def random(*shape: int) -> np.ndarray:
 
 
 def conv(
-    inputs: int, outputs: int, kernel: tuple[int, ...], *, stride: int = 1, padding: int | str = 0, dilation: int = 1
+    inputs: int,
+    outputs: int,
+    kernel: tuple[int, ...],
+    *,
+    stride: int = 1,
+    padding: int | str = 0,
+    dilation: int = 1,
+    groups: int = 1,
 ) -> Operator:
-    """With weights as small as networks', for the slope of what follows tells of sums and not of their last bits."""
+    """Make a convolution of so many channels a group, its weights small enough that sums stay near 1."""
     rank, fan_in = len(kernel), inputs * math.prod(kernel)
     return op(
-        f"nn.Conv{rank}d", "conv", "0", "1", in_channels=inputs, out_channels=outputs, kernel_size=kernel, groups=1,
-        padding_mode="zeros", stride=(stride,) * rank, dilation=(dilation,) * rank,
+        f"nn.Conv{rank}d", "conv", "0", "1", in_channels=groups * inputs, out_channels=groups * outputs,
+        kernel_size=kernel, groups=groups, padding_mode="zeros", stride=(stride,) * rank, dilation=(dilation,) * rank,
         padding=padding if isinstance(padding, str) else (padding,) * rank,
-        weight=random(outputs, inputs, *kernel) * fan_in**-0.5, bias=random(outputs),
+        weight=random(groups * outputs, inputs, *kernel) * fan_in**-0.5, bias=random(groups * outputs),
     )  # fmt: skip
 
 
@@ -44,6 +51,7 @@ def conv(
     ("padding", [0, 1]),
     ("dilation", [1, 2]),
     ("batch", [(), (1,), (2,)]),
+    ("groups", [1, 2, 5]),
 )
 def test_convolutions_to_few_channels(
     kernel: tuple[int, ...],
@@ -53,9 +61,10 @@ def test_convolutions_to_few_channels(
     padding: int,
     dilation: int,
     batch: tuple[int, ...],
+    groups: int,
 ) -> None:
-    layer = conv(inputs, outputs, kernel, stride=stride, padding=padding, dilation=dilation)
-    everywhere([random(*batch, inputs, *(9, 7, 8)[: len(kernel)])], layer, AFTER, tolerance=TOLERANCE)
+    layer = conv(inputs, outputs, kernel, stride=stride, padding=padding, dilation=dilation, groups=groups)
+    everywhere([random(*batch, groups * inputs, *(9, 7, 8)[: len(kernel)])], layer, AFTER, tolerance=TOLERANCE)
 
 
 @together(
@@ -125,7 +134,7 @@ def test_vectors_run_along_the_sums_of_few_channels(
 ) -> None:
     x = random(1, inputs, 200, 9)
     net = net_of([conv(inputs, outputs, kernel, padding="same")], [x])
-    session = Session(net, backend="compiled", cache=None, measure_host=False, threads=1)
+    session = Session(net, backend="compiled", cache=None, threads=1)
     session.run([x])
     (row,) = (each for each in session.describe()["operators"] if each["name"] == "conv")
     assert row["kernel"] == kind

@@ -25,7 +25,7 @@ def test_every_product_with_a_pixel_is_computed_once(
     reach = size + 2 * before - (kernel - 1) * dilation
     assume(reach >= 1)
     count = (reach - 1) // stride + 1
-    axis = ConvAxis(size=size, count=count, kernel=kernel, stride=stride, dilation=dilation, before=before)
+    axis = ConvAxis(size=size, count=count, kernel=kernel, stride=stride, dilation=dilation, before=before, after=0)
     found = spans(axis, can_split=can_split)
     assert [k for span in found for k in range(span.start, span.start + span.count)] == list(range(count))
     products = sum(max(span.count, FEWEST) * span.taps for span in found)

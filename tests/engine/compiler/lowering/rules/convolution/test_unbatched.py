@@ -46,7 +46,7 @@ def test_they_agree_with_the_reference(name: str) -> None:
     shape, operators = NETWORKS[name]
     graph = built(INPUT, *operators, op("pnnx.Output", "out", operators[-1].outputs[0]), _0=shape)
     x = np.random.default_rng(1).standard_normal(shape, np.float32)
-    session = Session(graph, backend="compiled", cache=None, measure_host=False)
+    session = Session(graph, backend="compiled", cache=None)
     (found,), (wanted,) = session.run([x]), Session(graph, backend="reference").run([x])
     assert found.shape == wanted.shape
     np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-5 * np.abs(wanted).max())

@@ -34,7 +34,7 @@ def session_of(type_: str, inputs: list[np.ndarray], **given: Any) -> Session:
         _x=(3,),
         **specs,
     )
-    session = Session(net, cache=None, measure_host=False)
+    session = Session(net, cache=None)
     arrays = [*inputs, np.ones(3, np.float32)]
     found, wanted = (each.run(arrays)[0] for each in (session, Session(net, backend="reference")))
     assert (found.dtype, found.shape) == (wanted.dtype, wanted.shape)
@@ -72,6 +72,13 @@ def test_expressions_are_maps_also_of_real_parts_and_with_real_numbers(text: str
 def test_complex_numbers_may_be_written_in_expressions_of_real_tensors(text: str) -> None:
     inputs = [RANDOM.random(SIZES).astype(np.float32) for _ in range(2 if "@1" in text else 1)]
     assert row(session_of("pnnx.Expression", inputs, expr=text))["kernel"] == "map"
+
+
+def test_a_quotient_of_denormal_numbers_is_no_infinity() -> None:
+    session = session_of("aten::true_divide", [np.full((2, 3), 3e-41 - 5e-41j, np.complex64) for _ in range(2)])
+    tiny, ones = np.full((2, 3), 1e-41, np.complex64), np.ones(3, np.float32)
+    for x, right in ((tiny * 4, 4.0), (tiny, 1.0), (np.ones_like(tiny), complex(np.inf, 0.0))):
+        np.testing.assert_allclose(session.run([x, tiny, ones])[0], np.full((2, 3), right), rtol=1e-5)
 
 
 @pytest.mark.parametrize("type_", ["torch.conj", "torch.angle", "torch.abs", "torch.sgn", "torch.neg", "torch.square"])

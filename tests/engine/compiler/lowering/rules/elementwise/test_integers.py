@@ -64,7 +64,7 @@ def test_a_zero_among_divisors_is_refused_in_the_words_of_the_reference(type_: s
     for place in ((0, 0), (1, 33), (2, 69)):
         y = np.full((3, 70), -1, dtype)
         net = net_of([op(type_, "it", "0 1", "result", **given)], [x, y])
-        session = Session(net, backend="compiled", cache=None, measure_host=False, threads=1)
+        session = Session(net, backend="compiled", cache=None, threads=1)
         (before,) = session.run([x, y])
         y[place] = 0
         with pytest.raises(EngineError, match="division by zero"):
@@ -84,7 +84,7 @@ def test_a_zero_beside_the_elements_is_not_seen() -> None:
 def test_a_number_that_is_zero_is_left_to_the_reference(number: float) -> None:
     x = np.arange(5)
     net = net_of([op("torch.remainder", "it", "0", "result", other=number), op("torch.neg", "n", "0", "more")], [x])
-    session = Session(net, backend="compiled", cache=None, measure_host=False)
+    session = Session(net, backend="compiled", cache=None)
     if isinstance(number, int):
         with pytest.raises(EngineError, match="division by zero"):
             session.run([x])
@@ -109,7 +109,7 @@ def test_operands_of_divisions_lie_in_any_order() -> None:
     )
     check([x, np.array(-7)], *of("0 1", *DIVISIONS[:6]), tolerance=1e-6)
     check([np.array(5), np.array(3)], *of("0 1", *DIVISIONS[:6]), tolerance=1e-6)
-    deep = RANDOM.integers(1, 9, (2, *[1] * 60, 3))
+    deep = RANDOM.integers(1, 9, (2, *[1] * 29, 3))  # as many axes as have kernels
     check([deep], op("torch.floor_divide", "it", "0", "result", other=2))
 
 

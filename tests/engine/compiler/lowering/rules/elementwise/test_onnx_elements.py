@@ -24,7 +24,7 @@ def check(inputs: list[np.ndarray], *operators: Operator, tolerance: float = EXA
     results = [name for each in operators for name in each.outputs]
     ends = [op("pnnx.Output", f"out_{name}", name) for name in results if not name.startswith("const")]
     net = built(*ports, *operators, *ends, **specs)
-    session = Session(net, cache=None, measure_host=False, backend="compiled")
+    session = Session(net, cache=None, backend="compiled")
     for found, wanted in zip(session.run(inputs), Session(net, backend="reference").run(inputs), strict=True):
         assert found.dtype == wanted.dtype
         np.testing.assert_allclose(found, wanted, rtol=tolerance, atol=tolerance / 10)
@@ -88,7 +88,7 @@ def test_integers_divided_by_the_number_0_are_left_to_the_reference() -> None:
         op("pnnx.Output", "out_1", "2"),
         _0=TensorSpec((5,), np.dtype(np.int64)),
     )
-    session = Session(net, cache=None, measure_host=False)
+    session = Session(net, cache=None)
     with pytest.raises(EngineError, match="division by zero"):
         session.run([np.full(5, np.iinfo(np.int64).min)])
     rows = {row["name"]: row.get("kernel") for row in session.describe()["operators"]}

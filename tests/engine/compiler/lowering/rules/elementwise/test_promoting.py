@@ -67,7 +67,7 @@ def test_integers_divided_by_what_is_no_number(divisor: float) -> None:
 def test_zeros_in_the_middle_of_an_expression_are_refused() -> None:
     x = np.arange(5)
     net = net_of(expressions("0", "add(torch.float(floor_divide(7,sub(@0,3))),0.5)"), [x])
-    session = Session(net, backend="compiled", cache=None, measure_host=False, threads=1)
+    session = Session(net, backend="compiled", cache=None, threads=1)
     with pytest.raises(EngineError, match="division by zero"):
         session.run([x])
     np.testing.assert_array_equal(session.run([x - 9])[0], 7 // (x - 12) + np.float32(0.5))

@@ -26,7 +26,7 @@ def bag(indices: list[int], offsets: list[int], width: int = 5, **given: Any) ->
     ports = [op("pnnx.Input", f"in_{k}", "", str(k)) for k, _ in enumerate(inputs)]
     specs = {f"_{k}": TensorSpec(each.shape, each.dtype) for k, each in enumerate(inputs)}
     net = built(*ports, it, op("pnnx.Output", "out", "y"), **specs)
-    session = Session(net, cache=None, measure_host=False)
+    session = Session(net, cache=None)
     try:
         (wanted,) = Session(net, backend="reference").run(inputs)
     except EngineError as refusal:

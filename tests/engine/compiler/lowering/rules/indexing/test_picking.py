@@ -12,6 +12,7 @@ from engine.compiler.codegen.host import describe
 from engine.compiler.kernels.indexing.picking import Picking, Positions
 from engine.compiler.kernels.ordering.scan import Scan
 from engine.compiler.kernels.rows.extreme import Extreme
+from engine.pnnx import Operator
 from tests.engine.compiler.kernels.guarded import guarded_array
 from tests.engine.compiler.kernels.running import LEVELS, run
 from tests.engine.graph.build import built, op
@@ -22,26 +23,42 @@ SHAPES = [(1,), (3,), (17,), (2, 65), (3, 1, 5), (2, 3, 4, 17)]
 
 def kernel_of(type_: str, inputs: list[np.ndarray], outputs: int = 1, **given: Any) -> str:
     """What computed an operator, where the answers were the reference's."""
-    ports = [op("pnnx.Input", f"in_{k}", "", str(k)) for k, _ in enumerate(inputs)]
-    specs = {f"_{k}": TensorSpec(each.shape, each.dtype) for k, each in enumerate(inputs)}
-    results = [f"result_{k}" for k in range(outputs)]
     names = " ".join(str(k) for k, _ in enumerate(inputs))
-    ends = [op("pnnx.Output", f"out_{name}", name) for name in results]
-    net = built(*ports, op(type_, "it", names, " ".join(results), **given), *ends, **specs)
-    session = Session(net, cache=None, measure_host=False)
-    reference = Session(net, backend="reference")
+    it = op(type_, "it", names, " ".join(f"result_{k}" for k in range(outputs)), **given)
+    return kernels_of([it], inputs)["it"]
+
+
+def kernels_of(operators: list[Operator], *runs: list[np.ndarray]) -> dict[str, str]:
+    """What computed the operators of one graph, where every run gave the reference's answers or its refusal.
+
+    Operands 0, 1, ... are the inputs; each result is an output. A program for several operators, or runs, takes little
+    longer to compile than one for each.
+    """
+    ports = [op("pnnx.Input", f"in_{k}", "", str(k)) for k, _ in enumerate(runs[0])]
+    specs = {f"_{k}": TensorSpec(each.shape, each.dtype) for k, each in enumerate(runs[0])}
+    ends = [op("pnnx.Output", f"out_{name}", name) for each in operators for name in each.outputs]
+    net = built(*ports, *operators, *ends, **specs)
+    session = Session(net, cache=None)
+    has_answered = [_agree(session, Session(net, backend="reference"), inputs) for inputs in runs]
+    if not all(has_answered):
+        return dict.fromkeys((each.name for each in operators), "refused")
+    rows = {row["name"]: row["kernel"] for row in session.describe()["operators"] if "kernel" in row}
+    return {each.name: "reference" if session.compile_failure else rows[each.name] for each in operators}
+
+
+def _agree(session: Session, reference: Session, inputs: list[np.ndarray]) -> bool:
+    """Hold a session's answers against the reference's; return whether there were any, rather than a refusal."""
     try:
         wanted = reference.run(inputs)
     except EngineError as refusal:
         with pytest.raises(EngineError) as raised:
             session.run(inputs)
         assert str(raised.value) == str(refusal)
-        return "refused"
+        return False
     for mine, theirs in zip(session.run(inputs), wanted, strict=True):
         assert (mine.shape, mine.dtype) == (theirs.shape, theirs.dtype)
         np.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=1e-6)
-    rows = {row["name"]: row["kernel"] for row in session.describe()["operators"] if "kernel" in row}
-    return "reference" if session.compile_failure else rows["it"]
+    return True
 
 
 @pytest.mark.parametrize("dtype", ["float32", "int64", "bool", "int16"])
@@ -51,10 +68,9 @@ def test_gathers_along_every_dimension(shape: tuple[int, ...], dtype: str) -> No
     for dim in range(-1, len(shape)):
         sizes = [max(1, size - 1) for size in shape]
         sizes[dim] = 5
-        index = RANDOM.integers(0, shape[dim], sizes)
-        assert kernel_of("torch.gather", [x, index], dim=dim) == "gather"
-        picked = RANDOM.integers(0, shape[dim], 7).astype(np.int32)
-        assert kernel_of("torch.index_select", [x, picked], dim=dim) == "gather"
+        index, picked = RANDOM.integers(0, shape[dim], sizes), RANDOM.integers(0, shape[dim], 7).astype(np.int32)
+        both = [op("torch.gather", "a", "0 1", "3", dim=dim), op("torch.index_select", "b", "0 2", "4", dim=dim)]
+        assert kernels_of(both, [x, index, picked]) == {"a": "gather", "b": "gather"}
 
 
 @pytest.mark.parametrize("wrong", [-1, 3, 2**31 - 1, 2**62, -(2**63)])
@@ -93,16 +109,17 @@ def test_indexing_with_constant_positions(expr: str) -> None:
 @pytest.mark.parametrize("type_", ["argmax", "argmin", "max", "min"])
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_places_of_extremes(type_: str, shape: tuple[int, ...]) -> None:
-    outputs = 1 if type_.startswith("arg") else 2
+    results = "1" if type_.startswith("arg") else "1 2"
+    kinds = (RANDOM.standard_normal(shape), RANDOM.integers(-2, 2, shape), np.zeros(shape))
+    shares = (0, 0.1, 1)
+    runs = [[np.where(RANDOM.random(shape) < each, np.nan, x).astype(np.float32)] for x in kinds for each in shares]
     for dim in range(-1, len(shape)):
-        for x in (RANDOM.standard_normal(shape), RANDOM.integers(-2, 2, shape), np.zeros(shape)):
-            for share in (0, 0.1, 1):
-                values = np.where(RANDOM.random(shape) < share, np.nan, x).astype(np.float32)
-                assert kernel_of(f"torch.{type_}", [values], outputs, dim=dim, keepdim=dim == 0) == "extreme"
-    if outputs == 1:
-        assert kernel_of(f"torch.{type_}", [values], dim=None, keepdim=False) == "extreme"
+        it = op(f"torch.{type_}", "it", "0", results, dim=dim, keepdim=dim == 0)
+        assert kernels_of([it], *runs) == {"it": "extreme"}
+    if results == "1":
+        assert kernel_of(f"torch.{type_}", runs[-1], dim=None, keepdim=False) == "extreme"
     else:
-        assert kernel_of(f"torch.{type_}", [values]) != "reference"
+        assert kernel_of(f"torch.{type_}", runs[-1]) != "reference"
 
 
 @pytest.mark.parametrize("level", LEVELS)

@@ -8,10 +8,11 @@ import pytest
 from engine.compiler.codegen.host import describe
 from engine.compiler.kernels.indexing.picking import Positions
 from engine.compiler.kernels.indexing.scattering import Scattering
+from engine.pnnx import Operator
 from tests.engine.compiler.kernels.guarded import guarded_array
 from tests.engine.compiler.kernels.running import LEVELS, run
 from tests.engine.compiler.lowering.agreeing import check
-from tests.engine.compiler.lowering.rules.indexing.test_picking import kernel_of
+from tests.engine.compiler.lowering.rules.indexing.test_picking import kernel_of, kernels_of
 from tests.engine.graph.build import op
 
 RANDOM = np.random.default_rng(23)
@@ -67,14 +68,16 @@ def test_the_last_one_written_counts_and_extremes_keep_nan(dtype: str, shape: tu
         sizes = [max(1, size - 1) for size in shape]
         sizes[dim] = 9
         index, source = RANDOM.integers(0, shape[dim], sizes), numbers(dtype, *[size + 1 for size in sizes])
-        assert kernel_of("torch.scatter", [x, index, source], dim=dim) == "scatter"
-        assert kernel_of("torch.scatter", [x, index], dim=dim, value=2) == "scatter"
-        for reduce in ("sum", "prod", "amax", "amin"):
-            given = {"dim": dim, "reduce": reduce, "include_self": True}
-            assert kernel_of("torch.scatter_reduce", [x, index, source], **given) == "scatter"
         slices = [9 if k == dim % len(shape) else size for k, size in enumerate(shape)]
         line = RANDOM.integers(0, shape[dim], 9)
-        assert kernel_of("torch.index_add", [x, line, numbers(dtype, *slices)], dim=dim, alpha=1) == "scatter"
+        operators = [
+            op("torch.scatter", "written", "0 1 2", "a", dim=dim),
+            op("torch.scatter", "filled", "0 1", "b", dim=dim, value=2),
+            op("torch.index_add", "added", "0 3 4", "c", dim=dim, alpha=1),
+            *(scatter_reduce(reduce, dim=dim, include_self=True) for reduce in ("sum", "prod", "amax", "amin")),
+        ]
+        found = kernels_of(operators, [x, index, source, line, numbers(dtype, *slices)])
+        assert set(found.values()) == {"scatter"}
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64"])
@@ -85,10 +88,16 @@ def test_means_and_what_is_there_does_not_take_part(dtype: str, shape: tuple[int
         sizes = [max(1, size - 1) for size in shape]
         sizes[dim] = 9
         index, source = RANDOM.integers(0, shape[dim], sizes), numbers(dtype, *[size + 1 for size in sizes])
-        for reduce in ("sum", "prod", "mean", "amax", "amin"):
-            for is_in in (False, True):
-                given = {"dim": dim, "reduce": reduce, "include_self": is_in}
-                assert kernel_of("torch.scatter_reduce", [x, index, source], **given) in ("map", "scatter")
+        reductions = ("sum", "prod", "mean", "amax", "amin")
+        ways = [scatter_reduce(each, dim=dim, include_self=is_in) for each in reductions for is_in in (False, True)]
+        assert set(kernels_of(ways, [x, index, source]).values()) <= {"map", "scatter"}
+
+
+def scatter_reduce(reduce: str, *, dim: int, include_self: bool) -> Operator:
+    """One of operands 0, 1, 2, named after what it does."""
+    name = f"{reduce}_{include_self}"
+    given = {"dim": dim, "reduce": reduce, "include_self": include_self}
+    return op("torch.scatter_reduce", name, "0 1 2", f"result_{name}", **given)
 
 
 def test_means_of_whole_slices() -> None:

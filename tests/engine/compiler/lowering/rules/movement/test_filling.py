@@ -20,7 +20,7 @@ def check(*operators: Operator, lengths: tuple[int, ...] = (4, 1, 7, 100)) -> No
     """Behind what is made an operator that uses it; at several lengths, each asked twice."""
     ends = [op("nn.ReLU", "other", "0", "other"), op("pnnx.Output", "out", "z"), op("pnnx.Output", "also", "other")]
     graph = built(INPUT, LENGTH, SIZES, *operators, *ends, _0=(None, 3))
-    session = Session(graph, backend="compiled", cache=None, threads=1, measure_host=False)
+    session = Session(graph, backend="compiled", cache=None, threads=1)
     reference = Session(graph, backend="reference")
     for length in lengths:
         x = RANDOM.standard_normal((length, 3)).astype(F32)
@@ -84,5 +84,5 @@ def test_a_number_of_the_run() -> None:
     for length in (5, 2):
         x, number = RANDOM.standard_normal((length, 3)).astype(F32), np.array(0.25 * length, F32)
         (wanted,) = Session(graph, backend="reference").run([x, number])
-        (found,) = Session(graph, backend="compiled", cache=None, measure_host=False).run([x, number])
+        (found,) = Session(graph, backend="compiled", cache=None).run([x, number])
         np.testing.assert_array_equal(found, wanted)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -53,6 +54,18 @@ def test_padding_with_any_number_is_gathered() -> None:
     assert kernel_of("F.pad", [x.astype(np.float64)], pad=(1, 1), mode="constant", value=np.nan) == "reference"
 
 
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float64", "complex64"])
+def test_fractions_around_a_tensor_stay_fractions_in_every_dtype(dtype: str) -> None:
+    x = RANDOM.standard_normal((2, 3)).astype(ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype)
+    expected = np.pad(x, [(0, 0), (2, 1)], constant_values=0.3)
+    net = built(
+        INPUT, op("F.pad", "it", "0", "1", pad=(2, 1), mode="constant", value=0.3), op("pnnx.Output", "out", "1")
+    )
+    for backend in ("compiled", "reference"):
+        (found,) = Session(net, backend=backend, cache=None).run([x])
+        np.testing.assert_array_equal(found, expected)
+
+
 @pytest.mark.parametrize("counts", [8, [8], [1, 0, 3, 2]], ids=str)
 @pytest.mark.parametrize("dim", [1, None])
 def test_slices_are_repeated_as_often_as_stored_numbers_say(dim: int | None, counts: int | list[int]) -> None:
@@ -69,6 +82,20 @@ def test_slices_are_repeated_as_often_as_stored_numbers_say(dim: int | None, cou
     )
     expected = np.repeat(x, counts, 1 if dim else 0)
     assert net.operands["9"].spec == TensorSpec(expected.shape, expected.dtype)
-    session = Session(net, backend="compiled", cache=None, measure_host=False)
+    session = Session(net, backend="compiled", cache=None)
     np.testing.assert_array_equal(session.run([x])[0], expected)
     assert not [row for row in session.describe()["operators"] if row.get("kernel") == "reference"]
+
+
+@pytest.mark.parametrize("value", [0.3, -0.5, 1, 0])
+def test_every_number_but_0_around_bools_is_true(value: float) -> None:
+    """As torch.nn.functional.pad has it."""
+    x = np.array([[True, False]])
+    net = built(
+        INPUT,
+        op("F.pad", "pad", "0", "1", pad=(1, 1), mode="constant", value=value),
+        op("pnnx.Output", "out", "1"),
+        _0=TensorSpec(x.shape, x.dtype),
+    )
+    found = Session(net, backend="compiled", cache=None).run([x])[0]
+    np.testing.assert_array_equal(found, [[value != 0, True, False, value != 0]])

@@ -22,7 +22,7 @@ def kernels_of(operators: list[Any], inputs: list[np.ndarray], *outputs: str) ->
     ports = [op("pnnx.Input", f"in_{k}", "", str(k)) for k, _ in enumerate(inputs)]
     specs = {f"_{k}": TensorSpec(each.shape, each.dtype) for k, each in enumerate(inputs)}
     net = built(*ports, *operators, *(op("pnnx.Output", f"out_{name}", name) for name in outputs), **specs)
-    session = Session(net, cache=None, measure_host=False)
+    session = Session(net, cache=None)
     wanted = Session(net, backend="reference").run(inputs)
     for mine, theirs in zip(session.run(inputs), wanted, strict=True):
         assert (mine.shape, mine.dtype) == (theirs.shape, theirs.dtype)

@@ -28,7 +28,7 @@ def check(pool: Operator, shape: tuple[int, ...]) -> str:
     outs = [op("pnnx.Output", f"out{name}", name) for name in pool.outputs]
     net = built(INPUT, pool, *outs, _0=shape)
     wanted = Session(net, backend="reference").run([x])
-    session = Session(net, backend="compiled", cache=None, threads=1, measure_host=False)
+    session = Session(net, backend="compiled", cache=None, threads=1)
     for mine, theirs in zip(session.run([x]), wanted, strict=True):
         assert mine.dtype == theirs.dtype
         np.testing.assert_array_equal(mine, theirs)
@@ -59,7 +59,7 @@ def test_what_follows_reads_maxima_and_places_where_they_lie() -> None:
     )
     x = RANDOM.standard_normal((2, 3, 8, 10)).astype(np.float32)
     (wanted,) = Session(net, backend="reference").run([x])
-    (found,) = Session(net, backend="compiled", cache=None, measure_host=False).run([x])
+    (found,) = Session(net, backend="compiled", cache=None).run([x])
     np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-4)
 
 

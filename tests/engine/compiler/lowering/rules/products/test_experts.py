@@ -36,7 +36,7 @@ def experts(matrices: Array, rows: int | None, dtype: type = np.int32, *, turned
         _2=matrices.shape,
         _3=(rows, columns),
     )
-    return Session(net, cache=None, measure_host=False, threads=2)
+    return Session(net, cache=None, threads=2)
 
 
 def expected(x: Array, matrices: Array, ends: list[int]) -> Array:
@@ -94,7 +94,7 @@ def test_without_ends_it_is_a_stack_of_products() -> None:
     x, other = drawn(3, 7, 4), drawn(3, 4, 5)
     it = op("aten::_grouped_mm", "it", "0 1", "2")
     net = built(INPUT, op("pnnx.Input", "b", "", "1"), it, op("pnnx.Output", "out", "2"), _0=(3, 7, 4), _1=(3, 4, 5))
-    session = Session(net, cache=None, measure_host=False)
+    session = Session(net, cache=None)
     np.testing.assert_allclose(session.run([x, other])[0], x @ other, rtol=1e-4, atol=1e-5)
     assert kernel_of(session) == "product"
 

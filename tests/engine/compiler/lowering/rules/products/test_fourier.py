@@ -22,7 +22,7 @@ def check(type: str, shape: tuple[int, ...], is_complex: bool, **given: Any) -> 
         INPUT, op(type, "transform", "0", "1", **given), op("pnnx.Output", "out", "1"), _0=TensorSpec(shape, x.dtype)
     )
     (wanted,) = Session(net, backend="reference").run([x])
-    session = Session(net, backend="auto", cache=None, threads=1, measure_host=False)
+    session = Session(net, backend="auto", cache=None, threads=1)
     session.prepare()
     (found,) = session.run([x])
     assert (found.dtype, found.shape) == (wanted.dtype, wanted.shape)

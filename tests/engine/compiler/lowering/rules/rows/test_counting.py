@@ -25,7 +25,7 @@ def test_elements_are_counted_in_every_interval_and_at_its_edges(bins: int, low:
 def test_whole_numbers_from_0_on_are_counted_each() -> None:
     x = RANDOM.integers(0, 8, (16, 2)).astype(F32)
     net = built(INPUT, op("aten::histc", "it", "0", "1", bins=8, min=0, max=7), op("pnnx.Output", "o", "1"), _0=(16, 2))
-    found = Session(net, backend="compiled", cache=None, measure_host=False).run([x])[0]
+    found = Session(net, backend="compiled", cache=None).run([x])[0]
     np.testing.assert_array_equal(found, np.bincount(x.astype(int).reshape(-1), minlength=8).astype(F32))
 
 
@@ -41,7 +41,7 @@ def test_what_is_left_to_the_reference_is_said(given: dict[str, float], why: str
         INPUT, op("nn.ReLU", "r", "0", "1"), op("aten::histc", "it", "1", "2", **given), op("pnnx.Output", "o", "2"),
         _0=(9,),
     )  # fmt: skip
-    session = Session(net, backend="compiled", cache=None, measure_host=False)
+    session = Session(net, backend="compiled", cache=None)
     session.run([np.arange(9, dtype=F32)])
     (row,) = (each for each in session.describe()["operators"] if each["name"] == "it")
     assert row["why"] == why
@@ -53,7 +53,7 @@ def test_floats_announced_as_whole_numbers_are_cut_before_they_are_added_up(type
     x = (RANDOM.standard_normal((3, 9)) * 3).astype(F32)
     it = op(type_, "it", "0", "1", dim=1)
     net = built(INPUT, it, op("pnnx.Output", "o", "1"), _0=(3, 9), _1=TensorSpec((3, 9), np.dtype(dtype)))
-    session = Session(net, backend="compiled", cache=None, measure_host=False)
+    session = Session(net, backend="compiled", cache=None)
     found, wanted = (each.run([x])[0] for each in (session, Session(net, backend="reference")))
     assert found.dtype == wanted.dtype == dtype
     np.testing.assert_array_equal(found, wanted)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from engine import Session
 from engine.compiler.codegen.host import describe
 from engine.compiler.kernels.ordering.scan import RunningExtreme
 from engine.compiler.kernels.ordering.searching import Searching
@@ -13,6 +14,7 @@ from tests.engine.compiler.kernels.guarded import guarded_array
 from tests.engine.compiler.kernels.running import LEVELS, run
 from tests.engine.compiler.lowering.rules.indexing.test_picking import kernel_of
 from tests.engine.compiler.lowering.rules.rows.test_sorting import awkward
+from tests.engine.graph.build import INPUT, built, op
 
 
 @pytest.mark.parametrize("level", LEVELS)
@@ -34,11 +36,35 @@ def test_running_extremes_along_every_dimension(type_: str) -> None:
         assert kernel_of(type_, [awkward(4, 5, 6)], 2, dim=dim) == "scan"
 
 
+NAN = np.nan
+AMONG = np.array([[NAN, 1, 1, 1], [1, 2, NAN, NAN], [3, 1, 2, 0], [1, 1, 2, 5]], np.float32)
+SOUGHT = np.array([[0, 1, NAN], [0, 1.5, NAN], [1, 2, 4], [1, 3, 9]], np.float32)
+# torch.searchsorted of PyTorch 2.13, right=False and True
+FOUND = {False: [[1, 1, 4], [4, 4, 4], [0, 2, 4], [0, 3, 4]], True: [[1, 4, 4], [4, 4, 4], [2, 4, 4], [2, 3, 4]]}
+
+
+@pytest.mark.parametrize("backend", ["reference", "compiled"])
+@pytest.mark.parametrize("is_right", [False, True])
+def test_rows_with_nan_or_without_order_are_searched_as_pytorch_does(is_right: bool, backend: str) -> None:
+    graph = built(
+        INPUT,
+        op("pnnx.Input", "values", "", "1"),
+        op("pnnx.Expression", "no", "", "2", expr="False"),
+        op("pnnx.Expression", "right", "", "3", expr=str(is_right)),
+        op("pnnx.Expression", "none", "", "4", expr="None"),
+        op("aten::searchsorted", "it", "0 1 2 3 4 4", "5"),
+        op("pnnx.Output", "out", "5"),
+    )
+    (found,) = Session(graph, backend=backend, cache=None).run([AMONG, SOUGHT])
+    assert found.tolist() == FOUND[is_right]
+
+
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("is_right", [False, True])
 def test_values_are_found_in_sorted_rows(level: str, is_right: bool) -> None:
     for length in (1, 2, 3, 8, 9, 100):
-        rows = np.sort(awkward(length))
+        rows = awkward(length)
+        rows = np.sort(np.where(np.isnan(rows), 0, rows))
         values = np.concatenate([awkward(7), rows[:3]])
         kernel = Searching(
             dtype="float32", result="int64", rows=1, count=len(values), length=length, step=0, is_right=is_right,

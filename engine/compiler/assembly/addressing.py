@@ -1,0 +1,92 @@
+"""Steps with the address of everything: what a program is once its kernels have code and memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from engine.compiler.assembly.memory import MemoryPlan
+from engine.compiler.assembly.objects import Objects
+from engine.compiler.assembly.opening import Call
+from engine.compiler.blueprint import Region
+from engine.compiler.buffers import Row
+from engine.compiler.lowering.steps import KernelStep, Step
+from engine.compiler.native import NativeStep, NativeSteps
+from engine.compiler.places import Address, Home, address
+from engine.compiler.storage import Storage, View
+from engine.ir.dims import hint
+
+# A kernel that has so many times as many weights to read as all else waits for them and nothing else.
+_MOSTLY = 2
+
+
+def address_in(storage: Storage, offset: int, starts: Mapping[Storage, int]) -> Address:
+    """Return the address of a byte of a storage.
+
+    Args:
+        starts: where every storage begins in its home.
+    """
+    return address(storage.home, max(storage.port, 0), offset_in(storage, offset, starts))
+
+
+def offset_in(storage: Storage, offset: int, starts: Mapping[Storage, int]) -> int:
+    """Return how far behind the beginning of its home a byte of a storage lies; arguments as ``address_in`` has."""
+    return offset if storage.home in (Home.INPUT, Home.OUTPUT) else starts[storage] + offset
+
+
+def region_of(view: View, starts: Mapping[Storage, int]) -> Region:
+    """The tensor of a view, where that lies.
+
+    Args:
+        starts: where every storage begins in its home.
+    """
+    at = address_in(view.storage, view.offset, starts)
+    return Region(address=at, shape=view.shape, strides=view.phantom.strides, dtype=view.dtype.name)
+
+
+def _native(step: KernelStep, starts: Mapping[Storage, int], call: Call) -> NativeStep:
+    pointers = (address_in(each.storage, each.offset, starts) for each in step.pointers)
+    numbers = (address(Home.NUMBER, 0, each) for each in call.numbers)
+    return NativeStep(
+        function=call.function,
+        kind=step.kernel.reported_kind,
+        chunks=step.kernel.chunks,
+        arguments=(*pointers, *numbers),
+        operators=step.operators,
+        flops=step.kernel.flops,
+        bytes=step.bytes,
+        is_dealt=is_dealt(step),
+    )
+
+
+def is_dealt(step: KernelStep) -> bool:
+    """Return whether threads should take a kernel's chunks in turn.
+
+    Usually a thread that has consecutive chunks finds more of what it reads in its own cache. Where there is little but
+    weights to read, more than a cache holds, chunks beside each other read the same weights or ones that lie beside
+    each other: threads that have these at the same time read memory only once, and in order.
+    """
+    stored = {each.storage for each in step.pointers if each.storage.home in (Home.CONSTANT, Home.WEIGHT)}
+    weights = 0 if step.kernel.reads_few else sum(each.bytes for each in stored)
+    others = hint(step.bytes) - weights
+    return weights >= step.kernel.host.memory.second_bytes and weights > _MOSTLY * others
+
+
+def native_steps(steps: Sequence[Step], starts: Mapping[Storage, int], objects: Objects) -> NativeSteps:
+    """Return the kernels among some steps, with the address of everything; arguments as ``region_of`` has them."""
+    kernels = [each for each in steps if isinstance(each, KernelStep)]
+    return NativeSteps.of([_native(each, starts, objects.call_of(each.kernel)) for each in kernels])
+
+
+def buffer_rows(memory: MemoryPlan, views: Mapping[str, View]) -> tuple[Row, ...]:
+    """Return what lies where in the arena, and when.
+
+    Args:
+        views: by the names of operands, where they lie.
+    """
+    names: dict[Storage, tuple[str, ...]] = {}
+    for name, view in views.items():
+        names[view.storage] = *names.get(view.storage, ()), name
+    return tuple(
+        (memory.offsets[each], each.bytes, life.first, life.last, names.get(each, ()))
+        for each, life in memory.lifetimes.items()
+    )

@@ -1,0 +1,199 @@
+"""A compiled graph with symbolic sizes, as plain data and one function from sizes to numbers.
+
+All that a blueprint says in numbers that depend on sizes (addresses, sizes that kernels read, chunks, shapes) is an
+index into a *pool* of numbers. To bind a template to sizes is to compute the pool, and to take the columns from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from engine.compiler.blueprint import Blueprint, ReferenceCall, Region, Segment
+from engine.compiler.buffers import Buffers, Row
+from engine.compiler.native import NativeSteps
+from engine.compiler.places import address_in
+from engine.graph.symbolic_inputs import SizesOf
+from engine.ir.dims import ShapeEnv, terms_of
+from engine.ir.tables import Table
+from engine.passes import PassReport
+from engine.tensor import Array, TensorSpec
+
+
+class Pool:
+    """The different numbers of a template, in the order they were first asked for."""
+
+    def __init__(self) -> None:
+        self.values: list[int] = []
+        self._indices: dict[object, int] = {}
+
+    def index(self, value: int) -> int:
+        """Return the index of a number."""
+        key = (terms_of(value),)
+        found = self._indices.setdefault(key, len(self.values))
+        if found == len(self.values):
+            self.values.append(value)
+        return found
+
+    def indices(self, values: Sequence[int]) -> Array:
+        """Return the indices of some numbers."""
+        return np.array([self.index(each) for each in values], np.int64)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SymbolicRegion:
+    """A tensor in memory, by indices into the pool; see ``Region``.
+
+    Args:
+        block: that it is in; see ``block_of``.
+    """
+
+    block: int
+    offset: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: str
+
+    def bound(self, numbers: Sequence[int]) -> Region:
+        """Return the region for the numbers of a pool."""
+        return Region(
+            address=address_in(self.block, numbers[self.offset]),
+            shape=tuple([numbers[each] for each in self.shape]),
+            strides=tuple([numbers[each] for each in self.strides]),
+            dtype=self.dtype,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SymbolicCall:
+    """An operator that its numpy layer computes; see ``ReferenceCall``."""
+
+    operator: str
+    inputs: tuple[SymbolicRegion | None, ...]
+    outputs: tuple[SymbolicRegion | None, ...]
+
+    def bound(self, numbers: Sequence[int]) -> ReferenceCall:
+        """Return the call for the numbers of a pool."""
+        return ReferenceCall(
+            operator=self.operator,
+            inputs=tuple([None if each is None else each.bound(numbers) for each in self.inputs]),
+            outputs=tuple([None if each is None else each.bound(numbers) for each in self.outputs]),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SymbolicSteps:
+    """The kernels of a template, column by column; see ``NativeSteps``.
+
+    Args:
+        chunks, flops, bytes, offsets: indices into the pool.
+        blocks: that arguments are in; see ``block_of``.
+    """
+
+    functions: tuple[str, ...]
+    kinds: tuple[str, ...]
+    operators: tuple[str, ...]
+    is_dealt: Array
+    ends: Array
+    chunks: Array
+    flops: Array
+    bytes: Array
+    offsets: Array
+    blocks: Array
+
+    def bound(self, pool: Array) -> NativeSteps:
+        """Return the kernels for the numbers of a pool."""
+        return NativeSteps(
+            functions=self.functions,
+            kinds=self.kinds,
+            operators=self.operators,
+            chunks=pool[self.chunks],
+            flops=pool[self.flops],
+            bytes=pool[self.bytes],
+            is_dealt=self.is_dealt,
+            offsets=pool[self.offsets],
+            blocks=self.blocks,
+            ends=self.ends,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Template:
+    """A compiled graph for all sizes that pass its guards.
+
+    Args:
+        env: the open sizes, with all guards.
+        sizes: their values for inputs at hand.
+        table: computes the pool; None for sizes that fail a guard.
+        segments: first and last step of each, or a call.
+        arena_bytes, alarm, clean, outputs: as blueprints have them, by indices into the pool.
+        buffers: offset and bytes by indices, first and last step, names of operands.
+    """
+
+    env: ShapeEnv
+    sizes: SizesOf
+    table: Table
+    code: tuple[bytes, ...]
+    constants: Array
+    weights: Array
+    tables_at: int | None
+    steps: SymbolicSteps
+    segments: tuple[tuple[int, int, SymbolicCall | None], ...]
+    arena_bytes: int
+    alarm: int | None
+    clean: tuple[tuple[int, int], ...]
+    outputs: tuple[SymbolicRegion | str, ...]
+    buffers: tuple[Row, ...]
+    reasons: Mapping[str, str] = field(default_factory=dict)
+    operators: tuple[str, ...] = ()
+    passes: tuple[PassReport, ...] = ()
+
+    @property
+    def needs_graph(self) -> bool:
+        """Return whether a run needs more than this: layers of the graph, or values it holds."""
+        has_calls = any(call is not None for *_, call in self.segments)
+        return has_calls or any(isinstance(each, str) for each in self.outputs)
+
+    @property
+    def calls(self) -> frozenset[str]:
+        """Return the names of the operators that run on the reference."""
+        return frozenset(call.operator for *_, call in self.segments if call is not None)
+
+    @property
+    def is_fixed(self) -> bool:
+        """Return whether a guard says that an open size is one number."""
+        return any(
+            found and self.env.is_number(relation, terms) for (relation, terms), found in self.env.guards.items()
+        )
+
+    def numbers(self, specs: Sequence[TensorSpec]) -> Array | None:
+        """Return the pool for inputs of these shapes; None where the template is not right for them."""
+        sizes = self.sizes(specs)
+        return None if sizes is None else self.table(sizes)
+
+    def bound(self, pool: Array) -> Blueprint:
+        """Return the blueprint for the numbers of a pool."""
+        numbers = pool.tolist()
+        details: dict[str, Any] = {"reasons": dict(self.reasons), "operators": self.operators, "passes": self.passes}
+        return Blueprint(
+            code=self.code,
+            constants=self.constants,
+            weights=self.weights,
+            tables_at=self.tables_at,
+            steps=self.steps.bound(pool),
+            segments=tuple(
+                [
+                    Segment(first=first, last=last, call=None if call is None else call.bound(numbers))
+                    for first, last, call in self.segments
+                ]
+            ),
+            arena_bytes=numbers[self.arena_bytes],
+            outputs=tuple([each if isinstance(each, str) else each.bound(numbers) for each in self.outputs]),
+            clean=tuple([(numbers[first], numbers[last]) for first, last in self.clean]),
+            alarm=None if self.alarm is None else numbers[self.alarm],
+            buffers=Buffers(rows=self.buffers, pool=pool),
+            **details,
+        )

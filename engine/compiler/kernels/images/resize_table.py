@@ -1,0 +1,198 @@
+"""The table of a resampling, filled in the run from sizes that are known only then; see ``Resize.pack``.
+
+Places are computed as the layers compute them, operation by operation in float32: another rounding picks other
+elements.
+
+Argument: table.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final, Literal, TypeAlias
+
+from engine.compiler.codegen.ir import Function, Index, Module, Sizes, Value, as_value, constant
+from engine.compiler.kernels.kernel import Kernel, start
+
+Method: TypeAlias = Literal["stay", "nearest", "linear", "cubic", "onnx_linear", "onnx_cubic"]
+HALF_WAY: Final = 1e-6
+"""How far a place may lie from half way between two elements to count as half way, as the layer of ONNX has it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableAxis:
+    """What the new elements of one axis are made of.
+
+    Args:
+        size, count: elements before and after.
+        method: stay, of an axis that is not resampled; nearest; linear or cubic as PyTorch has them, which clips
+            fractions; onnx_linear or onnx_cubic.
+        ratio: the distance of new elements on the old axis, or where ``is_scale`` its inverse; ``sizes`` where it
+            follows from the sizes, ``corners`` where the first and last elements meet.
+        is_scale: whether places are divided by the ratio.
+        before, after: what is added to the number of an element, and subtracted from its place.
+        starts_at_zero: whether the place of a single element is 0.
+        rounding: of nearest: floor, ceil, round_prefer_floor or round_prefer_ceil.
+        cubic_a: the parameter of Keys' kernel.
+    """
+
+    size: int
+    count: int
+    method: Method = "stay"
+    ratio: float | Literal["sizes", "corners"] = 1.0
+    is_scale: bool = False
+    before: float = 0.0
+    after: float = 0.0
+    starts_at_zero: bool = False
+    rounding: str = "floor"
+    cubic_a: float = -0.75
+
+    def opened(self, sizes: Sizes) -> TableAxis:
+        """Return the same of any sizes."""
+        return replace(self, size=sizes.open(self.size), count=sizes.open(self.count))
+
+    @property
+    def taps(self) -> int:
+        """Elements that a new one is made of."""
+        return 1 if self.method in ("stay", "nearest") else 4 if self.method.endswith("cubic") else 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResizeTable(Kernel):
+    """The table of axes, one after the other."""
+
+    kind = "resize_table"
+    axes: tuple[TableAxis, ...]
+    is_weighted: bool
+
+    @property
+    def chunks(self) -> int:
+        return 1
+
+    @property
+    def floats(self) -> int:
+        """Numbers in the table."""
+        return sum(axis.count * axis.taps * (1 + self.is_weighted) for axis in self.axes)
+
+    def opened(self, sizes: Sizes) -> ResizeTable:
+        return self.with_open(sizes, "axes")
+
+    def emit(self, module: Module) -> None:
+        f, (table,), _ = start(module, self, 1)
+        for axis in self.axes:
+            entry = axis.taps * (1 + self.is_weighted)
+            writer = _Writer(f, axis)
+            ratio = writer.ratio()
+            with f.loop(0, axis.count) as each:
+                row = f.at(table, f.mul(each.index, entry))
+                for tap, (index, weight) in enumerate(writer.taps(each.index, ratio)):
+                    f.store(f.convert("trunc", index, "i32"), f.at(row, tap))
+                    if self.is_weighted:
+                        f.store(weight, f.at(row, axis.taps + tap))
+            table = f.at(table, f.mul(entry, axis.count))
+        f.finish()
+
+
+class _Writer:
+    """Writes the taps of one axis."""
+
+    def __init__(self, f: Function, axis: TableAxis) -> None:
+        self._f, self._axis = f, axis
+
+    def ratio(self) -> Value:
+        """Return what places are multiplied or divided by."""
+        f, axis = self._f, self._axis
+        if axis.method == "stay" or axis.ratio == "corners" and axis.is_scale:
+            return _number(1.0)
+        if not isinstance(axis.ratio, str):
+            return _number(axis.ratio)
+        if axis.ratio == "corners":
+            last, steps = self._float(f.sub(axis.size, 1)), self._float(f.maximum(f.sub(axis.count, 1), 1))
+            return f.select(f.less(1, axis.count), f.fdiv(last, steps), _number(0.0))
+        if not axis.is_scale:
+            return f.fdiv(self._float(axis.size), self._float(axis.count))
+        new, old = (f.convert("sitofp", as_value(each), "double") for each in (axis.count, axis.size))
+        return f.convert("fptrunc", f.fdiv(new, old), "float")
+
+    def taps(self, number: Index, ratio: Value) -> list[tuple[Value, Value]]:
+        """Return index and weight of each tap of a new element."""
+        f, axis = self._f, self._axis
+        if axis.method == "stay":
+            return [(as_value(number), _number(1.0))]
+        place = self._place(number, ratio)
+        if axis.method == "nearest":
+            return [(self._clipped(self._whole(self._nearest(place))), _number(1.0))]
+        last = self._float(f.sub(axis.size, 1))
+        if axis.method.endswith("linear"):
+            place = self._larger(place, _number(0.0))
+        if axis.method == "onnx_linear":
+            place = self._smaller(place, last)
+        lower = f.intrinsic("floor", place)
+        if axis.method in ("linear", "cubic"):
+            lower = self._smaller(lower, last)
+        part = f.fsub(place, lower)
+        if axis.method in ("linear", "cubic"):
+            part = self._smaller(self._larger(part, _number(0.0)), _number(1.0))
+        whole = self._whole(lower)
+        if axis.taps == 2:
+            rest = f.fsub(_number(1.0), part)
+            weights = [rest, part if axis.method == "linear" else f.fsub(_number(1.0), rest)]
+            return [(self._clipped(f.add(whole, tap)), weight) for tap, weight in enumerate(weights)]
+        distances = [(tap, f.fsub(part, _number(float(tap)))) for tap in range(-1, 3)]
+        return [(self._clipped(f.add(whole, tap)), self._keys(distance)) for tap, distance in distances]
+
+    def _place(self, number: Index, ratio: Value) -> Value:
+        f, axis = self._f, self._axis
+        place = self._float(number)
+        if axis.before:
+            place = f.fadd(place, _number(axis.before))
+        if axis.is_scale and axis.ratio == "corners":
+            steps = self._float(f.maximum(f.sub(axis.count, 1), 1))
+            place = f.fdiv(f.fmul(place, self._float(f.sub(axis.size, 1))), steps)
+        else:
+            place = f.fdiv(place, ratio) if axis.is_scale else f.fmul(place, ratio)
+        if axis.after:
+            place = f.fsub(place, _number(axis.after))
+        return f.select(f.less(1, axis.count), place, _number(0.0)) if axis.starts_at_zero else place
+
+    def _nearest(self, place: Value) -> Value:
+        f, rounding = self._f, self._axis.rounding
+        if rounding in ("floor", "ceil"):
+            return f.intrinsic(rounding, place)
+        wide = f.convert("fpext", place, "double")
+        half, tolerance = constant(0.5, "double"), constant(HALF_WAY, "double")
+        if rounding == "round_prefer_floor":
+            return f.intrinsic("ceil", f.fsub(f.fsub(wide, half), tolerance))
+        return f.intrinsic("floor", f.fadd(f.fadd(wide, half), tolerance))
+
+    def _keys(self, distance: Value) -> Value:
+        """Return a weight of Keys' kernel; see ``layers.vision.taps.keys_kernel``."""
+        f, a = self._f, self._axis.cubic_a
+        x = f.intrinsic("fabs", distance)
+        inner = f.fsub(f.fmul(_number(a + 2), x), _number(a + 3))
+        inner = f.fadd(f.fmul(f.fmul(inner, x), x), _number(1.0))
+        outer = f.fadd(f.fmul(f.fsub(f.fmul(_number(a), x), _number(5 * a)), x), _number(8 * a))
+        outer = f.fsub(f.fmul(outer, x), _number(4 * a))
+        outer = f.select(f.compare("oge", x, _number(2.0)), _number(0.0), outer)
+        return f.select(f.compare("ole", x, _number(1.0)), inner, outer)
+
+    def _whole(self, place: Value) -> Value:
+        return self._f.convert("fptosi", place, "i64")
+
+    def _clipped(self, index: Index) -> Value:
+        """Return the index, or the nearest that is on the axis."""
+        f = self._f
+        return as_value(f.maximum(f.minimum(index, f.sub(self._axis.size, 1)), 0))
+
+    def _float(self, number: Index) -> Value:
+        return self._f.convert("sitofp", as_value(number), "float")
+
+    def _larger(self, a: Value, b: Value) -> Value:
+        return self._f.select(self._f.compare("ogt", a, b), a, b)
+
+    def _smaller(self, a: Value, b: Value) -> Value:
+        return self._f.select(self._f.compare("olt", a, b), a, b)
+
+
+def _number(value: float) -> Value:
+    return constant(value, "float")

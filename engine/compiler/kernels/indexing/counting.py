@@ -1,0 +1,54 @@
+"""Numbers in order: the first, and each a step more than the one before.
+
+Argument: target.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Self
+
+from engine.compiler.codegen.ir import Module, Sizes, as_value
+from engine.compiler.kernels.kernel import block_of, derived, open_symbolic, start
+from engine.compiler.kernels.lines import Lines
+
+COUNTED: Final = {"int32": ("i32", 4), "int64": ("i64", 8), "float32": ("float", 4), "float64": ("double", 8)}
+"""Dtypes that are counted in."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Counting(Lines):
+    """So many whole numbers, side by side.
+
+    Args:
+        dtype: one of ``COUNTED``.
+    """
+
+    kind = "count"
+    count: int
+    first: int
+    step: int
+    dtype: str
+
+    def opened(self, sizes: Sizes) -> Self:
+        opened = self.with_open(sizes, "count")
+        values = {name: open_symbolic(getattr(self, name), sizes) for name in ("first", "step")}
+        return derived(opened, block=sizes.count(self.block), **values)
+
+    @property
+    def lines(self) -> int:
+        return self.count
+
+    @property
+    def line_bytes(self) -> int:
+        return COUNTED[self.dtype][1]
+
+    def emit(self, module: Module) -> None:
+        f, (target,), chunk = start(module, self, 1)
+        type_, size = COUNTED[self.dtype]
+        with f.loop(*block_of(f, chunk, self.block, self.count)) as each:
+            number = as_value(f.add(self.first, f.mul(each.index, self.step)))
+            if type_ != "i64":
+                number = f.convert("trunc" if type_ == "i32" else "sitofp", number, type_)
+            f.store(number, f.at(target, each.index, size), size)
+        f.finish()

@@ -1,0 +1,136 @@
+"""Checks that a compiled plan stays inside its memory.
+
+Kernels write through plain addresses, so a plan that is wrong overwrites whatever lies behind an array. Every plan is
+checked before its code is called, whether it was just made or comes from the cache or from a bundle.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+
+from engine.compiler.blueprint import Blueprint, Region
+from engine.compiler.native import NativeSteps
+from engine.compiler.places import Home, address_in, block_of, home_of, offset_of, port_of
+from engine.errors import CompileError
+from engine.tensor import TensorSpec, named_dtype
+
+
+def check_plan(plan: Blueprint, inputs: Sequence[TensorSpec]) -> None:
+    """Check that every address and every tensor of a plan lies inside its memory.
+
+    Args:
+        inputs: specs of the arrays that a run is given, in the order of the graph's inputs.
+
+    Raises:
+        CompileError: names the output, operator or kernel and the memory that it would leave.
+    """
+    sizes = {
+        (Home.ARENA, 0): plan.arena_bytes,
+        (Home.CONSTANT, 0): plan.constants.nbytes,
+        (Home.WEIGHT, 0): plan.weights.nbytes,
+        **{(Home.INPUT, port): _bytes(spec) for port, spec in enumerate(inputs)},
+    }
+    for number, region in enumerate(plan.outputs):
+        if isinstance(region, Region) and region.is_whole_output:
+            _check_whole_output(number, region)
+            sizes[Home.OUTPUT, number] = _region_bytes(region)
+    for where, region in _regions(plan):
+        _check_region(where, region, sizes)
+    _check_arguments(plan.steps, sizes)
+
+
+def check_output_shapes(plan: Blueprint, shapes: Mapping[int, tuple[int, ...]]) -> None:
+    """Check that the outputs of a plan have the shapes that inference found.
+
+    Args:
+        shapes: by number of the output; numbers that are missing are not compared.
+
+    Raises:
+        CompileError: names the output.
+    """
+    for number, shape in shapes.items():
+        output = plan.outputs[number]
+        if isinstance(output, Region) and output.shape != shape:
+            where = f"output {number}"
+            raise CompileError("an output has another shape", where=where, found=output.shape, expected=shape)
+
+
+def _regions(plan: Blueprint) -> Iterator[tuple[str, Region]]:
+    """Every tensor of a plan, with what an error calls it."""
+    for number, output in enumerate(plan.outputs):
+        if isinstance(output, Region):
+            yield f"output {number}", output
+    for segment in plan.segments:
+        if segment.call is not None:
+            for region in (*segment.call.inputs, *segment.call.outputs):
+                if region is not None:
+                    yield f"operator '{segment.call.operator}'", region
+
+
+def _check_whole_output(number: int, region: Region) -> None:
+    """An array that the caller gets belongs to one output, and holds nothing but it."""
+    if port_of(region.address) != number:
+        problem = "an output would be written to the array of another"
+        raise CompileError(problem, where=f"output {number}", found=f"that of output {port_of(region.address)}")
+    width = named_dtype(region.dtype).itemsize
+    dense = [width * math.prod(region.shape[k + 1 :]) for k in range(len(region.shape))]
+    strides = zip(region.shape, region.strides, dense, strict=True)
+    is_dense = 0 in region.shape or all(size == 1 or stride == wanted for size, stride, wanted in strides)
+    if offset_of(region.address) or not is_dense:
+        found = f"offset {offset_of(region.address)}, strides {region.strides} of shape {region.shape}"
+        raise CompileError("an output is not one dense array", where=f"output {number}", found=found)
+
+
+def _check_region(where: str, region: Region, sizes: Mapping[tuple[Home, int], int]) -> None:
+    first, last = _extent(region)
+    available = sizes.get((home_of(region.address), port_of(region.address)), -1)
+    if first < 0 or last > available:
+        raise CompileError(
+            "a tensor lies outside its memory",
+            where=where,
+            found=f"bytes {first} to {last} of {home_of(region.address).name.lower()} {port_of(region.address)}",
+            expected=f"at most {max(available, 0)}",
+        )
+
+
+def _check_arguments(steps: NativeSteps, sizes: Mapping[tuple[Home, int], int]) -> None:
+    """Check where the arguments of kernels begin; how far a kernel goes from there is in its code."""
+    blocks, offsets = steps.blocks, steps.offsets
+    known = {block_of(home, port): size for (home, port), size in sizes.items()}
+    count = max(int(blocks.max(initial=0)), *known) + 1
+    limits = np.array([known.get(block, -1) for block in range(count)], np.int64)[blocks]
+    is_outside = (offsets < 0) | (offsets > limits)
+    if not is_outside.any():
+        return
+    bad = np.flatnonzero(is_outside & (blocks != block_of(Home.NUMBER, 0)))
+    if bad.size:
+        step = int(np.searchsorted(steps.ends[:, 0], bad[0], side="right")) - 1
+        place = address_in(int(blocks[bad[0]]), int(offsets[bad[0]]))
+        raise CompileError(
+            "an argument of a kernel lies outside its memory",
+            where=f"operator '{steps[step].operators[0]}'",
+            found=f"byte {offsets[bad[0]]} of {home_of(place).name.lower()} {port_of(place)}",
+            expected=f"at most {max(int(limits[bad[0]]), 0)}",
+        )
+
+
+def _bytes(spec: TensorSpec) -> int:
+    return (spec.size or 0) * spec.dtype.itemsize
+
+
+def _region_bytes(region: Region) -> int:
+    return math.prod(region.shape) * named_dtype(region.dtype).itemsize
+
+
+def _extent(region: Region) -> tuple[int, int]:
+    """Return the first byte of a tensor in its home, and the byte after its last."""
+    first = last = offset_of(region.address)
+    if 0 in region.shape:
+        return first, last
+    for size, stride in zip(region.shape, region.strides, strict=True):
+        first += min(0, (size - 1) * stride)
+        last += max(0, (size - 1) * stride)
+    return first, last + named_dtype(region.dtype).itemsize

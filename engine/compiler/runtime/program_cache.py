@@ -1,0 +1,118 @@
+"""The program cache: what is kept ready to run, for all graphs of the process together.
+
+Programs share a budget of bytes, and the least recently used are evicted. The instance for the shapes of a graph's file
+stays as long as its session. Of the others, a new one evicts only what has not run for a minute; else it is not kept,
+and the reference answers. Without that, more shapes than fit would evict each other, and be compiled, for ever.
+
+Programs of a template (see ``docs/symbolic-sizes.md``) share code, weights and arenas. All of them count as one, which
+stays as long as its session.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from engine.compiler.runtime.instance import Instance
+from engine.compiler.runtime.program import Program
+from engine.figures import METER
+
+# A program that ran later than this is not evicted, unless only machine code may answer.
+IDLE_S: Final = 60.0
+# What is fixed for every program and for every step of it: tables, names, the code's own bookkeeping.
+_PROGRAM_BYTES: Final = 64 << 10
+_STEP_BYTES: Final = 4 << 10
+
+
+def weight(program: Program) -> int:
+    """Return the bytes that an instance of a program takes: arena, packed weights, code that is its alone, tables."""
+    plan = program.blueprint
+    fixed = len(plan.steps) * _STEP_BYTES + _PROGRAM_BYTES
+    return plan.arena_bytes + plan.constants.nbytes + program.code.bytes + fixed
+
+
+@dataclass(slots=True, eq=False, weakref_slot=True)
+class Entry:
+    """An instance that is kept.
+
+    Args:
+        evict: forgets it where it is kept, and ends its threads.
+        is_own: whether it is for the shapes of the graph's file, or for those of a template.
+        used_s: when it was run last, on time.monotonic()'s clock.
+    """
+
+    instance: Instance
+    bytes: int
+    evict: Callable[[Entry], None]
+    is_own: bool = False
+    used_s: float = field(default_factory=lambda: time.monotonic())
+
+
+class ProgramCache:
+    """The entries of all graphs of the process; many threads may ask at once."""
+
+    def __init__(self) -> None:
+        self._entries: weakref.WeakSet[Entry] = weakref.WeakSet()
+        self._lock = threading.Lock()
+
+    def has_room(self, size: int, limit: int) -> bool:
+        """Return whether an entry of this size would be kept within a limit of bytes."""
+        with self._lock:
+            return self._victims(size, limit, must=False) is not None
+
+    def add(self, entry: Entry, limit: int, *, must: bool = False) -> bool:
+        """Keep an entry, and evict those that make room for it; return whether it is kept.
+
+        Args:
+            must: evict what ran lately as well; the entry fits by itself.
+        """
+        with self._lock:
+            victims = [] if entry.is_own else self._victims(entry.bytes, limit, must=must)
+            if victims is None:
+                return False
+            self._entries.difference_update(victims)
+            self._entries.add(entry)
+        for each in victims:
+            each.evict(each)
+        return True
+
+    def discard(self, entry: Entry) -> None:
+        """Keep an entry no longer."""
+        with self._lock:
+            self._entries.discard(entry)
+
+    @property
+    def bytes(self) -> int:
+        """Return the bytes of entries for other shapes than the files'."""
+        with self._lock:
+            return self._bytes()
+
+    @property
+    def total(self) -> tuple[int, int]:
+        """Return the number of all entries, those of the files' own shapes among them, and their bytes."""
+        with self._lock:
+            return len(self._entries), sum(each.bytes for each in self._entries)
+
+    def _bytes(self) -> int:
+        return sum(each.bytes for each in self._entries if not each.is_own)
+
+    def _victims(self, size: int, limit: int, *, must: bool) -> list[Entry] | None:
+        """Choose the least recently used entries that make room; None where there are not enough that may go."""
+        victims: list[Entry] = []
+        free, idle_since = limit - self._bytes(), time.monotonic() - IDLE_S
+        if free >= size:
+            return victims
+        for each in sorted((each for each in self._entries if not each.is_own), key=lambda each: each.used_s):
+            if free >= size or (each.used_s > idle_since and not must):
+                break
+            victims.append(each)
+            free += each.bytes
+        return victims if free >= size else None
+
+
+CACHE: Final = ProgramCache()
+METER.kept = lambda: CACHE.total

@@ -1,0 +1,107 @@
+"""The worker pool: kernel threads that wait between runs, for all instances of the process together.
+
+An instance gets its threads when it first runs, and they wait for its next run. Only so many may wait: then the threads
+of the least recently run instance end, and it gets new ones when it runs again, in some tens of µs a thread. So many
+shapes that run in turn do not cost threads without end.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Final
+
+from engine.compiler.runtime.program import Program
+from engine.compiler.runtime.protocol import STOP
+from engine.compiler.runtime.tables import Tables
+
+# Threads that may wait, and instances that keep theirs however many those are.
+MAX_WAITING: Final = 16
+MIN_TEAMS: Final = 2
+
+_STOP = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p)
+_WORKER = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
+
+
+class Workers:
+    """Threads of an instance, and the block of memory on which they wait. They never wait on another one.
+
+    Args:
+        count: of threads; a system that has fewer for us gives fewer.
+    """
+
+    def __init__(self, program: Program, tables: Tables, count: int) -> None:
+        self._program = program
+        self._block = tables.make_team()
+        self.address = self._block.ctypes.data
+        self.is_dismissed = False
+        self.count = 0
+        worker = _WORKER(program.code.address("worker"))
+        # A thread holds the program, whose code it is in, and the memory it walks through.
+        held = (self._block, tables, program)
+        for number in range(1, count + 1):
+            try:
+                threading.Thread(
+                    target=_live, args=(worker, self.address, number, *held), daemon=True, name=f"kernel-{number}"
+                ).start()
+            except RuntimeError:  # the system has no more: those there are, and the caller, do all the work
+                break
+            self.count += 1
+
+    def dismiss(self) -> None:
+        """Let them end; a run that is under way does without them, and must say it once more at its end."""
+        self.is_dismissed = True
+        if self.count:
+            _STOP(self._program.code.address("stop"))(self.address, STOP, None)
+
+
+class WorkerPool:
+    """Teams of workers that may wait, the least recently run first."""
+
+    def __init__(self) -> None:
+        self._teams: OrderedDict[Workers, None] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def enter(self, workers: Workers) -> None:
+        """Count threads that are about to run, and dismiss the least recently run where there are too many."""
+        if not workers.count:
+            return
+        dismissed: list[Workers] = []
+        with self._lock:
+            is_new = workers not in self._teams
+            if is_new:
+                self._drop_dismissed()
+            self._teams[workers] = None
+            self._teams.move_to_end(workers)
+            while is_new and len(self._teams) > MIN_TEAMS and sum(each.count for each in self._teams) > MAX_WAITING:
+                dismissed.append(self._teams.popitem(last=False)[0])
+        for each in dismissed:
+            each.dismiss()
+
+    def leave(self, workers: Workers) -> None:
+        """Dismiss threads for good.
+
+        The garbage collector calls this, in whatever line a thread is: it must not wait for the lock, which that thread
+        may hold. The next new team then finds that these were dismissed.
+        """
+        workers.dismiss()
+        if self._lock.acquire(blocking=False):
+            try:
+                self._drop_dismissed()
+            finally:
+                self._lock.release()
+
+    def _drop_dismissed(self) -> None:
+        for each in [each for each in self._teams if each.is_dismissed]:
+            del self._teams[each]
+
+
+def _live(worker: Callable[[int, int, int], None], address: int, number: int, *held: object) -> None:
+    """Run the worker's code until it is dismissed."""
+    worker(address, 0, number)
+    del held
+
+
+POOL: Final = WorkerPool()

@@ -1,0 +1,190 @@
+"""The batch followed from the inputs of a graph to its outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+from engine.errors import EngineError, RunCancelledError
+from engine.graph.batch.batch_axes import resized
+from engine.graph.batch.independence.rules.sizes import sizes
+from engine.graph.batch.independence.rules.table import check_numbers, rule_for
+from engine.graph.batch.independence.use import COUNTS, Operand, Use, adapted, use_of
+from engine.graph.batch.independence.values import SHARED, SIZES, Items, Mixed, MixesError, Value, leaves, nested
+from engine.graph.operator import RuntimeOperator
+from engine.graph.runtime_graph import RuntimeGraph
+from engine.layers.definition.known import is_repeatable
+from engine.stopping import wanted
+from engine.tensor import TensorSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proof:
+    """Result of a proof that the items of a batch are independent.
+
+    Args:
+        reason: why that is not proved, naming the operator; None where it is.
+        outputs: the axis along which each output holds the batch, None for one that is the same for every batch.
+        is_plain: whether every output has one slice for each item.
+        is_fitting: whether the graph takes inputs of the shapes that were asked for at all.
+    """
+
+    reason: str | None
+    outputs: tuple[int | None, ...] = ()
+    is_plain: bool = False
+    is_fitting: bool = True
+
+
+def prove(graph: RuntimeGraph, specs: Sequence[TensorSpec], axes: Sequence[int | None]) -> Proof:
+    """Prove that each item of a batch gets the answer it gets by itself, for every number of items.
+
+    Args:
+        graph: built; it takes any number of items.
+        specs: of the inputs; the size along the batch axis does not count.
+        axes: along which each input holds the batch; None for one that is the same for every batch.
+    """
+    try:
+        known = _inferred(graph, specs, axes)
+    except RunCancelledError:
+        raise
+    except EngineError as error:
+        return Proof(reason=f"another number of items is refused: {error}", is_fitting=False)
+    found: dict[str, Value] = {}
+    for port, axis in zip(graph.inputs, axes, strict=True):
+        found[port.operand] = SHARED if axis is None else Items(axis)
+    for op in wanted(graph.operators):
+        if op.layer is not None:
+            results = _follow(op, found, known)
+            found.update(zip((operand.name for operand in op.outputs), results, strict=True))
+    flat: list[Any] = []
+    for operand, ports in groupby(graph.outputs, key=lambda port: port.operand):
+        own = leaves(found[operand])
+        flat += [own[number % len(own)] for number, _ in enumerate(ports)]
+    return _of_outputs(flat)
+
+
+def _inferred(graph: RuntimeGraph, specs: Sequence[TensorSpec], axes: Sequence[int | None]) -> list[dict[str, object]]:
+    """Return what is known of every operand with each of COUNTS.
+
+    Raises:
+        EngineError: an operator does not take a number of items.
+    """
+    pairs = list(zip(specs, axes, strict=True))
+    return [
+        graph.infer([spec if axis is None else resized(spec, axis, count) for spec, axis in pairs]) for count in COUNTS
+    ]
+
+
+def _of_outputs(flat: Sequence[Any]) -> Proof:
+    """The proof, from what is said of each output."""
+    mixed = next((leaf for leaf in flat if isinstance(leaf, Mixed)), None)
+    if mixed is not None:
+        return Proof(reason=f"items are not proved independent: {mixed.reason}")
+    if any(leaf == SIZES or (isinstance(leaf, Items) and leaf.is_numbered) for leaf in flat):
+        return Proof(reason="items are not proved independent: an output depends on the number of items")
+    if any(isinstance(leaf, Items) and leaf.outer != 1 for leaf in flat):
+        return Proof(reason="items are not proved independent: an output does not hold each item in one piece")
+    axes = tuple(leaf.axis if isinstance(leaf, Items) else None for leaf in flat)
+    return Proof(reason=None, outputs=axes, is_plain=all(leaf.layout == (1, 1) for leaf in flat if leaf != SHARED))
+
+
+def _follow(op: RuntimeOperator, found: dict[str, Value], known: Sequence[dict[str, object]]) -> Sequence[Value]:
+    """Return the abstract values of an operator's outputs."""
+    inputs = [Operand(found[each.name], tuple(row[each.name] for row in known)) for each in op.inputs]
+    results = [tuple(row[each.name] for row in known) for each in op.outputs]
+    flat = [leaf for each in inputs for leaf in leaves(each.value)]
+    mixed = next((leaf for leaf in flat if isinstance(leaf, Mixed)), None)
+
+    def placed(leaf: Value) -> Value:
+        return Mixed(f"{op.place} {leaf.reason}") if isinstance(leaf, Mixed) and leaf is not mixed else leaf
+
+    try:
+        if op.layer is None or (not is_repeatable(op.layer.layer) and op.layer.layer.items_axis is None):
+            raise MixesError("is of another package, or draws random numbers")
+        if all(leaf == SHARED for leaf in flat):
+            return [nested(lambda _: SHARED, spec[1]) for spec in results]
+        if mixed is not None and not _arranges(op):
+            return [mixed] * len(results)
+        use = use_of(op.layer, inputs, results)
+        return [nested(placed, value) for value in _checked(_concluded(use), results)]
+    except MixesError as error:
+        return [Mixed(f"{op.place} {error}")] * len(results)
+    except (EngineError, ArithmeticError, AttributeError, IndexError, KeyError, TypeError, ValueError):
+        # A rule reads what a layer holds; where that is not what it foresees, nothing is proved.
+        return [Mixed(f"{op.place} cannot be followed")] * len(results)
+
+
+def _arranges(op: RuntimeOperator) -> bool:
+    """Return whether an operator only groups values or takes a group apart: each value keeps its own proof."""
+    return op.type in ("prim::TupleConstruct", "prim::ListConstruct", "prim::DictConstruct", "prim::TupleUnpack",
+                       "prim::ListUnpack")  # fmt: skip
+
+
+def _concluded(use: Use) -> Value:
+    """Apply the rule of an operator to its operands.
+
+    Raises:
+        MixesError: it does not keep the items apart, or there is no rule for it.
+    """
+    if use.layer.items_axis is not None:
+        return _declared(use, use.layer.items_axis)
+    found = sizes(use)
+    if found is not None:
+        return found
+    rule = rule_for(use.layer)
+    if rule is None:
+        inner = adapted(use)
+        if inner is None:
+            raise MixesError("has no rule for items of a batch")
+        return _concluded(inner)
+    check_numbers(rule, use)
+    return rule(use)
+
+
+def _declared(use: Use, axis: int) -> Value:
+    """Return what the author of a layer declares of its results.
+
+    Raises:
+        MixesError: an operand holds the batch along another axis, or a parameter depends on how many items there are.
+    """
+    is_foreign = any(not each.is_shared and each.value != Items(axis) for each in use.operands)
+    if is_foreign or any(not each.is_shared for each in use.parameters.values()):
+        raise MixesError(f"declares the batch along axis {axis}, where an operand does not hold it")
+    return Items(axis)
+
+
+def _checked(value: Value, results: Sequence[tuple[Any, ...]]) -> Sequence[Value]:
+    """Return the abstract value of each output, compared with the sizes inferred for each of COUNTS."""
+    values = value if isinstance(value, tuple) and len(value) == len(results) else (value,) * len(results)
+    return [_fitted(each, specs) for each, specs in zip(values, results, strict=True)]
+
+
+def _fitted(value: Value, specs: tuple[Any, ...]) -> Value:
+    first = specs[1]
+    if isinstance(first, (list, tuple, dict)) and not isinstance(value, (list, tuple, dict)) and value != SIZES:
+        value = nested(lambda _: value, first)
+    if isinstance(value, (list, tuple, dict)):
+        return nested(_fitted_one, value, *specs)
+    return _fitted_one(value, *specs)
+
+
+def _fitted_one(value: Value, *specs: Any) -> Value:
+    """The value, if the sizes are what it says.
+
+    Raises:
+        MixesError: they are not.
+    """
+    if not isinstance(value, Items):
+        return value
+    for count, spec in zip(COUNTS, specs, strict=True):
+        if not isinstance(spec, TensorSpec) or not spec.is_static:
+            raise MixesError("has a result whose size only values tell")
+        expected = list(specs[1].shape)
+        if value.axis >= len(expected):
+            raise MixesError("has a result without an axis for the batch")
+        expected[value.axis] = value.outer * count * value.inner
+        if spec.shape != tuple(expected):
+            raise MixesError("has a result whose shape depends on the number of items otherwise than along one axis")
+    return value

@@ -1,0 +1,234 @@
+"""Operators on images and signals: the batch lies along the first axis, channels along the second."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from engine.graph.batch.independence.rules.table import rule
+from engine.graph.batch.independence.use import Use
+from engine.graph.batch.independence.values import Items, Mixed, MixesError, Value
+from engine.layers.convolution import conv, conv_transpose, deform, fold
+from engine.layers.normalisation import norm
+from engine.layers.onnx.pooling import global_pool
+from engine.layers.onnx.pooling import pool as onnx_pool
+from engine.layers.onnx.products import conv as onnx_conv
+from engine.layers.onnx.products import deform as onnx_deform
+from engine.layers.onnx.rows import norm as onnx_norm
+from engine.layers.onnx.shape.signal import STFT
+from engine.layers.onnx.vision import image, resize
+from engine.layers.operands.axes import checked_axes
+from engine.layers.pooling import adaptive_pool, max_pool, pool, unpool
+from engine.layers.quantised.quantised_product import QuantisedConv2d
+from engine.layers.signal import short_time_fourier as short_time
+from engine.layers.vision import grid, interpolate
+
+
+def first_axis(use: Use, *names: str) -> Items:
+    """Return what is said of operands that all hold the batch along the first axis, where no other operand does.
+
+    Raises:
+        MixesError: they do not.
+    """
+    use.only(*names)
+    found = {use.batch(name) for name in names if use[name].is_given}
+    if any(items.axis != 0 for items in found):
+        raise MixesError("works along the batch axis")
+    if len(found) != 1:
+        raise MixesError("combines operands that hold the batch differently")
+    return found.pop()
+
+
+def _check_batched(use: Use, rank: int) -> None:
+    """Check that an input has an axis for the batch before its channels.
+
+    Raises:
+        MixesError: it is a single image.
+    """
+    if use["input"].rank != rank + 2:
+        raise MixesError("takes the batch axis for channels")
+
+
+@rule(conv.Conv, conv_transpose.ConvTranspose)
+def convolution(use: Use) -> Value:
+    """Every image filtered by the same weights."""
+    _check_batched(use, use.layer.spatial_rank)  # type: ignore[attr-defined]
+    return first_axis(use, "input")
+
+
+@rule(
+    onnx_conv.OnnxConv, onnx_conv.OnnxConvTranspose, onnx_conv.CroppedConvTranspose, onnx_conv.ConvInteger,
+    conv.SelfPaddedConv, QuantisedConv2d,
+)  # fmt: skip
+def onnx_convolution(use: Use) -> Value:
+    """The same; there are no single images."""
+    return first_axis(use, "input")
+
+
+@rule(deform.DeformConv2d, deform.DeformConv2dFunction, onnx_deform.OnnxDeformConv)
+def deformed(use: Use) -> Value:
+    """Every image filtered at places of its own."""
+    if use["input"].rank != 4:
+        raise MixesError("takes the batch axis for channels")
+    return first_axis(use, "input", "offset", "mask")
+
+
+@rule(pool.Pool, adaptive_pool.AdaptivePool)
+def pooled(use: Use) -> Value:
+    """One element of each window of a channel, and its place in the channel."""
+    _check_batched(use, use.layer.spatial_rank)  # type: ignore[attr-defined]
+    return first_axis(use, "input")
+
+
+@rule(max_pool.MaxPool)
+def max_pooled(use: Use) -> Value:
+    """The same; of an ONNX file, which the converter shows by a missing dilation, places are those in the whole."""
+    items, layer = pooled(use), use.layer
+    if layer.dilation or layer.returns == 0:  # type: ignore[attr-defined]
+        return items
+    return (items, _PLACES) if isinstance(layer.returns, slice) else _PLACES  # type: ignore[attr-defined]
+
+
+@rule(onnx_pool.Windows, global_pool._Global, global_pool.GlobalLpPool)
+def onnx_pooled(use: Use) -> Value:
+    """The same; a second output names places in the whole tensor, which depend on the items before."""
+    items = first_axis(use, "input")
+    if len(use.results) == 1:
+        only: Any = use.results[0][1]
+        return items if only.dtype.kind != "i" or only.dtype == use["input"].spec.dtype else _PLACES
+    return (items, _PLACES)
+
+
+_PLACES = Mixed("names places in the whole batch")
+
+
+@rule(unpool.MaxUnpool)
+def unpooled(use: Use) -> Value:
+    """Elements put back to their places in each channel."""
+    _check_batched(use, use.layer.spatial_rank)  # type: ignore[attr-defined]
+    return first_axis(use, "input", "indices")
+
+
+@rule(norm.BatchNorm)
+def batch_norm(use: Use) -> Value:
+    """Every channel with constant statistics; without them those of the batch count."""
+    if not use["running_mean"].is_given or not use["running_var"].is_given:
+        raise MixesError("normalises with the statistics of the batch")
+    return first_axis(use, "input")
+
+
+@rule(onnx_norm.OnnxBatchNorm)
+def onnx_batch_norm(use: Use) -> Value:
+    """The same; in training the statistics of the batch count."""
+    if use.layer.training_mode:  # type: ignore[attr-defined]
+        raise MixesError("normalises with the statistics of the batch")
+    return first_axis(use, "input")
+
+
+@rule(norm.InstanceNorm)
+def instance_norm(use: Use) -> Value:
+    """Every channel of every image by itself."""
+    spatial = use.layer.spatial  # type: ignore[attr-defined]
+    if spatial is not None:
+        _check_batched(use, spatial)
+    return first_axis(use, "input")
+
+
+@rule(
+    norm.GroupNorm, norm.LocalResponseNorm, onnx_norm.OnnxInstanceNorm, onnx_norm.OnnxGroupNorm, onnx_norm.OnnxLRN,
+    image._Blocks, image.Col2Im,
+)  # fmt: skip
+def first_only(use: Use) -> Value:
+    """Every image by itself, with shared weights."""
+    return first_axis(use, "input")
+
+
+@rule(fold.Unfold)
+def unfolded(use: Use) -> Value:
+    """Windows of every image as columns."""
+    _check_batched(use, 2)
+    return first_axis(use, "input")
+
+
+@rule(fold.Fold)
+def folded(use: Use) -> Value:
+    """Columns of every image summed into it."""
+    if use["input"].rank != 3:
+        raise MixesError("takes the batch axis for channels")
+    return first_axis(use, "input")
+
+
+@rule(interpolate.Interpolate)
+def interpolated(use: Use) -> Value:
+    """Every channel of every image interpolated."""
+    return first_axis(use, "input")
+
+
+@rule(grid.GridSample)
+def sampled(use: Use) -> Value:
+    """Every image sampled at places of its own."""
+    return first_axis(use, "input", "grid")
+
+
+@rule(grid.AffineGrid, takes_sizes=True)
+def affine(use: Use) -> Value:
+    """A grid of places for each matrix."""
+    return first_axis(use, "theta")
+
+
+@rule(image.OnnxAffineGrid, takes_sizes=True)
+def onnx_affine(use: Use) -> Value:
+    """The same; of the size that is asked for only the number of items depends on the batch."""
+    if not use["theta"].is_items or use.batch("theta").axis != 0:
+        raise MixesError("works along the batch axis")
+    return use.batch("theta")
+
+
+@rule(resize.Resize, takes_sizes=True)
+def resized(use: Use) -> Value:
+    """Some axes resampled; the batch axis by a scale of one, or to its own size."""
+    items, layer, source = use.batch("input"), use.layer, use["input"]
+    if layer.coordinate_transformation_mode == "tf_crop_and_resize":  # type: ignore[attr-defined]
+        raise MixesError("cuts a region out of the batch")
+    known = {name: each.known() for name, each in use.named.items() if name != "input" and each.is_given}
+    if any(values is None for values in known.values()):
+        raise MixesError("takes sizes that only values tell")
+    others: list[Any] = []
+    for k, spec in enumerate(source.specs):
+        given = {name: values[k] for name, values in known.items() if values is not None}
+        wanted = layer._wanted(spec.rank, **given)  # type: ignore[attr-defined]
+        found = {} if wanted is None else layer._axes_of(spec.shape, wanted)  # type: ignore[attr-defined]
+        axis = found.get(items.axis)
+        if wanted is None or (axis is not None and (axis.scale != 1 or axis.count != axis.size)):
+            raise MixesError("resamples the batch axis")
+        others.append({key: (each.scale, each.count) for key, each in found.items() if key != items.axis})
+    if any(each != others[0] for each in others):
+        raise MixesError("takes a parameter that depends on the number of items")
+    return items
+
+
+@rule(image.CenterCropPad)
+def cropped(use: Use) -> Value:
+    """Some axes cut or padded; the batch axis must not be among them."""
+    items = use.batch("input")
+    use.only("input")
+    rank = use["input"].rank
+    axes = use.layer.axes  # type: ignore[attr-defined]
+    if items.axis in (range(rank) if axes is None else checked_axes(axes, rank)):
+        raise MixesError("cuts the batch axis")
+    return items
+
+
+@rule(short_time.Stft, short_time.Istft, short_time.Spectrogram, short_time.InverseSpectrogram)
+def spectrum(use: Use) -> Value:
+    """Signals to the spectra of their windows, or back; the last axes are those of one signal."""
+    name = next(iter(use.named))
+    back = isinstance(use.layer, (short_time.Istft, short_time.InverseSpectrogram))
+    if use[name].rank < (3 if back else 2):
+        raise MixesError("works along the batch axis")
+    return first_axis(use, name)
+
+
+@rule(STFT)
+def onnx_spectrum(use: Use) -> Value:
+    """The same."""
+    return first_axis(use, "signal")

@@ -1,0 +1,182 @@
+"""Operators that work along some axes, the same way for every place on the others."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from engine.graph.batch.independence.rules.elementwise import broadcast
+from engine.graph.batch.independence.rules.table import kept, rule
+from engine.graph.batch.independence.use import Use
+from engine.graph.batch.independence.values import Items, MixesError, Value
+from engine.layers.linear.linalg_norm import LinalgNorm
+from engine.layers.normalisation import layer_norm, softmax
+from engine.layers.onnx.elementwise.activation import Hardmax
+from engine.layers.onnx.elementwise.arithmetic import Det, _Running
+from engine.layers.onnx.indexing.search import OnnxTopK, _Last
+from engine.layers.onnx.rows.norm import LpNormalization, MeanVarianceNormalization, OnnxLayerNorm, OnnxRMSNorm
+from engine.layers.onnx.rows.reduce import _OfEach
+from engine.layers.onnx.shape.signal import DFT
+from engine.layers.operands.axes import checked_axes, checked_axis
+from engine.layers.order import order_statistics, sorting
+from engine.layers.reduction import deviation, distance, extremum, reduction, scan
+from engine.layers.signal.fourier import OneAxis, SeveralAxes
+
+
+def reduced(items: Items, axes: tuple[int, ...], keepdim: bool) -> Items:
+    """Return what is said of a result that has one element for many along some axes.
+
+    Raises:
+        MixesError: the batch lies along one of them.
+    """
+    kept(items, axes, "reduces")
+    return items if keepdim else items.at(items.axis - sum(axis < items.axis for axis in axes))
+
+
+@rule(reduction.Reduction)
+def reduction_rule(use: Use) -> Value:
+    """Sums, means and the like over axes."""
+    layer: Any = use.layer
+    return reduced(use.batch(), layer.axes(use.first.rank), layer.keepdim)
+
+
+@rule(
+    extremum._ArgExtreme, extremum._Pair, extremum.AMinMax, order_statistics._Chosen, order_statistics.Quantile,
+    sorting.KthValue, LinalgNorm, deviation._WithMean,
+)  # fmt: skip
+def reduction_along(use: Use) -> Value:
+    """One element of each row, and its place; without a dim, of all."""
+    layer: Any = use.layer
+    for name in use.named:
+        if name not in ("input",) and not use[name].is_shared:
+            raise MixesError("has parameters that depend on the items")
+    rank = use.first.rank
+    dims = layer.dim if isinstance(layer.dim, (tuple, list)) else () if layer.dim is None else (layer.dim,)
+    axes = checked_axes(dims, rank) if dims else tuple(range(rank))
+    items = reduced(use.batch(), axes, layer.keepdim or len(use.result_shapes()[1]) == rank)
+    if isinstance(layer, order_statistics.Quantile):  # the quantiles are a new first axis, unless there is one alone
+        return items.at(items.axis + use["q"].rank)
+    return items
+
+
+@rule(_Last)
+def last_extreme(use: Use) -> Value:
+    """The place of the last extreme along an axis."""
+    layer: Any = use.layer
+    return reduced(use.batch(), (layer.axis,), len(use.result_shapes()[1]) == use.first.rank)
+
+
+@rule(_OfEach)
+def of_each(use: Use) -> Value:
+    """A reduction of every element by itself."""
+    return use.batch()
+
+
+@rule(softmax._AlongAxis)
+def softmax_rule(use: Use) -> Value:
+    """Normalised along an axis."""
+    return kept(use.batch(), (use.layer.axis(use.first.rank),), "normalises along")  # type: ignore[attr-defined]
+
+
+@rule(
+    scan._Scan, scan._RunningExtreme, sorting.Sort, sorting.ArgSort, sorting.TopK, distance.Normalize, OneAxis,
+    Hardmax, LpNormalization, OnnxTopK,
+)  # fmt: skip
+def along(use: Use) -> Value:
+    """Every row of an axis by itself: scanned, sorted, transformed."""
+    layer: Any = use.layer
+    use.only("input")
+    dim = layer.dim if hasattr(layer, "dim") else layer.axis
+    return kept(use.batch("input"), (checked_axis(dim, use["input"].rank),), "works along")
+
+
+@rule(sorting.SortRows)
+def sort_rows(use: Use) -> Value:
+    """Sorted along the first axis."""
+    return kept(use.batch(), (0,), "sorts")
+
+
+@rule(scan.Diff)
+def differences(use: Use) -> Value:
+    """Differences along an axis, of what is put before and behind as well."""
+    axis = checked_axis(use.layer.dim, use["input"].rank)  # type: ignore[attr-defined]
+    use.only("input")
+    return kept(use.batch("input"), (axis,), "takes differences along")
+
+
+@rule(SeveralAxes)
+def along_several(use: Use) -> Value:
+    """Transformed along several axes."""
+    axes, _ = use.layer.along(use.first.shape)  # type: ignore[attr-defined]
+    return kept(use.batch(), axes, "transforms")
+
+
+@rule(_Running)
+def along_operand(use: Use) -> Value:
+    """Scanned along an axis that comes as an operand."""
+    use.only("input")
+    axis = checked_axis(int(use["axis"].constant("axes")), use["input"].rank)
+    return kept(use.batch("input"), (axis,), "works along")
+
+
+@rule(DFT)
+def transform(use: Use) -> Value:
+    """Transformed along an axis; the last one holds real and imaginary parts."""
+    use.only("input")
+    given = [use[name].constant("axes") if use[name].is_given else None for name in ("dft_length", "axis")]
+    _, axis = use.layer.told(use["input"].spec, *given)  # type: ignore[attr-defined]
+    if axis is None:
+        raise MixesError("works along an axis that only values tell")
+    return kept(use.batch("input"), (axis, use["input"].rank - 1), "works along")
+
+
+@rule(layer_norm._TrailingNorm, layer_norm.LayerNormStatistics)
+def trailing_norm(use: Use) -> Value:
+    """Normalised over the last axes, those of the weight."""
+    use.only("input")
+    rank = use["input"].rank
+    count = len(use.layer.normalized_shape)  # type: ignore[attr-defined]
+    return kept(use.batch("input"), tuple(range(rank - count, rank)), "normalises over")
+
+
+@rule(OnnxLayerNorm, OnnxRMSNorm)
+def onnx_trailing_norm(use: Use) -> Value:
+    """Normalised over the axes from one on; the statistics keep the others."""
+    use.only("input")
+    rank = use["input"].rank
+    first = checked_axis(use.layer.axis, rank)  # type: ignore[attr-defined]
+    items = kept(use.batch("input"), tuple(range(first, rank)), "normalises over")
+    place = items.axis - rank
+    for weight in (use["scale"], use.find("bias")):
+        if weight.is_given and weight.rank >= -place and weight.shape[place] != 1:
+            raise MixesError("has weights that differ between items")
+    return items
+
+
+@rule(MeanVarianceNormalization)
+def mean_variance(use: Use) -> Value:
+    """Normalised over some axes, the batch among them unless the file says otherwise."""
+    axes = checked_axes(use.layer.axes, use.first.rank)  # type: ignore[attr-defined]
+    return kept(use.batch(), axes, "normalises over")
+
+
+@rule(distance.PairwiseDistance)
+def pairwise(use: Use) -> Value:
+    """The distance of vectors along the last axis."""
+    items = broadcast(use.operands)
+    rank = max(each.rank for each in use.operands if each.is_given)
+    return reduced(items, (rank - 1,), use.layer.keepdim)  # type: ignore[attr-defined]
+
+
+@rule(distance.CosineSimilarity)
+def cosine(use: Use) -> Value:
+    """The angle of vectors along an axis."""
+    items = broadcast(use.operands)
+    rank = max(each.rank for each in use.operands if each.is_given)
+    return reduced(items, (checked_axis(use.layer.dim, rank),), False)  # type: ignore[attr-defined]
+
+
+@rule(Det)
+def determinant(use: Use) -> Value:
+    """Of the last two axes."""
+    rank = use.first.rank
+    return reduced(use.batch(), (rank - 2, rank - 1), False)

@@ -1,0 +1,97 @@
+"""Inputs whose open dimensions are symbolic sizes, so that one inference stands for all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from engine.graph.port import Port
+from engine.ir.dims import NO_GUARDS, Guards, ShapeEnv, is_symbolic
+from engine.tensor import Dim, TensorSpec, dtype_name, named_dtype
+
+
+def symbolic_specs(
+    ports: Sequence[Port], specs: Sequence[TensorSpec], guards: Guards = NO_GUARDS
+) -> tuple[ShapeEnv, list[TensorSpec]]:
+    """Return the specs of inputs with their open dimensions symbolic; sizes of 0 and 1 stay numbers.
+
+    Dimensions that the file gives one name are one size. Of those without a name, the same axis of several inputs is
+    one size where they have the same number now.
+
+    Args:
+        specs: of the inputs at hand, in the order of the ports.
+        guards: those that an earlier inference has recorded. What follows from them is known from the beginning: of
+            ``min(512, n)`` and ``n <= 512`` only ``n`` is left.
+    """
+    env = ShapeEnv()
+    hints: dict[str, int] = {}
+    opened = []
+    for port, spec in zip(ports, specs, strict=True):
+        shape: list[Dim] = []
+        for axis, (declared, size) in enumerate(zip(_declared(port, spec), spec.sizes, strict=True)):
+            if declared is not None:
+                shape.append(size)
+                continue
+            named = port.size_names[axis] if axis < len(port.size_names) else None
+            name = named or next((each for each in hints if each.endswith(f".{axis}") and hints[each] == size), None)
+            if name is None or hints.get(name, size) != size:
+                name = f"{port.name}.{axis}"
+            hints[name] = size
+            shape.append(env.open(name, size))
+        opened.append(TensorSpec(tuple(shape), spec.dtype, spec.value))
+    env.assume(guards)
+    return env, opened
+
+
+class SizesOf:
+    """Values of open sizes for other inputs of a graph.
+
+    Args:
+        env, opened: as ``symbolic_specs`` returns them.
+    """
+
+    def __init__(self, env: ShapeEnv, opened: Sequence[TensorSpec]) -> None:
+        self._dtypes = [spec.dtype for spec in opened]
+        numbers = {name: number for number, name in enumerate(env.names)}
+        # Of every dimension the number of its open size, or its size as a negative number less one.
+        self._shapes = [[numbers[repr(dim)] if is_symbolic(dim) else -1 - dim for dim in spec.sizes] for spec in opened]
+        self._count = len(numbers)
+
+    @classmethod
+    def like(cls, described: Sequence[Any], count: int) -> SizesOf:
+        """Return the same again from what ``described`` returns, of so many open sizes.
+
+        Raises:
+            TypeError, ValueError, ParameterError: it is not of ``described``.
+        """
+        found = object.__new__(cls)
+        found._shapes = [list(map(int, shape)) for shape, _ in described]
+        found._dtypes = [named_dtype(name) for _, name in described]
+        found._count = count
+        if any(number >= count for shape in found._shapes for number in shape):
+            raise ValueError("no such open size")
+        return found
+
+    def described(self) -> list[tuple[list[int], str]]:
+        """Return it as plain data."""
+        return [(shape, dtype_name(dtype)) for shape, dtype in zip(self._shapes, self._dtypes, strict=True)]
+
+    def __call__(self, specs: Sequence[TensorSpec]) -> list[int] | None:
+        """Return the values in the order in which sizes were opened; None where these are no such inputs."""
+        found = [-1] * self._count
+        for shape, dtype, spec in zip(self._shapes, self._dtypes, specs, strict=True):
+            if len(shape) != len(spec.shape) or dtype != spec.dtype:
+                return None
+            for number, size in zip(shape, spec.sizes, strict=True):
+                if number < 0:
+                    if size != -1 - number:
+                        return None
+                elif found[number] < 0:
+                    found[number] = size
+                elif found[number] != size:
+                    return None
+        return found
+
+
+def _declared(port: Port, spec: TensorSpec) -> Sequence[Dim]:
+    return (None,) * spec.rank if port.spec is None else port.spec.shape

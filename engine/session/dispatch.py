@@ -1,0 +1,126 @@
+"""The dispatch cache: how inputs of known shapes are run, and what a run on them needs."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
+
+import numpy as np
+
+from engine.graph import RuntimeGraph
+from engine.graph.footprint import Footprint, Footprints
+from engine.graph.running.feeding import feed
+from engine.session.batches import Batches
+from engine.session.executor import Executor
+from engine.tensor import Array, TensorSpec
+
+T = TypeVar("T")
+Given: TypeAlias = Sequence[Any] | Mapping[str, Any] | Array
+Shapes: TypeAlias = tuple[Any, ...]
+
+# A fact is small; a client that sends ever new shapes must not make them many.
+_MAX_KNOWN: Final = 256
+
+
+class DispatchCache(dict[Shapes, T]):
+    """Facts about inputs by their shapes, up to a number of them; many threads may use it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._lock = threading.Lock()
+
+    def keep(self, key: Shapes, known: T) -> None:
+        """Keep a fact; where there is no room all others are dropped."""
+        with self._lock:
+            if len(self) >= _MAX_KNOWN:
+                self.clear()
+            self[key] = known
+
+
+class Route(NamedTuple):
+    """The graph that ran inputs of some shapes, and where each of its inputs was found in what was given."""
+
+    graph: RuntimeGraph
+    places: list[Any]
+
+
+class Estimate(NamedTuple):
+    """Needs of a run on inputs of some shapes: so many parts of these specs, run by this graph."""
+
+    graph: RuntimeGraph
+    specs: list[TensorSpec]
+    footprint: Footprint
+    parts: int
+
+
+class Estimates:
+    """Estimates of one session's graph; nothing is computed or compiled to find out.
+
+    Args:
+        executor: runs it, and knows what is compiled.
+        batches: how other batches than the file's run.
+    """
+
+    def __init__(self, graph: RuntimeGraph, executor: Executor, batches: Batches) -> None:
+        self._graph = graph
+        self._executor = executor
+        self._batches = batches
+        self._known: DispatchCache[Estimate] = DispatchCache()
+
+    def of(self, inputs: Given) -> Estimate:
+        """Return the estimate for such inputs, worked out once for each shape.
+
+        Raises:
+            InputError: the inputs do not fit the graph.
+        """
+        key = shapes_of(inputs)
+        known = None if key is None else self._known.get(key)
+        if known is None:
+            arrays = feed(self._graph.inputs, inputs)
+            known = self._work_out([TensorSpec(array.shape, array.dtype) for array in arrays])
+            if key is not None and self._batches.is_settled:
+                self._known.keep(key, known)
+        return known
+
+    def bytes_of(self, inputs: Given) -> int:
+        """Return the bytes of a run, as ``Session.estimate_bytes`` says."""
+        known = self.of(inputs)
+        outputs = known.parts * known.footprint.outputs
+        if self._executor.holds(known.graph, known.specs):
+            return outputs
+        return known.footprint.peak + (outputs if known.parts > 1 else 0)
+
+    def _work_out(self, specs: list[TensorSpec]) -> Estimate:
+        graph, of_part = self._batches.graph_for(specs)
+        sizes = [
+            (spec.shape[0] or 0, part.shape[0] or 1) for spec, part in zip(specs, of_part, strict=True) if spec.shape
+        ]
+        parts = max((-(-whole // part) for whole, part in sizes), default=1)
+        return Estimate(graph, of_part, Footprints(graph).of(of_part), parts)
+
+
+def shapes_of(inputs: Given) -> Shapes | None:
+    """Return names or places, shapes and dtypes; None where not all are arrays."""
+    is_named = type(inputs) is dict or isinstance(inputs, Mapping)  # the first is what most are, and asked sooner
+    if is_named:
+        given: Collection[tuple[Any, Any]] = inputs.items()  # type: ignore[union-attr]  # it is one
+    elif isinstance(inputs, np.ndarray):
+        given = [(0, inputs)]
+    elif isinstance(inputs, (list, tuple)):
+        given = list(enumerate(inputs))
+    else:
+        return None
+    key = tuple([(place, each.shape, each.dtype) for place, each in given if type(each) is np.ndarray])
+    return (is_named, *key) if len(key) == len(given) else None
+
+
+def places_in(inputs: Given, arrays: Sequence[Array]) -> list[Any] | None:
+    """Return where in what was given each of these arrays is; None where one was made of it."""
+    if isinstance(inputs, np.ndarray):
+        inputs = [inputs]
+    given: Collection[tuple[Any, Any]] = inputs.items() if isinstance(inputs, Mapping) else list(enumerate(inputs))
+    found = {id(each): place for place, each in given}
+    if len(found) < len(given) or any(id(array) not in found for array in arrays):
+        return None  # an array that is given twice may be either input
+    return [found[id(array)] for array in arrays]

@@ -1,0 +1,64 @@
+"""A tile of a symbolic size is chosen for the sizes it is expected to have, and fits all from half of the hint on."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.compiler.codegen.host import describe
+from engine.compiler.kernels.convolution.depthwise_tile import rank_tiles as rank_depthwise_tiles
+from engine.compiler.kernels.convolution.tiles import rank_tiles, wide_tiles
+from engine.compiler.kernels.expected_sizes import expected_sizes, mean_count
+from engine.ir.dims import ShapeEnv
+from engine.ir.tables import Table
+
+SIZES = st.integers(2, 1 << 31)
+HOST = describe("avx512")
+
+
+def symbolic(size: int) -> int:
+    return ShapeEnv().open("size", size)
+
+
+@given(SIZES)
+def test_a_known_size_is_expected_alone_and_a_symbolic_one_among_others(size: int) -> None:
+    assert [*expected_sizes(size)] == [size]
+    sizes = expected_sizes(symbolic(size))
+    assert sizes.start == (size + 1) // 2 and size in sizes and abs(sizes[-1] - 1.5 * size) <= 1
+
+
+@given(SIZES, st.integers(1, 64))
+def test_the_average_of_pieces_lies_between_those_of_the_smallest_and_the_largest(size: int, width: int) -> None:
+    sizes = expected_sizes(symbolic(size))
+    assert -(-sizes[0] // width) <= mean_count(sizes, width) <= -(-sizes[-1] // width)
+    assert mean_count(expected_sizes(size), width) == -(-size // width)
+
+
+@given(st.integers(2, 400), st.integers(2, 400), st.integers(1, 300), st.booleans())
+def test_a_tile_is_no_larger_than_half_of_a_symbolic_size(
+    rows: int, columns: int, channels: int, is_depthwise: bool
+) -> None:
+    sizes = symbolic(rows), symbolic(columns)
+    if is_depthwise:
+        found = rank_depthwise_tiles(HOST, *sizes, (3, 3), (1, 1), (1, 1))[0]
+        assert found.rows <= (rows + 1) // 2 and found.columns <= (columns + 1) // 2
+    else:
+        tile = rank_tiles(HOST, *sizes, channels, 9 * channels, may_vary=True)[0]
+        assert tile.rows <= (rows + 1) // 2 and tile.columns <= (columns + 1) // 2
+
+
+@given(st.integers(1, 400), st.integers(2, 32))
+def test_tiles_of_a_width_and_one_less_cover_a_row_with_as_few_columns_too_many_as_can_be(
+    columns: int, width: int
+) -> None:
+    count, wide = -(-columns // width), wide_tiles(columns, width)
+    covered = wide * width + (count - wide) * (width - 1)
+    least = min(each * width + (count - each) * (width - 1) for each in range(count + 1))
+    assert covered == max(columns, least)
+
+
+def test_the_number_of_wide_tiles_is_symbolic_where_the_size_is() -> None:
+    env = ShapeEnv()
+    wide = wide_tiles(env.open("width", 9), 5)
+    table = Table(env, [wide])
+    assert [table([columns]) for columns in (5, 7, 9, 10, 11)] == [[1], [0], [1], [2], [0]]
