@@ -38,6 +38,25 @@ from app.wording import cut
 _MESSAGE: Final = 4_000
 _DETAIL: Final = 1_000
 _ITEMS: Final = 1_000
+# Every engine error a request can meet. What the caller's tensors cause is the caller's (422); so is what an expression
+# or a parameter makes of them, for a model is served only after it has run. A run is cancelled when its time is up
+# (504), the rest is ours.
+ENGINE_STATUS: Final[dict[type[engine.EngineError], int]] = {
+    engine.EngineError: 500,
+    engine.ModelFormatError: 500,
+    engine.ParamSyntaxError: 500,
+    engine.WeightsError: 500,
+    engine.BundleError: 500,
+    engine.GraphError: 500,
+    engine.ExpressionError: 422,
+    engine.UnsupportedOperatorError: 500,
+    engine.ParameterError: 422,
+    engine.ShapeError: 422,
+    engine.InputError: 422,
+    engine.ExecutionError: 500,
+    engine.RunCancelledError: 504,
+    engine.CompileError: 500,
+}
 
 
 class ConfigError(Exception):
@@ -191,16 +210,26 @@ class DeadlineExceededError(ServiceError):
 
 
 class RetryLaterError(ServiceError):
-    """Base of the errors that go away by themselves: they carry Retry-After in whole seconds."""
+    """Base of the errors that go away by themselves: they carry Retry-After in whole seconds.
 
-    def __init__(self, message: str, *, retry_after_s: int, **detail: object) -> None:
+    Args:
+        retry_after_ms: the same more exactly, where the time is known.
+    """
+
+    def __init__(
+        self, message: str, *, retry_after_s: int, retry_after_ms: float | None = None, **detail: object
+    ) -> None:
         super().__init__(message, **detail)
         self.retry_after_s = retry_after_s
+        self.retry_after_ms = retry_after_ms
 
     @property
     def headers(self) -> dict[str, str]:
-        """Retry-After, as RFC 9110 section 10.2.3 spells it."""
-        return {"Retry-After": str(self.retry_after_s)}
+        """Retry-After, as RFC 9110 section 10.2.3 spells it, and Retry-After-Ms with a fraction."""
+        headers = {"Retry-After": str(self.retry_after_s)}
+        if self.retry_after_ms is not None:
+            headers["Retry-After-Ms"] = f"{self.retry_after_ms:.3f}"
+        return headers
 
 
 class QueueFullError(RetryLaterError):
@@ -219,27 +248,6 @@ class ModelNotReadyError(RetryLaterError):
     """The model is loading, has failed to load, or the server is stopping."""
 
     status, code = 503, "not_ready"
-
-
-# Every engine error a request can meet. What the caller's tensors cause is the caller's (422); so is what an expression
-# or a parameter makes of them, for a model is served only after it has run. A run is cancelled when its time is up
-# (504), the rest is ours.
-ENGINE_STATUS: Final[dict[type[engine.EngineError], int]] = {
-    engine.EngineError: 500,
-    engine.ModelFormatError: 500,
-    engine.ParamSyntaxError: 500,
-    engine.WeightsError: 500,
-    engine.BundleError: 500,
-    engine.GraphError: 500,
-    engine.ExpressionError: 422,
-    engine.UnsupportedOperatorError: 500,
-    engine.ParameterError: 422,
-    engine.ShapeError: 422,
-    engine.InputError: 422,
-    engine.ExecutionError: 500,
-    engine.RunCancelledError: 504,
-    engine.CompileError: 500,
-}
 
 
 def from_engine(error: engine.EngineError | ConfigError, model_name: str) -> ServiceError:
@@ -269,3 +277,7 @@ def http_error(status: int, message: str, detail: Mapping[str, object] | None = 
         cls.status: cls for cls in (NotFoundError, MethodNotAllowedError, RequestTooLargeError, InputMismatchError)
     }
     return known.get(status, InvalidRequestError if status < 500 else InternalError)(message, **(detail or {}))
+
+
+class RefusedError(InvalidRequestError):
+    """A request that says something the protocol or the model does not take."""

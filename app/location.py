@@ -82,9 +82,16 @@ def locate(text: object) -> object:
     remote = Remote(url.replace(parts.scheme, parts.scheme.lower(), 1), digest[1] if digest else None)
     if parts.query and not remote.is_archive:
         raise ValueError("found a query, which only the address of an archive may have (.tar, .tar.gz, .tgz)")
-    if parts.scheme == "http" and digest is None and not _is_here(host):
-        raise ValueError("http:// lets anybody on the way change the models: expected https://, or #sha256= at its end")
+    if fault := plain_http_fault(parts.scheme, host, remote.digest):
+        raise ValueError(fault)
     return remote
+
+
+def plain_http_fault(scheme: str, host: str, digest: str | None) -> str | None:
+    """Return why nothing is fetched from a host without TLS, or None."""
+    if scheme != "http" or digest is not None or _is_here(host):
+        return None
+    return "http:// lets anybody on the way change the models: expected https://, or #sha256= at its end"
 
 
 _FRAGMENT: Final = "found another fragment than #sha256= and 64 hexadecimal digits in small letters"

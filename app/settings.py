@@ -1,4 +1,4 @@
-"""Every knob of the server: one row each, with default, unit and one line of help.
+"""Every setting of the server, by section: one row each, with default, unit and one line of help.
 
 A setting ``name`` is read from the environment variable ``PNNX_SERVE_NAME``, and else from the file that
 ``PNNX_SERVE_CONFIG`` names (app/sources.py). docs/settings.md is checked against this file.
@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self, cast
 
 from pydantic import (
     BaseModel,
@@ -26,17 +26,15 @@ from pydantic import (
 from app.location import Remote, locate, stores_folder
 from app.sources import CONFIG, PREFIX, SECRETS, SettingsError, read_file, read_variables, variable
 
-__all__ = ["PREFIX", "SECRETS", "Settings", "SettingsError", "variable"]
+__all__ = ["PREFIX", "SECRETS", "SECTIONS", "Settings", "SettingsError", "variable"]
 
 
 def _row(default: Any, unit: str, text: str, **limits: Any) -> Any:
     return Field(default, description=text, json_schema_extra={"unit": unit}, **limits)
 
 
-class Settings(BaseModel):
-    """What the server runs with. Immutable; build one with ``Settings()`` or ``Settings.from_env()``."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
+class StoreSettings(BaseModel):
+    """Store of models."""
 
     store: Annotated[Path | Remote, BeforeValidator(locate)] = _row(
         Path("model_store"),
@@ -53,21 +51,58 @@ class Settings(BaseModel):
     model_name: str | None = _row(
         None, "name", "The store's folder is one model by itself, and is served under this name."
     )
-    host: str = _row("127.0.0.1", "address", "Address to listen on; 0.0.0.0 for every interface.")
-    port: int = _row(8000, "port", "Port to listen on; 0 lets the system choose one.", ge=0, le=65535)
-    grpc_port: int | None = _row(
-        None, "port", "Port for gRPC, 0 lets the system choose; needs the extra [grpc]; unset: no gRPC.", ge=0, le=65535
+    reload_interval_s: float = _row(
+        2.0, "seconds", "How often the store is looked at, to serve what was replaced or has come; 0: never.", ge=0
     )
-    grpc_max_calls: int = _row(
-        256, "calls", "gRPC calls open in a process, half of them streams at most; one more: RESOURCE_EXHAUSTED.", ge=2
+    model_control: Literal["poll", "explicit", "none"] = _row(
+        "poll",
+        "choice",
+        "Who says what of the store is served: its folder and calls, calls alone, or the folder at the start alone.",
     )
-    workers: int = _row(1, "processes", "Server processes; more than one only helps loads bound by HTTP.", ge=1, le=64)
+    load_model: tuple[str, ...] = _row(
+        (), "names", "With explicit, and only so: models to load at the start, by comma; * for all."
+    )
+
+    @field_validator("load_model")
+    @classmethod
+    def _check_load_model(cls, names: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+        """Whoever names models to load wants the others not loaded, which nothing but explicit does."""
+        control = info.data.get("model_control", "explicit")
+        if names and control != "explicit":
+            raise ValueError(f"names models to load, which takes model_control explicit; it is {control}")
+        return names
+
+
+class ModelsSettings(BaseModel):
+    """Models."""
+
     default_model: str | None = _row(
         None, "name", "Model for requests that name none; a store of one needs no default."
     )
+    required: tuple[str, ...] = _row(
+        (), "names", "Models that /health/ready waits for, by comma; unset: all that the server should load."
+    )
+    warmup: bool = _row(True, "flag", "Run every model once before it counts as ready.")
+    strict_warmup: bool = _row(
+        False, "flag", "Refuse models that cannot be warmed up on zeros; off: a remark, unless they can never run."
+    )
+    strict: bool = _row(
+        False, "flag", "Refuse models that contradict their files or show a loss of the export; off: only warn."
+    )
+    load_timeout_s: float = _row(300.0, "seconds", "Time one model may take to load; then it has failed.", gt=0)
     plugins: tuple[str, ...] = _row(
         (), "modules", "Python modules or .py files with operators of your own, by comma; loading one runs it."
     )
+    bundles: bool = _row(
+        True,
+        "flag",
+        "Run the code of bundles in the store; off: only their pairs are read, where others may write to the store.",
+    )
+
+
+class EngineSettings(BaseModel):
+    """Engine."""
+
     backend: Literal["auto", "compiled", "reference"] = _row("auto", "choice", "How models run.")
     threads: int | None = _row(
         None, "threads", "Upper limit of compute threads; unset: all this process may use.", ge=1
@@ -83,38 +118,20 @@ class Settings(BaseModel):
     cache_max_bytes: int = _row(
         4 * 2**30, "bytes", "Limit of all that is kept; what was not used for longest goes first.", ge=0
     )
-    measure_host: bool = _row(
-        True,
-        "flag",
-        "Measure the machine, once, and choose kernels for it; off: for what is usual of its kind.",
-    )
     instances_max_bytes: int | None = _row(
         None,
         "bytes",
         "Memory for code compiled for other shapes than the models' own, in all; unset: a quarter of what there is.",
         ge=0,
     )
-    bundles: bool = _row(
-        True,
-        "flag",
-        "Run the code of bundles in the store; off: only their pairs are read, where others may write to the store.",
+    verify_batches: bool = _row(
+        False, "flag", "For debugging: compute runs of several items again on the reference, log and count differences."
     )
-    warmup: bool = _row(True, "flag", "Run every model once before it counts as ready.")
-    load_timeout_s: float = _row(300.0, "seconds", "Time one model may take to load; then it has failed.", gt=0)
-    reload_interval_s: float = _row(
-        2.0, "seconds", "How often the store is looked at, to serve what was replaced or has come; 0: never.", ge=0
-    )
-    model_control: Literal["poll", "explicit", "none"] = _row(
-        "poll",
-        "choice",
-        "Who says what of the store is served: its folder and calls, calls alone, or the folder at the start alone.",
-    )
-    load_model: tuple[str, ...] = _row(
-        (), "names", "With explicit, and only so: models to load at the start, by comma; * for all."
-    )
-    strict: bool = _row(
-        False, "flag", "Refuse models that contradict their files or show a loss of the export; off: only warn."
-    )
+
+
+class QueueSettings(BaseModel):
+    """Queue and timeouts."""
+
     max_in_flight: int | None = _row(
         None, "runs", "Runs of one model that go on at once; unset: one, on all its threads.", ge=1
     )
@@ -122,11 +139,52 @@ class Settings(BaseModel):
     max_wait_s: float | None = _row(
         None,
         "seconds",
-        "A request that would wait longer for its run is answered 429; unset: a lasting queue is kept short.",
+        "A request that would wait longer for its run is answered 429; unset: 1 s, or more while at most 24 wait.",
         gt=0,
     )
     request_timeout_s: float = _row(30.0, "seconds", "Time for an answer, waiting included; then 504.", gt=0)
-    retry_after_s: int = _row(1, "seconds", "What Retry-After tells a client answered 429 or 503.", ge=1)
+    retry_after_s: int = _row(1, "seconds", "The least that Retry-After tells a client answered 429 or 503.", ge=1)
+
+
+class ServerSettings(BaseModel):
+    """Server."""
+
+    host: str = _row("127.0.0.1", "address", "Address to listen on; 0.0.0.0 for every interface.")
+    port: int = _row(8000, "port", "Port to listen on; 0 lets the system choose one.", ge=0, le=65535)
+    grpc_port: int | None = _row(
+        None, "port", "Port for gRPC, 0 lets the system choose; needs the extra [grpc]; unset: no gRPC.", ge=0, le=65535
+    )
+    grpc_max_calls: int = _row(
+        256, "calls", "gRPC calls open in a process, half of them streams at most; one more: RESOURCE_EXHAUSTED.", ge=2
+    )
+    workers: int = _row(1, "processes", "Server processes; more than one only helps loads bound by HTTP.", ge=1, le=64)
+    drain_delay_s: float = _row(
+        0.0, "seconds", "From SIGTERM to closing the port, not ready but serving: for load balancers.", ge=0
+    )
+    shutdown_timeout_s: float = _row(
+        30.0, "seconds", "How long requests in flight may take to finish at the end.", gt=0
+    )
+    shared_memory: bool = _row(
+        False, "flag", "Clients on the machine may register shared memory for tensors (/v2/systemsharedmemory)."
+    )
+
+
+class ConnectionSettings(BaseModel):
+    """Connections."""
+
+    max_connections: int = _row(
+        1024,
+        "connections",
+        "Open connections of a process, idle ones go first, then 503; at most 5/8 of its files.",
+        ge=1,
+    )
+    max_connections_per_peer: int = _row(
+        256, "connections", "Open connections of one address, or IPv6 network; at most 3/4 of all.", ge=1
+    )
+    max_pipelined: int = _row(
+        16, "requests", "Requests that may wait on one connection behind the one being answered; then 429.", ge=1
+    )
+    keep_alive_s: float = _row(15.0, "seconds", "How long a connection may stay open without a request.", gt=0)
     max_url_bytes: int = _row(8 * 1024, "bytes", "Longest URL of a request; then 414.", ge=256, le=2**20)
     max_header_bytes: int = _row(
         32 * 1024, "bytes", "Longest headers of a request, all together; then 431.", ge=1024, le=2**24
@@ -140,36 +198,32 @@ class Settings(BaseModel):
     min_bytes_per_s: int = _row(
         10_000, "bytes/s", "Slowest body, and slowest reader of an answer, after header_timeout_s.", ge=0
     )
-    keep_alive_s: float = _row(15.0, "seconds", "How long a connection may stay open without a request.", gt=0)
-    max_pipelined: int = _row(
-        16, "requests", "Requests that may wait on one connection behind the one being answered; then 429.", ge=1
-    )
-    max_connections: int = _row(
-        1024,
-        "connections",
-        "Open connections of a process, idle ones go first, then 503; at most 5/8 of its files.",
-        ge=1,
-    )
-    max_connections_per_peer: int = _row(
-        256, "connections", "Open connections of one address, or IPv6 network; at most 3/4 of all.", ge=1
-    )
-    drain_delay_s: float = _row(
-        0.0, "seconds", "From SIGTERM to closing the port, not ready but serving: for load balancers.", ge=0
-    )
-    shutdown_timeout_s: float = _row(
-        30.0, "seconds", "How long requests in flight may take to finish at the end.", gt=0
-    )
+
+
+class BodySettings(BaseModel):
+    """Request sizes."""
+
     max_body_bytes: int = _row(64 * 2**20, "bytes", "Largest request body; an .npz counts unpacked as well.", ge=1)
     max_bytes_in_flight: int | None = _row(
         None, "bytes", "Memory that all requests together may take; unset: a quarter of what there is.", ge=1
     )
     max_elements: int = _row(16 * 2**20, "elements", "Largest tensor of a request.", ge=1)
-    max_json_depth: int = _row(32, "levels", "Deepest nesting of a JSON body.", ge=2, le=1000)
     max_images: int = _row(32, "pictures", "Most pictures in one request.", ge=1)
     # Pillow refuses twice its own MAX_IMAGE_PIXELS whatever we say, so a larger limit would promise too much.
     max_pixels: int = _row(50_000_000, "pixels", "Largest picture, checked before decoding.", ge=1, le=178_956_970)
+
+
+class AccessSettings(BaseModel):
+    """Access."""
+
     cors_origins: tuple[str, ...] = _row(
         (), "origins", "Web origins that may call from a browser, by comma; * for all."
+    )
+    allowed_hosts: tuple[str, ...] = _row(
+        (),
+        "names",
+        "Without keys: names the server is called by beside IP addresses and names without dots, by comma; "
+        "*.example.org for all below, * for all.",
     )
     keys_file: Path | None = _row(
         None, "file", "Keys and what they open, a 'group: key' a line, or TOML; read again when it changes."
@@ -185,8 +239,13 @@ class Settings(BaseModel):
     tls_client_ca: Path | None = _row(
         None, "file", "Authorities of clients, PEM: who brings no certificate of theirs does not come in."
     )
-    shared_memory: bool = _row(
-        False, "flag", "Clients on the machine may register shared memory for tensors (/v2/systemsharedmemory)."
+
+
+class ObservabilitySettings(BaseModel):
+    """Logs, metrics, traces."""
+
+    metrics_histograms: Literal["used", "all", "none"] = _row(
+        "used", "choice", "Whose histograms /metrics has: of models that had requests, of all models, or of none."
     )
     metrics_triton_names: bool = _row(
         False, "flag", "/metrics has the models' figures under Triton's names (nv_inference_*) as well."
@@ -194,20 +253,27 @@ class Settings(BaseModel):
     otel: bool = _row(
         False, "flag", "Spans of requests go where the OTEL_* variables say; needs the extra [otel]; see operating.md."
     )
-    access_log: bool = _row(False, "flag", "One log line per request.")
+    access_log: bool = _row(False, "flag", "One log line per request, except for probes.")
     log_level: Literal["debug", "info", "warning", "error"] = _row(
         "info", "choice", "Least severe line that is logged."
     )
     log_format: Literal["text", "json"] = _row("text", "choice", "Shape of log lines.")
 
-    @field_validator("load_model")
-    @classmethod
-    def _check_load_model(cls, names: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
-        """Whoever names models to load wants the others not loaded, which nothing but explicit does."""
-        control = info.data.get("model_control", "explicit")
-        if names and control != "explicit":
-            raise ValueError(f"names models to load, which takes model_control explicit; it is {control}")
-        return names
+
+class Settings(
+    StoreSettings,
+    ModelsSettings,
+    EngineSettings,
+    QueueSettings,
+    ServerSettings,
+    ConnectionSettings,
+    BodySettings,
+    AccessSettings,
+    ObservabilitySettings,
+):
+    """All sections in one. Immutable; build one with ``Settings()`` or ``Settings.from_env()``."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     @property
     def store_folder(self) -> Path:
@@ -238,6 +304,10 @@ class Settings(BaseModel):
             return cls.model_validate(stored | values)
         except ValidationError as exc:
             raise SettingsError("; ".join(_problem(error, stored) for error in exc.errors())) from None
+
+
+SECTIONS: Final = cast("tuple[type[BaseModel], ...]", Settings.__bases__)
+"""The sections, in the order of the documentation."""
 
 
 def _check_flags(stored: Mapping[str, Any], cls: type[BaseModel]) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -10,6 +12,7 @@ from numpy.typing import NDArray
 import engine
 from app.errors import InputMismatchError
 from app.images.decode import Picture
+from app.small_arrays import dtype_name
 from app.wording import cut, quoted
 
 # What a request gives for one input: a tensor, or pictures that the model's preprocessing makes one from.
@@ -31,14 +34,33 @@ class Signature:
         Raises:
             InputMismatchError: listing the names there are.
         """
-        for port in self.inputs:
-            if name in (port.name, *port.aliases):
-                return port
+        if (port := self.find_input(name)) is not None:
+            return port
         raise InputMismatchError(
             f"unknown input: found '{cut(name)}', expected {quoted(self.input_names)}",
             found=name,
             expected=list(self.input_names),
         )
+
+    def find_input(self, name: str) -> engine.Port | None:
+        """Return the input of that name or alias; None where there is none."""
+        return _find(self.inputs, name)
+
+    def matched(self, names: Iterable[str]) -> dict[str, engine.Port]:
+        """Return the input that each name or alias means.
+
+        Raises:
+            InputMismatchError: listing the names there are, or naming an input that two of the names mean.
+        """
+        found = {name: self.input(name) for name in names}
+        for name, times in Counter(port.name for port in found.values()).items():
+            if times > 1:
+                raise InputMismatchError(f"input '{name}' is given twice", input=name)
+        return found
+
+    def output(self, name: str) -> engine.Port | None:
+        """Return the output of that name or alias; None where there is none."""
+        return _find(self.outputs, name)
 
     def only_input(self) -> engine.Port:
         """The input of a model with one.
@@ -87,6 +109,10 @@ class Signature:
         return tuple(port.name for port in self.outputs)
 
 
+def _find(ports: Iterable[engine.Port], name: str) -> engine.Port | None:
+    return next((port for port in ports if name == port.name or name in port.aliases), None)
+
+
 def describe(port: engine.Port) -> str:
     """``[1, 3, ?, ?] float32``, or what is said where the graph file does not tell."""
-    return "of any shape" if port.spec is None else f"{port.shape_text} {port.spec.dtype.name}"
+    return "of any shape" if port.spec is None else f"{port.shape_text} {dtype_name(port.spec.dtype)}"

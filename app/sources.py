@@ -18,7 +18,7 @@ PREFIX: Final = "PNNX_SERVE_"
 # Names the file of settings, and is none.
 CONFIG: Final = "config"
 # Settings with several values: separated by commas in a variable, a list in a file.
-LISTS: Final = ("cors_origins", "load_model", "passes_off", "plugins")
+LISTS: Final = ("allowed_hosts", "cors_origins", "load_model", "passes_off", "plugins", "required")
 # Never flags or in a file of settings, which everybody on the machine can read; never echoed.
 SECRETS: Final = ("keys", "tls_key_password")
 

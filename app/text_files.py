@@ -1,11 +1,25 @@
-"""Small text files of the store, which may be anything: of any size, of any kind, under any name."""
+"""Small text files of the store, which may be anything: of any size, of any kind, under any name; files replaced."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+from typing import TypeAlias
 
 import engine
 from app.errors import ConfigError
+
+FileIdentity: TypeAlias = tuple[int, ...]
+
+
+def identity_of(path: Path) -> FileIdentity | None:
+    """Return what tells one file from another in its place; None where there is none."""
+    try:
+        status = os.stat(path)
+    except (OSError, ValueError):
+        return None
+    # The last one cannot be set: a tool that restores a file's time does not hide that it has written to it.
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
 def read_text(path: Path, max_bytes: int, *, encoding: str = "utf-8") -> str:

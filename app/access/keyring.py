@@ -11,19 +11,29 @@ import hmac
 import re
 import secrets
 from collections.abc import Iterable, Iterator, Mapping
+from enum import StrEnum
 from hashlib import blake2b, sha256
 from typing import Final, TypeAlias
 
-from app.access.groups import Group
 from app.wording import quoted
-
-Rights: TypeAlias = Mapping[bytes, frozenset[Group]]  # of the SHA-256 digest of a key
 
 # What may stand behind "Bearer" (RFC 6750 section 2.1); shorter ones are guessed.
 _KEY: Final = re.compile(r"[A-Za-z0-9._~+/-]{16,1024}={0,2}")
 _DIGEST: Final = re.compile(r"sha256:([0-9A-Fa-f]{64})")
 _ENTRY: Final = re.compile(r"([a-z, ]+):\s*(\S+)")
 _HOW: Final = "expected at least 16 of the characters A-Z a-z 0-9 . _ ~ + / -, or sha256: and 64 hexadecimal digits"
+
+
+class Group(StrEnum):
+    """What a request is for."""
+
+    INFER = "infer"  # runs of models
+    METADATA = "metadata"  # what is served, how it looks, and how it does; the pages for people
+    ADMIN = "admin"  # what changes the server
+    METRICS = "metrics"  # figures for a monitor
+
+
+Rights: TypeAlias = Mapping[bytes, frozenset[Group]]  # of the SHA-256 digest of a key
 
 
 class KeyringError(ValueError):

@@ -8,19 +8,20 @@ import re
 import stat
 import threading
 import tomllib
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Final
 
-from app.access.keyring import Keyring, KeyringError, Rights, merged, parse_lines, parse_table
-from app.errors import ConfigError
+from app.access.keyring import Group, Keyring, KeyringError, Rights, merged, parse_lines, parse_table
+from app.errors import ConfigError, ForbiddenError, ServiceError, UnauthorizedError
 from app.settings import Settings, SettingsError
-from app.text_files import read_text
+from app.text_files import FileIdentity, identity_of, read_text
 
 log = logging.getLogger(__name__)
 
 _MAX_BYTES: Final = 1 << 20
 _PLACE: Final = re.compile(r"\(at [^()]*\)$")
-_Identity: TypeAlias = tuple[int, ...] | None
+_NOT_HERE: Final = ForbiddenError("the server is changed from the machine itself only, or with a key")
 
 
 class Keys:
@@ -38,7 +39,7 @@ class Keys:
         self._interval_s = settings.reload_interval_s
         self._fixed = _of_environment(settings)
         self._closing = threading.Event()
-        self._tried = self._last = _identify(self._file)
+        self._tried = self._last = self._identity()
         try:
             self.ring = self._read()
         except KeyringError as exc:
@@ -57,7 +58,7 @@ class Keys:
 
     def look(self) -> None:
         """Look once: a file that is another one and at rest is read. One that is no good changes nothing."""
-        now = _identify(self._file)
+        now = self._identity()
         is_at_rest, self._last = now == self._last, now
         if not is_at_rest or now == self._tried:
             return
@@ -69,6 +70,9 @@ class Keys:
         else:
             log.info("keys_file was read again")
             _check_permissions(self._file)
+
+    def _identity(self) -> FileIdentity | None:
+        return None if self._file is None else identity_of(self._file)
 
     def _watch(self) -> None:
         while not self._closing.wait(self._interval_s):
@@ -129,11 +133,30 @@ def _check_permissions(path: Path | None) -> None:
         log.warning("keys_file '%s' may be read by everybody on this machine; chmod o-r takes that back", path)
 
 
-def _identify(path: Path | None) -> _Identity:
-    if path is None:
-        return None
-    try:
-        status = os.stat(path)
-    except (OSError, ValueError):
-        return None
-    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+def refusal(keys: Keys | None, group: Group, key: bytes | None, *, is_local: bool) -> ServiceError | None:
+    """Why a request is refused; None for one that is let through.
+
+    Args:
+        keys: None where the server has none.
+        key: what the request brings.
+        is_local: whether it comes from a program on this machine.
+    """
+    if keys is None:
+        return None if group is not Group.ADMIN or is_local else _NOT_HERE
+    if key is None:
+        return UnauthorizedError("a key is needed: 'Authorization: Bearer KEY' or 'X-API-Key: KEY'")
+    rights = keys.ring.rights(key)
+    if rights is None:
+        return UnauthorizedError("this key is not known here")
+    return None if group in rights else ForbiddenError(f"this key is not good for {group}")
+
+
+def read_key(headers: Iterable[tuple[bytes, bytes]]) -> bytes | None:
+    """The key that a request brings, as a bearer (RFC 6750 section 2.1) or in the other header."""
+    found = None
+    for name, value in headers:
+        if name == b"authorization" and value[:7].lower() == b"bearer ":
+            return bytes(value[7:].strip())
+        if name == b"x-api-key":
+            found = value
+    return found

@@ -15,7 +15,7 @@ import argparse
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from importlib import import_module
 from typing import Any, Final, NoReturn
@@ -29,6 +29,9 @@ _PROGRAM: Final = "pnnx-serve"
 _INTERRUPTED: Final = 130
 # 128 + SIGPIPE, what a shell reports of a program that the signal ended.
 _PIPE_CLOSED: Final = 141
+# Values of boolean flags: those that may follow a flag after a blank, and those that may follow it after "=".
+_WORDS: Final = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
+_ANY_WORDS: Final = {**_WORDS, "1": True, "t": True, "y": True, "0": False, "f": False, "n": False}
 _EPILOG: Final = """Every setting of the server is also an environment variable, PNNX_SERVE_NAME, and a key
 of the file that --config or PNNX_SERVE_CONFIG names.
 
@@ -38,7 +41,10 @@ Example:
 
 
 class _Parser(argparse.ArgumentParser):
-    """argparse's parser, with errors of one line, and flags that are written out."""
+    """argparse's parser, with errors of one line, flags that are written out, and values for flags that are booleans.
+
+    ``--otel true``, ``--otel=off`` and ``--no-otel`` are all understood, as values of environment variables are.
+    """
 
     def __init__(self, *args: Any, **more: Any) -> None:
         super().__init__(*args, **{"allow_abbrev": False, **more})
@@ -51,8 +57,45 @@ class _Parser(argparse.ArgumentParser):
             self.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
         return found
 
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Parse the arguments, each boolean flag with its value turned into the flag that says so."""
+        given = sys.argv[1:] if args is None else args
+        return super().parse_known_args([*self._plain([*given])], namespace)
+
+    def _plain(self, args: list[str]) -> Iterator[str]:
+        switches = {flag: each for each in self._actions for flag in each.option_strings if _is_switch(each)}
+        # A name that follows a flag may be a model's: a digit is a value only where nothing but flags is expected.
+        words = _WORDS if any(not each.option_strings for each in self._actions) else {**_WORDS, "1": True, "0": False}
+        while args:
+            flag, equals, text = args.pop(0).partition("=")
+            if flag == "--":
+                yield from (flag, *args)
+                return
+            if flag not in switches:
+                yield f"{flag}{equals}{text}"
+                continue
+            if equals and text.lower() not in _ANY_WORDS:
+                self.error(f"argument {flag}: found '{text}', expected true or false")
+            value = _ANY_WORDS[text.lower()] if equals else words.get(args[0].lower()) if args else None
+            if value is not None and not equals:
+                args.pop(0)
+            yield from _spelled(flag, switches[flag], value is not False)
+
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"{_PROGRAM}: error: {message} ('{self.prog} --help' shows what there is)\n")
+
+
+def _is_switch(action: argparse.Action) -> bool:
+    is_flag = isinstance(action, argparse.BooleanOptionalAction) or (action.nargs == 0 and action.const is True)
+    return is_flag and action.dest != "help"
+
+
+def _spelled(flag: str, action: argparse.Action, is_on: bool) -> Iterator[str]:
+    """Yield a boolean flag as argparse understands it; nothing where it is off and there is no flag that says so."""
+    if is_on:
+        yield flag
+    elif isinstance(action, argparse.BooleanOptionalAction):
+        yield f"--{flag.removeprefix('--no-')}" if flag.startswith("--no-") else f"--no-{flag.removeprefix('--')}"
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -10,20 +10,18 @@ from typing import Any, Final
 
 import engine
 from app.cli.arguments import models
+from app.cli.arguments.models import example_specs
 from app.cli.arguments.options import UsageError
-from app.cli.arguments.shapes import example_specs
 from app.cli.verbs import RIVALS
 from app.cli.wording import figures
-from app.cli.wording.host import host_text
 from app.cli.wording.plot import check_ending, plot
-from app.cli.wording.terminal import write_result
-from app.cli.wording.title import title
+from app.cli.wording.terminal import title, write_result
 from app.measuring import rivals
 from app.measuring.contest import Contest
 from app.measuring.rivals import Array
 from app.measuring.timing import fastest_kernels
 from app.models.model import Model
-from app.models.sessions import cache_of, open_session
+from app.models.sessions import open_session
 from app.progress import compiling, progress, rounds
 from app.render.spelling import counted
 from app.settings import Settings
@@ -36,13 +34,11 @@ _OURS: Final = "pnnx-serve"
 
 def execute(args: argparse.Namespace, settings: Settings) -> int:
     """Check, measure, report; 1 when an engine that was asked for cannot take part."""
-    if args.host:
-        return _measure_host(args, settings)
     names = _rivals(args)
     found = models.find(args.model, settings)
     version = models.newest(found)
     with progress(f"loading {found.name}"):
-        model = models.prepare(found, models.load(version, settings), settings)
+        model = models.prepare(found, version, models.load(version, settings), settings)
     specs = example_specs(model, args.shape)
     if specs is None:
         raise UsageError("the model leaves its input's size open, so there is nothing to run it on: --shape names one")
@@ -76,8 +72,6 @@ def execute(args: argparse.Namespace, settings: Settings) -> int:
 
 def _rivals(args: argparse.Namespace) -> list[str]:
     """The engines that --against names, once the command line is found to make sense."""
-    if args.model is None:
-        raise UsageError("found neither MODEL nor --host, expected what is to be measured")
     names = list(dict.fromkeys(name.strip() for name in args.against.split(",") if name.strip()))
     if unknown := [name for name in names if name not in RIVALS]:
         raise UsageError(f"--against: found {', '.join(unknown)}, expected some of {', '.join(RIVALS)}")
@@ -96,15 +90,6 @@ def _contest(model: Model, inputs: list[Array], settings: Settings) -> Contest:
     except rivals.RivalError as exc:
         raise engine.ExecutionError(f"the model's answer is not the reference's: {exc}") from exc
     return contest
-
-
-def _measure_host(args: argparse.Namespace, settings: Settings) -> int:
-    if args.model is not None:
-        raise UsageError("--host measures this machine: found a MODEL as well, expected one of them")
-    with progress("measuring this machine"):
-        described = engine.describe_host(cache_of(settings), again=True)
-    sys.stdout.write(host_text(described))
-    return 0
 
 
 def _reference(model: Model, settings: Settings) -> engine.Session:

@@ -10,8 +10,8 @@ from typing import Final
 
 import engine
 from app.cli.arguments import models
+from app.cli.arguments.models import example_specs
 from app.cli.arguments.options import UsageError
-from app.cli.arguments.shapes import example_specs
 from app.models.folder.layout import CONFIG
 from app.models.folder.repository import ModelFiles, VersionFiles
 from app.models.model import Model
@@ -32,7 +32,7 @@ def write(name: str, args: argparse.Namespace, settings: Settings) -> Iterator[s
     """
     files = models.find(name, settings)
     version = models.newest(files)
-    model = models.prepare(files, models.load(version, settings), settings)
+    model = models.prepare(files, version, models.load(version, settings), settings)
     shapes = list(_shapes(model, args))
     if args.tune:
         with compiling(files.name) as show:

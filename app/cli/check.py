@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
 
-from app.cli.wording.inspection import inspect
+import engine
+from app.cli.arguments.models import find, load, prepare
+from app.errors import ConfigError, ServiceError
+from app.models.folder.repository import ModelFiles, VersionFiles, waits_for_files
+from app.models.trial import NotTriedError, try_out
 from app.progress import progress
 from app.settings import Settings
+from app.wording import printable
 
 
 def execute(args: argparse.Namespace, settings: Settings) -> int:
@@ -19,3 +27,64 @@ def execute(args: argparse.Namespace, settings: Settings) -> int:
         failed |= any(remark.is_error for remark in remarks)
         sys.stdout.write("".join(f"{remark}\n" for remark in remarks))
     return int(failed)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remark:
+    """One line about a model; ``problem`` is None when all is well."""
+
+    place: str
+    problem: str | None = None
+    is_error: bool = False
+
+    def __str__(self) -> str:
+        kind = "error: " if self.is_error else "warning: "
+        return printable(f"{self.place}: " + ("ok" if self.problem is None else f"{kind}{self.problem}"))
+
+
+def inspect(model: str, settings: Settings) -> list[Remark]:
+    """Everything there is to say about a model; it can be served when no remark is an error."""
+    try:
+        files = find(model, settings)
+    except (ServiceError, ConfigError) as exc:
+        return [Remark(place=model, problem=str(exc), is_error=True)]
+    if files.problem is not None:
+        return [Remark(place=model, problem=files.problem, is_error=True)]
+    many = len(files.versions) > 1
+    return [
+        remark
+        for version in files.versions
+        for remark in _version(f"{model} version {version.number}" if many else model, files, version, settings)
+    ]
+
+
+def _version(place: str, files: ModelFiles, version: VersionFiles, settings: Settings) -> list[Remark]:
+    if (found := waits_for_files(version)) is not None:
+        return [Remark(place=place, problem=found, is_error=True)]
+    strict = files.config.is_strict(settings.strict)
+    remarks = [
+        Remark(place=place, problem=str(problem), is_error=isinstance(problem, engine.EngineError))
+        for problem in engine.check(version.param, version.bin, strict=strict)
+    ]
+    if not any(remark.is_error for remark in remarks):
+        remarks += _trial(place, files, version, settings)
+    return remarks if any(remark.is_error for remark in remarks) else [*remarks, Remark(place=place)]
+
+
+def _gaps(place: str, bundle: Mapping[str, Any] | None) -> Iterator[Remark]:
+    """Say of a bundle where it is slow here."""
+    if bundle is not None and "why" in bundle:
+        programs = "; ".join(" and ".join(map(str, shapes)) for shapes in bundle["programs"])
+        yield Remark(place=place, problem=f"other shapes than {programs} run on the reference: {bundle['why']}")
+
+
+def _trial(place: str, files: ModelFiles, version: VersionFiles, settings: Settings) -> Iterator[Remark]:
+    """Load the model as the server does, and run it once on zeros; of sizes that may do where the file has none."""
+    try:
+        model = prepare(files, version, load(version, settings), settings)
+        try_out(model)
+        yield from _gaps(place, model.session.describe().get("bundle"))
+    except NotTriedError as exc:
+        yield Remark(place=place, problem=str(exc))
+    except (engine.EngineError, ConfigError, ServiceError) as exc:
+        yield Remark(place=place, problem=str(exc), is_error=True)

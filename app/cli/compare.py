@@ -4,15 +4,28 @@ from __future__ import annotations
 
 import argparse
 import sys
+import zipfile
+import zlib
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
 
 import engine
-from app.cli.arguments import models, recording
+from app.cli.arguments import models
 from app.cli.arguments.options import UsageError
-from app.cli.wording import divergence
+from app.errors import InvalidRequestError
 from app.models.sessions import open_session
 from app.progress import progress
+from app.render.spelling import counted
+from app.render.table import aligned
 from app.settings import Settings
 from app.thread_limits import thread_budget
+from app.wording import printable
+
+_TITLES: Final = ("#", "operator", "type", "operand", "max error", "of scale", "")
+_NUMBERS: Final = frozenset({"#", "max error", "of scale"})
 
 
 def execute(args: argparse.Namespace, settings: Settings) -> int:
@@ -21,12 +34,82 @@ def execute(args: argparse.Namespace, settings: Settings) -> int:
         value = getattr(args, name)
         if value is not None and not value >= 0:
             raise UsageError(f"--{name}: found {value}, expected a number that is not negative")
-    recorded = recording.read(args.reference)
+    recorded = read_recording(args.reference)
     found = models.find(args.model, settings)
     with progress(f"loading {found.name}"):
         graph = models.load(models.newest(found), settings)
         session = open_session(graph, settings, thread_budget(settings.threads).threads)
     with progress(f"comparing {found.name}"):
         comparison = engine.compare(session, recorded, rtol=args.rtol, atol=args.atol)
-    sys.stdout.write(divergence.report(comparison, f"{found.name} · {session.backend} back end"))
+    sys.stdout.write(report(comparison, f"{found.name} · {session.backend} back end"))
     return int(comparison.first is not None)
+
+
+def read_recording(path: str) -> dict[str, NDArray[Any]]:
+    """The arrays of an .npz file by name.
+
+    Raises:
+        InvalidRequestError: not an .npz file, damaged, or with objects in it.
+        OSError: the file cannot be read.
+    """
+    try:
+        with open(path, "rb") as file:
+            content = np.load(file, allow_pickle=False)
+            if not isinstance(content, np.lib.npyio.NpzFile):
+                raise InvalidRequestError(f"'{path}' is an .npy file, expected an .npz file with named arrays")
+            return {name: content[name] for name in content.files}
+    except (ValueError, EOFError, zipfile.BadZipFile, zlib.error) as exc:
+        raise InvalidRequestError(f"'{path}' is damaged or not an .npz file: {exc}") from None
+
+
+def report(comparison: engine.Comparison, about: str) -> str:
+    """The whole text."""
+    lines = [f"{about} · {counted(len(comparison.rows), 'recorded value')}", ""]
+    lines += aligned([_TITLES, *map(_cells, comparison.rows)], _NUMBERS)
+    lines += ["", *_verdict(comparison), *map(_birth, comparison.births)]
+    return "\n".join([*map(printable, lines), ""])
+
+
+def amount(difference: engine.Difference) -> str:
+    """``max error 0.31, 12 % of the largest value``, or what keeps the two from being compared."""
+    if difference.problem is not None:
+        return difference.problem
+    return f"max error {difference.max_abs:.3g}, {100 * difference.relative:.2g} % of the largest value"
+
+
+def _cells(row: engine.ComparedValue) -> tuple[str, ...]:
+    difference = row.difference
+    operand = row.operand if row.output is None else f"{row.operand} ({row.output})"
+    compared = difference.problem is None
+    return (
+        str(row.index),
+        row.operator,
+        row.type,
+        operand,
+        f"{difference.max_abs:.3g}" if compared else "–",
+        f"{difference.relative:.2g}" if compared else "–",
+        f"diverges: {difference.problem}" if not compared else "diverges" if difference.diverges else "ok",
+    )
+
+
+def _verdict(comparison: engine.Comparison) -> Iterator[str]:
+    first = comparison.first
+    if first is None:
+        yield "no divergence"
+        return
+    place = f"operand {first.operand}" if first.output is None else f"{first.output}, operand {first.operand}"
+    yield f"first divergence: {first.operator} ({first.type}), {place}: {amount(first.difference)}"
+    others = [name for name in comparison.suspects if name != first.operator]
+    if others:
+        yield f"not recorded before it, so the cause may be there: {_some(others)}"
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
+
+
+def _birth(birth: engine.NonFiniteBirth) -> str:
+    made = f"{birth.operator} ({birth.type}), operand {birth.operand}" + " out of infinities" * birth.from_infinity
+    known = {None: "", True: "; the reference has it too", False: "; the reference has none there"}
+    share = f"{birth.count} of {counted(birth.size, 'element')}"
+    return f"first {birth.kind}: made by {made}: {share}{known[birth.in_reference]}"

@@ -10,9 +10,9 @@ from typing import Any
 import engine
 from app.cli import bundling
 from app.cli.arguments import models
+from app.cli.arguments.models import example_specs
 from app.cli.arguments.options import UsageError
-from app.cli.arguments.shapes import example_specs
-from app.cli.wording import tuning
+from app.cli.wording.figures import tuned_short
 from app.errors import ConfigError, ServiceError
 from app.models.folder.repository import ModelFiles, VersionFiles
 from app.progress import compiling
@@ -63,13 +63,18 @@ def _compile(files: ModelFiles, args: argparse.Namespace, settings: Settings) ->
 def _batches(
     label: str, files: ModelFiles, version: VersionFiles, args: argparse.Namespace, settings: Settings
 ) -> Iterator[tuple[bool, str]]:
-    model = models.prepare(files, models.load(version, settings), settings)
+    model = models.prepare(files, version, models.load(version, settings), settings)
     specs = example_specs(model, args.shape)
     shapes = " and ".join(f"{list(shape)}" for shape in args.shape)
     for batch in args.batch:
         about = " · ".join(filter(None, [label, shapes, "" if batch is None else f"batch {batch}"]))
-        with compiling(about) as show:
-            made = model.compile(batch, specs=specs, refresh=args.force, tune=args.tune, progress=show)
+        try:
+            with compiling(about) as show:
+                made = model.compile(batch, specs=specs, refresh=args.force, tune=args.tune, progress=show)
+        except engine.ShapeError as error:
+            if args.shape or batch is not None or model.refuses_its_sizes(error):
+                raise
+            made = None  # of the sizes that were assumed for open ones
         if made is None:
             yield True, f"{about} · nothing to do ahead: a request, or --shape, has to say the sizes of its inputs"
         else:
@@ -82,7 +87,7 @@ def _outcome(made: dict[str, Any]) -> str:
     parts.append(count_text(made["entry_bytes"], "B") if made["entry_bytes"] else "not kept: the cache takes nothing")
     parts.append(counted(made["kernels"], "kernel"))
     if made["tuned"]:
-        parts.append(tuning.short(made["tuned"]))
+        parts.append(tuned_short(made["tuned"]))
     if made["fallbacks"]:
         parts.append(f"{counted(made['fallbacks'], 'operator')} on the reference")
     return " · ".join(parts)

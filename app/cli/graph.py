@@ -8,8 +8,7 @@ from typing import Final
 import engine
 from app.cli.arguments import models
 from app.cli.arguments.options import UsageError
-from app.cli.wording.terminal import write_result
-from app.cli.wording.title import title
+from app.cli.wording.terminal import title, write_result
 from app.models.folder.repository import VersionFiles
 from app.models.sessions import open_session
 from app.progress import compiling, progress
@@ -42,7 +41,7 @@ def execute(args: argparse.Namespace, settings: Settings) -> int:
     description = {**session.describe(), "name": title(found.name)}
     if args.profile:
         with progress(f"measuring {found.name}"):
-            description = with_times(description, models.prepare(found, graph, settings).profile())
+            description = with_times(description, models.prepare(found, version, graph, settings).profile())
     write_result(render(description, args.format).encode(), args.output)
     return 0
 

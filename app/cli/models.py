@@ -7,7 +7,7 @@ import sys
 
 from app.models.folder.repository import ModelFiles, scan
 from app.remote.opening import fetched
-from app.render.columns import aligned
+from app.render.table import aligned
 from app.settings import Settings
 
 

@@ -7,12 +7,11 @@ from contextlib import nullcontext, suppress
 from functools import partial
 
 from app.cli.arguments import models
-from app.cli.wording.terminal import write_result
-from app.cli.wording.title import title
+from app.cli.wording.terminal import title, write_result
 from app.codec.parse import parse
-from app.console.measured import inputs_to_measure
 from app.console.profiling import profile
 from app.console.report import report
+from app.console.samples import inputs_to_measure
 from app.errors import InvalidRequestError
 from app.models.request import InferRequest
 from app.progress import compiling, progress
@@ -24,7 +23,7 @@ def execute(args: argparse.Namespace, settings: Settings) -> int:
     found = models.find(args.model, settings)
     version = models.newest(found)
     with progress(f"loading {found.name}"):
-        model = models.prepare(found, models.load(version, settings), settings)
+        model = models.prepare(found, version, models.load(version, settings), settings)
     with compiling(found.name) as show:
         model.compile(progress=show)
     told = None

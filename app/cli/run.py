@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from app.cli.arguments import files, models
-from app.cli.wording import report
 from app.codec.arrays.numpy_files import write_npz
 from app.models.model import Model
-from app.models.request import InferRequest
+from app.models.request import InferRequest, InferResult
 from app.progress import compiling, progress
+from app.render.spelling import shortened, time_text
 from app.settings import Settings
 from app.signature import Inputs
+from app.small_arrays import dtype_name
+from app.tasks.task import Finding
+from app.wording import printable
 
 
 def execute(args: argparse.Namespace, settings: Settings) -> int:
@@ -23,7 +29,8 @@ def execute(args: argparse.Namespace, settings: Settings) -> int:
     settings = files.without_limits(settings)
     found = models.find(args.model, settings)
     with progress(f"loading {found.name}"):
-        model = models.prepare(found, models.load(models.newest(found), settings), settings)
+        version = models.newest(found)
+        model = models.prepare(found, version, models.load(version, settings), settings)
     pictures = files.find_pictures(args.image)
     inputs = files.read_inputs(args.input, pictures, model.signature, settings)
     if _is_exported(model, inputs):  # what the run would have to wait for, and would not tell
@@ -41,7 +48,7 @@ def execute(args: argparse.Namespace, settings: Settings) -> int:
         Path(args.output).write_bytes(write_npz(result.outputs))
     if result.drawing is not None:
         Path(args.draw).write_bytes(result.drawing)
-    sys.stdout.write(report.report(result, pictures, f"{found.name} · {model.session.backend} back end"))
+    sys.stdout.write(report(result, pictures, f"{found.name} · {model.session.backend} back end"))
     return 0
 
 
@@ -52,3 +59,70 @@ def _is_exported(model: Model, inputs: Inputs) -> bool:
         len(given) == len(zeros[name]) if isinstance(given, tuple) else np.shape(given) == zeros[name].shape
         for name, given in inputs.items()
     )
+
+
+_MOST_CHARACTERS = 60
+_UNSAID = ("label", "index", "color")
+
+
+def report(result: InferResult, items: Sequence[str], about: str) -> str:
+    """The whole text; items are what the predictions of a batch are of."""
+    lines = [f"{about} · {time_text(result.timing.infer_s * 1e6)}"]
+    width = max(map(len, result.outputs), default=0)
+    lines += [f"{name.ljust(width)}  {statistics(array)}" for name, array in result.outputs.items()]
+    lines += _predictions(result.predictions or [], items)
+    return "\n".join([*map(printable, lines), ""])
+
+
+def statistics(array: NDArray[Any]) -> str:
+    """``[1, 10] float32  min -4.02  max 9.87  mean 0.31``, over the finite values; NaN and infinities are counted."""
+    head = f"{list(array.shape)} {dtype_name(array.dtype)}"
+    if array.dtype.kind == "c":
+        return f"{head}  magnitudes: {_numbers(np.abs(array))}"
+    return f"{head}  {_numbers(array)}"
+
+
+def _numbers(array: NDArray[Any]) -> str:
+    values = array.astype(np.float64).ravel()
+    finite = values[np.isfinite(values)]
+    parts = [f"{name} {float(of(finite)):.6g}" for name, of in _FIGURES if finite.size]
+    parts += [f"{name} {int(count)}" for name, count in _oddities(values) if count]
+    return "  ".join(parts) or "empty"
+
+
+_FIGURES = (("min", np.min), ("max", np.max), ("mean", np.mean))
+
+
+def _oddities(values: NDArray[np.float64]) -> tuple[tuple[str, int], ...]:
+    return ("NaN", int(np.isnan(values).sum())), ("infinite", int(np.isinf(values).sum()))
+
+
+def _predictions(findings: Sequence[Finding], items: Sequence[str]) -> Iterator[str]:
+    for number, finding in enumerate(findings):
+        yield ""
+        yield f"{items[number]}:" if number < len(items) else f"item {number + 1}:"
+        yield from _finding(finding)
+
+
+def _finding(finding: Finding) -> Iterator[str]:
+    """A line for each of a list; an object has a list of classes, or is a picture."""
+    if isinstance(finding, dict) and "classes" not in finding:
+        yield f"  a picture of {finding['width']}x{finding['height']}"
+        return
+    found = finding["classes"] if isinstance(finding, dict) else finding
+    labels = [str(prediction.get("label", "")) for prediction in found]
+    width = max(map(len, labels), default=0)
+    yield from (
+        f"  {rank}. {label.ljust(width)}  {_rest(prediction)}".rstrip()
+        for rank, (label, prediction) in enumerate(zip(labels, found, strict=True), 1)
+    )
+    if not found:
+        yield "  nothing found"
+
+
+def _rest(prediction: Mapping[str, Any]) -> str:
+    return "  ".join(f"{key} {_value(value)}" for key, value in prediction.items() if key not in _UNSAID)
+
+
+def _value(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else shortened(str(value), _MOST_CHARACTERS)

@@ -1,28 +1,35 @@
-"""``pnnx-serve serve``: the server, which answers probes before it is imported."""
+"""``pnnx-serve serve``: the server, imported once its store can be read and its address is bound."""
 
 from __future__ import annotations
 
 import argparse
-import gc
-from importlib import import_module
-from typing import Any
+import os
 
-from app.process.early_health import early_health
+from app.location import Remote
+from app.process.listening import listen
 from app.settings import Settings
 
 
 def execute(args: argparse.Namespace, settings: Settings) -> int:
     """Serve until told to stop."""
-    with early_health(settings) as entrance:
-        return int(_imported("app.process.server").serve(settings, entrance))
+    check_store(settings)
+    with listen(settings) as listener:
+        from app.process.server import serve
+
+        return serve(settings, listener)
 
 
-def _imported(name: str) -> Any:
-    """A module. Importing makes no garbage to speak of, and looking for it takes a tenth of the time."""
-    was_enabled = gc.isenabled()
-    gc.disable()
+def check_store(settings: Settings) -> None:
+    """Check that the folder of the models can be listed, before the port is bound and anything is imported.
+
+    Raises:
+        ConfigError: it cannot; the error is the one that reading the models would raise.
+    """
+    if isinstance(settings.store, Remote):
+        return
     try:
-        return import_module(name)
-    finally:
-        if was_enabled:
-            gc.enable()
+        os.listdir(settings.store_folder)
+    except OSError:
+        from app.models.folder.repository import find_models
+
+        find_models(settings.store_folder, settings.model_name)

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
 
 from pydantic import ValidationError
 
 from app.cli.arguments import models
+from app.cli.arguments.models import example_specs
 from app.cli.arguments.options import UsageError
-from app.cli.arguments.shapes import example_specs
-from app.cli.wording import trials
 from app.progress import progress, telling
+from app.render.spelling import counted, time_text
+from app.render.table import aligned
 from app.settings import Settings
 from app.thread_limits import thread_budget
 from app.trials.candidates import Candidate, Grid
 from app.trials.inputs import random_inputs
 from app.trials.tuning import Surroundings, tune
+from app.wording import printable
+
+_TITLES: Final = ("median", "least", "items/s", "error", "candidate")
 
 
 def execute(args: argparse.Namespace, settings: Settings) -> int:
@@ -27,11 +31,12 @@ def execute(args: argparse.Namespace, settings: Settings) -> int:
     candidates = _candidates(args, threads)
     found = models.find(args.model, settings)
     with progress(f"loading {found.name}"):
-        model = models.prepare(found, models.load(models.newest(found), settings), settings)
+        version = models.newest(found)
+        model = models.prepare(found, version, models.load(version, settings), settings)
     specs = example_specs(model, args.shape)
     if specs is None:
         raise UsageError("the model leaves its input's size open, so there is nothing to run it on: --shape names one")
-    table = trials.Table(found.name)
+    table = Table(found.name)
     with telling(f"tuning {found.name}") as show:
 
         def tell(event: Mapping[str, Any]) -> None:
@@ -64,3 +69,77 @@ def _brief(exc: ValueError) -> str:
         first = exc.errors(include_url=False)[0]
         return f"--{first['loc'][0]}: {first['msg']}, found {first['input']}"
     return str(exc)
+
+
+class Table:
+    """What was told of them so far.
+
+    Args:
+        name: of the model.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._rows: dict[int, dict[str, Any]] = {}
+        self._done: Mapping[str, Any] = {}
+        self.doing = ""
+
+    def take(self, event: Mapping[str, Any]) -> None:
+        """Add what an event of ``app.trials.tuning`` tells."""
+        kind = event["event"]
+        if kind == "plan":
+            self._rows = {row["id"]: dict(row) for row in event["candidates"]}
+        elif kind == "done":
+            self._done = event
+        else:
+            row = self._rows[event["id"]]
+            row |= event
+            name = candidate_text(row)
+            self.doing = f"{name}: {event['text']}" if kind == "doing" else name
+
+    @property
+    def has_problem(self) -> bool:
+        """Whether one of them took no part."""
+        return any(row.get("problem") for row in self._rows.values())
+
+    def text(self) -> str:
+        """All of it."""
+        measured = sorted((row for row in self._rows.values() if "median_s" in row), key=lambda row: row["median_s"])
+        lines = [f"{self._name} · {counted(len(self._rows), 'candidate')}, run in turn", ""]
+        lines += aligned([_TITLES, *map(_cells, measured)], _TITLES[:-1])
+        lines += [f"{candidate_text(row)}: {row['problem']}" for row in self._rows.values() if row.get("problem")]
+        return "\n".join([*lines, *map(printable, self._winners()), ""])
+
+    def _winners(self) -> Iterator[str]:
+        titles: dict[int, list[str]] = {}
+        for title, key in (("soonest done", "latency"), ("most throughput", "throughput")):
+            if self._done.get(key) is not None:
+                titles.setdefault(self._done[key], []).append(title)
+        for at, words in titles.items():
+            row = self._rows[at]
+            yield from ("", f"{' and '.join(words)}: {candidate_text(row)}")
+            told = row["advice"]
+            for where, what in (("config.toml", told["config"]), ("settings", told["settings"])):
+                yield from ([f"  {where}:", *(f"    {line}" for line in what.splitlines())] if what else [])
+            yield from ("  to see it again:", f"    {told['command']}")
+
+
+def candidate_text(row: Mapping[str, Any]) -> str:
+    """A candidate in half a line."""
+    batch = f"batch {row['batch']}"
+    if row["backend"] == "reference":
+        return f"reference, {batch}"
+    words = [counted(row["threads"], "thread"), batch]
+    words += ["no Winograd"] if row["winograd"] == "off" else []
+    count = len(row["passes_off"])
+    words += ["without 1 pass" if count == 1 else f"without {count} passes"] if count else []
+    words += ["kernels measured"] if row["tune"] else []
+    return ", ".join([*words, *(["as it is now"] if row["served"] else [])])
+
+
+def _cells(row: Mapping[str, Any]) -> tuple[str, ...]:
+    per_second = row["per_second"]
+    rate = f"{per_second:,.0f}" if per_second >= 1000 else f"{per_second:.3g}"
+    error = "-" if row.get("share") is None else f"{row['share']:.0e}"
+    times = (time_text(row[key] * 1e6) for key in ("median_s", "least_s"))
+    return (*times, rate, error, candidate_text(row))

@@ -6,14 +6,14 @@ before the number of BLAS threads is settled, so it imports neither numpy nor an
 
 from __future__ import annotations
 
+import argparse
 from argparse import ArgumentParser
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from app.cli.arguments.numbers import duration, positive, shape
 from app.cli.arguments.options import COMPUTING, add_config, add_setting
-from app.settings import SECRETS, Settings
+from app.settings import SECRETS, SECTIONS, Settings
 
 RIVALS: Final = ("onnxruntime", "openvino", "ncnn")
 GRAPH_FORMATS: Final = ("text", "json", "svg", "dot", "mermaid", "param")
@@ -43,8 +43,11 @@ class Verb:
         """Give a parser all flags of the verb."""
         self.configure(parser)
         add_config(parser)
-        for name in self.settings:
-            add_setting(parser, name)
+        for section in SECTIONS:
+            names = [name for name in section.model_fields if name in self.settings]
+            group = parser.add_argument_group((section.__doc__ or "").rstrip(".")) if names else parser
+            for name in names:
+                add_setting(group, name)
 
 
 def _run(parser: ArgumentParser) -> None:
@@ -126,8 +129,7 @@ def _compare(parser: ArgumentParser) -> None:
 
 
 def _bench(parser: ArgumentParser) -> None:
-    parser.add_argument("model", nargs="?", metavar="MODEL", help=_MODEL)
-    parser.add_argument("--host", action="store_true", help="measure this machine instead of a model, and keep that")
+    parser.add_argument("model", metavar="MODEL", help=_MODEL)
     parser.add_argument("--batch", type=positive, metavar="N", help="batch size. Default: the exported one.")
     _shape(parser)
     _tune(parser)
@@ -315,7 +317,6 @@ operand/NAME for the operands of the graph. 'pnnx-serve export --reference' writ
   pnnx-serve bench resnet18.pnnx.param --threads 1 --batch 8 --seconds 10
   pnnx-serve bench resnet18.pnnx.param --against onnxruntime,ncnn --onnx resnet18.onnx
   pnnx-serve bench digits --plot digits.svg
-  pnnx-serve bench --host
 
 Inputs are random. The answer is held against the reference before anything is timed, and so is that of every engine
 named by --against. The share of peak is of fused multiply-adds on registers, measured on this processor; Winograd
@@ -336,7 +337,19 @@ turn, so that whatever else the machine does meets them alike. What wins is told
 and the settings that make it so. The console has the same, with a chart.
 """,
         configure=_tuning,
-        settings=("store", "plugins", "threads", "cache", "cache_dir", "measure_host"),
+        settings=("store", "plugins", "threads", "cache", "cache_dir"),
+    ),
+    "calibrate": Verb(
+        summary="measure this machine and choose kernels for it",
+        examples="""  pnnx-serve calibrate
+  pnnx-serve calibrate --cache-dir /var/cache/pnnx-serve
+
+Takes a second, on a machine where nothing else runs. Without it kernels are chosen by the processor's
+micro-architecture, or for one that is not known by its caches and the width of its vectors. What is found is kept in
+the cache's folder, for every later start; what was compiled before is compiled again.
+""",
+        configure=lambda parser: None,
+        settings=("cache_dir",),
     ),
     "compile": Verb(
         summary="compile models ahead of time, for later starts",
@@ -373,3 +386,41 @@ model in the store, but only if it gives the model's own answers.
         settings=("store", "plugins"),
     ),
 }
+
+
+def positive(text: str) -> int:
+    """An integer of at least 1.
+
+    Raises:
+        ArgumentTypeError: it is none.
+    """
+    if not (text.isdecimal() and int(text) > 0):
+        raise argparse.ArgumentTypeError(f"found '{text}', expected a positive whole number")
+    return int(text)
+
+
+def duration(text: str) -> float:
+    """Seconds, more than none.
+
+    Raises:
+        ArgumentTypeError: it is no such number.
+    """
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < float("inf"):
+        raise argparse.ArgumentTypeError(f"found '{text}', expected a positive number of seconds")
+    return seconds
+
+
+def shape(text: str) -> tuple[int, ...]:
+    """Sizes by comma, ``1,3,224,224``.
+
+    Raises:
+        ArgumentTypeError: it is no shape.
+    """
+    sizes = [size.strip() for size in text.strip().removeprefix("[").removesuffix("]").split(",")]
+    if not all(size.isdecimal() and int(size) > 0 for size in sizes):
+        raise argparse.ArgumentTypeError(f"found '{text}', expected sizes by comma, such as 1,3,224,224")
+    return tuple(map(int, sizes))

@@ -14,9 +14,8 @@ import orjson
 from numpy.typing import NDArray
 
 from app.codec.arrays.numpy_files import portable
-from app.codec.dtype_names import dtype_name
 from app.memory.allowance import charge, check
-from app.small_arrays import all_finite, few_values
+from app.small_arrays import all_finite, dtype_name, few_values
 from app.string_tensors import as_strings, is_text
 
 _DEPTH: Final = 32

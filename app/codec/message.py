@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from app.errors import InvalidRequestError
 from app.signature import Inputs, Signature
-from app.wording import brief
+from app.wording import brief, cut
 
+# The most outputs that a request may name.
+MAX_OUTPUTS: Final = 1_000
+_MAX_NAME: Final = 10_000
 # Names for versions begin with a letter (app/models/folder/layout.py).
 _TAG: Final = re.compile(r"[A-Za-z][A-Za-z0-9._-]{0,63}")
 _NONE: Final[Mapping[str, Any]] = {}
@@ -46,3 +49,21 @@ def read_version(value: object) -> int | str | None:
         if isinstance(value, str) and _TAG.fullmatch(text):
             return text
     raise InvalidRequestError(f"version: found {brief(value)}, expected a whole number such as 1, or a tag")
+
+
+def output_names(names: Sequence[str]) -> tuple[str, ...]:
+    """Return the names of the outputs that a request wants.
+
+    Raises:
+        InvalidRequestError: one is named twice, or they are too many.
+    """
+    if len(names) > MAX_OUTPUTS:
+        raise InvalidRequestError(f"outputs: found {len(names)} names, expected at most {MAX_OUTPUTS}")
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise InvalidRequestError(f"outputs: found '{cut(name)}' twice, expected each name once")
+        seen.add(name)
+    if (longest := max(map(len, names), default=0)) > _MAX_NAME:
+        raise InvalidRequestError(f"outputs: found a name of {longest:,} characters, expected at most {_MAX_NAME:,}")
+    return tuple(names)

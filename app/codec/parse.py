@@ -5,8 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
-from app.codec.arrays.body import npy_message, npz_message
-from app.codec.arrays.numpy_files import NPY_MAGIC, ZIP_MAGIC
+from app.codec.arrays.numpy_files import NPY_MAGIC, ZIP_MAGIC, npy_message, npz_message
 from app.codec.forms.body import parse_form
 from app.codec.json.body import parse_json_body
 from app.codec.message import Message

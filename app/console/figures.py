@@ -1,4 +1,4 @@
-"""A tensor in a few numbers, and as pictures of its channels."""
+"""A tensor, or what an operator makes of an input, in a few numbers and as pictures of its channels."""
 
 from __future__ import annotations
 
@@ -9,7 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from app.errors import NotFoundError
 from app.images.png import encode_png, to_text
+from app.memory.allowance import charge, check, running
+from app.models.model import Model
+from app.models.request import InferRequest
+from app.small_arrays import dtype_name
+from app.wording import cut
 
 _BINS: Final = 48
 _FIRST: Final = 64
@@ -26,7 +32,7 @@ def figures(array: NDArray[Any]) -> dict[str, Any]:
     """Shape, extremes, mean, spread, histogram and first values; values that are not finite are counted apart."""
     told: dict[str, Any] = {
         "shape": list(array.shape),
-        "dtype": array.dtype.name,
+        "dtype": dtype_name(array.dtype),
         "bytes": array.nbytes,
         "first": [_number(value) for value in array.ravel()[:_FIRST].tolist()],
     }
@@ -76,3 +82,41 @@ def _number(value: object) -> object:
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     return value if isinstance(value, (bool, int, float)) else str(value)
+
+
+def activation(model: Model, request: InferRequest, operand: str) -> dict[str, Any]:
+    """Figures of an operand's value and its channels as pictures, from a run of the reference layers.
+
+    Raises:
+        NotFoundError: the graph has no such operand, and no input or output of that name or alias.
+        ServiceError, EngineError: as a run would be refused, or fail.
+    """
+    operand = _operand(model, operand)
+    prepared = model.prepare(request)
+    # Every value of the run may be alive: nothing is forgotten before it is looked at.
+    with running(model.session.estimate_bytes(prepared.tensors)):
+        value = model.session.run(prepared.tensors, taps=[operand], cancelled=_is_late).taps[operand]
+    charge(COST)
+    array = np.asarray(value) if isinstance(value, (np.ndarray, int, float, bool)) else None
+    if array is None:
+        return {"operand": operand, "shape": None, "dtype": None, "first": [str(value)[:200]], "pictures": []}
+    return {"operand": operand, **figures(array), "pictures": pictures(array)}
+
+
+def _operand(model: Model, name: str) -> str:
+    """Return the operand that a name means: its own, or one of an input or output.
+
+    Raises:
+        NotFoundError: it means none.
+    """
+    if name in model.session.graph.operands:
+        return name
+    port = model.signature.find_input(name) or model.signature.output(name)
+    if port is None:
+        raise NotFoundError(f"model '{model.name}' has no operand '{cut(name)}'")
+    return port.operand
+
+
+def _is_late() -> bool:
+    check()
+    return False

@@ -26,7 +26,7 @@ def profile(
     """The fastest of some runs: its operators, its kernels in the order they ran, its memory, and the machine.
 
     Args:
-        inputs: what it is run on, as app/console/measured.py gives them.
+        inputs: what it is run on, as app/console/samples.py gives them.
         what: what that is.
 
     Raises:
@@ -46,8 +46,16 @@ def profile(
         "buffers": _buffers(model, best),
         "input": what,
         "inputs": {name: list(array.shape) for name, array in inputs.items()},
-        "host": engine.describe_host(cache_of(settings)) if settings.measure_host else None,
+        "host": _host(settings),
     }
+
+
+def _host(settings: Settings) -> dict[str, Any] | None:
+    """Return what the machine can do; None where there is no compiler to measure it."""
+    try:
+        return engine.describe_host(cache_of(settings))
+    except engine.CompileError:
+        return None
 
 
 def _buffers(model: Model, outputs: engine.Outputs) -> list[dict[str, Any]]:

@@ -1,16 +1,25 @@
-"""The pictures that lie beside a model to try it with: ``examples/`` of its folder."""
+"""Samples in ``examples/`` of a model's folder, and inputs that a profile runs on: a sample, or zeros."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import suppress
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
 
 import engine
-from app.errors import NotFoundError
+from app.errors import ConfigError, InvalidRequestError, NotFoundError
+from app.memory.allowance import would_fit
+from app.models.folder.links import check_links
 from app.models.folder.repository import ModelFiles
-from app.wording import cut
+from app.models.model import Model
+from app.models.request import InferRequest
+from app.models.warmup import fits
+from app.wording import cut, quoted
 
 TYPES: Final[Mapping[str, str]] = {
     ".png": "image/png",
@@ -21,11 +30,13 @@ TYPES: Final[Mapping[str, str]] = {
 }
 _MOST: Final = 48
 _MAX_BYTES: Final = 4 << 20
+_SHAPE: Final = re.compile(r"\d{1,10}(,\d{1,10}){0,31}|scalar")
 
 
 def list_samples(files: ModelFiles) -> list[dict[str, object]]:
-    """Name, type and size of each, in order; none of a pair that has no folder of its own."""
-    return [{"name": path.name, "type": TYPES[path.suffix.lower()], "bytes": size} for path, size in _found(files)]
+    """Return name, type and size of each, in order; none of a pair that has no folder of its own."""
+    inside = [(path, size) for path, size in _found(files) if _is_inside(path, files)]
+    return [{"name": path.name, "type": TYPES[path.suffix.lower()], "bytes": size} for path, size in inside]
 
 
 def read_sample(files: ModelFiles, name: str) -> tuple[bytes, str]:
@@ -36,9 +47,23 @@ def read_sample(files: ModelFiles, name: str) -> tuple[bytes, str]:
     """
     for path, _ in _found(files):
         if path.name == name:
-            with suppress(engine.EngineError):  # it has gone, or is no file any more
+            try:
+                check_links(path, files.roots)
                 return bytes(engine.read_file(path, _MAX_BYTES)), TYPES[path.suffix.lower()]
+            except ConfigError as exc:
+                raise NotFoundError(f"model '{files.name}': {exc}") from None
+            except engine.EngineError:  # it has gone, or is no file any more
+                break
     raise NotFoundError(f"model '{files.name}' has no sample '{cut(name)}'")
+
+
+def _is_inside(path: Path, files: ModelFiles) -> bool:
+    """Return whether a file is no link that leads out: its size would tell of a file elsewhere."""
+    try:
+        check_links(path, files.roots)
+    except ConfigError:
+        return False
+    return True
 
 
 def _found(files: ModelFiles) -> list[tuple[Path, int]]:
@@ -52,3 +77,56 @@ def _found(files: ModelFiles) -> list[tuple[Path, int]]:
     except OSError:  # there is none, or it goes away meanwhile
         return []
     return [(path, size) for path, size in sizes if size <= _MAX_BYTES]
+
+
+Read = Callable[[bytes, str], InferRequest]
+Measured = tuple[dict[str, NDArray[Any]], str]
+
+
+def inputs_to_measure(
+    model: Model, files: ModelFiles, read: Read, shapes: Sequence[str] = (), sample: str | None = None
+) -> Measured:
+    """Inputs, and what they are.
+
+    Args:
+        files: of the model, with the samples beside it.
+        read: what a sample and its type would be as a request.
+        shapes: as ``1,3,224,224``, one for each input.
+        sample: a name; without one, and without shapes, the first sample is taken where sizes are open.
+
+    Raises:
+        InvalidRequestError: the shapes are not as many as the inputs or do not fit; sizes are open, and nothing is
+            said.
+        NotFoundError: it has no such sample.
+        ServiceError, EngineError: as a request would be refused.
+    """
+    if shapes:
+        return _zeros(model, shapes), "zeros"
+    if sample is None:
+        zeros = model.example_inputs()
+        if zeros is not None:
+            return zeros, "zeros"
+        named = list_samples(files)
+        if not named:
+            raise InvalidRequestError(
+                f"profile: {model.missing_example} and has no sample, expected such as shape=1,3,224,224"
+            )
+        sample = str(named[0]["name"])
+    return model.prepare(read(*read_sample(files, sample))).tensors, f"sample {sample}"
+
+
+def _zeros(model: Model, texts: Sequence[str]) -> dict[str, NDArray[Any]]:
+    ports = model.signature.inputs
+    if len(texts) != len(ports):
+        names = quoted(port.name for port in ports)
+        raise InvalidRequestError(f"shape: found {len(texts)}, expected one for each input: {names}")
+    specs = []
+    for port, text in zip(ports, texts, strict=True):
+        if not _SHAPE.fullmatch(text):
+            raise InvalidRequestError(f"shape: found '{cut(text)}', expected sizes by comma, such as 1,3,224,224")
+        shape = () if text == "scalar" else tuple(map(int, text.split(",")))
+        if port.spec is None or not fits(port, shape):
+            raise InvalidRequestError(f"shape: found {list(shape)}, which does not fit '{port.name}' ({port.spec})")
+        specs.append((port.name, shape, port.spec.dtype))
+    would_fit(sum(math.prod(shape) * dtype.itemsize for _, shape, dtype in specs))
+    return {name: np.zeros(shape, dtype) for name, shape, dtype in specs}

@@ -10,35 +10,23 @@ from urllib.parse import unquote
 
 import grpc.aio
 
-from app.access.decision import read_key
+from app.access.keys import read_key
 from app.errors import InvalidRequestError, RequestTimeoutError, RequestTooLargeError
-from app.models.account import Account
 from app.settings import Settings
-from app.tracing.context import TraceContext
-from app.tracing.told import id_of
+from app.tracing.request import TracedRequest
 
 
-class Call:
-    """A call of any method.
-
-    Attributes:
-        received, sent: bytes of its messages.
-    """
+class Call(TracedRequest):
+    """A call of any method."""
 
     def __init__(self, context: Any, settings: Settings) -> None:
         self.context = context
         self.settings = settings
-        self.start = time.perf_counter()
-        self.account = Account()
-        self.received = self.sent = 0
         self._headers = [
             (key.encode(), value if isinstance(value, bytes) else value.encode("utf-8", "replace"))
             for key, value in context.invocation_metadata() or ()
         ]
-        given = next((value for key, value in self._headers if key == b"x-request-id"), b"")
-        self.id = id_of(given)
-        traces = [value for key, value in self._headers if key == b"traceparent"]
-        self.trace = TraceContext.of(traces[0]) if len(traces) == 1 else None
+        super().__init__(self._headers)
 
     @property
     def key(self) -> bytes | None:
@@ -98,12 +86,3 @@ class Call:
         if data is None:
             raise InvalidRequestError("the call has no message")
         return data
-
-    def fields(self) -> dict[str, object]:
-        """Times and sizes of the call, as fields of its log line."""
-        return {
-            "took_ms": round((time.perf_counter() - self.start) * 1e3, 3),
-            "bytes_in": self.received,
-            "bytes_out": self.sent,
-            **self.account.fields(),
-        }

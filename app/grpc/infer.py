@@ -10,9 +10,9 @@ from typing import Any, Final
 from app.codec.message import read_version
 from app.errors import InternalError, ServiceError
 from app.grpc.call import Call
-from app.grpc.status import details_of
+from app.grpc.reception import details_of
 from app.memory.allowance import Allowance
-from app.models.account import Account, account
+from app.models.statistics import Account, account
 from app.protocol.grpc.infer import read_infer, read_names, write_answer
 from app.protocol.grpc.schema import message_class
 from app.protocol.grpc.wire import Piece, field
@@ -60,7 +60,7 @@ class Inference:
         """ModelStreamInfer. What is wrong with a message is told in its answer, and the stream goes on."""
         while (data := await call.read(self._plane.settings.max_body_bytes, None)) is not None:
             allowance = self._plane.memory.open()
-            account.set(Account())
+            account.set(Account(call.id))
             try:
                 try:
                     answer = await self._run(call, data, allowance, streamed=True)

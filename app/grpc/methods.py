@@ -8,22 +8,20 @@ from typing import Any, Final
 
 from google.protobuf.json_format import ParseDict
 
-from app.access.groups import Group
+from app.access.keyring import Group
 from app.codec.message import read_version
-from app.errors import ModelNotReadyError, NotFoundError
+from app.errors import ModelNotReadyError, NotFoundError, RefusedError
 from app.grpc.call import Call
 from app.models.keeping.version import Entry, Version
 from app.models.model import Model
 from app.protocol.grpc.parameters import read_choice, read_lists, read_parameters, write_choices, write_lists
 from app.protocol.grpc.schema import parse
 from app.protocol.v2 import lookup
-from app.protocol.v2.changes import change_logging, change_trace
-from app.protocol.v2.errors import RefusedError
 from app.protocol.v2.metadata import model_config, model_metadata, repository_index, server_metadata
 from app.protocol.v2.ports import are_known, wire_ports
 from app.protocol.v2.regions import Regions
 from app.protocol.v2.repository import check_unload, read_load
-from app.protocol.v2.settings import ChangingSettings
+from app.protocol.v2.settings import ChangingSettings, change_logging, change_trace
 from app.serving.dataplane import DataPlane
 from app.wording import cut
 

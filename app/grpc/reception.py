@@ -7,31 +7,45 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
 import grpc
 
-from app.access.decision import refusal
-from app.access.groups import Group
-from app.access.keys import Keys
-from app.errors import InternalError, QueueFullError, ServiceError
+from app.access.keyring import Group
+from app.access.keys import Keys, refusal
+from app.errors import InternalError, QueueFullError, RetryLaterError, ServiceError
 from app.grpc.call import Call
-from app.grpc.status import code_of, details_of, metadata_of
-from app.log import request_id, trace_id
-from app.models.account import account
 from app.settings import Settings
-from app.tracing.request import Spans, Told
-from app.tracing.told import server_timing
+from app.tracing.request import Spans, Told, server_timing
+from app.wording import told
 
 log = logging.getLogger(__name__)
 access = logging.getLogger("app.access")
 
 # Streams may stay open for as long as their clients like: they leave the other calls so much room.
 _STREAMS: Final = 1 / 2
+# Like the methods that any caller may use, a probe: neither logged nor traced.
+_READY: Final = "/ModelReady"
 
 Answer = Callable[[Call], Awaitable[bytes]]
+_CODES: Final = {
+    400: grpc.StatusCode.INVALID_ARGUMENT,
+    401: grpc.StatusCode.UNAUTHENTICATED,
+    403: grpc.StatusCode.PERMISSION_DENIED,
+    404: grpc.StatusCode.NOT_FOUND,
+    408: grpc.StatusCode.DEADLINE_EXCEEDED,
+    413: grpc.StatusCode.INVALID_ARGUMENT,  # it fits at no time: RESOURCE_EXHAUSTED would invite another try
+    422: grpc.StatusCode.INVALID_ARGUMENT,
+    429: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    503: grpc.StatusCode.UNAVAILABLE,
+    504: grpc.StatusCode.DEADLINE_EXCEEDED,
+}
+# They are sent as metadata, of which clients take 8 kB; what is not ASCII takes up to twelve bytes a character.
+_DETAILS: Final = 2_000
+_DETAILS_NOT_ASCII: Final = 300
 
 
 class Reception:
@@ -86,10 +100,11 @@ class Reception:
 
     async def _handle(self, path: str, groups: Sequence[Group], answer: Answer, is_stream: bool, context: Any) -> bytes:
         call = Call(context, self._settings)
-        # A call runs in a task, and so in a context, of its own.
-        request_id.set(call.id)
-        account.set(call.account)
-        trace_id.set("-" if call.trace is None else call.trace.trace)
+        is_probe = not groups or path.endswith(_READY)
+        spans = None if is_probe else self._spans
+        if spans is not None:
+            call.begin_trace()
+        call.enter()  # it runs in a task, and so in a context, of its own
         code, answered = grpc.StatusCode.CANCELLED, b""
         self._open += 1
         self._streams += is_stream
@@ -111,9 +126,9 @@ class Reception:
             self._open -= 1
             self._streams -= is_stream
             self._codes[code.name] += 1
-            if self._spans is not None and groups:  # of probes nobody wants to see a trace
-                self._spans.tell(_told(call, path, code))
-            if self._settings.access_log:
+            if spans is not None:
+                spans.tell(_told(call, path, code))
+            if self._settings.access_log and not is_probe:
                 access.info("gRPC %s %s", path, code.name, extra=call.fields())
         return answered
 
@@ -146,13 +161,13 @@ def _told(call: Call, path: str, code: Any) -> Told:
         "rpc.method": method,
         "rpc.grpc.status_code": code.value[0],
     }
-    return Told(method, call.id, call.start, call.account, call.trace, attributes, code is grpc.StatusCode.INTERNAL)
+    return call.told(method, attributes, is_failed=code is grpc.StatusCode.INTERNAL)
 
 
 def _close(call: Call, error: ServiceError | None) -> Any:
     """Say how a call ended; its code."""
     metadata = [("x-request-id", call.id)]
-    if call.trace is not None:
+    if call.trace is not None and call.trace.parent is not None:
         metadata.append(("traceparent", call.trace.header().decode()))
     if call.account.timing is not None:
         metadata.append(("server-timing", server_timing(call.account.timing).decode()))
@@ -164,3 +179,22 @@ def _close(call: Call, error: ServiceError | None) -> Any:
         metadata += metadata_of(error)
     call.context.set_trailing_metadata(tuple(metadata))
     return code
+
+
+def code_of(error: ServiceError) -> Any:
+    """The status code of an error."""
+    other = grpc.StatusCode.INVALID_ARGUMENT if error.status < 500 else grpc.StatusCode.INTERNAL
+    return _CODES.get(error.status, other)
+
+
+def details_of(error: ServiceError) -> str:
+    """What its client is told."""
+    return told(error.message, _DETAILS if error.message.isascii() else _DETAILS_NOT_ASCII)
+
+
+def metadata_of(error: ServiceError) -> tuple[tuple[str, str], ...]:
+    """What belongs to it: when to come again, as gRPC's own retries understand it, and as HTTP says it."""
+    if not isinstance(error, RetryLaterError):
+        return ()
+    exact_ms = error.retry_after_s * 1000 if error.retry_after_ms is None else math.ceil(error.retry_after_ms)
+    return ("grpc-retry-pushback-ms", str(exact_ms)), ("retry-after", str(error.retry_after_s))

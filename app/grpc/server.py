@@ -5,25 +5,31 @@ from __future__ import annotations
 import logging
 import os
 from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Final
+
+import grpc
+
+from app.access.keyring import Group
+from app.errors import ModelNotReadyError
+from app.grpc.call import Call
+from app.protocol.grpc.schema import HEALTH, SERVICE, methods, parse
+from app.protocol.v2.lookup import find
+from app.serving.dataplane import DataPlane
+from app.settings import Settings, SettingsError
 
 # Else it writes lines of its own kind to stderr, of every client that goes away. Read when grpc is imported.
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
 import grpc.aio
 
-from app.access.groups import Group
 from app.access.keys import Keys
-from app.grpc.credentials import server_credentials
-from app.grpc.health import Health
 from app.grpc.infer import Inference
 from app.grpc.methods import Methods
 from app.grpc.reception import Reception
-from app.protocol.grpc.schema import HEALTH, SERVICE, methods
 from app.protocol.v2.regions import Regions
 from app.protocol.v2.settings import ChangingSettings
-from app.serving.dataplane import DataPlane
-from app.settings import Settings, SettingsError
 from app.tracing.request import Spans
 
 log = logging.getLogger(__name__)
@@ -38,6 +44,7 @@ _IDLE_MS: Final = 300_000
 # A peer that is silent is asked whether it still is there.
 _PING_MS: Final = 60_000
 _PONG_MS: Final = 20_000
+_MAX_BYTES: Final = 1 << 12
 
 
 class GrpcServer:
@@ -136,3 +143,55 @@ def _options(settings: Settings, is_shared: bool) -> list[tuple[str, int]]:
         ("grpc.keepalive_time_ms", _PING_MS),
         ("grpc.keepalive_timeout_ms", _PONG_MS),
     ]
+
+
+def server_credentials(settings: Settings) -> Any:
+    """What connections are wrapped in; None where they are not. Which files are good says app/process/tls.py.
+
+    Raises:
+        SettingsError: the key is encrypted, which gRPC cannot read.
+    """
+    if settings.tls_certificate is None:
+        return None
+    if settings.tls_key_password is not None:
+        raise SettingsError("grpc_port: gRPC reads no encrypted key, so it goes with no tls_key_password")
+    chain = settings.tls_certificate.read_bytes()
+    return grpc.ssl_server_credentials(
+        [(_read(settings.tls_key) or chain, chain)],
+        root_certificates=_read(settings.tls_client_ca),
+        require_client_auth=settings.tls_client_ca is not None,
+    )
+
+
+def _read(path: Path | None) -> bytes | None:
+    return None if path is None else path.read_bytes()
+
+
+class Health:
+    """gRPC's own health protocol: the server is its service "", a model the service of its name.
+
+    Args:
+        check: raises where a call may not do what it asks for.
+    """
+
+    def __init__(self, plane: DataPlane, check: Callable[[Call, Group], None]) -> None:
+        self._plane = plane
+        self._check = check
+        self._taken, self._given = methods(HEALTH)["Check"]
+
+    async def check(self, call: Call) -> bytes:
+        """Whether what is named can be used. Of the server everybody is told, of a model who may ask for models."""
+        service = parse(self._taken, await call.read_one(_MAX_BYTES)).service
+        if service in ("", SERVICE):
+            is_serving = self._plane.unready_reason() is None
+        else:
+            self._check(call, Group.METADATA)
+            is_serving = self._serves(service)
+        return bytes(self._given(status="SERVING" if is_serving else "NOT_SERVING").SerializeToString())
+
+    def _serves(self, model: str) -> bool:
+        try:
+            find(self._plane.store, model, None)
+        except ModelNotReadyError:
+            return False
+        return True

@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager
 from typing import Any, Final, TypeVar
 
 from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
 
 from app.errors import (
     DeadlineExceededError,
@@ -18,9 +19,10 @@ from app.errors import (
     ServiceError,
     UnsupportedMediaTypeError,
 )
-from app.http.wire.reception import RECEPTION, Reception
+from app.http.order import Asked, answer
+from app.http.responses import ChargedResponse
 from app.memory.allowance import Allowance
-from app.memory.blank import unwritten
+from app.serving.dataplane import DataPlane
 from app.wording import cut
 
 T = TypeVar("T")
@@ -30,10 +32,6 @@ INLINE_BYTES: Final = 64 * 1024
 # Memory is asked for in steps of this: a body that was announced and never comes holds none.
 STEP: Final = 1 << 20
 _MAX_DIGITS: Final = 19
-# Shorter ones come in one piece, mostly.
-_LONG: Final = 1 << 16
-# To look for the end of a connection takes a task: nobody does for answers that come sooner.
-_UNWATCHED_S: Final = 0.005
 # Of ASGI's scope.
 _FIRST_HEADERS: Final = "pnnx_serve.first_headers"
 
@@ -77,7 +75,9 @@ class _NoRoom:
 
     def __exit__(self, kind: type[BaseException] | None, exc: BaseException | None, trace: object) -> None:
         if isinstance(exc, QueueFullError):
-            raise BodyNotNowError(exc.message, retry_after_s=exc.retry_after_s, **exc.detail) from None
+            raise BodyNotNowError(
+                exc.message, retry_after_s=exc.retry_after_s, retry_after_ms=exc.retry_after_ms, **exc.detail
+            ) from None
         if isinstance(exc, RequestTooLargeError):
             raise BodyTooLargeError(exc.message, **exc.detail) from None
 
@@ -90,22 +90,24 @@ def unread() -> AbstractContextManager[None]:
     return _NO_ROOM
 
 
+async def respond(request: Request, plane: DataPlane, asked: Asked) -> Response:
+    """Return the answer to a request to run a model that has come by ASGI."""
+    with plane.memory.answering() as allowance:
+        limit = plane.settings.max_body_bytes
+        body = await read_body(request, limit, asked.deadline, allowance, asked.encodings)
+        reply = await until_disconnect(request, answer(plane, asked, body))
+    return ChargedResponse(reply.pieces, allowance, reply.media_type, reply.headers)
+
+
 async def read_body(
-    request: Request,
-    limit: int,
-    deadline: float,
-    allowance: Allowance,
-    encodings: Sequence[str] = (),
-    *,
-    values_at: int = 0,
+    request: Request, limit: int, deadline: float, allowance: Allowance, encodings: Sequence[str] = ()
 ) -> bytearray:
-    """The whole body, if it comes before the deadline on time.monotonic()'s clock.
+    """Return the whole body, if it comes before the deadline on time.monotonic()'s clock.
 
     A body announced as too large is refused before a byte of it is read, so that a client that waits for
     "100 Continue" sends none. Memory is charged as it arrives.
 
     encodings: those it may be compressed with; it is not unpacked here.
-    values_at: where in it the values of a tensor begin, which are put where every dtype may lie, if that is free.
 
     Raises:
         BodyTooLargeError: announced or found to be over the limit, or over all the memory there is for requests.
@@ -115,28 +117,13 @@ async def read_body(
         BodyTooLateError: it did not arrive in time.
     """
     head = first_headers(request)
-    encoding = head.get(b"content-encoding", b"identity").decode("latin-1")
-    if encoding not in ("identity", *encodings):
-        expected = " or ".join(encodings) or "none"
-        raise UnsupportedMediaTypeError(
-            f"Content-Encoding: found '{cut(encoding)}', expected {expected}", found=encoding
-        )
     announced = head.get(b"content-length", b"").decode("latin-1")
     length = int(announced.lstrip("0")[:_MAX_DIGITS] or 0) if announced.isdigit() else 0
-    if length > limit:
-        raise _too_large(length, limit)
-    reception: Reception | None = request.scope.get(RECEPTION)
+    check_announced(encoding_of(head), length, limit, encodings)
     try:
-        if reception is not None and (whole := reception.whole()) is not None:
-            charge_whole(whole, limit, allowance)
-            return whole
         async with asyncio.timeout(deadline - time.monotonic()):
             with unread():
-                body = None
-                if reception is not None and length >= _LONG:
-                    body = await _fill(reception, length, allowance, values_at)
-                if body is None:
-                    body = await _collect(request, limit, length, allowance)
+                body = await _collect(request, limit, length, allowance)
             allowance.arrived()
             return body
     except ClientDisconnect:
@@ -145,36 +132,62 @@ async def read_body(
         raise too_late() from None
 
 
-def charge_whole(body: bytearray, limit: int, allowance: Allowance) -> None:
-    """Count a body that is there.
+def encoding_of(head: Mapping[bytes, bytes]) -> str:
+    """Return what a body is compressed with."""
+    return head.get(b"content-encoding", b"identity").decode("latin-1")
+
+
+def check_announced(encoding: str, length: int, limit: int, encodings: Sequence[str]) -> None:
+    """Refuse a body by what its request's head says.
 
     Raises:
-        BodyTooLargeError, BodyNotNowError: as ``read_body`` says.
+        BodyTooLargeError, UnsupportedMediaTypeError: as ``read_body`` says.
     """
-    if len(body) > limit:
-        raise _too_large(len(body), limit)
-    if not allowance.charge_arrived(len(body)):
-        with unread():
-            allowance.charge(len(body), arriving=True)
-        allowance.arrived()
+    if encoding not in ("identity", *encodings):
+        expected = " or ".join(encodings) or "none"
+        raise UnsupportedMediaTypeError(
+            f"Content-Encoding: found '{cut(encoding)}', expected {expected}", found=encoding
+        )
+    check_length(length, limit)
+
+
+def check_length(length: int, limit: int) -> None:
+    """Refuse a body of so many bytes.
+
+    Raises:
+        BodyTooLargeError: it is over the limit.
+    """
+    if length > limit:
+        raise BodyTooLargeError(
+            f"the body is too large: found {length} bytes or more, expected at most {limit}", found=length, limit=limit
+        )
 
 
 async def until_disconnect(request: Request, answer: Coroutine[Any, Any, T]) -> T:
-    """The answer; when the client goes away first, it is cancelled, so that queued work is dropped.
-
-    Most answers are there before anybody would look.
+    """Return the answer; cancel it when the client goes away first, so that queued work is dropped.
 
     Raises:
         CancelledError: the client is gone.
     """
-    watch = _Watch(request)
+    answering, is_gone = asyncio.current_task(), False
+    assert answering is not None  # a request always runs in a task
+
+    async def look() -> None:
+        nonlocal is_gone
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+        is_gone = True
+        answering.cancel()
+
+    looking = asyncio.create_task(look())
     try:
         return await answer
     except asyncio.CancelledError:
-        watch.forgive()
+        if is_gone:  # the task goes on: with another request, or to count this one
+            answering.uncancel()
         raise
     finally:
-        watch.end()
+        looking.cancel()
 
 
 def first_headers(request: Request) -> Mapping[bytes, bytes]:
@@ -183,39 +196,6 @@ def first_headers(request: Request) -> Mapping[bytes, bytes]:
     if found is None:
         found = request.scope[_FIRST_HEADERS] = dict(reversed([*request.scope["headers"]]))
     return found
-
-
-class _Watch:
-    """Cancels the task that answers a request when its client goes away; looks from a little later on."""
-
-    def __init__(self, request: Request) -> None:
-        self._request = request
-        self._answering = asyncio.current_task()
-        self._is_gone = False
-        self._looking: asyncio.Task[None] | None = None
-        self._timer = asyncio.get_running_loop().call_later(_UNWATCHED_S, self._begin)
-
-    def end(self) -> None:
-        """The answer is there, or none will be."""
-        self._timer.cancel()
-        if self._looking is not None:
-            self._looking.cancel()
-            self._looking = None  # it refers to the watch
-
-    def forgive(self) -> None:
-        """The task goes on after it was cancelled: with another request, or to count this one."""
-        if self._is_gone and self._answering is not None:
-            self._answering.uncancel()
-
-    def _begin(self) -> None:
-        self._looking = asyncio.create_task(self._look())
-
-    async def _look(self) -> None:
-        while (await self._request.receive())["type"] != "http.disconnect":
-            pass
-        if self._answering is not None:
-            self._is_gone = True
-            self._answering.cancel()
 
 
 async def _collect(request: Request, limit: int, announced: int, allowance: Allowance) -> bytearray:
@@ -228,35 +208,10 @@ async def _collect(request: Request, limit: int, announced: int, allowance: Allo
             raise ClientDisconnect
         chunk, more = message.get("body", b""), message.get("more_body", False)
         size = len(body) + len(chunk)
-        if size > limit:
-            raise _too_large(size, limit)
+        check_length(size, limit)
         if size > room:
             step = max(size - room, min(STEP, announced - room))
             allowance.charge(step, arriving=True)
             room += step
         body += chunk
     return body
-
-
-async def _fill(reception: Reception, length: int, allowance: Allowance, values_at: int) -> bytearray | None:
-    """A body of that length, the rest of it read from the socket to its place; None where that cannot be."""
-    allowance.would_fit(length, arriving=True)
-    begun = reception.begin(length)
-    if begun is None:
-        return None
-    allowance.charge(len(begun), arriving=True)
-    body = unwritten(length, values_at)
-    whole, have = memoryview(body), len(begun)
-    whole[:have] = begun
-    while have < length:
-        step = min(STEP, length - have)
-        allowance.charge(step, arriving=True)
-        await reception.fill(whole[have : have + step])
-        have += step
-    return body
-
-
-def _too_large(found: int, limit: int) -> BodyTooLargeError:
-    return BodyTooLargeError(
-        f"the body is too large: found {found} bytes or more, expected at most {limit}", found=found, limit=limit
-    )

@@ -14,19 +14,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections import Counter
 from typing import Final
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.http.exchange import GONE, Exchange
-from app.http.wire.reception import RECEPTION, Reception
 from app.tracing.request import Spans
 
 log = logging.getLogger(__name__)
 
-# Asked for some times a minute, by nobody who wants to see a trace of it.
-_PROBES: Final = ("/health/", "/v2/health/", "/metrics")
+# Requests of load balancers, orchestrators and Prometheus, several a minute: neither logged nor traced.
+_PROBES: Final = re.compile(r"/health/.*|/v2/health/.*|/v2/models/.+/ready|/metrics")
 
 
 class Edge:
@@ -34,7 +34,7 @@ class Edge:
 
     Args:
         statuses: answers are counted in it.
-        access_log: whether each request has a line of its own.
+        access_log: whether each request, except probes, has a line of its own.
         spans: where spans of requests go, where there is such a place.
     """
 
@@ -56,6 +56,10 @@ class Edge:
             await self._app(scope, receive, send)
             return
         exchange = _Passing(scope, receive, send)
+        is_probe = _PROBES.fullmatch(scope["path"]) is not None
+        spans = None if is_probe else self._spans
+        if spans is not None:
+            exchange.begin_trace()
         # A request has its context to itself, and so has the next one on its connection.
         exchange.enter()
         try:
@@ -71,10 +75,9 @@ class Edge:
         finally:
             if exchange.status:
                 self._statuses[exchange.status] += 1
-            if self._spans is not None and not scope["path"].startswith(_PROBES):
-                self._spans.tell(exchange.told())
-            if self._access_log:
-                exchange.arrived()
+            if spans is not None:
+                spans.tell(exchange.told_of(exchange.route))
+            if self._access_log and not is_probe:
                 exchange.log()
             exchange.leave()
 
@@ -87,6 +90,12 @@ class _Passing(Exchange):
         self._receive = receive
         self._send = send
         self.scope = {**scope, "method": "GET"} if self.method == "HEAD" else scope
+
+    @property
+    def route(self) -> str | None:
+        """Return the template of the path that answered the request; None where no route matched."""
+        found = self.scope.get("route")
+        return found if isinstance(found, str) else getattr(found, "path", None)  # FastAPI gives the route itself
 
     async def receive(self) -> Message:
         """Pass a message of the client on, and count what it has of the body."""
@@ -112,8 +121,3 @@ class _Passing(Exchange):
         status, headers, body = self.failure()
         await self.send({"type": "http.response.start", "status": status, "headers": headers})
         await self.send({"type": "http.response.body", "body": body})
-
-    def arrived(self) -> None:
-        """Count what of the body came past the messages."""
-        reception: Reception | None = self.scope.get(RECEPTION)
-        self.received += 0 if reception is None else reception.taken

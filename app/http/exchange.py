@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Iterable
 from typing import Final, TypeAlias
 
 from app.codec.answers import dump_json
 from app.errors import InternalError
 from app.log import request_id, trace_id
-from app.models.account import Account, account
-from app.tracing.context import TraceContext
-from app.tracing.request import Told
-from app.tracing.told import id_of, server_timing
+from app.models.statistics import account
+from app.tracing.request import Told, TracedRequest, server_timing
 from app.wording import told
 
 access = logging.getLogger("app.access")
@@ -28,37 +25,18 @@ _DRAWING: Final = (b"content-security-policy", b"default-src 'none'; style-src '
 _JSON: Final = (b"content-type", b"application/json")
 
 
-class Exchange:
-    """A request, from its head to the end of its answer.
+class Exchange(TracedRequest):
+    """A request over HTTP, and its answer.
 
     Attributes:
         status: of the answer, once there is one.
-        received, sent: bytes of the bodies.
-        account: what others write down of it.
     """
 
     def __init__(self, method: str, path: str, headers: Headers) -> None:
+        super().__init__(headers)
         self.method = method
         self._path = path
         self.status = 0
-        self._start = time.perf_counter()
-        self.received = self.sent = 0
-        self.account = Account()
-        self.trace: TraceContext | None = None
-        given, traces = b"", 0
-        for key, value in headers:
-            if key == b"x-request-id":
-                given = given or value
-            elif key == b"traceparent":
-                traces += 1
-                self.trace = TraceContext.of(value) if traces == 1 else None  # of two, none is to be believed
-        self.id = id_of(given)
-
-    def enter(self) -> None:
-        """What is done and logged from now on in this context is done for it."""
-        request_id.set(self.id)
-        account.set(self.account)
-        trace_id.set("-" if self.trace is None else self.trace.trace)
 
     def leave(self) -> None:
         """It is over."""
@@ -69,7 +47,7 @@ class Exchange:
     def headers(self, headers: Headers) -> list[tuple[bytes, bytes]]:
         """The answer's headers with those every answer has."""
         own = [*headers, (b"x-request-id", self.id.encode()), _ALWAYS]
-        if self.trace is not None:
+        if self.trace is not None and self.trace.parent is not None:
             own.append((b"traceparent", self.trace.header()))
         timing = self.account.timing
         if timing is not None:
@@ -87,21 +65,20 @@ class Exchange:
         body = dump_json(error.body())
         return error.status, [_JSON, (b"content-length", b"%d" % len(body))], body
 
-    def told(self) -> Told:
-        """What a trace is told of it."""
+    def told_of(self, route: str | None) -> Told:
+        """Return what spans are told of the request.
+
+        route: the template of the path that answered it, such as ``/models/{name}/infer``; None where there is none.
+        """
         attributes: dict[str, str | int] = {
             "http.request.method": self.method,
             "url.path": told(self._path),
             "http.response.status_code": self.status,
         }
-        return Told(self.method, self.id, self._start, self.account, self.trace, attributes, self.status >= 500)
+        if route is not None:
+            attributes["http.route"] = route
+        return self.told(self.method, attributes, is_failed=self.status >= 500)
 
     def log(self) -> None:
-        """The access log's line: what it was, and what it took; nothing of what was in it."""
-        fields: dict[str, object] = {
-            "took_ms": round((time.perf_counter() - self._start) * 1e3, 3),
-            "bytes_in": self.received,
-            "bytes_out": self.sent,
-            **self.account.fields(),
-        }
-        access.info("%s %s %d", self.method, self._path, self.status, extra=fields)
+        """Write the access log's line."""
+        access.info("%s %s %d", self.method, self._path, self.status, extra=self.fields())

@@ -6,25 +6,22 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 
 from fastapi import FastAPI
-from starlette.applications import Starlette
 from starlette.datastructures import State
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
-from starlette.types import ASGIApp, Receive, Scope, Send
 
 from app.access.keys import Keys, open_keys
-from app.http.access import Access
-from app.http.direct import Direct
+from app.http.access import Access, AccessPolicy
 from app.http.edge import Edge
 from app.http.openapi.document import install_openapi
+from app.http.origin import OriginPolicy
 from app.http.responses import install_error_handlers
 from app.http.routes import events, graph, health, infer, metrics, models, pages, trials, trying
 from app.http.v2.app import V2App
 from app.metrics.meter import Meter
 from app.models.folder.plugins import load_plugins
-from app.protocol.v2.changes import install
 from app.protocol.v2.regions import open_regions
-from app.protocol.v2.settings import ChangingSettings
+from app.protocol.v2.settings import ChangingSettings, install
 from app.serving.dataplane import DataPlane
 from app.settings import Settings
 from app.tracing.spans import open_spans
@@ -35,23 +32,7 @@ DESCRIPTION = """PNNX models over HTTP. `POST /infer` takes JSON, pictures, .npy
 Every error is `{"error": {"code", "message", "detail"?}}`."""
 
 
-class Service(FastAPI):
-    """The app. Requests to run a model go past FastAPI, which has nothing to do for them and takes its time.
-
-    shortcut: what answers them, with the same layers around it.
-    """
-
-    shortcut: ASGIApp
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request, or the lifespan."""
-        if scope["type"] == "http" and scope["path"].endswith(infer.ENDING):
-            await self.shortcut(scope, receive, send)
-        else:
-            await super().__call__(scope, receive, send)
-
-
-def create_app(settings: Settings | None = None) -> Service:
+def create_app(settings: Settings | None = None) -> FastAPI:
     """An app that serves the models of settings.store; without settings those of the environment.
 
     Models begin to load when the app's lifespan starts, and all work ends with it.
@@ -59,7 +40,7 @@ def create_app(settings: Settings | None = None) -> Service:
     settings = settings if settings is not None else Settings.from_env()
     load_plugins(settings.plugins)
     # A redirect of a POST has no body to explain itself with; a path that is not there is told as such.
-    app = Service(
+    app = FastAPI(
         title="pnnx-serve",
         version=version(),
         description=DESCRIPTION,
@@ -70,41 +51,36 @@ def create_app(settings: Settings | None = None) -> Service:
     )
     app.state.settings = settings
     app.state.keys = open_keys(settings)
+    app.state.access = AccessPolicy(app.state.keys, OriginPolicy(settings))
     app.state.dataplane = DataPlane(settings)
     app.state.meter = Meter(app.state.dataplane)
     app.state.spans = open_spans(settings)
     app.state.changing = ChangingSettings()
     install(app.state.dataplane.commands, app.state.changing)
     app.state.regions = open_regions(settings)
-    v2 = V2App(app.state.dataplane, app.state.changing, app.state.regions)
-    app.router.routes.append(v2)
+    app.router.routes.append(V2App(app.state.dataplane, app.state.changing, app.state.regions))
     app.state.pulses = events.Pulses(app.state.dataplane)
     for each in (health, metrics, models, graph, trying, trials, events, pages):
         app.include_router(each.router)
     app.include_router(trials.comparing)
     app.include_router(infer.make_router())
     install_openapi(app)
-    others = Starlette(routes=[v2, *infer.ROUTES])
-    others.state = app.state
-    for each_app in (app, others):
-        install_error_handlers(each_app)
-    app.shortcut = Direct(others, app)
+    install_error_handlers(app)
     for layer in _layers(app.state, settings):
         app.add_middleware(layer.cls, *layer.args, **layer.kwargs)
-        app.shortcut = layer.cls(app.shortcut, *layer.args, **layer.kwargs)
     return app
 
 
 def _layers(state: State, settings: Settings) -> Iterator[Middleware]:
     """What every request goes through, the innermost first."""
-    yield Middleware(Access, keys=state.keys)
+    yield Middleware(Access, policy=state.access)
     if settings.cors_origins:  # around it: a browser asks what it may send before it sends a key
         yield Middleware(
             CORSMiddleware,
             allow_origins=list(settings.cors_origins),
             allow_methods=["GET", "HEAD", "POST"],
             allow_headers=["*"],
-            expose_headers=["X-Request-Id", "Retry-After", "Server-Timing", "X-Cache", "traceparent"],
+            expose_headers=["X-Request-Id", "Retry-After", "Retry-After-Ms", "Server-Timing", "X-Cache", "traceparent"],
         )
     yield Middleware(Edge, statuses=state.meter.statuses, access_log=settings.access_log, spans=state.spans)
 

@@ -1,15 +1,25 @@
-"""What is to be done for a request that runs a model, and what is sent for it."""
+"""A request that runs a model: what its head says, what is to be done for it, and what is sent for it.
+
+A connection (app/http/server/inference.py) or a route (for other ASGI servers) makes an `Asked` of the head of such a
+request, reads the body within its bounds, and sends the reply that `answer` gives.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
+from app.errors import InvalidRequestError
 from app.models.keeping.version import Version
 from app.models.request import InferRequest
-from app.serving.dataplane import Answer
+from app.serving.dataplane import Answer, DataPlane
+from app.wording import cut
 
 _NONE: Final[Mapping[str, str]] = {}
+_TIMEOUT: Final = "X-Request-Timeout-Ms"
+_TIMEOUT_NAME: Final = _TIMEOUT.lower().encode()
+_MILLISECONDS: Final = re.compile(r"\d{1,12}(\.\d{1,6})?")
 
 
 class Reply(NamedTuple):
@@ -31,3 +41,73 @@ class Order(NamedTuple):
     work: InferRequest
     encode: Callable[[Answer], Reply]
     deadline: float
+
+
+class Asked(Protocol):
+    """A request to run a model, as its head says; one class for each protocol.
+
+    Attributes:
+        deadline: when it must have been answered, on time.monotonic()'s clock.
+        encoding: what its body is compressed with.
+        encodings: what that may be.
+        values_at: where in the body tensors begin.
+    """
+
+    deadline: float
+    encoding: str
+
+    @property
+    def encodings(self) -> tuple[str, ...]: ...
+
+    @property
+    def values_at(self) -> int: ...
+
+    @property
+    def version(self) -> Version | None:
+        """Return which one it is for, as far as the head says; a ready one."""
+
+    def text_bytes(self, length: int | None) -> int | None:
+        """Return how many bytes of a body of this length tell its priority; None where that is not known."""
+
+    def is_short(self, body: bytearray) -> bool:
+        """Return whether it takes no time to read what the body says."""
+
+    def order(self, body: bytearray) -> Order:
+        """Read what the body says.
+
+        Raises:
+            ServiceError: head and body do not agree, or want what the model has not.
+        """
+
+    async def order_apart(self, body: bytearray) -> Order:
+        """Read a long text in a thread.
+
+        Raises:
+            ServiceError: as ``order`` says, or the request would be refused anyway.
+        """
+
+
+async def answer(plane: DataPlane, asked: Asked, body: bytearray) -> Reply:
+    """Return the reply to a request whose body is there.
+
+    Raises:
+        ServiceError: as its tree says.
+    """
+    order = asked.order(body) if asked.is_short(body) else await asked.order_apart(body)
+    reply = plane.answer_now(*order)
+    return await plane.infer_version(*order) if reply is None else reply
+
+
+def read_limit(headers: Mapping[bytes, bytes]) -> float | None:
+    """Return how many seconds the client waits, from the first header of each name; None where it does not say.
+
+    Raises:
+        InvalidRequestError: the header is not a number of milliseconds, or none are left.
+    """
+    given = headers.get(_TIMEOUT_NAME)
+    if given is None:
+        return None
+    text = given.decode("latin-1").strip()
+    if not _MILLISECONDS.fullmatch(text) or float(text) == 0:
+        raise InvalidRequestError(f"{_TIMEOUT}: found '{cut(text)}', expected milliseconds, more than 0")
+    return float(text) / 1e3

@@ -7,19 +7,37 @@ import logging
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import suppress
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
+
+from starlette.responses import StreamingResponse
 
 import engine
+from app.codec.answers import dump_json
 from app.errors import QueueFullError, ServiceError, from_engine
-from app.http.event_stream import EventStream, spelt
 from app.memory.allowance import Allowance, current
-from app.scheduling.ticket import Ticket
+from app.scheduling.job import Ticket
 from app.serving.dataplane import DataPlane
 
 log = logging.getLogger(__name__)
 
 Tell: TypeAlias = Callable[[Mapping[str, Any]], None]
 Work: TypeAlias = Callable[[Tell, Callable[[], bool]], None]
+_MEDIA_TYPE: Final = "text/event-stream"
+# A proxy that gathers what it hands on would hold events back.
+_HEADERS: Final = {"cache-control": "no-store", "x-accel-buffering": "no"}
+# What a route tells FastAPI of such an answer.
+STREAMED: Final[dict[str, Any]] = {"content": {_MEDIA_TYPE: {}}}
+
+
+class EventStream(StreamingResponse):
+    """Events as they come, one after the other.
+
+    Args:
+        events: each as `spelt` gives it.
+    """
+
+    def __init__(self, events: AsyncIterator[bytes]) -> None:
+        super().__init__(events, media_type=_MEDIA_TYPE, headers=_HEADERS)
 
 
 class Told(EventStream):
@@ -133,3 +151,8 @@ class Telling:
 
 def _spelt(event: Mapping[str, Any]) -> bytes:
     return spelt(event["event"], event)
+
+
+def spelt(name: str, data: Any) -> bytes:
+    """One event, its data as JSON."""
+    return b"event: %s\ndata: %s\n\n" % (name.encode(), dump_json(data))

@@ -18,8 +18,8 @@ from app.errors import InvalidRequestError, MethodNotAllowedError, NotFoundError
 from app.memory.allowance import Allowance
 from app.wording import brief, cut
 
-# A slow client's answer waits here, where it is counted, and not in the socket's buffer.
-_PIECE: Final = 1 << 20
+# More of a slow client's answer waits here, where it is counted, and not in the socket's buffer.
+PIECE: Final = 1 << 20
 _METHODS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE")
 
 
@@ -46,7 +46,7 @@ class ChargedResponse(Response):
         """Send it, a large one in pieces: each waits until those before it are on their way."""
         try:
             await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-            *others, last = [*_cut(self._pieces)] or [b""]
+            *others, last = [*cut_pieces(self._pieces)] or [b""]
             for piece in others:
                 await send({"type": "http.response.body", "body": piece, "more_body": True})
             await send({"type": "http.response.body", "body": last})
@@ -63,13 +63,14 @@ def good_headers(pieces: Sequence[bytes], media_type: str, headers: Mapping[str,
     ]
 
 
-def _cut(pieces: Sequence[bytes]) -> Iterator[bytes | memoryview]:
+def cut_pieces(pieces: Sequence[bytes | memoryview]) -> Iterator[bytes | memoryview]:
+    """Give the same bytes in pieces that are sent one after the other, without a copy."""
     for piece in pieces:
-        if len(piece) <= _PIECE:
+        if len(piece) <= PIECE:
             yield piece
         else:
-            whole = memoryview(piece)  # no copies of all of it while it waits
-            yield from (whole[start : start + _PIECE] for start in range(0, len(piece), _PIECE))
+            whole = memoryview(piece)
+            yield from (whole[start : start + PIECE] for start in range(0, len(piece), PIECE))
 
 
 def json_response(value: object, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:

@@ -12,10 +12,10 @@ import io
 import struct
 from typing import Any, Final, Literal, NamedTuple
 
-import numpy as np
 from PIL import Image, UnidentifiedImageError
 
 from app.errors import InvalidRequestError, RequestTooLargeError, ServiceError
+from app.images.colour_key import apply_grey_key, apply_wide_key, depth_of, is_wide, scale_key
 from app.images.excerpt import Excerpt
 from app.images.survey import survey
 from app.images.survey.types import Survey, SurveyError, TooManyPartsError
@@ -42,6 +42,8 @@ _TURNED: Final = frozenset({5, 6, 7, 8})
 _SMALL_MODES: Final = frozenset({"1", "L", "P"})
 # Pixels whose colours are converted at a time: what lies in between takes several bytes for each.
 _STRIP: Final = 1 << 21
+# Bytes of a pixel while a transparent colour of 16 bits is looked for: its low bytes, comparisons, and the result.
+_WIDE_KEY: Final = 4 + 3 * 2 + 4
 # Pillow reads as much as this at once when it decodes: between two looks at the clock.
 _AT_ONCE: Final = 1 << 16
 _DEEP_MODES: Final = frozenset({"I", "I;16", "I;16L", "I;16B", "I;16N"})
@@ -69,6 +71,8 @@ class OpenPicture:
             self._check_size(self._survey.size, max_pixels)
             self._image = self._open(self._survey)
             self._check_size(self._image.size, max_pixels)
+            self._depth = depth_of(picture.data) if self._survey.format == "PNG" else 8
+            scale_key(self._image, self._depth)
         except Exception as exc:  # decoders of hostile bytes fail in any way there is
             raise self._refusal(exc) from exc
         self._is_turned = self._survey.orientation in _TURNED
@@ -84,7 +88,10 @@ class OpenPicture:
         try:
             self._draft(mode, at_least)
             self._image.load()
-            image = _flatten(self._image, mode, background)
+            keyed = self._image
+            if is_wide(keyed, self._depth):
+                keyed = apply_wide_key(keyed, lambda: self._open(self._survey))
+            image = _flatten(keyed, mode, background)
             way = _UPRIGHT.get(self._survey.orientation)
             return image if way is None else image.transpose(way)
         except Exception as exc:  # as above
@@ -96,6 +103,7 @@ class OpenPicture:
         width, height = self._image.size
         stored = 1 if self._image.mode in _SMALL_MODES else 4
         copies = 4 * (self._image.mode != mode) + 4 * (self._survey.orientation in _UPRIGHT)
+        copies += _WIDE_KEY * is_wide(self._image, self._depth)
         strips = 24 * min(_STRIP, width * height) if self._image.mode != mode else 0
         return width * height * (stored + copies) + strips + self._survey.extra_bytes
 
@@ -195,8 +203,7 @@ def _flatten(image: Image.Image, mode: Mode, background: tuple[int, int, int]) -
 
 def _converted(image: Image.Image, mode: Mode, background: tuple[int, int, int]) -> Image.Image:
     if image.mode in _DEEP_MODES:
-        # 16 bits a pixel; Pillow's own conversion would cut at 255 instead of scaling.
-        image = Image.fromarray((np.clip(np.asarray(image), 0, 0xFFFF) >> 8).astype(np.uint8))
+        image = apply_grey_key(image)
     if image.has_transparency_data:
         opaque = Image.new("RGBA", image.size, background)
         image = Image.alpha_composite(opaque, image.convert("RGBA"))

@@ -78,15 +78,6 @@ class Allowance:
             if arriving:
                 self._arriving += count
 
-    def charge_arrived(self, count: int) -> bool:
-        """Hold the bytes of a body that is there; whether there was room for them as for one that arrives."""
-        with self._lock:
-            if not self._budget.take_arrived(count, self._held):
-                return False
-            self._held += count
-            self._most = max(self._most, self._held)
-            return True
-
     def return_(self, count: int) -> None:
         """Hold so many bytes less."""
         with self._lock:

@@ -107,15 +107,6 @@ class MemoryBudget:
             self._used += count
             return True
 
-    def take_arrived(self, count: int, held: int) -> bool:
-        """Count bytes as used, where there is room for them among those that arrive; whether they are."""
-        limit = int(self.total * _ARRIVING)
-        with self._lock:
-            if held + count > limit or self._used + count > self.total or self._arriving + count > limit:
-                return False
-            self._used += count
-            return True
-
     def _try(self, count: int, limit: int, arriving: bool, is_only_asked: bool) -> bool:
         with self._lock:
             if self._used + count > self.total or (arriving and self._arriving + count > limit):

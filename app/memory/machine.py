@@ -1,4 +1,4 @@
-"""How much memory requests may take, and giving back to the system what is no longer used.
+"""Memory of the process: the heap, the garbage collector, and giving back what is no longer used.
 
 glibc keeps freed memory for the next request, and numpy's large arrays are mapped anew each time, which triples the
 cost of receiving one: so the heap is told to keep some (``keep_heap``), and to give back the rest after a request that
@@ -8,6 +8,7 @@ took much (``Trimmer``). On other systems both do nothing.
 from __future__ import annotations
 
 import ctypes
+import gc
 import os
 import threading
 import time
@@ -31,6 +32,14 @@ _MAPPED: Final = 32 << 20
 _LARGE: Final = 1 << 20
 _TOGETHER: Final = 64 << 20
 _PAUSE_S: Final = 1.0
+# Where kernels and every dtype like values to begin: a line of the caches.
+_LINE: Final = 64
+# What Python's own bytearray(n) does, but for the zeros, which would take as long as many a model runs.
+_new: Any = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_char_p, ctypes.c_ssize_t)(
+    ("PyByteArray_FromStringAndSize", ctypes.pythonapi)
+)
+_REST_S: Final = 60.0
+_again_at: float | None = None
 
 
 def budget_bytes(setting: int | None, workers: int = 1) -> int:
@@ -93,3 +102,46 @@ def _libc() -> Any:
         return None
     libc.malloc_trim.argtypes, libc.mallopt.argtypes = (ctypes.c_size_t,), (ctypes.c_int, ctypes.c_int)
     return libc
+
+
+def unwritten(count: int, values_at: int = 0) -> bytearray:
+    """So many bytes that mean nothing: whoever asks for them writes all of them before anybody reads one.
+
+    Args:
+        values_at: the byte that begins a line of the processor's caches.
+    """
+    block: bytearray = _new(None, count + _LINE)
+    before = -(ctypes.addressof(ctypes.c_char.from_buffer(block)) + values_at) % _LINE
+    # Both move nothing: a bytearray knows where in its memory it begins.
+    del block[:before]
+    del block[count:]
+    return block
+
+
+def set_aside() -> None:
+    """Leave what is there now out of garbage collections.
+
+    A full collection looks at every object there is, and nothing else runs meanwhile: 50 ms where models are loaded,
+    in the midst of a request. When a model was replaced everything is looked at again, until the last request that ran
+    on the old one must have ended.
+    """
+    global _again_at
+    gc.unfreeze()
+    gc.collect()
+    gc.freeze()
+    _again_at = None
+
+
+def collect(rest_s: float = _REST_S) -> None:
+    """Free what refers to itself and is no longer used, also of what was set aside; that is due again in rest_s."""
+    global _again_at
+    if gc.get_freeze_count():
+        gc.unfreeze()
+        _again_at = time.monotonic() + rest_s
+    gc.collect()
+
+
+def set_aside_when_due() -> None:
+    """Called now and then, where a pause disturbs nobody's request more than another."""
+    if _again_at is not None and time.monotonic() > _again_at:
+        set_aside()

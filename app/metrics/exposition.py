@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable, Iterator
 from itertools import accumulate
 from typing import Final
@@ -13,13 +12,36 @@ from prometheus_client.registry import Collector, CollectorRegistry
 
 from app.metrics.families import FAMILIES, Family, Kind
 from app.metrics.snapshot import Labels, Snapshot, Value
-from app.metrics.triton import HELP, triton_names
 
 _END: Final = b"# EOF\n"
 # What a family begins with: its help and its type.
 _HEAD_LINES: Final = 2
 # Label sets; of a histogram each has some twenty lines, which take a tenth of a millisecond.
 _ROWS_AT_ONCE: Final = 8
+_OK: Final = "ok"
+_STAGES: Final = {
+    "queue": "nv_inference_queue_duration_us",
+    "preprocess": "nv_inference_compute_input_duration_us",
+    "inference": "nv_inference_compute_infer_duration_us",
+    "postprocess": "nv_inference_compute_output_duration_us",
+}
+_CACHE: Final = {"hit": ("num_hits", "hit_duration"), "miss": ("num_misses", "miss_duration")}
+HELP: Final = {
+    "nv_inference_request_success": "Answered requests.",
+    "nv_inference_request_failure": "Requests that got an error.",
+    "nv_inference_count": "Items of answered requests.",
+    "nv_inference_exec_count": "Runs that answered them.",
+    "nv_inference_pending_request_count": "Requests that wait.",
+    "nv_inference_request_duration_us": "Time of answered requests.",
+    "nv_inference_queue_duration_us": "What of it was waiting.",
+    "nv_inference_compute_input_duration_us": "What of it was preprocessing.",
+    "nv_inference_compute_infer_duration_us": "What of it was inference.",
+    "nv_inference_compute_output_duration_us": "What of it was postprocessing.",
+    "nv_cache_num_hits_per_model": "Answered requests whose outputs were known.",
+    "nv_cache_num_misses_per_model": "Answered requests whose outputs were looked for in vain.",
+    "nv_cache_hit_duration_per_model": "Time that looking up took for the first, in microseconds.",
+    "nv_cache_miss_duration_per_model": "And for the others, keeping their outputs included.",
+}
 
 
 class _Fixed(Collector):
@@ -32,25 +54,28 @@ class _Fixed(Collector):
         return self._metrics
 
 
-async def expose(snapshot: Snapshot, accept: str, *, with_triton_names: bool) -> tuple[bytes, str]:
-    """The page and its media type.
+def expose(
+    snapshot: Snapshot, accept: str, *, with_triton_names: bool, with_histograms: bool = True
+) -> tuple[bytes, str]:
+    """Return the page and its media type.
 
-    Written a few lines at a time: between them everybody else has a turn of the event loop.
+    A page of many models takes tenths of a second, so it is written in a thread; nothing in it holds up the others.
     """
     write, media_type = choose_encoder(accept)
     pieces, is_open = [], "openmetrics" in media_type
-    for metric, is_more in _metrics(snapshot, with_triton_names):
+    for metric, is_more in _metrics(snapshot, with_triton_names, with_histograms):
         registry = CollectorRegistry(auto_describe=False)
         registry.register(_Fixed([metric]))
         piece = write(registry).removesuffix(_END) if is_open else write(registry)
         pieces.append(piece.split(b"\n", _HEAD_LINES)[_HEAD_LINES] if is_more else piece)
-        await asyncio.sleep(0)
     return b"".join([*pieces, _END] if is_open else pieces), media_type
 
 
-def _metrics(snapshot: Snapshot, with_triton_names: bool) -> Iterator[tuple[Metric, bool]]:
+def _metrics(snapshot: Snapshot, with_triton_names: bool, with_histograms: bool) -> Iterator[tuple[Metric, bool]]:
     """Metrics, large ones in parts; whether it goes on with the one before."""
     for name, family in FAMILIES.items():
+        if family.kind is Kind.HISTOGRAM and not with_histograms:
+            continue
         rows = list(snapshot.get(name, {}).items())
         for start in range(0, len(rows) or 1, _ROWS_AT_ONCE):
             yield _metric(family, rows[start : start + _ROWS_AT_ONCE]), start > 0
@@ -81,3 +106,42 @@ def _metric(family: Family, rows: Iterable[tuple[Labels, Value]]) -> Metric:
 
 def _end(bound: float) -> str:
     return str(float(bound))
+
+
+def triton_names(snapshot: Snapshot) -> dict[str, dict[Labels, float]]:
+    """Return the figures under Triton's names, for dashboards made for it: times in microseconds."""
+    result: dict[str, dict[Labels, float]] = {name: {} for name in HELP}
+    for name, labels, value in _rows(snapshot):
+        result[name][labels] = result[name].get(labels, 0) + value
+    for labels in result["nv_inference_request_success"]:  # a model that had no request has no histograms
+        for name, values in result.items():
+            if not name.startswith("nv_cache_"):
+                values.setdefault(labels, 0)
+    return result
+
+
+def _rows(snapshot: Snapshot) -> Iterator[tuple[str, Labels, float]]:
+    for labels, value in snapshot.get("pnnx_serve_requests_total", {}).items():
+        is_ok = labels[2] == _OK
+        count = _number(value)
+        yield "nv_inference_request_success", labels[:2], count if is_ok else 0
+        yield "nv_inference_request_failure", labels[:2], 0 if is_ok else count
+    for labels, value in snapshot.get("pnnx_serve_request_items", {}).items():
+        yield "nv_inference_count", labels, _number(value)
+    for labels, value in snapshot.get("pnnx_serve_batch_items", {}).items():
+        yield "nv_inference_exec_count", labels, sum(value[1:]) if isinstance(value, list) else value
+    for labels, value in snapshot.get("pnnx_serve_queued_requests", {}).items():
+        yield "nv_inference_pending_request_count", labels, _number(value)
+    for labels, value in snapshot.get("pnnx_serve_request_seconds", {}).items():
+        yield "nv_inference_request_duration_us", labels, int(_number(value) * 1e6)
+    for labels, value in snapshot.get("pnnx_serve_response_cache_lookups_total", {}).items():
+        yield f"nv_cache_{_CACHE[labels[2]][0]}_per_model", labels[:2], _number(value)
+    for labels, value in snapshot.get("pnnx_serve_response_cache_seconds_total", {}).items():
+        yield f"nv_cache_{_CACHE[labels[2]][1]}_per_model", labels[:2], int(_number(value) * 1e6)
+    for labels, value in snapshot.get("pnnx_serve_stage_seconds", {}).items():
+        yield _STAGES[labels[2]], labels[:2], int(_number(value) * 1e6)
+
+
+def _number(value: Value) -> float:
+    """The value itself, or a histogram's sum."""
+    return value[0] if isinstance(value, list) else value

@@ -53,6 +53,8 @@ _ROWS: Final = (
     Family("pnnx_serve_batches_total", Kind.COUNTER, (*_VERSION, "limit"),
            "Runs that requests might share, by what kept them from being larger: full, few (no more waited), alone"
            " (nobody did), others (of other models or shapes)."),
+    Family("pnnx_serve_batch_mismatches_total", Kind.COUNTER, _VERSION,
+           "Requests whose outputs of a run of several items differed from the reference's; only with verify_batches."),
     Family("pnnx_serve_queued_requests", Kind.GAUGE, _VERSION, "Requests that are prepared, or wait for their run."),
     Family("pnnx_serve_running_requests", Kind.GAUGE, _VERSION, "Requests that are in a run."),
     Family("pnnx_serve_model_state", Kind.GAUGE, (*_VERSION, "state"),
@@ -61,6 +63,10 @@ _ROWS: Final = (
            is_most=True),
     Family("pnnx_serve_model_last_request_timestamp_seconds", Kind.GAUGE, _VERSION,
            "When a request was last answered; absent before the first.", is_most=True),
+    Family("pnnx_serve_model_bytes", Kind.GAUGE, (*_VERSION, "kind"),
+           "Memory by kind: weights as the file has them; compiled code with its packed weights and arenas."),
+    Family("pnnx_serve_compiler_defects_total", Kind.COUNTER, _VERSION,
+           "Failures that the compiler does not foresee: GET /models/{name} lists them; absent before the first."),
     Family("pnnx_serve_response_cache_lookups_total", Kind.COUNTER, (*_VERSION, "outcome"),
            "Answered requests to models with a response cache: hit (nothing was run) or miss."),
     Family("pnnx_serve_response_cache_seconds_total", Kind.COUNTER, (*_VERSION, "outcome"),
@@ -98,4 +104,3 @@ _ROWS: Final = (
 )  # fmt: skip
 
 FAMILIES: Final = {family.name: family for family in _ROWS}
-STAGES: Final = ("queue", "preprocess", "inference", "postprocess")

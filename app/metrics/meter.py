@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from app.metrics.garbage import GARBAGE
 from app.metrics.models import read_models
-from app.metrics.process import read_process
+from app.metrics.process import GARBAGE, read_process
 from app.metrics.snapshot import Snapshot, from_bytes, lasting, merged, to_bytes
 from app.serving.dataplane import DataPlane
 
@@ -49,6 +49,8 @@ class Meter:
         self._worker = "0"
         self._scoreboard: Scoreboard | None = None
         self._before: Snapshot = {}
+        # Held while figures are read and left by a thread, so that none leaves older ones than there are.
+        self._writing = threading.Lock()
         self.statuses: Counter[int] = Counter()
         self.codes: Counter[str] = Counter()
         self.refusals: Counter[str] = Counter()
@@ -62,14 +64,15 @@ class Meter:
         self._before = lasting(from_bytes(before)) if before else {}
 
     def publish(self) -> Snapshot:
-        """This worker's figures, left where the others find them."""
-        snapshot = merged([self._before, self._read()])
-        if self._scoreboard is not None:
-            self._scoreboard.write(to_bytes(snapshot))
+        """Return this worker's figures, left where the others find them. Called in a thread."""
+        with self._writing:
+            snapshot = merged([self._before, self._read()])
+            if self._scoreboard is not None:
+                self._scoreboard.write(to_bytes(snapshot))
         return snapshot
 
     def read(self) -> Snapshot:
-        """All figures of the server as they are now, or were a second ago in another worker."""
+        """All figures of the server as they are now, or were a second ago in another worker. Called in a thread."""
         # Left for the others first: whoever is asked next must not tell less.
         snapshots = [self.publish()]
         for data, is_alive in () if self._scoreboard is None else self._scoreboard.others():
@@ -79,12 +82,13 @@ class Meter:
 
     def _read(self) -> Snapshot:
         plane, labels = self._plane, (self._worker,)
+        statuses, codes, refusals = dict(self.statuses), dict(self.codes), dict(self.refusals)  # the loop counts on
         return {
-            **read_models(plane.store),
+            **read_models(plane.store, idle_histograms=plane.settings.metrics_histograms == "all"),
             **read_process(self._worker),
-            "pnnx_serve_http_responses_total": {(str(status),): count for status, count in self.statuses.items()},
-            "pnnx_serve_grpc_responses_total": {(code,): count for code, count in self.codes.items()},
-            "pnnx_serve_connection_refusals_total": {(code,): count for code, count in self.refusals.items()},
+            "pnnx_serve_http_responses_total": {(str(status),): count for status, count in statuses.items()},
+            "pnnx_serve_grpc_responses_total": {(code,): count for code, count in codes.items()},
+            "pnnx_serve_connection_refusals_total": {(code,): count for code, count in refusals.items()},
             "pnnx_serve_ready": {labels: float(plane.unready_reason() is None)},
             "pnnx_serve_uptime_seconds": {labels: time.monotonic() - self._start},
             "pnnx_serve_connections": {labels: self.connections()},

@@ -12,8 +12,11 @@ from app.models.statistics import Statistics
 _OK = "ok"
 
 
-def read_models(store: Store) -> Snapshot:
-    """The figures of all versions that are, or are to be, served."""
+def read_models(store: Store, *, idle_histograms: bool = False) -> Snapshot:
+    """The figures of all versions that are, or are to be, served. May be called from any thread.
+
+    idle_histograms: whether models that had no request have histograms.
+    """
     found: Snapshot = {}
 
     def put(name: str, value: Value, *labels: str) -> None:
@@ -24,25 +27,32 @@ def read_models(store: Store) -> Snapshot:
             for state in State:
                 put("model_state", float(entry.state is state), entry.name, "", state.value)
         for version in entry.versions:
-            for name, value, *labels in _of_version(version):
+            for name, value, *labels in _of_version(version, idle_histograms):
                 put(name, value, version.name, str(version.number), *labels)
     return found
 
 
-def _of_version(version: Version) -> Iterator[tuple[str, Value, *tuple[str, ...]]]:
+def _of_version(version: Version, idle_histograms: bool) -> Iterator[tuple[str, Value, *tuple[str, ...]]]:
     for state in State:
         yield "model_state", float(version.state is state), state.value
     yield "queued_requests", version.lane.queued
     yield "running_requests", version.lane.running
-    if version.model is not None:
+    if (model := version.model) is not None:
         yield "model_load_seconds", version.load_s
-        if (cache := version.model.response_cache) is not None:
+        if model.session.compiler_defects:
+            yield "compiler_defects_total", model.session.compiler_defects
+        if (verification := model.verification) is not None:
+            yield "batch_mismatches_total", verification.mismatches
+        for kind, size in model.session.memory.items():
+            yield "model_bytes", float(size), kind
+        if (cache := model.response_cache) is not None:
             yield "response_cache_bytes", cache.held_bytes
             yield "response_cache_entries", cache.entries
-            yield from _of_cache(version.statistics)
-    for reason, count in version.lane.reasons.items():
+            if version.statistics.requests or idle_histograms:
+                yield from _of_cache(version.statistics)
+    for reason, count in dict(version.lane.reasons).items():  # copied: threads count meanwhile
         yield "batches_total", count, reason
-    yield from _of_requests(version.statistics)
+    yield from _of_requests(version.statistics, idle_histograms)
 
 
 def _of_cache(figures: Statistics) -> Iterator[tuple[str, Value, *tuple[str, ...]]]:
@@ -51,11 +61,13 @@ def _of_cache(figures: Statistics) -> Iterator[tuple[str, Value, *tuple[str, ...
         yield "response_cache_seconds_total", lookups.seconds, outcome
 
 
-def _of_requests(figures: Statistics) -> Iterator[tuple[str, Value, *tuple[str, ...]]]:
+def _of_requests(figures: Statistics, idle_histograms: bool) -> Iterator[tuple[str, Value, *tuple[str, ...]]]:
     sums, buckets = figures.sums, figures.buckets
     yield "requests_total", figures.requests, _OK
-    for code, count in figures.failures.items():
+    for code, count in dict(figures.failures).items():
         yield "requests_total", count, code
+    if not figures.requests and not idle_histograms:
+        return
     yield "request_seconds", [sums.total_s, *buckets.total]
     yield "stage_seconds", [sums.queue_s, *buckets.queue], "queue"
     yield "stage_seconds", [sums.decode_s + sums.preprocess_s, *buckets.preprocess], "preprocess"

@@ -6,13 +6,13 @@ import gc
 import os
 import platform
 import threading
+import time
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Final
 
 import engine
-from app.metrics.garbage import GARBAGE
 from app.metrics.snapshot import Snapshot
 from app.version import version
 
@@ -64,3 +64,26 @@ def _of_compiler() -> Iterator[tuple[str, float, *tuple[str, ...]]]:
 @cache
 def _version() -> str:
     return version()
+
+
+class Garbage:
+    """The time of each generation's collections, in seconds; counted from ``watch`` on."""
+
+    def __init__(self) -> None:
+        self.seconds = [0.0] * len(gc.get_stats())
+        self._start = 0.0
+
+    def watch(self) -> None:
+        """Begin, once in a process."""
+        if self._note not in gc.callbacks:
+            gc.callbacks.append(self._note)
+
+    def _note(self, phase: str, info: dict[str, int]) -> None:
+        # Collections do not nest, and no thread runs Python while one does.
+        if phase == "start":
+            self._start = time.perf_counter()
+        else:
+            self.seconds[info["generation"]] += time.perf_counter() - self._start
+
+
+GARBAGE: Final = Garbage()

@@ -1,11 +1,14 @@
 """Batches of a model: run in sizes that there is code for, one request's or those of several together.
 
-It knows one kind of inputs, those of the model's example: there is code for them, and it was tried whether the items of
-a batch keep apart. Requests of other shapes are run as they come.
+It knows one kind of inputs, those of the model's example: there is code for them, and the items of a batch are proved
+independent. Requests of other shapes are run as they come.
 """
 
 from __future__ import annotations
 
+import logging
+import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
@@ -22,13 +25,10 @@ from app.scheduling.share import parts
 Tensors: TypeAlias = Mapping[str, NDArray[Any]]
 Cancelled: TypeAlias = Callable[[], bool] | None
 
+log = logging.getLogger(__name__)
 
 # A batch of more parts than these may be worth code of its own.
 FEW_PARTS: Final = 3
-
-
-class NotApartError(Exception):
-    """Outputs cannot be told apart by the items they belong to."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,21 +58,61 @@ class Batcher:
         self.config = config
         self.session = session
         self.sizes: tuple[int, ...] = ()
-        self.verdict = Verdict(enabled=False, reason="not tried yet", is_final=False)
+        self.verdict = Verdict(enabled=False, reason="not tried before the first request", is_final=False)
         self._batches: Batches | None = None
+        # When a request was last answered, on time.monotonic()'s clock, and the trials that wait for the next one.
+        self._used_at: float | None = None
+        self._trial: Callable[[], None] | None = None
+        self._lock = threading.Lock()
         self._kind: tuple[tuple[str, tuple[int, ...], np.dtype[Any]], ...] = ()
+
+    def use(self) -> None:
+        """Note that a request was answered; trials that wait for one begin."""
+        self._used_at = time.monotonic()
+        if self._trial is not None:
+            self._begin(self._trial)
+
+    def try_when_used(self, trial: Callable[[], None]) -> None:
+        """Begin trials with the next request, or now where there was one: code for batches of idle models is waste."""
+        self._trial = trial
+        if self._used_at is not None:
+            self._begin(trial)
+
+    def rest(self, trial: Callable[[], None], idle_s: float) -> bool:
+        """Drop the code for batches after so long without a request; return whether it was dropped.
+
+        trial: begins with the next request; what it found out before is kept.
+        """
+        is_idle = self._used_at is not None and time.monotonic() - self._used_at >= idle_s
+        if not (is_idle and self.verdict.is_final and len(self.sizes) > 1):
+            return False
+        dropped, self.sizes = self.sizes[1:], self.sizes[:1]
+        self.decide(Verdict(enabled=False, reason="no recent requests: code for batches was dropped", is_final=False))
+        for size in dropped:
+            self.session.discard(self.specs(size))
+        self._trial = trial
+        return True
+
+    def _begin(self, trial: Callable[[], None]) -> None:
+        with self._lock:  # the event loop and a thread that loads may come at the same time
+            is_first, self._trial = self._trial is not None, None
+        if is_first:
+            trial()
 
     def learn(self, example: Tensors) -> bool:
         """Take the shapes of an example of one item as those that batches are made of; whether they can be."""
-        batching = self.session.batching
-        problem = _problem(batching, example)
+        problem = _problem(self.session, example)
         if problem is not None:
             self.verdict = Verdict(enabled=False, reason=problem)
+            if self.config.enabled is True:
+                log.warning(
+                    "'%s': batching.enabled is true, but no run is shared: %s", self.session.graph.name, problem
+                )
             return False
         self._kind = tuple((name, array.shape[1:], array.dtype) for name, array in example.items())
         is_one = all(array.shape[0] == 1 for array in example.values())
-        if is_one and batching.outputs is not None and self.session.is_compiled(example):
-            self.sizes = (1,)  # that items keep apart was tried when it was decided how batches run
+        if is_one and self.session.is_compiled(example):
+            self.sizes = (1,)
         return True
 
     def specs(self, items: int) -> list[engine.TensorSpec]:
@@ -85,7 +125,7 @@ class Batcher:
         return {name: _random((items, *tail), dtype, random) for name, tail, dtype in self._kind}
 
     def offer(self, size: int) -> None:
-        """There is code for a size from now on, and its items keep apart."""
+        """There is code for a size from now on."""
         self.sizes = tuple(sorted({*self.sizes, size}))
 
     def decide(self, verdict: Verdict) -> None:
@@ -119,10 +159,7 @@ class Batcher:
             of = parts(items, self.sizes)
             if len(of) > FEW_PARTS and self.config.allowed_batch_sizes is None:
                 self.session.wish(tensors)
-            try:
-                return self._run_parts(tensors, of, cancelled)
-            except NotApartError:
-                self.sizes, self._batches = (), None
+            return self._run_parts(tensors, of, cancelled)
         with running(self.session.estimate_bytes(tensors)):
             result = self.session.run(tensors, cancelled=cancelled)
             charge(sum(array.nbytes for array in result))
@@ -134,13 +171,11 @@ class Batcher:
         """The outputs of several requests, run as one batch: views of what it gave.
 
         Raises:
-            NotApartError: it did not give so many items.
             ServiceError, EngineError: as ``run`` says.
         """
         total = sum(items)
         joined = {name: np.concatenate([each[name] for each in requests]) for name, *_ in self._kind}
         outputs = self.run(joined, total, cancelled)
-        _check_items(outputs, total)
         ends = np.cumsum(items).tolist()
         return [
             {name: array[end - count : end] for name, array in outputs.items()}
@@ -156,7 +191,6 @@ class Batcher:
                 result = self.session.run(part, cancelled=cancelled)
                 charge(2 * sum(array.nbytes for array in result))  # once more where they are joined
             found.append(dict(zip(result.names, result, strict=True)))
-            _check_items(found[-1], size)
             at += size
         return {name: np.concatenate([each[name] for each in found]) for name in found[0]}
 
@@ -176,20 +210,23 @@ class Batcher:
         return True
 
 
-def _problem(batching: Any, example: Tensors) -> str | None:
+def _problem(session: engine.Session, example: Tensors) -> str | None:
     """Why requests of a model can share no run."""
+    batching = session.batching
     if batching.mode != "any":
         return f"the model takes no batch as one: {batching.reason}"
-    if any(batching.inputs) or any(axis != 0 for axis in batching.outputs or ()):
-        return "the batch does not lie along the first dimension of all inputs and outputs"
     if not example or any(array.ndim == 0 for array in example.values()):
         return "an input has no batch"
-    return None
+    if any(batching.inputs):
+        return _ELSEWHERE
+    arrays = [example[port.name] for port in session.graph.inputs]
+    proof = batching.proof_for([engine.TensorSpec(array.shape, array.dtype) for array in arrays])
+    if proof.reason is not None:
+        return proof.reason
+    return None if proof.is_plain and not any(axis != 0 for axis in proof.outputs) else _ELSEWHERE
 
 
-def _check_items(outputs: Tensors, items: int) -> None:
-    if any(array.shape[:1] != (items,) for array in outputs.values()):
-        raise NotApartError("the outputs are not of as many items as the inputs")
+_ELSEWHERE: Final = "the batch does not lie along the first dimension of all inputs and outputs"
 
 
 def _random(shape: tuple[int, ...], dtype: np.dtype[Any], random: np.random.Generator) -> NDArray[Any]:

@@ -15,7 +15,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
 from app.errors import DeadlineExceededError, ModelNotReadyError, QueueFullError
-from app.scheduling.ticket import Ticket, forget_locals
+from app.scheduling.job import Ticket, forget_locals
 
 T = TypeVar("T")
 

@@ -6,27 +6,30 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from numpy.typing import NDArray
 
 import engine
-from app.errors import ConfigError, InvalidRequestError
+from app.errors import ConfigError, InvalidRequestError, ServiceError
 from app.images.placement import Placement
 from app.images.preprocess import find_preprocessor
 from app.memory.allowance import bounded, would_fit
 from app.memory.machine import budget_bytes
 from app.models.batcher import Batcher
-from app.models.examples import example_inputs, partly_known
 from app.models.folder.config import ModelConfig
+from app.models.folder.layout import WARMUP
 from app.models.postprocessing import Postprocessing
 from app.models.quickness import Quickness
 from app.models.request import Decoded, InferRequest, InferResult, Prepared, Ran
 from app.models.response_cache import open_cache
 from app.models.runs import Runs
 from app.models.sessions import open_session
-from app.models.sizing import settle
-from app.models.statistics import Timing
+from app.models.sizing import rest, settle
+from app.models.statistics import Timing, account
+from app.models.verification import Verification
+from app.models.warmup import example_inputs, partly_known, read_warmup
 from app.scheduling.job import Demand
 from app.settings import Settings
 from app.signature import Inputs, Signature
@@ -40,13 +43,16 @@ class Model:
         quickness: how long a request of one item takes, as measured by ``warm_up``.
         preprocessor: None where the model takes no pictures.
         response_cache: None where outputs are not kept.
+        verification: None unless runs of several items are verified.
+        remark: why the model could not be warmed up on zeros; None where it was, or was not tried.
 
     Args:
         name, graph, config, labels: what the store found.
         threads: cores one run may use.
+        warmup: file of inputs to warm up with; it need not be there.
 
     Raises:
-        ConfigError: the config does not fit the graph.
+        ConfigError: the config, or the file of inputs, does not fit the graph.
         EngineError: the graph cannot run.
     """
 
@@ -59,6 +65,7 @@ class Model:
         *,
         threads: int,
         settings: Settings,
+        warmup: Path | None = None,
     ) -> None:
         self.name = name
         self.config = config
@@ -74,9 +81,12 @@ class Model:
             outputs=graph.outputs,
             picture_input=self.preprocessor.port.name if self.preprocessor is not None else None,
         )
+        self.remark: str | None = None
+        self._given = read_warmup(warmup, self.signature)
         self._postprocessing = Postprocessing(name, config, self.signature, labels, self.preprocessor)
         self.response_cache = open_cache(config.response_cache, graph)
-        self._runs = Runs(self.batcher, self.response_cache)
+        self.verification = Verification(name, graph) if settings.verify_batches else None
+        self._runs = Runs(self.batcher, self.response_cache, self.verification)
 
     def infer(self, request: InferRequest, cancelled: Callable[[], bool] | None = None) -> InferResult:
         """Prepare, run and finish, for callers that have nothing else to run.
@@ -111,6 +121,7 @@ class Model:
             self._postprocessing.check_drawable(decoded.inputs)
         timing = Timing(decode_s=decoded.seconds)
         tensors, placements = self._tensors(decoded.inputs, timing)
+        asked = account.get()
         return Prepared(
             request=request,
             inputs=decoded.inputs,
@@ -119,6 +130,7 @@ class Model:
             options=options,
             wanted=wanted,
             timing=timing,
+            request_id="-" if asked is None else asked.request_id,
         )
 
     def is_quick(self, request: InferRequest) -> bool:
@@ -188,16 +200,14 @@ class Model:
         return self._postprocessing.can_draw
 
     def profile(self) -> list[dict[str, Any]]:
-        """Each operator's measured time for one run on zeros; the run before it, which warms caches, is not counted.
+        """Each operator's measured time for one run; the run before it, which warms caches, is not counted.
 
         Raises:
-            InvalidRequestError: the graph leaves sizes open, so there is no input to measure with.
+            InvalidRequestError: no inputs are known to measure with.
         """
         inputs = self.example_inputs()
         if inputs is None:
-            raise InvalidRequestError(
-                "profile: the model leaves its input's size open, so there is nothing to run it on"
-            )
+            raise InvalidRequestError(f"profile: {self.missing_example}, so there is nothing to run it on")
         self.session.run(inputs)
         return self.session.run(inputs, profile=True).profile or []
 
@@ -214,7 +224,7 @@ class Model:
         """Compile what runs of one item, of a batch, or of other shapes will need.
 
         Returns:
-            What ``Session.prepare`` says; None as well where without specs the graph and the config leave a size open.
+            What ``Session.prepare`` says; None as well where without specs no inputs are known.
 
         Raises:
             EngineError: the model takes no such batch, or cannot be compiled though it must.
@@ -228,36 +238,75 @@ class Model:
         return self.session.prepare(batch, specs=specs, refresh=refresh, tune=tune, **given)
 
     def warm_up(self, progress: engine.Progress | None = None, cancelled: Callable[[], bool] | None = None) -> bool:
-        """Compile, and run on zeros, postprocessing included: False when the graph leaves sizes open.
+        """Compile, and run on the inputs that the model's folder has, or on zeros, postprocessing included.
 
         How batches other than the exported one are run is settled as well; else the first of them would wait for it.
+        Zeros are not always valid: why they are refused becomes the model's remark, unless the sizes that the file
+        itself gives are the reason.
 
         Args:
             progress: told how far compiling is.
             cancelled: asked between kernels and between operators whether it should end.
 
+        Returns:
+            Whether it ran: not where the graph leaves sizes open, nor where it refuses zeros.
+
         Raises:
             EngineError: the model cannot run, or ``cancelled`` said so.
-            ConfigError: its outputs are not what the config promises.
+            ConfigError: its outputs are not what the config promises, or it refuses the inputs of its folder.
         """
         inputs = self.example_inputs()
         if inputs is None:
             return False
+        try:
+            self._run_first(inputs, progress, cancelled)
+        except engine.RunCancelledError:
+            raise
+        except (engine.EngineError, ServiceError) as error:
+            if self._given is not None:
+                raise ConfigError(f"{WARMUP}: {error}") from error
+            if isinstance(error, ServiceError) or self.refuses_its_sizes(error):
+                raise
+            self.remark = f"the warm-up on zeros failed: {error}; {WARMUP} may have valid inputs"
+            return False
+        return True
+
+    def _run_first(
+        self,
+        inputs: Mapping[str, NDArray[Any]],
+        progress: engine.Progress | None,
+        cancelled: Callable[[], bool] | None,
+    ) -> None:
         self._check_memory(inputs)
+        specs = [engine.TensorSpec(array.shape, array.dtype) for array in inputs.values()]
         with self.in_bounds():
-            self.compile(progress=progress, cancelled=cancelled)
+            self.compile(specs=specs, progress=progress, cancelled=cancelled)
             request = InferRequest(decode=lambda _: dict(inputs), parameters={})
             self.quickness.measure(partial(self.infer, request, cancelled))
             if cancelled is None or not cancelled():
                 self.batcher.learn(inputs)
-        return True
+
+    def refuses_its_sizes(self, error: engine.EngineError) -> bool:
+        """Return whether an error says that no request can be answered: the sizes that the file gives do not fit."""
+        specs = [port.spec for port in self.signature.inputs if port.spec is not None and port.spec.is_static]
+        if len(specs) < len(self.signature.inputs):
+            return False
+        try:
+            self.session.graph.infer(specs)
+        except engine.EngineError:
+            return True
+        return isinstance(error, engine.CompileError)
 
     def in_bounds(self) -> AbstractContextManager[None]:
         """Bounds the memory of runs that no request asks for, as a request's is bounded."""
         return bounded(self._most_bytes)
 
+    def rest(self, idle_s: float) -> bool:
+        """Drop the code for batches after so long without a request; return whether there was any."""
+        return rest(self.batcher, idle_s)
+
     def settle_batching(self) -> None:
-        """Find out by trials, while requests are served, in which batch sizes the model is run best.
+        """Find out by trials, once there are requests, in which batch sizes the model is run best.
 
         Nothing is tried for a model that was not warmed up: its sizes are open.
         """
@@ -271,8 +320,18 @@ class Model:
             raise ConfigError(f"a run of one item takes some {needed:,} bytes, expected at most {there_is:,}")
 
     def example_inputs(self) -> dict[str, NDArray[Any]] | None:
-        """Zeros for every input, one item of a batch; None when the graph and the config leave a size open."""
-        return example_inputs(self.signature.inputs, self.preprocessor)
+        """Return the inputs that the model's folder has, or zeros for one item; None where no valid ones are known.
+
+        None are known where the graph and the config leave a size open, and where the model has refused zeros.
+        """
+        if self._given is not None:
+            return dict(self._given)
+        return None if self.remark is not None else example_inputs(self.signature.inputs, self.preprocessor)
+
+    @property
+    def missing_example(self) -> str:
+        """Return why ``example_inputs`` has none, as messages say it."""
+        return "the model refuses zeros" if self.remark is not None else "the model leaves its input's size open"
 
     def partly_known(self, specs: Sequence[engine.TensorSpec]) -> list[engine.TensorSpec]:
         """Specs of the inputs, with the sizes that the config gives them."""

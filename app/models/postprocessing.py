@@ -61,18 +61,24 @@ class Postprocessing:
         return self._task.options(request.parameters)
 
     def wanted(self, outputs: tuple[str, ...] | bool | None) -> tuple[str, ...] | None:
-        """Names of the raw outputs to answer with, from what the request says; None for the usual ones.
+        """Names of the raw outputs to answer with, in the words of the request; None for the usual ones.
 
         Raises:
-            InputMismatchError: the model has no such output.
+            InputMismatchError: the model has no such output, or one is named twice, by its name and an alias.
         """
         if outputs is None:
             return None
         names = self._output_names
         if isinstance(outputs, bool):
             return names if outputs else ()
+        seen: set[str] = set()
         for name in outputs:
-            if name not in names:
+            port = self._signature.output(name)
+            if port is not None and port.name in seen:
+                raise InputMismatchError(f"output '{port.name}': found twice, expected once", found=name)
+            if port is not None:
+                seen.add(port.name)
+            else:
                 raise InputMismatchError(
                     f"unknown output: found '{cut(name)}', expected one of {quoted(names)}",
                     found=name,
@@ -113,7 +119,7 @@ class Postprocessing:
         timing.infer_s = ran.infer_s
         timing.postprocess_s = time.perf_counter() - start
         return InferResult(
-            outputs={name: outputs[name] for name in wanted},
+            outputs={name: outputs[name if name in outputs else self._name_of(name)] for name in wanted},
             predictions=predictions,
             items=prepared.items,
             timing=timing,
@@ -121,6 +127,10 @@ class Postprocessing:
             batch=ran.batch,
             is_first=ran.is_first,
         )
+
+    def _name_of(self, output: str) -> str:
+        port = self._signature.output(output)
+        return output if port is None else port.name
 
     def _predict(self, prepared: Prepared, outputs: Outputs) -> Sequence[Finding] | None:
         placements = prepared.placements or self._whole(prepared.tensors, outputs)

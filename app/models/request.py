@@ -76,6 +76,7 @@ class Prepared:
     wanted: names of the raw outputs to answer with; None for what is usual.
     timing: what was done so far.
     key: what its outputs are to be kept by; None where they are not to be.
+    request_id: names the request in the log.
     """
 
     request: InferRequest
@@ -86,6 +87,7 @@ class Prepared:
     wanted: tuple[str, ...] | None
     timing: Timing
     key: bytes | None = None
+    request_id: str = "-"
 
     @property
     def items(self) -> int:

@@ -12,6 +12,7 @@ from app.memory.allowance import charge
 from app.models.batcher import Batcher
 from app.models.request import Prepared, Ran
 from app.models.response_cache import ResponseCache
+from app.models.verification import Verification
 from app.tasks.task import Outputs
 
 
@@ -20,11 +21,13 @@ class Runs:
 
     Args:
         cache: None where the model keeps no outputs.
+        verification: checks runs of several items; None where they are not verified.
     """
 
-    def __init__(self, batcher: Batcher, cache: ResponseCache | None) -> None:
+    def __init__(self, batcher: Batcher, cache: ResponseCache | None, verification: Verification | None = None) -> None:
         self._batcher = batcher
         self._cache = cache
+        self._verification = verification
 
     def recall(self, prepared: Prepared) -> Ran | None:
         """The cached outputs for these tensors; None where there are none.
@@ -72,7 +75,10 @@ class Runs:
     def _compute(self, prepared: Prepared, cancelled: Callable[[], bool] | None) -> Ran:
         start, items = time.perf_counter(), prepared.items
         outputs = self._batcher.run(prepared.tensors, items, cancelled)
-        return Ran(outputs=outputs, infer_s=time.perf_counter() - start, batch=items)
+        ran = Ran(outputs=outputs, infer_s=time.perf_counter() - start, batch=items)
+        if self._verification is not None and items > 1:
+            self._verification.check([prepared], [outputs])
+        return ran
 
     def run_together(self, prepared: Sequence[Prepared], cancelled: Callable[[], bool] | None = None) -> list[Ran]:
         """Compute the outputs of several requests in one run; where outputs are cached, those of equal requests once.
@@ -96,6 +102,8 @@ class Runs:
         start, items = time.perf_counter(), [each.items for each in prepared]
         found = self._batcher.run_together([each.tensors for each in prepared], items, cancelled)
         seconds, total = time.perf_counter() - start, sum(items)
+        if self._verification is not None and total > 1:
+            self._verification.check(prepared, found)
         for each, outputs in zip(prepared, found, strict=True):
             if self._cache is not None and each.key is not None:
                 self._cache.put(each.key, outputs)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 
 import engine
+from app.errors import ConfigError
 from app.memory.machine import budget_bytes
-from app.models.folder.repository import VersionFiles
+from app.models.folder.repository import VersionFiles, waits_for_files
 from app.settings import Settings
 
 
@@ -20,9 +21,13 @@ def read_graph(
         verify: whether the checksums of the weights are looked at; those of a bundle always are.
 
     Raises:
+        ConfigError: the version's folder has no model yet, or a link leads out of the model's folder.
         BundleError: the bundle is damaged, not to be trusted, or for another machine or engine.
         EngineError: the pair is damaged, uses unknown operators or contradicts itself.
     """
+    if (found := waits_for_files(version)) is not None:
+        raise ConfigError(found)
+    version.check_links()
     if version.bundle is not None and settings.bundles:
         return engine.load(version.bundle, strict=strict)
     return engine.load(version.param, version.bin, strict=strict, verify=verify)
@@ -45,7 +50,6 @@ def open_session(graph: engine.RuntimeGraph, settings: Settings, threads: int | 
         passes_off=settings.passes_off,
         cache=cache_of(settings),
         cache_max_bytes=settings.cache_max_bytes,
-        measure_host=settings.measure_host,
         instances_max_bytes=budget_bytes(settings.instances_max_bytes, settings.workers),
     )
 

@@ -1,4 +1,4 @@
-"""Whether requests of a model should share runs: its runs of several items are made, compared and timed.
+"""Trials of batch sizes: runs of several items are compiled and timed, to see whether sharing runs helps a model.
 
 A step at a time, in the thread that compiles beside those who answer. What was found is kept with what was compiled, so
 that a server that starts once more knows it.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any, Final
 
 import orjson
@@ -31,7 +32,7 @@ _SUBJECT: Final = "batching"
 
 
 def settle(batcher: Batcher, run_s: float) -> None:
-    """Find out, in the background, in which sizes a model is run best.
+    """Find out, in the background and once the model has requests, in which sizes it is run best.
 
     Args:
         run_s: what a run of one item takes, about.
@@ -46,7 +47,17 @@ def settle(batcher: Batcher, run_s: float) -> None:
     elif run_s > LONG_S and config.enabled is not True:
         reason = f"a run takes {run_s:.2g} s, at most {LONG_S:g} is tried: others would wait too long"
         batcher.decide(Verdict(enabled=False, reason=reason, latency_s={1: run_s}))
-    elif not engine.in_background(Trial(batcher)):
+    else:
+        batcher.try_when_used(partial(_begin, batcher))
+
+
+def rest(batcher: Batcher, idle_s: float) -> bool:
+    """Drop the code for batches of a model that had no request for so long; return whether there was any."""
+    return batcher.rest(partial(_begin, batcher), idle_s)
+
+
+def _begin(batcher: Batcher) -> None:
+    if not engine.in_background(Trial(batcher)):
         batcher.decide(Verdict(enabled=False, reason="there is no compiler"))
 
 
@@ -96,8 +107,7 @@ class Trial:
                 break
             self._batcher.offer(size)
             yield True
-        if not self._batcher.verdict.is_final:
-            self._decide()
+        self._decide()
 
     def _is_at_hand(self, size: int) -> bool:
         """Whether a size need not be compiled where a bundle says which are: nothing is compiled beside it."""
@@ -108,13 +118,10 @@ class Trial:
         self._session.prepare(specs=self._batcher.specs(size), progress=self._progress)
 
     def _is_worth(self, size: int) -> bool:
-        """Whether a size is faster than the one before it, and gives the same."""
+        """Return whether a size is faster than the one before it."""
         if size == 1:
             self._times[1] = self._time(1)
             return True
-        if not self._agrees(size):
-            self._refuse("a batch gives other results than its items by themselves")
-            return False
         last = max(self._times)
         self._times[size] = self._time(size, beside=last)
         is_faster = self._times[size] / size < GAIN * self._times[last] / last
@@ -138,26 +145,14 @@ class Trial:
         self._session.run(inputs)
         return time.perf_counter() - start
 
-    def _agrees(self, size: int) -> bool:
-        """Whether the first and the last item of a batch get what they get by themselves."""
-        inputs = self._batcher.example(size)
-        together = self._session.run(inputs)
-        if any(array.shape[:1] != (size,) for array in together):
-            return False
-        for at in {0, size - 1}:
-            alone = self._session.run({name: array[at : at + 1] for name, array in inputs.items()})
-            if not all(engine.is_close(a[at : at + 1], b) for a, b in zip(together, alone, strict=True)):
-                return False
-        return True
-
     def _decide(self) -> None:
         batcher = self._batcher
         is_on = len(batcher.sizes) > 1
         batcher.decide(Verdict(enabled=is_on, reason=_reason(self._times, is_on, batcher), latency_s=dict(self._times)))
 
     def _refuse(self, reason: str) -> None:
-        """Its batches are no good; those that clients send are left to the session, but for parts known to be right."""
-        self._batcher.sizes = (1,) if self._session.batching.outputs is not None and self._batcher.sizes else ()
+        """Its batches are no good; those that clients send are run item by item where there is code for one."""
+        self._batcher.sizes = self._batcher.sizes[:1]
         self._batcher.decide(Verdict(enabled=False, reason=reason, latency_s=dict(self._times)))
 
     def _keep(self) -> None:

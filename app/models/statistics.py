@@ -5,8 +5,17 @@ from __future__ import annotations
 import time
 from bisect import bisect_left
 from collections import Counter
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Final
+
+# Batch sizes that are counted by themselves; a client may send any.
+_MAX_SIZES: Final = 64
+# Upper ends of the buckets that times, in seconds, and items of a request are counted in; one more is for the rest.
+TIME_BOUNDS: Final = (
+    0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0
+)  # fmt: skip
+ITEM_BOUNDS: Final = (1, 2, 4, 8, 16, 32, 64, 128)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -56,15 +65,6 @@ class Timing:
 def _ms(seconds: float) -> float:
     """Whole microseconds, in milliseconds; ``round`` writes the number out and reads it again."""
     return int(seconds * 1e6 + 0.5) / 1e3
-
-
-# Batch sizes that are counted by themselves; a client may send any.
-_MAX_SIZES: Final = 64
-# Upper ends of the buckets that times, in seconds, and items of a request are counted in; one more is for the rest.
-TIME_BOUNDS: Final = (
-    0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0
-)  # fmt: skip
-ITEM_BOUNDS: Final = (1, 2, 4, 8, 16, 32, 64, 128)
 
 
 @dataclass(slots=True)
@@ -184,3 +184,37 @@ class Statistics:
             "cache": {"hits": self.hits.count, "misses": self.misses.count},
             "last_request_at": self.last_request_at,
         }
+
+
+@dataclass(slots=True)
+class Account:
+    """Record of the model that a request reached and where its time went, for the log and the headers of the answer.
+
+    The code that answers requests puts it where the data plane finds it; it goes through tasks and threads with the
+    request's context.
+
+    Attributes:
+        request_id: names the request in the log.
+        began: when it reached the model, on time.perf_counter()'s clock.
+    """
+
+    request_id: str = "-"
+    model: str | None = None
+    version: int | None = None
+    items: int | None = None
+    timing: Timing | None = None
+    began: float | None = None
+
+    def fields(self) -> dict[str, object]:
+        """What is known of it, for a line of the log."""
+        if self.model is None:
+            return {}
+        told: dict[str, object] = {"model": self.model, "version": self.version}
+        if self.timing is not None:
+            parts = self.timing.as_ms()
+            del parts["total_ms"]  # that the line tells in its own way, with what comes before and after
+            told |= {"items": self.items, **parts}
+        return told
+
+
+account: Final[ContextVar[Account | None]] = ContextVar("account", default=None)

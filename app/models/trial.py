@@ -22,15 +22,15 @@ _RUNS: Final = 12
 
 
 class NotTriedError(Exception):
-    """Nothing is known of an input, so there is nothing to run the model on."""
+    """Trial without a verdict: no valid inputs are known."""
 
 
 def try_out(model: Model) -> None:
     """Run a model once, as a server would.
 
     Raises:
-        EngineError, ConfigError: it does not run, at any of the sizes tried where sizes are open.
-        NotTriedError: there is nothing to run it on.
+        EngineError, ConfigError: it does not run.
+        NotTriedError: there is nothing to run it on, or it refuses zeros at every size that was tried.
     """
     if model.warm_up():
         return
@@ -39,10 +39,13 @@ def try_out(model: Model) -> None:
     if len(specs) < len(known):
         unknown = [port.name for port in model.signature.inputs if port.spec is None]
         raise NotTriedError(f"it was not run: the file says nothing of {quoted(unknown)}")
-    _try_sizes(model, model.partly_known(specs))
+    problem = model.remark if all(spec.is_static for spec in specs) else _try_sizes(model, model.partly_known(specs))
+    if problem is not None:
+        raise NotTriedError(problem)
 
 
-def _try_sizes(model: Model, specs: Sequence[engine.TensorSpec]) -> None:
+def _try_sizes(model: Model, specs: Sequence[engine.TensorSpec]) -> str | None:
+    """Return why the model refuses zeros of every size that is tried; None where one runs."""
     failure: engine.EngineError | None = None
     tried: list[str] = []
     for candidate in _candidates(specs):
@@ -51,14 +54,12 @@ def _try_sizes(model: Model, specs: Sequence[engine.TensorSpec]) -> None:
             error = _run(model, candidate)
             tried.append(" and ".join(str(list(spec.shape)) for spec in candidate))
         if error is None:
-            return
+            return None
         failure = failure or error
         if len(tried) >= _RUNS:
             break
-    if failure is not None:
-        shapes = f": {'; '.join(tried[:3])}" if tried else ""
-        failure.problem += f" (sizes are open, and at none of those tried does it run{shapes})"
-        raise failure
+    shapes = f": {'; '.join(tried[:3])}" if tried else ""
+    return f"it was not run: sizes are open, and zeros are refused at all that were tried{shapes}: {failure}"
 
 
 def _refusal(model: Model, specs: Sequence[engine.TensorSpec]) -> engine.EngineError | None:

@@ -1,7 +1,7 @@
 """The process around the app: ``server`` builds and runs it, ``workers`` runs several of it on one socket.
 
 uvicorn_server     its start and its end: banner, drain
-early_health       answers probes until the server is imported
+listening          the socket, bound before the server is imported
 standby            which worker takes connections
 switchboard        the parent's side of commands that go to all workers; team: a worker's side
 peers, scoreboard  what workers share: their figures, in memory that all of them see

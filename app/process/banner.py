@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from app.codec.answers import dump_json
 from app.models.keeping.version import Entry, State, Version
-from app.render.columns import aligned
+from app.render.table import aligned
 from app.serving.dataplane import DataPlane
 from app.signature import describe
 

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from starlette.datastructures import State
 
-from app.process.early_health import why_not
+from app.process.listening import reason_of
 from app.settings import Settings, SettingsError
 
 # How often it is looked whether nobody wants to wait any longer.
@@ -47,7 +47,7 @@ def reserve_port(settings: Settings) -> socket.socket | None:
     if settings.grpc_port is None:
         return None
     try:
-        from app.grpc.credentials import server_credentials
+        from app.grpc.server import server_credentials
     except ModuleNotFoundError as exc:
         raise SettingsError(
             f"grpc_port needs an extra that is not installed ({exc.name}): pip install 'pnnx-serve[grpc]'"
@@ -64,7 +64,7 @@ def reserve_port(settings: Settings) -> socket.socket | None:
         return held
     except OSError as exc:
         raise SettingsError(
-            f"cannot listen on {settings.host} port {settings.grpc_port} (grpc_port): {why_not(exc)}"
+            f"cannot listen on {settings.host} port {settings.grpc_port} (grpc_port): {reason_of(exc)}"
         ) from None
 
 

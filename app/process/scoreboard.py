@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import logging
 import mmap
+import os
 import struct
+import tempfile
 import zlib
 from collections.abc import Sequence
 from multiprocessing.reduction import DupFd
-from typing import Any, Final, Self
-
-from app.process.shared_file import shared_file
+from typing import Any, Final
 
 log = logging.getLogger(__name__)
 
@@ -29,18 +29,10 @@ _PLACE: Final = _PAGE + 2 * ROOM
 class Scoreboard:
     """The places of all workers. May be handed to a child process."""
 
-    def __init__(self, count: int, file: int | None = None) -> None:
+    def __init__(self, count: int) -> None:
         self._count = count
-        self._file = shared_file("scoreboard", count * _PLACE) if file is None else file
-        self._memory = mmap.mmap(self._file, count * _PLACE)
+        self._memory = SharedMemory(count * _PLACE)
         self._is_told = False
-
-    def __reduce__(self) -> Any:
-        return type(self)._attach, (self._count, DupFd(self._file))
-
-    @classmethod
-    def _attach(cls, count: int, file: Any) -> Self:
-        return cls(count, file.detach())
 
     def write(self, index: int, data: bytes) -> None:
         """Leave something; what does not fit is left out, and the log says so once."""
@@ -103,3 +95,33 @@ class Place:
         """What each of the others left, and whether it still runs."""
         left = [(self._scoreboard.read(other), self._scoreboard.is_alive(other)) for other in self._others]
         return [(data, is_alive) for data, is_alive in left if data]
+
+
+class SharedMemory(mmap.mmap):
+    """Zeroed bytes that all processes see which it is handed to; pages take memory once they are written to."""
+
+    def __new__(cls, size: int, file: int | None = None) -> SharedMemory:
+        file = _file(size) if file is None else file
+        memory = super().__new__(cls, file, size)
+        memory._fileno = file
+        return memory
+
+    _fileno: int
+
+    def __reduce__(self) -> Any:
+        return _attach, (len(self), DupFd(self._fileno))
+
+
+def _attach(size: int, file: Any) -> SharedMemory:
+    return SharedMemory(size, file.detach())
+
+
+def _file(size: int) -> int:
+    """A descriptor of a file that lies in memory, where the system has such."""
+    if hasattr(os, "memfd_create"):
+        file = os.memfd_create("pnnx-serve")
+    else:
+        with tempfile.TemporaryFile() as temporary:
+            file = os.dup(temporary.fileno())
+    os.ftruncate(file, size)
+    return file

@@ -5,35 +5,31 @@ from __future__ import annotations
 import logging
 import multiprocessing
 import os
+import resource
 import socket
 import sys
+from contextlib import suppress
 from functools import partial
 from multiprocessing.context import SpawnProcess
 from typing import Final
 
 import uvicorn
-from starlette.datastructures import State
 
 import engine
 from app.access.keys import open_keys
-from app.http.connection.admission import Admission, Limits
-from app.http.connection.connection import Connection
-from app.http.fast_path.fast_path import FastPath
-from app.http.fast_path.request import Means
 from app.http.main import create_app
-from app.http.refusing.gate import Gate
+from app.http.server.connection import Connection
+from app.http.server.connections import Connections
+from app.http.server.inference import Service
 from app.log import configure_logging
 from app.memory.machine import keep_heap
 from app.metrics.meter import Meter
 from app.models.folder.repository import find_models
 from app.process.calls import make_calls, reserve_port
-from app.process.descriptors import raise_file_limit
-from app.process.early_health import EarlyHealth
-from app.process.peers import Peers
 from app.process.scoreboard import Scoreboard
 from app.process.standby import Readiness
 from app.process.switchboard import Switchboard
-from app.process.team import Team
+from app.process.team import Peers, Team
 from app.process.tls import tls_context
 from app.process.uvicorn_server import Server
 from app.process.workers import detach, supervise
@@ -46,10 +42,12 @@ log = logging.getLogger(__name__)
 
 # A thread that computes in Python lets another one in after so long: the interpreter's own 5 ms are several requests.
 _TURN_S: Final = 0.0005
+# More would only make lists longer that some systems walk through.
+MAX_FILES: Final = 1 << 20
 
 
-def serve(settings: Settings, early_health: EarlyHealth) -> int:
-    """Serve until told to stop, from the socket of early health on; the exit status.
+def serve(settings: Settings, listener: socket.socket) -> int:
+    """Serve on a socket that listens until told to stop; the exit status.
 
     Raises:
         ConfigError: there is no such store.
@@ -63,7 +61,6 @@ def serve(settings: Settings, early_health: EarlyHealth) -> int:
     open_keys(settings)
     check_spans(settings)
     scheme = "http" if tls_context(settings) is None else "https"
-    listener = early_health.listener
     held = reserve_port(settings)
     if held is not None:  # it may be one that the system chose
         settings = settings.model_copy(update={"grpc_port": held.getsockname()[1]})
@@ -71,9 +68,8 @@ def serve(settings: Settings, early_health: EarlyHealth) -> int:
     if settings.workers == 1:
         if held is not None:
             held.close()
-        return run(settings, listener, url, early_health=early_health)
+        return run(settings, listener, url)
 
-    early_health.close()
     exchange, switchboard = engine.Exchange(), Switchboard()
     readiness, scoreboards = Readiness(settings.workers), (Scoreboard(settings.workers), Scoreboard(settings.workers))
 
@@ -104,13 +100,11 @@ def run(
     url: str | None,
     standby: tuple[Readiness, int] | None = None,
     peers: Peers | None = None,
-    early_health: EarlyHealth | None = None,
 ) -> int:
     """One server process on a socket that listens already; url is printed, None prints nothing."""
     keep_heap()
     sys.setswitchinterval(_TURN_S)
     server = build(settings, url, standby, peers)
-    server.early_health = early_health
     server.run(sockets=[listener])
     is_cut_off = server.force_exit or server.plane.is_busy
     if is_cut_off:
@@ -138,22 +132,14 @@ def build(
     plane: DataPlane = app.state.dataplane
     meter: Meter = app.state.meter
     calls = make_calls(settings, app.state, meter.codes)
-    admission = Admission(Limits.of(settings))
-    meter.connections, meter.refusals = admission.__len__, admission.refusals
-    gate = Gate(
-        plane,
-        keys=app.state.keys,
-        statuses=meter.statuses,
-        is_off=app.state.spans is not None,
-        access_log=settings.access_log,
-        has_origins=bool(settings.cors_origins),
-    )
+    connections = Connections(settings)
+    meter.connections, meter.refusals = connections.__len__, connections.refusals
     if peers is not None:
         peers.join(plane, meter)
     config = uvicorn.Config(
         app,
-        http=partial(Connection, admission=admission, gate=gate, fast_path=_fast_path(settings, app.state, gate)),  # type: ignore[arg-type]  # made by calling it, as a class would be
-        backlog=admission.limits.backlog,
+        http=partial(Connection, connections=connections, service=Service(app.state)),  # type: ignore[arg-type]  # made by calling it, as a class would be
+        backlog=connections.backlog,
         timeout_keep_alive=settings.keep_alive_s,  # type: ignore[arg-type]  # handed to loop.call_later
         log_config=None,
         access_log=False,
@@ -165,17 +151,8 @@ def build(
     # The banner says what uvicorn would log at its info level.
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
     server = Server(config, plane, url, meter, standby, calls, settings.grpc_port or 0, peers)
-    server.admission = admission
+    server.connections = connections
     return server
-
-
-def _fast_path(settings: Settings, state: State, gate: Gate) -> FastPath | None:
-    """The fast path; None where answers need what only the app's layers know: headers of CORS, spans of traces."""
-    if settings.cors_origins or state.spans is not None:
-        return None
-    means = Means(state.dataplane, state.regions, state.changing.trace)
-    statuses, access_log = state.meter.statuses, settings.access_log
-    return FastPath(means, gate, keys=state.keys, statuses=statuses, access_log=access_log)
 
 
 def _work(
@@ -200,3 +177,16 @@ def _url(scheme: str, host: str, port: int) -> str:
     """An address a person can open: a server on every interface is reached on the local one."""
     shown = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)
     return f"{scheme}://{shown}:{port}"
+
+
+def raise_file_limit() -> int:
+    """Allow as many open files and connections as an administrator permits; how many those are now.
+
+    Processes started afterwards inherit it.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MAX_FILES if hard == resource.RLIM_INFINITY else min(hard, MAX_FILES)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]

@@ -9,11 +9,8 @@ each has come and whether it listens.
 from __future__ import annotations
 
 import enum
-import mmap
-from multiprocessing.reduction import DupFd
-from typing import Any, Self
 
-from app.process.shared_file import shared_file
+from app.process.scoreboard import SharedMemory
 
 
 class Standing(enum.IntEnum):
@@ -27,17 +24,9 @@ class Standing(enum.IntEnum):
 class Readiness:
     """How far each worker has come. May be handed to a child process."""
 
-    def __init__(self, count: int, file: int | None = None) -> None:
+    def __init__(self, count: int) -> None:
         self._count = count
-        self._file = shared_file("readiness", 2 * count) if file is None else file
-        self._flags = mmap.mmap(self._file, 2 * count)
-
-    def __reduce__(self) -> Any:
-        return type(self)._attach, (self._count, DupFd(self._file))
-
-    @classmethod
-    def _attach(cls, count: int, file: Any) -> Self:
-        return cls(count, file.detach())
+        self._flags = SharedMemory(2 * count)
 
     def set(self, index: int, standing: Standing) -> None:
         """Say of one worker how far it has come."""

@@ -6,14 +6,17 @@ import asyncio
 import itertools
 import logging
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from app.errors import InternalError, ModelNotReadyError, RetryLaterError, ServiceError
-from app.process.messages import packed, receive, receive_first
+from app.metrics.meter import Meter
+from app.process.scoreboard import Place
+from app.process.switchboard import packed, receive, receive_first
 from app.serving.commands import Command, Commands
+from app.serving.dataplane import DataPlane
 
 log = logging.getLogger(__name__)
 
@@ -46,11 +49,11 @@ class Team:
         self._doing: set[asyncio.Task[None]] = set()
         self._writer: asyncio.StreamWriter | None = None
 
-    async def start(self, commands: Commands, publish: Callable[[], None]) -> None:
+    async def start(self, commands: Commands, publish: Callable[[], Awaitable[None]]) -> None:
         """Do from now on what this and the other workers are told.
 
         Args:
-            publish: called when something was done, before that is said: leaves figures where the others find them.
+            publish: awaited when something was done, before that is said: leaves figures where the others find them.
         """
         reader, self._writer = await asyncio.open_unix_connection(sock=self._line)
         self._listening = asyncio.create_task(self._listen(reader, commands, publish))
@@ -85,7 +88,9 @@ class Team:
             raise ModelNotReadyError("this worker is starting or stopping", retry_after_s=1)
         self._writer.write(packed(message))
 
-    async def _listen(self, reader: asyncio.StreamReader, commands: Commands, publish: Callable[[], None]) -> None:
+    async def _listen(
+        self, reader: asyncio.StreamReader, commands: Commands, publish: Callable[[], Awaitable[None]]
+    ) -> None:
         while (message := await receive(reader)) is not None:
             if "do" in message:
                 task = asyncio.create_task(self._do(message["do"], Command(**message["command"]), commands, publish))
@@ -97,11 +102,13 @@ class Team:
             if not future.done():
                 future.set_result({"error": as_json(ModelNotReadyError("the server is stopping", retry_after_s=1))})
 
-    async def _do(self, number: int, command: Command, commands: Commands, publish: Callable[[], None]) -> None:
+    async def _do(
+        self, number: int, command: Command, commands: Commands, publish: Callable[[], Awaitable[None]]
+    ) -> None:
         answer: dict[str, Any] = {"done": number}
         try:
             answer["begin"] = dict(await commands.do(command))
-            publish()
+            await publish()
         except ServiceError as error:
             answer["error"] = as_json(error)
         except Exception:
@@ -131,3 +138,36 @@ def _tree(root: type[ServiceError]) -> Iterator[type[ServiceError]]:
     for cls in root.__subclasses__():
         yield from _tree(cls)
     yield root
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Peers:
+    """The other workers, as one sees them.
+
+    Args:
+        figures: where they leave what /metrics tells.
+        tallies: where they leave what their models have done.
+        team: the way to have something done by all.
+    """
+
+    index: int
+    figures: Place
+    tallies: Place
+    team: Team
+
+    def join(self, plane: DataPlane, meter: Meter) -> None:
+        """Be one of them: count on, begin with what they were told, and tell of all."""
+        meter.join(self.figures, self.index)
+        plane.store.tallies.begin(self.tallies.own())
+        plane.store.tallies.others = self.tallies.others
+        plane.store.tallies.publish = lambda: self.leave_tallies(plane)
+        plane.commands.join(self.team, self.team.begun)
+
+    async def publish(self, plane: DataPlane, meter: Meter) -> None:
+        """Let the others tell of this one. Figures of many models take long, so they are read in a thread."""
+        await asyncio.to_thread(meter.publish)
+        self.leave_tallies(plane)
+
+    def leave_tallies(self, plane: DataPlane) -> None:
+        """Leave what models have counted where the others find it."""
+        self.tallies.write(plane.store.tallies.to_bytes(plane.store.entries))

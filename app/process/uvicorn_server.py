@@ -20,16 +20,15 @@ from typing import Final
 
 import uvicorn
 
-from app.http.connection.admission import Admission
-from app.memory.collector import set_aside, set_aside_when_due
+from app.http.server.connections import Connections
+from app.memory.machine import set_aside, set_aside_when_due
 from app.metrics.meter import Meter
 from app.process.banner import banner
 from app.process.calls import Calls, stop_calls
-from app.process.early_health import EarlyHealth
-from app.process.peers import Peers
-from app.process.signals import ending
 from app.process.standby import Readiness, Standing
+from app.process.team import Peers
 from app.process.tls import tls_context
+from app.process.workers import ending
 from app.serving.dataplane import DataPlane
 
 log = logging.getLogger(__name__)
@@ -69,8 +68,7 @@ class Server(uvicorn.Server):
         peers: Peers | None = None,
     ) -> None:
         super().__init__(config)
-        self.early_health: EarlyHealth | None = None
-        self.admission: Admission | None = None
+        self.connections: Connections | None = None
         self.calls = calls
         self.calls_port = calls_port
         self._peers = peers
@@ -89,8 +87,6 @@ class Server(uvicorn.Server):
             await super().startup(sockets)
         else:
             await super().startup([])
-            if self.early_health is not None:  # it has answered until now
-                await asyncio.to_thread(self.early_health.close)
             if self._standby is None:
                 await self._listen(sockets[0], ACCEPTED_AT_ONCE)
             else:
@@ -149,8 +145,8 @@ class Server(uvicorn.Server):
     def _drain(self) -> None:
         """Not ready any more; go on serving until load balancers have noticed."""
         log.info("stopping: finishing what is in flight")
-        if self.admission is not None:
-            self.admission.is_emptying = True
+        if self.connections is not None:
+            self.connections.is_emptying = True
         asyncio.get_running_loop().call_later(self.plane.settings.drain_delay_s, self._stop)
 
     def _stop(self) -> None:
@@ -174,11 +170,12 @@ class Server(uvicorn.Server):
     async def _publish(self, peers: Peers) -> None:
         """Let the other workers tell what this one counts."""
         while not self.should_exit:
-            peers.publish(self.plane, self._meter)
+            await peers.publish(self.plane, self._meter)
             await asyncio.sleep(_PUBLISH_S)
 
     def _standing(self) -> Standing:
-        if self.plane.unready_reason() is None:
+        # A server that waits for some models only is ready before it can answer for all.
+        if self.plane.unready_reason() is None and self.plane.store.is_loaded:
             return Standing.READY
         return Standing.LOADED if self.plane.loaded.is_set() and not self.plane.is_draining else Standing.LOADING
 

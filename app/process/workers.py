@@ -17,8 +17,6 @@ from multiprocessing.connection import wait
 from multiprocessing.context import SpawnProcess
 from typing import Final
 
-from app.process.signals import ending
-
 log = logging.getLogger(__name__)
 
 # A child that ends with this status cannot start at all: starting it again would not help.
@@ -70,3 +68,9 @@ def detach() -> None:
             os.kill(os.getpid(), signal.SIGTERM)
 
     threading.Thread(target=follow, daemon=True).start()
+
+
+def ending() -> tuple[signal.Signals, ...]:
+    """SIGTERM and SIGINT; and SIGHUP, that of a terminal that is closed, unless whoever started it has it ignored."""
+    is_ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN  # nohup
+    return (signal.SIGTERM, signal.SIGINT) if is_ignored else (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)

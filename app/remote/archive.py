@@ -1,9 +1,13 @@
 """The files of a tar archive, read without trusting a word of it.
 
 Only folders and plain files with names that a store may have are taken; a link, a device or a hole refuses the whole.
-What it says of sizes is held against the limit before anything is read, and what a header may make tarfile read at
-once is bounded too, so that neither a small file that unpacks to a large one nor a lie about a size takes more memory
-than a piece of a file, or more disk than the limit.
+Sizes that headers state are checked against the limit before anything is read. Headers are read one after the other,
+each counted and of a bounded size, so that neither a small file that unpacks to a large one, nor a lie about a size,
+nor any number of folders and extended headers takes more memory than a piece of a file, more disk than the limit, or
+time that cannot be cut short. (The standard library's reader calls itself for every extended header, and has patterns
+that take quadratic time.)
+
+Source: POSIX.1-2017, pax, "ustar Interchange Format" and "pax Header Block"; GNU tar's types L and K.
 """
 
 from __future__ import annotations
@@ -11,41 +15,62 @@ from __future__ import annotations
 import gzip
 import tarfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import IO, Final
 
 from app.models.folder.layout import CONFIG as MODEL_CONFIG
 from app.models.folder.layout import MANIFEST, PARAM, is_version
-from app.remote.errors import SourceError
-from app.remote.names import MAX_FILES, check_all, check_name
+from app.remote.names import MAX_FILES, SourceError, check_all, check_name
 from app.wording import told
 
+_BLOCK: Final = tarfile.BLOCKSIZE
 _PIECE: Final = 2**20
 # Blocks of tar, ends of files and headers, beside the files themselves; for each file, and for the end.
 _OVERHEAD: Final = 8 * 1024
 _END: Final = 2**20
+# The most extended headers of one file, and bytes of each: names of a store are short.
+_MAX_EXTENSIONS: Final = 16
+_MAX_EXTENSION_BYTES: Final = 64 * 1024
+_NAMES: Final = (tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK)
+_RECORDS: Final = (tarfile.XHDTYPE, tarfile.SOLARIS_XHDTYPE)
+_FILES: Final = (tarfile.REGTYPE, tarfile.AREGTYPE, tarfile.CONTTYPE)
+_DAMAGED: Final = "a header of the archive is damaged, or made to take memory"
 
 
 class _Bounded:
-    """A file of which no more is read at once, and in all, than there should be."""
+    """A file that is read from one end to the other, up to a limit."""
 
-    def __init__(self, file: IO[bytes], limit: int) -> None:
+    def __init__(self, file: IO[bytes], limit: int, is_given_up: Callable[[], bool]) -> None:
         self._file = file
+        self._left = limit
         self._limit = limit
-        self.seek, self.tell = file.seek, file.tell
+        self._is_given_up = is_given_up
 
-    def read(self, size: int = -1) -> bytes:
-        """
+    def read(self, size: int) -> bytes:
+        """Read so many bytes, or what is left of them.
+
         Raises:
-            SourceError: too much is asked for.
+            SourceError: there are more in all than there should be, or they are no longer wanted.
         """
-        if not 0 <= size <= _PIECE:
-            raise SourceError("a header of the archive is damaged, or made to take memory")
-        if self._file.tell() + size > self._limit:
+        if self._is_given_up():
+            raise SourceError("the server stops")
+        data = self._file.read(size)
+        self._left -= len(data)
+        if self._left < 0:
             raise SourceError(f"the archive unpacks to more than {self._limit:,} bytes")
-        return self._file.read(size)
+        return data
+
+
+@dataclass(frozen=True, slots=True)
+class _Member:
+    """A file or folder of an archive, as all of its headers together describe it."""
+
+    name: str
+    size: int
+    is_folder: bool
 
 
 class Archive:
@@ -54,11 +79,13 @@ class Archive:
     Args:
         path: of the archive, which may be compressed with gzip.
         limit: bytes that all of its files together may take.
+        is_given_up: asked between one header, or piece of a file, and the next.
     """
 
-    def __init__(self, path: Path, limit: int) -> None:
+    def __init__(self, path: Path, limit: int, is_given_up: Callable[[], bool] = lambda: False) -> None:
         self._path = path
         self._limit = limit
+        self._is_given_up = is_given_up
 
     def files(self) -> Iterator[tuple[str, Iterator[bytes]]]:
         """Names with bytes, which are to be read before the next file is asked for.
@@ -67,21 +94,20 @@ class Archive:
             SourceError: it is no archive, or one that may not be unpacked.
         """
         names: list[str] = []
-        total = 0
+        total = members = 0
         with _telling(), _opened(self._path) as file:
-            bounded = _Bounded(file, self._limit + MAX_FILES * _OVERHEAD + _END)
-            with tarfile.open(fileobj=bounded, mode="r:") as archive:  # type: ignore[call-overload]
-                while (member := archive.next()) is not None:
-                    archive.members = []  # it keeps those it has seen, of which there may be any number
-                    total += _checked_size(member)
-                    if total > self._limit:
-                        raise SourceError(f"the archive unpacks to more than {self._limit:,} bytes (store_max_bytes)")
-                    if member.isdir():
-                        continue
+            bounded = _Bounded(file, self._limit + MAX_FILES * _OVERHEAD + _END, self._is_given_up)
+            while (member := _next(bounded, is_first=not members)) is not None:
+                members += 1
+                total += member.size
+                if members > MAX_FILES:
+                    raise SourceError(f"found more than {MAX_FILES:,} files and folders in the archive")
+                if total > self._limit:
+                    raise SourceError(f"the archive unpacks to more than {self._limit:,} bytes (store_max_bytes)")
+                if not member.is_folder:
                     names.append(check_name(member.name.removeprefix("./")))
-                    if len(names) > MAX_FILES:
-                        raise SourceError(f"found more than {MAX_FILES:,} files in the archive")
-                    yield names[-1], _bytes(archive, member)
+                    yield names[-1], _bytes(bounded, member)
+                bounded.read(-member.size % _BLOCK)
             # What comes behind is of no use, but gzip's checksum stands at the very end.
             while bounded.read(_PIECE):
                 pass
@@ -99,19 +125,68 @@ def placed(names: list[str], archive: str) -> str:
     return f"{archive.partition('.tar')[0].removesuffix('.tgz')}/" if is_model else ""
 
 
-def _checked_size(member: tarfile.TarInfo) -> int:
-    name = told(member.name, 100)
-    if member.size < 0:
-        raise SourceError(f"'{name}' of the archive has a size below zero")
-    if member.isdir():
-        return 0
-    if not member.isreg() or member.issparse():
-        raise SourceError(f"'{name}' of the archive is a link, a device or a file with holes: expected plain files")
-    return member.size
+def _next(file: _Bounded, *, is_first: bool) -> _Member | None:
+    """Read the headers of the next file or folder; None at the end of the archive."""
+    records: dict[str, str] = {}
+    for number in range(_MAX_EXTENSIONS + 1):
+        block = file.read(_BLOCK)
+        if not any(block):  # blocks of zeros end an archive; some writers leave them out
+            if number or (is_first and not block):
+                raise SourceError("the archive is empty, or ends behind an extended header")
+            return None
+        header = tarfile.TarInfo.frombuf(block, "utf-8", "surrogateescape")
+        if header.type == tarfile.XGLTYPE:  # of all files: what git archive says of its commit
+            _extension(file, header)
+        elif header.type in _NAMES:
+            text = _extension(file, header).partition(b"\0")[0]
+            if header.type == tarfile.GNUTYPE_LONGNAME:
+                records["path"] = text.decode("utf-8", "surrogateescape")
+        elif header.type in _RECORDS:
+            records |= _records(_extension(file, header))
+        else:
+            return _member(header, records)
+    raise SourceError(f"found more than {_MAX_EXTENSIONS} extended headers of one file in the archive")
 
 
-def _bytes(archive: tarfile.TarFile, member: tarfile.TarInfo) -> Iterator[bytes]:
-    file: Any = archive.extractfile(member)
+def _extension(file: _Bounded, header: tarfile.TarInfo) -> bytes:
+    if not 0 <= header.size <= _MAX_EXTENSION_BYTES:
+        raise SourceError(_DAMAGED)
+    data = file.read(header.size + -header.size % _BLOCK)
+    if len(data) < header.size:
+        raise SourceError("the archive ends in the middle of a header")
+    return data[: header.size]
+
+
+def _records(data: bytes) -> dict[str, str]:
+    """Read the records of an extended header: ``LENGTH KEY=VALUE``, each with a line end."""
+    found: dict[str, str] = {}
+    at = 0
+    while at < len(data):
+        blank = data.find(b" ", at, at + len(str(_MAX_EXTENSION_BYTES)) + 1)
+        digits = data[at : max(blank, at)]
+        end = at + int(digits) if digits.isdigit() else at
+        key, is_set, value = data[blank + 1 : end - 1].partition(b"=")
+        if not is_set or not blank < end <= len(data) or data[end - 1 : end] != b"\n":
+            raise SourceError(_DAMAGED)
+        found[key.decode("utf-8", "surrogateescape")] = value.decode("utf-8", "surrogateescape")
+        at = end
+    return found
+
+
+def _member(header: tarfile.TarInfo, records: Mapping[str, str]) -> _Member:
+    name = records.get("path", header.name)
+    shown = told(name, 100)
+    is_folder = header.isdir()
+    is_sparse = any(key.startswith("GNU.sparse.") for key in records)
+    if not is_folder and (header.type not in _FILES or is_sparse):
+        raise SourceError(f"'{shown}' of the archive is a link, a device or a file with holes: expected plain files")
+    size = int(records.get("size", header.size))
+    if size < 0:
+        raise SourceError(f"'{shown}' of the archive has a size below zero")
+    return _Member(name, 0 if is_folder else size, is_folder)
+
+
+def _bytes(file: _Bounded, member: _Member) -> Iterator[bytes]:
     left = member.size
     with _telling():
         while left:
@@ -131,7 +206,7 @@ def _opened(path: Path) -> Iterator[IO[bytes]]:
             return
         file.seek(0)
         with gzip.GzipFile(fileobj=file) as unpacked:
-            yield unpacked  # type: ignore[misc]  # it reads and seeks as one
+            yield unpacked  # type: ignore[misc]  # it reads as one
 
 
 @contextmanager

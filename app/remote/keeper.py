@@ -7,8 +7,8 @@ import threading
 from typing import Final
 
 from app.location import Remote, stores_folder
-from app.remote.errors import SourceError
 from app.remote.mirror import Mirror
+from app.remote.names import SourceError
 from app.settings import Settings
 
 log = logging.getLogger(__name__)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -12,13 +13,17 @@ from urllib.parse import urlsplit
 
 from app.location import Remote
 from app.remote.archive import Archive, placed
-from app.remote.errors import SourceError
-from app.remote.names import check_all
+from app.remote.names import SourceError, check_all
 from app.remote.shelf import Index, Kept, Shelf
 from app.remote.source import DeniedError, Object, Source
-from app.remote.sums import BESIDE, MAX_BYTES, SUMS, parse_digest, parse_sums
+from app.wording import told
 
 _SMALL: Final = 64 * 1024
+SUMS: Final = "SHA256SUMS"
+BESIDE: Final = ".sha256"
+MAX_BYTES: Final = 8 * 2**20
+_LINE: Final = re.compile(r"([0-9a-fA-F]{64}) [ *](?:\./)?(.+)")
+_ALONE: Final = re.compile(r"\s*([0-9a-fA-F]{64})(?:\s.*)?", re.DOTALL)
 
 
 class Mirror:
@@ -118,17 +123,16 @@ class Mirror:
     def _unpacked(self, digest: str | None, is_given_up: Callable[[], bool]) -> Iterator[tuple[str, tuple[Path, Kept]]]:
         path, kept = self.shelf.take(_heeding(self._source.chunks(), is_given_up), self._limit)
         self._check("the archive", kept.digest, digest)
-        files = {
-            name: self.shelf.take(_heeding(piece, is_given_up), self._limit) for name, piece in self._members(path)
-        }
+        members = self._members(path, is_given_up)
+        files = {name: self.shelf.take(pieces, self._limit) for name, pieces in members}
         if not files:
             raise SourceError(f"{self._remote}: the archive holds no file")
         folder = placed(list(files), self._remote.name)
         yield from ((f"{folder}{name}", each) for name, each in files.items())
 
-    def _members(self, path: Path) -> Iterator[tuple[str, Iterator[bytes]]]:
+    def _members(self, path: Path, is_given_up: Callable[[], bool]) -> Iterator[tuple[str, Iterator[bytes]]]:
         try:
-            yield from Archive(path, self._limit).files()
+            yield from Archive(path, self._limit, is_given_up).files()
         except SourceError as exc:
             raise SourceError(f"{self._remote}: {exc}") from None
 
@@ -186,3 +190,36 @@ def _heeding(chunks: Iterator[bytes], is_given_up: Callable[[], bool]) -> Iterat
         if is_given_up():
             raise SourceError("the server stops")
         yield chunk
+
+
+"""What the file is called. Whoever writes it last of all says with it that the others are complete."""
+"""How the name of a file ends that holds the digest of the archive beside it."""
+
+
+def parse_sums(text: bytes) -> dict[str, str]:
+    """Digests by path.
+
+    Raises:
+        SourceError: it is no such list.
+    """
+    found: list[tuple[str, str]] = []
+    for number, line in enumerate(text.decode("utf-8", "surrogateescape").splitlines(), 1):
+        match = _LINE.fullmatch(line)
+        if match is None and line.strip():
+            raise SourceError(f"{SUMS} line {number}: found '{told(line, 80)}', expected a digest and a file")
+        if match is not None and match[2] != SUMS:
+            found.append((match[2], match[1].lower()))
+    check_all([path for path, _ in found])
+    return dict(found)
+
+
+def parse_digest(text: bytes) -> str:
+    """The digest that a file beside an archive holds, alone or with the archive's name behind.
+
+    Raises:
+        SourceError: there is none.
+    """
+    match = _ALONE.fullmatch(text.decode("utf-8", "replace"))
+    if match is None:
+        raise SourceError(f"the {BESIDE} file beside it holds no SHA-256: expected 64 hexadecimal digits")
+    return match[1].lower()

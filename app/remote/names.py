@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from typing import Final
 
-from app.remote.errors import SourceError
+from app.errors import ConfigError
 from app.wording import told
 
 MAX_FILES: Final = 20_000
 _MAX_DEPTH: Final = 8
 _MAX_PART: Final = 200
 _MAX_PATH: Final = 1000
+
+
+class SourceError(ConfigError):
+    """It cannot be reached or read, or is not what it should be. Nothing it says holds a credential."""
 
 
 def check_name(path: str) -> str:

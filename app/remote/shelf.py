@@ -26,7 +26,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from app.remote.errors import SourceError
+from app.remote.names import SourceError
 
 _LOOK_S: Final = 0.1
 

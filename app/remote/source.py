@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Final
+from functools import partial
+from typing import Any, Final, TypeVar
 from urllib.parse import quote, urlsplit, urlunsplit
 
 from app.location import BUCKETS, Remote
-from app.remote.errors import SourceError
+from app.remote.names import SourceError
 from app.settings import SettingsError
+
+_T = TypeVar("_T")
 
 CHUNK: Final = 2**20
 _BLOCK: Final = 8 * 2**20
@@ -52,6 +55,10 @@ class Source:
         self._remote = remote
         self._is_bucket = remote.scheme in BUCKETS
         self._fs = _open(remote.scheme)
+        if not self._is_bucket:
+            from app.remote.redirects import Redirects  # it needs the extra, which is there
+
+            self._redirects = Redirects(remote, self._fs, partial(_files, remote.scheme))
         for name in _TALKATIVE:
             logging.getLogger(name).setLevel(logging.CRITICAL)
 
@@ -83,7 +90,7 @@ class Source:
             SourceError: it cannot be read.
         """
         with self._telling("read", path):
-            return _object(self._fs.info(self._address(path)))
+            return self._read(path, lambda fs, url: _object(fs.info(url)))
 
     def read_small(self, path: str, limit: int) -> bytes | None:
         """A file that is no larger than this many bytes; None where there is none.
@@ -110,9 +117,14 @@ class Source:
         with self._telling("read", path):
             # A web server sends a file in one response, so it is of one state; pieces of a bucket by their ETag.
             more = {"cache_type": "readahead", "block_size": _BLOCK} if self._is_bucket else {"block_size": 0}
-            with self._fs.open(self._address(path), "rb", **more) as file:
+            with self._read(path, lambda fs, url: fs.open(url, "rb", **more)) as file:
                 while chunk := file.read(CHUNK):
                     yield chunk
+
+    def _read(self, path: str, read: Callable[[Any, str], _T]) -> _T:
+        """Call ``read`` with a file system and the address of a file in it."""
+        url = self._address(path)
+        return read(self._fs, url) if self._is_bucket else self._redirects.followed(url, read)
 
     def _address(self, path: str) -> str:
         """Of a file in the folder; what is put behind the address of an archive has no folder of its own."""
@@ -134,6 +146,8 @@ class Source:
             where = f"'{path}' of {self._remote}" if path else str(self._remote)
             # Whatever fails over HTTP is told as a file that is not there, with the failure behind it.
             cause = exc if self._is_bucket or exc.__cause__ is None else exc.__cause__
+            if isinstance(cause, SourceError):
+                raise cause from None
             raise _kind(cause)(f"{where} cannot be {what}: {_reason(cause)}") from None
 
 
@@ -150,10 +164,16 @@ def _open(scheme: str) -> Any:
         import fsspec
         from fsspec.config import conf
 
+        fsspec.get_filesystem_class(scheme)  # says first which library is missing
         more = _options(scheme)
         for key, value in dict(conf.get(scheme, {})).items():  # what FSSPEC_* variables say is added to, not replaced
             more[key] = {**more[key], **value} if isinstance(value, dict) and key in more else value
-        return fsspec.filesystem(scheme, skip_instance_cache=True, use_listings_cache=False, **more)
+        if scheme not in BUCKETS:
+            from app.remote.redirects import stop_at_redirect
+
+            more["allow_redirects"] = False
+            more["client_kwargs"] = {**more["client_kwargs"], "raise_for_status": stop_at_redirect}
+        return _files(scheme, more)
     except ImportError as exc:
         # Where an extra is installed in part, fsspec names what is missing in the error's cause.
         missing = getattr(exc.__cause__, "name", None) or exc.name or "fsspec"
@@ -162,13 +182,25 @@ def _open(scheme: str) -> Any:
         ) from None
 
 
+def _files(scheme: str, options: Mapping[str, Any]) -> Any:
+    import fsspec
+
+    return fsspec.filesystem(scheme, skip_instance_cache=True, use_listings_cache=False, **options)
+
+
 def _options(scheme: str) -> dict[str, Any]:
-    """Nothing is waited for without end."""
+    """Nothing is waited for without end, and no redirect leads to where nothing is to be fetched from."""
     if scheme == "s3":
+        from app.remote.redirects import s3_session
+
         retries = {"max_attempts": 3, "mode": "standard"}
-        return {"config_kwargs": {"connect_timeout": _CONNECT_S, "read_timeout": _SILENCE_S, "retries": retries}}
+        limits = {"connect_timeout": _CONNECT_S, "read_timeout": _SILENCE_S, "retries": retries}
+        session = s3_session()
+        return {"config_kwargs": limits if session is None else {**limits, "http_session_cls": session}}
     if scheme == "gs":
-        return {"requests_timeout": _SILENCE_S}
+        from app.remote.redirects import refuse_redirects
+
+        return {"requests_timeout": _SILENCE_S, "session_kwargs": {"trace_configs": [refuse_redirects()]}}
     from aiohttp import ClientTimeout
 
     timeout = ClientTimeout(total=None, sock_connect=_CONNECT_S, sock_read=_SILENCE_S)

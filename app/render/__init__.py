@@ -6,15 +6,15 @@ itself is not here: ``graph.save`` writes that.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import json
+import math
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from app.errors import InvalidRequestError
 from app.render.description import Description, read_description
-from app.render.document import render_json
 from app.render.dot import render_dot
 from app.render.mermaid import render_mermaid
-from app.render.profile import with_times
 from app.render.svg import render_svg
 from app.render.table import render_text
 
@@ -48,3 +48,27 @@ def render(description: Mapping[str, Any], format: str) -> str:
 
 
 __all__ = ["FORMATS", "MEDIA_TYPES", "render", "with_times"]
+
+
+def render_json(description: Mapping[str, Any]) -> str:
+    """Indented JSON, ASCII only: names may hold halves of surrogate pairs. NaN and infinities, which JSON has not, are
+    written as the strings PNNX has for them: ``"nan"``, ``"inf"``, ``"-inf"``; complex numbers as Python spells them.
+    """
+    return json.dumps(_plain(description), indent=2, allow_nan=False) + "\n"
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return value if value is None or isinstance(value, (bool, int, float, str)) else str(value)
+
+
+def with_times(description: Mapping[str, Any], rows: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """The description of ``graph.describe()`` with the ``time_us`` of every operator a profile has a row for."""
+    times = {row["index"]: {"time_us": row["time_us"]} for row in rows}
+    operators = [{**operator, **times.get(operator["index"], {})} for operator in description["operators"]]
+    return {**description, "operators": operators}

@@ -6,6 +6,7 @@ The module a type comes from (``nn.``, ``F.``, ``torch.``, ``aten::``) says noth
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Final
 
 # First match wins. The words are lower case without underscores: ``nn.Conv2d`` and ``F.conv2d`` read alike.
@@ -54,6 +55,23 @@ FAMILIES: Final = (
     "io", "conv", "linear", "attention", "recurrent", "pool", "norm", "activation", "shape", "reduce", "expression",
     "constant", "other",
 )  # fmt: skip
+# White text on any of them has a contrast of at least 4.5 to 1 (WCAG 2.2, level AA).
+COLOURS: Final[Mapping[str, str]] = {
+    "io": "#475569",
+    "conv": "#2563eb",
+    "linear": "#4f46e5",
+    "attention": "#a21caf",
+    "recurrent": "#be185d",
+    "pool": "#0f766e",
+    "norm": "#4d7c0f",
+    "activation": "#b45309",
+    "shape": "#64748b",
+    "reduce": "#0e7490",
+    "expression": "#7c3aed",
+    "constant": "#78716c",
+    "other": "#b91c1c",
+}
+TEXT: Final = "#ffffff"
 
 
 def family_of(operator_type: str) -> str:

@@ -1,9 +1,10 @@
-"""The graph as a table for a terminal, or for ``diff``: one operator a line, in execution order, nothing left out."""
+"""Tables for a terminal; the graph as one, also for ``diff``: one operator a line, in execution order."""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
+
 from app.render.caption import output_shapes
-from app.render.columns import aligned
 from app.render.description import Description, Operator
 from app.render.spelling import count_text, params_text, percent_text, time_text, totals_text
 from app.wording import printable
@@ -57,3 +58,20 @@ def _details(operator: Operator) -> str:
 
 def _time(description: Description) -> str:
     return "" if description.time_us is None else f" · {time_text(description.time_us)}"
+
+
+def aligned(rows: Sequence[Sequence[str]], numbers: Collection[str] = ()) -> list[str]:
+    """A line for each row, in columns of one width; texts of a model are printed with escapes, whatever they hold.
+
+    Args:
+        rows: the first one has the titles.
+        numbers: titles of the columns that stand to the right.
+    """
+    cells = [[printable(cell) for cell in row] for row in rows]
+    columns = [_column(column, column[0] in numbers) for column in zip(*cells, strict=True)]
+    return ["  ".join(row).rstrip() for row in zip(*columns, strict=True)]
+
+
+def _column(cells: Sequence[str], is_right: bool) -> list[str]:
+    width = max(map(len, cells))
+    return [cell.rjust(width) if is_right else cell.ljust(width) for cell in cells]

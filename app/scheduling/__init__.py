@@ -4,7 +4,6 @@ ticket      whether anybody still wants the work
 job         a request on its way: prepare, run, finish
 waiting     jobs by priority and deadline
 share       who goes together with whom, as config.toml has it (config)
-pressure    whether a queue is a burst, or more than can be answered
 pace        what runs take, and so how long the next request would wait
 admission   who is let in, and who is told to come again, and when
 threads     threads that are woken when there is something to do

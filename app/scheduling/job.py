@@ -6,6 +6,7 @@ import asyncio
 import contextvars
 import enum
 import time
+import traceback
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -13,10 +14,40 @@ from typing import Any, Final, Protocol
 
 import engine
 from app.memory.allowance import current
-from app.scheduling.ticket import Ticket, forget_locals
 
 # What requests have that say nothing; 1 comes first of all.
 USUAL_PRIORITY: Final = 10
+
+
+class Ticket:
+    """What running work can ask: does anybody still want the result?
+
+    Args:
+        deadline: on time.monotonic()'s clock.
+    """
+
+    __slots__ = ("_is_abandoned", "deadline")
+
+    def __init__(self, deadline: float) -> None:
+        self.deadline = deadline
+        self._is_abandoned = False
+
+    def abandon(self) -> None:
+        """Nobody waits for it any more."""
+        self._is_abandoned = True
+
+    def is_void(self) -> bool:
+        """Whether the work may stop."""
+        return self._is_abandoned or time.monotonic() > self.deadline
+
+
+def forget_locals(exc: BaseException | None) -> None:
+    """Free what the frames of an exception, and of those behind it, still hold: here, not where it is answered."""
+    seen: set[int] = set()
+    while exc is not None and id(exc) not in seen:
+        seen.add(id(exc))
+        traceback.clear_frames(exc.__traceback__)
+        exc = exc.__cause__ or exc.__context__
 
 
 @dataclass(frozen=True, slots=True)

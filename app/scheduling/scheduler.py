@@ -12,14 +12,12 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar
 
 from app.errors import ModelNotReadyError, ServiceError
-from app.scheduling.admission import Admission
-from app.scheduling.errand import Errand
-from app.scheduling.job import USUAL_PRIORITY, Job, Stage, Work
-from app.scheduling.pace import Pace
+from app.scheduling.admission import Admission, Pace
+from app.scheduling.job import USUAL_PRIORITY, Demand, Job, Stage, Work
 from app.scheduling.threads import Step, Threads
 from app.scheduling.turns import Turns
 from app.scheduling.worker import Worker
@@ -46,7 +44,7 @@ def make_scheduler(name: str, settings: Settings, threads: int) -> Scheduler:
         name,
         threads=threads,
         runs=runs,
-        places=(settings.max_in_flight or threads) + settings.max_queue,
+        queue=settings.max_queue,
         slow=int(has_slow),
         retry_after_s=settings.retry_after_s,
         max_wait_s=settings.max_wait_s,
@@ -60,11 +58,10 @@ class Scheduler:
         name: whose requests, for messages and thread names.
         threads: requests that are prepared at once.
         runs: runs that go on at once.
-        places: requests that may be there at once, whatever they do.
+        queue: requests that may wait, beside those that run.
         slow: runs beside these of shapes that there is no code for, so that they hold up no others.
         retry_after_s: the least that a refused client is told.
-        max_wait_s: a request that would wait longer is refused; None where bursts may wait, and a lasting queue is kept
-            short (app/scheduling/pressure.py).
+        max_wait_s: a request that would wait longer is refused; None for the usual limit (app/scheduling/admission.py).
     """
 
     def __init__(
@@ -73,7 +70,7 @@ class Scheduler:
         *,
         threads: int,
         runs: int,
-        places: int,
+        queue: int,
         slow: int = 0,
         retry_after_s: int = 1,
         max_wait_s: float | None = None,
@@ -81,7 +78,7 @@ class Scheduler:
         self.name = name
         self.runs = runs
         self._retry_after_s = retry_after_s
-        self._admission = Admission(name, places=places, retry_after_s=retry_after_s, max_wait_s=max_wait_s)
+        self._admission = Admission(name, queue=queue, retry_after_s=retry_after_s, max_wait_s=max_wait_s)
         self._preparers = threads
         self._lock = threading.Lock()
         self._threads = Threads(f"lane-{name}", threads + runs + slow, self._lock, self._take)
@@ -147,28 +144,11 @@ class Scheduler:
         finally:
             del error  # its traceback refers to this
 
-    def refusal(
-        self,
-        deadline: float,
-        priority: int = USUAL_PRIORITY,
-        *,
-        ahead: int = 0,
-        ahead_s: float = 0.0,
-        is_behind: bool = False,
-    ) -> ServiceError | None:
-        """What a request would be refused with that comes now; None where it would be taken.
-
-        Args:
-            ahead: requests that come before it and have yet to ask.
-            ahead_s: what it waits for before it asks itself.
-            is_behind: whether others that come while more come than can be answered are let in before it.
-        """
+    def refusal(self, deadline: float, priority: int = USUAL_PRIORITY) -> ServiceError | None:
+        """Return what a request would be refused with that comes now; None where it would be taken."""
         if self._ended is not None:
             return ModelNotReadyError(self._ended, retry_after_s=self._retry_after_s)
-        wait_s, marks = ahead_s + self._wait_s(ahead), self.pace.marks(self.runs)
-        return self._admission.refusal(
-            self._turns.pending + ahead, wait_s, marks, deadline, priority, is_behind=is_behind
-        )
+        return self._admission.refusal(self.queued, self._turns.idle, self._wait_s(), deadline, priority)
 
     @property
     def is_empty(self) -> bool:
@@ -180,10 +160,10 @@ class Scheduler:
         """Why runs that could have been shared were as small as they were."""
         return self._turns.reasons
 
-    def _wait_s(self, ahead: int) -> float:
-        """How long a request would wait, about, that comes behind so many more."""
+    def _wait_s(self) -> float:
+        """Return how long a request that comes now would wait, about."""
         return self.pace.wait_s(
-            unprepared=len(self._turns.arrived) + ahead,
+            unprepared=len(self._turns.arrived),
             threads=self._preparers,
             items=self._turns.ready.items + self._turns.items_in_runs,
             runs=self.runs,
@@ -228,7 +208,7 @@ class Scheduler:
     def _claim(self) -> bool:
         """Take the place of a run, if there is one."""
         with self._lock:
-            if not self._turns.is_free or not self._admission.has_place(self._turns.pending):
+            if not self._turns.is_free:
                 return False
             self._turns.count_one(1)
             return True
@@ -285,3 +265,31 @@ class Scheduler:
 
 def _never() -> bool:
     return False
+
+
+class Errand:
+    """A function's call as work."""
+
+    def __init__(self, call: Callable[[], Any]) -> None:
+        self._call = call
+        self._result: Any = None
+
+    def prepare(self) -> Demand:
+        """Nothing to prepare."""
+        return Demand(items=0)
+
+    def prepare_here(self) -> bool:
+        """Nobody knows how long it takes."""
+        return False
+
+    def run(self, cancelled: Callable[[], bool]) -> None:
+        """All of it; what it does asks by itself whether it is cancelled."""
+        self._result = self._call()
+
+    def run_with(self, others: Sequence[Any], cancelled: Callable[[], bool]) -> None:
+        """Never: it has no group."""
+        raise NotImplementedError
+
+    def finish(self, queue_s: float) -> Any:
+        """The result of the work."""
+        return self._result

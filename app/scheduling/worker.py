@@ -9,8 +9,8 @@ from functools import partial
 from typing import Any, Final
 
 import engine
+from app.scheduling.admission import Pace
 from app.scheduling.job import Demand, Job, Stage, Work
-from app.scheduling.pace import Pace
 from app.scheduling.turns import Turns, items_of
 
 # Answers that take longer are made while the next run goes on; for others a thread costs more.

@@ -19,7 +19,6 @@ from app.errors import ConfigError, InferenceFailedError, ServiceError, from_eng
 from app.memory.allowance import current
 from app.memory.budget import MemoryBudget
 from app.memory.machine import Trimmer, budget_bytes
-from app.models.account import account
 from app.models.call import Call
 from app.models.keeping.discovery import Discovery
 from app.models.keeping.orders import Demand
@@ -29,14 +28,15 @@ from app.models.keeping.watch import Watcher
 from app.models.lane import Lane
 from app.models.model import Model
 from app.models.request import InferRequest, InferResult
+from app.models.statistics import account
 from app.remote.opening import open_store
-from app.scheduling.ticket import Ticket
-from app.serving.arrivals import Arrivals
+from app.scheduling.job import Ticket
 from app.serving.commands import Commands
 from app.serving.control import Control
 from app.serving.drawings import Drawings
 from app.settings import Settings
 from app.thread_limits import ThreadBudget, thread_budget
+from app.wording import cut
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -45,6 +45,9 @@ T = TypeVar("T")
 CANCELLED: Final = "cancelled"
 # How long models that load may take to heed that the server stops.
 STOP_LOADING_S: Final = 3.0
+# How often models are looked at, and after how long without a request the code for their batches is dropped.
+_REST_LOOK_S: Final = 60.0
+_IDLE_S: Final = 600.0
 # How many of the models that are loading are named.
 MAX_NAMES: Final = 10
 
@@ -75,11 +78,11 @@ class DataPlane:
             self.store, Discovery(self.store, settings.store_folder, settings.model_name), interval_s
         )
         self.commands = Commands()
-        self.arrivals = Arrivals()
         self.control = Control(Demand(self.store, self.watcher, settings), settings, self.commands)
         self.is_draining = False
         self.loaded = asyncio.Event()
         self._loader: threading.Thread | None = None
+        self._resting: asyncio.Task[None] | None = None
         # For what belongs to no model: parsing a large body that has yet to say which model it is for.
         self._desk = Lane(
             "server", threads=self.budget.threads, queue=settings.max_queue, retry_after_s=settings.retry_after_s
@@ -98,10 +101,19 @@ class DataPlane:
         # A daemon: a model that takes for ever to load must not keep the process from ending.
         self._loader = threading.Thread(target=self._load, args=(asyncio.get_running_loop(),), daemon=True)
         self._loader.start()
+        self._resting = asyncio.create_task(self._rest())
+
+    async def _rest(self) -> None:
+        """Drop, time and again, the code for batches of models that had no request for long."""
+        while True:
+            await asyncio.sleep(_REST_LOOK_S)
+            await asyncio.to_thread(self.store.rest, _IDLE_S)
 
     async def close(self) -> None:
         """Stop loading, drop what waits, let what runs end."""
         self.is_draining = self.control.is_closed = True
+        if self._resting is not None:
+            self._resting.cancel()
         if self.remote is not None:
             self.remote.close()
         self.watcher.close()
@@ -125,7 +137,7 @@ class DataPlane:
     def is_quiet(self) -> bool:
         """Whether no request for any model is there."""
         lanes = [version.lane for entry in self.store.entries for version in entry.versions]
-        return not len(self.arrivals) and all(lane.is_empty for lane in lanes)
+        return all(lane.is_empty for lane in lanes)
 
     @property
     def is_loading(self) -> bool:
@@ -133,11 +145,16 @@ class DataPlane:
         return self.store.is_loading or (self._loader is not None and self._loader.is_alive())
 
     def unready_reason(self) -> str | None:
-        """Why the server is not ready; None when every model that should be served runs."""
+        """Return why the server is not ready; None when every model that it waits for runs.
+
+        These are the ones that the settings require; where they require none, all that were there from the start.
+        """
         if self.is_draining:
             return "the server is stopping"
         if self.store.problem is not None:
             return self.store.problem
+        if self.settings.required and self.store.is_begun.is_set():
+            return self._missing()
         if not self.store.is_loaded:
             problem = None if self.remote is None or self.store.is_begun.is_set() else self.remote.problem
             return self._loading() if problem is None else problem
@@ -149,6 +166,16 @@ class DataPlane:
         if self.store.default_name is not None and self.store.default_name not in {e.name for e in self.store.entries}:
             return f"the default model '{self.store.default_name}' is not in the store"
         return None
+
+    def _missing(self) -> str | None:
+        """Return which required models do not run, and in which state they are."""
+        states = {name: self.store.find(name) for name in self.settings.required}
+        missing = [
+            f"'{cut(name)}' is {'not in the store' if entry is None else entry.state}"
+            for name, entry in states.items()
+            if entry is None or entry.state is not State.READY
+        ]
+        return f"required models: {', '.join(missing[:MAX_NAMES])}" if missing else None
 
     def _loading(self) -> str:
         names = [entry.name for entry in self.store.entries if entry.state is State.LOADING]
@@ -300,6 +327,8 @@ def _call(version: Version, model: Model, request: InferRequest, encode: Callabl
 def _counted(version: Version, encoded: T, result: InferResult) -> T:
     """An answer, once it is in the statistics."""
     version.statistics.succeeded(result.timing, result.items, result.batch, is_first=result.is_first)
+    if version.model is not None:
+        version.model.batcher.use()
     if (asked := account.get()) is not None:
         asked.items, asked.timing = result.items, result.timing
     return encoded

@@ -19,6 +19,7 @@ from app.images.placement import Placement
 from app.images.png import encode_png, from_text, to_text
 from app.memory.allowance import charge, charged
 from app.schema import Body, Channels, Finite, Section
+from app.small_arrays import dtype_name
 from app.tasks.task import DrawingTask, Outputs, Prediction, TaskContext, check_items
 
 # One grey pixel, as text: what examples show.
@@ -72,7 +73,7 @@ class ImageTask(DrawingTask[ImageConfig]):
         planes = values[:, None] if values.ndim == 3 else values
         if planes.ndim != 4 or planes.shape[1] not in _COLORS or 0 in planes.shape[2:] or planes.dtype.kind == "c":
             raise ConfigError(
-                f"output '{self._output}': found {list(values.shape)} {values.dtype.name},"
+                f"output '{self._output}': found {list(values.shape)} {dtype_name(values.dtype)},"
                 " expected real numbers (N, 3 or 1, H, W)"
             )
         if options.color is not None and options.color not in _COLORS[planes.shape[1]]:

@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 from app.errors import ConfigError
+from app.images.placement import Placement
+from app.schema import Section
 from app.tasks.classification import ClassificationTask
 from app.tasks.detection.task import DetectionTask
 from app.tasks.image import ImageTask
 from app.tasks.segmentation.task import SegmentationTask
-from app.tasks.task import Task
-from app.tasks.tensor import TensorTask
+from app.tasks.task import Outputs, Task
 from app.wording import cut, did_you_mean, quoted
+
+
+class TensorTask(Task[Section]):
+    """Predicts nothing; the answer is the outputs."""
+
+    NAME = "tensor"
+    CONFIG = Section
+    EXAMPLE = {"outputs": {"out0": {"shape": [1, 3], "dtype": "float32", "data": [0.5, 1.0, "NaN"]}}}
+
+    def predict(self, outputs: Outputs, placements: Sequence[Placement], options: Section) -> None:
+        """None."""
+        return None
+
 
 TASKS: Final[dict[str, type[Task[Any]]]] = {
     task.NAME: task for task in (TensorTask, ClassificationTask, DetectionTask, SegmentationTask, ImageTask)

@@ -99,16 +99,18 @@ class Task(ABC, Generic[ConfigT]):
         """
 
     def _named_output(self, key: str, name: str | None) -> str:
-        """The output that a key of the config names, the first one where it names none.
+        """Return the name of the output that a key of the config means; of the first one where it says nothing.
 
         Raises:
             ConfigError: the model has no such output.
         """
-        there_are = self._context.signature.output_names
-        name = name or there_are[0]
-        if name not in there_are:
-            raise ConfigError(f"{self.NAME}.{key}: found '{cut(name)}', expected one of {quoted(there_are)}")
-        return name
+        signature = self._context.signature
+        port = signature.output(name) if name else signature.outputs[0]
+        if port is None:
+            raise ConfigError(
+                f"{self.NAME}.{key}: found '{cut(name or '')}', expected one of {quoted(signature.output_names)}"
+            )
+        return port.name
 
 
 class DrawingTask(Task[ConfigT]):

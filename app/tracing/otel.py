@@ -63,7 +63,9 @@ class OtelSpans:
         ids = RandomIdGenerator()
         self._random = ids.generate_span_id
         self._next: str | None = None
+        self._trace = ""
         ids.generate_span_id = self._span_id
+        ids.generate_trace_id = lambda: int(self._trace, 16)
         own = {"service.version": version()}
         if "OTEL_SERVICE_NAME" not in os.environ and "service.name" not in os.environ.get(
             "OTEL_RESOURCE_ATTRIBUTES", ""
@@ -91,23 +93,23 @@ class OtelSpans:
         span.end(now)
 
     def _begin(self, request: Told, start_ns: int) -> Any:
-        """The request's span, with the id that its client was told."""
-        parent = None
-        if request.trace is not None:
+        """Start the request's span, with the ids that its client and the log were given."""
+        trace, model = request.trace, request.account.model
+        # Without a parent the span begins a trace, whatever span another library has open here.
+        parent: api.Span = api.INVALID_SPAN
+        if trace.parent is not None:
             sender = api.SpanContext(
-                trace_id=int(request.trace.trace, 16),
-                span_id=int(request.trace.parent, 16),
+                trace_id=int(trace.trace, 16),
+                span_id=int(trace.parent, 16),
                 is_remote=True,
-                trace_flags=api.TraceFlags(request.trace.flags),
+                trace_flags=api.TraceFlags(trace.flags),
             )
-            parent = api.set_span_in_context(api.NonRecordingSpan(sender))
-            self._next = request.trace.span
-        model = request.account.model
+            parent = api.NonRecordingSpan(sender)
+        self._trace, self._next = trace.trace, trace.span
         try:
             return self._tracer.start_span(
                 request.name if model is None else f"{request.name} {model}",
-                # Without a parent it begins a trace, whatever span somebody else has open here.
-                context=api.set_span_in_context(api.INVALID_SPAN) if parent is None else parent,
+                context=api.set_span_in_context(parent),
                 kind=api.SpanKind.SERVER,
                 attributes=dict(request.attributes),
                 start_time=start_ns,

@@ -24,6 +24,7 @@ from app.errors import ConfigError, InputMismatchError, ServiceError
 from app.measuring.timing import summary, turn, turns
 from app.memory.allowance import charge
 from app.models.request import InferRequest, Prepared, Ran
+from app.small_arrays import dtype_name
 from app.trials.entries import Entry
 from app.trials.inputs import example
 from app.trials.sessions import Sessions
@@ -131,11 +132,14 @@ def _brief(predictions: Any) -> Any:
 
 
 def _outputs(outputs: Mapping[str, NDArray[Any]], first: _Running | None, rtol: float | None) -> list[dict[str, Any]]:
+    others: Mapping[str, NDArray[Any]] = {} if first is None or first.outputs is outputs else first.outputs
+    if others.keys().isdisjoint(outputs):  # files that name them differently
+        others = dict(zip(outputs, others.values(), strict=False))
     rows = []
     for name, array in outputs.items():
-        row: dict[str, Any] = {"name": name, "shape": list(array.shape), "dtype": array.dtype.name}
-        if first is not None and name in first.outputs and first.outputs is not outputs:
-            row |= _apart(array, first.outputs[name], rtol)
+        row: dict[str, Any] = {"name": name, "shape": list(array.shape), "dtype": dtype_name(array.dtype)}
+        if name in others:
+            row |= _apart(array, others[name], rtol)
         rows.append(row)
     return rows
 

@@ -80,7 +80,6 @@ def open_build(graph: engine.RuntimeGraph, build: Build, settings: Settings) -> 
         passes_off=build.passes_off,
         cache=None if build.tune else cache_of(settings),
         cache_max_bytes=settings.cache_max_bytes,
-        measure_host=settings.measure_host,
         instances_max_bytes=budget_bytes(settings.instances_max_bytes, settings.workers),
     )
 

@@ -14,6 +14,24 @@ from tests.engine.pnnx.build import pair
 from tests.patience import PATIENCE_S, until
 
 F32 = np.float32
+# A plugin with an operator that the compiler has a defect for.
+FAULTY = """
+import engine
+from engine.compiler.lowering.rules.registry import KERNEL_RULES
+
+@engine.register("faulty.Twice")
+class Twice(engine.Layer):
+    def infer(self, input: engine.TensorSpec) -> engine.TensorSpec:
+        return input
+
+    def forward(self, input):
+        return input + input
+
+def rule(context):
+    raise ZeroDivisionError("a fault of the rule")
+
+KERNEL_RULES[Twice] = rule
+"""
 
 
 class Turnstile:

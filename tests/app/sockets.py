@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from app.http.server.connection import Connection
 from app.process.server import build
 from app.process.uvicorn_server import Server
 from app.settings import Settings
@@ -43,6 +44,10 @@ class Front:
     def is_live(self) -> bool:
         with self.connect() as connection:
             return b'{"live":true}' in send(connection, LIVE.replace(HOST, HOST + b"connection: close\r\n"))
+
+    @property
+    def connections(self) -> list[Connection]:
+        return [each for each in self.server.server_state.connections if isinstance(each, Connection)]
 
     @property
     def open(self) -> int:

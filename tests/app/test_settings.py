@@ -6,6 +6,7 @@ import asyncio
 import io
 import json
 import logging
+import re
 import threading
 import time
 from collections.abc import AsyncIterator
@@ -19,13 +20,14 @@ import engine
 from app.log import configure_logging
 from app.settings import Settings, SettingsError, variable
 from app.sources import LISTS
-from engine.compiler.codegen.host import Host, detect
 from tests.app.client import serving
 from tests.app.environment import environment
 from tests.app.grpc import test_hostile
 from tests.app.http import test_access
-from tests.app.http.connection import test_connection
+from tests.app.http.server import test_connection
 from tests.app.http.v2 import test_repository
+from tests.app.models import test_verification
+from tests.app.models.keeping import test_warmup
 from tests.app.pictures import npy, png
 from tests.app.process import test_calls, test_server, test_tls
 from tests.app.remote import test_mirror
@@ -234,27 +236,6 @@ def test_setting_bundles_says_whether_a_folder_with_a_manifest_is_more_than_its_
     assert "manifest.json: it is no manifest of a bundle" in states[0]["reason"] and states[1]["state"] == "ready"
 
 
-def test_setting_measure_host_says_whether_this_machine_is_measured(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    store, folder = tmp_path / "store", tmp_path / "cache"
-    asked: list[bool] = []
-
-    def this_host(options: engine.Options) -> Host:
-        # Sessions of the tests before may still be at work behind, with settings of their own.
-        if options.cache == folder:
-            asked.append(options.measure_host)
-        return detect()
-
-    monkeypatch.setattr("engine.compiler.builder.this_host", this_host)
-    convolving(store)
-    for value in (True, False):
-        asked.clear()
-        folder = tmp_path / f"cache-{value}"  # of its own: sessions of the one before may still be at work
-        compiler(store, measure_host=value, cache_dir=folder)
-        assert set(asked) == {value}
-
-
 def test_settings_cache_and_cache_dir_say_whether_and_where_code_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -268,7 +249,7 @@ def test_settings_cache_and_cache_dir_say_whether_and_where_code_is_kept(
 
 def test_what_nobody_sets_is_the_engines_default() -> None:
     ours, theirs = Settings(), engine.Options()
-    for name in ("backend", "threads", "winograd", "cache_max_bytes", "measure_host", "instances_max_bytes"):
+    for name in ("backend", "threads", "winograd", "cache_max_bytes", "instances_max_bytes"):
         assert getattr(ours, name) == getattr(theirs, name)
     assert frozenset(ours.passes_off) == theirs.passes_off
 
@@ -408,13 +389,6 @@ def test_setting_max_elements_bounds_a_tensor(tmp_path: Path) -> None:
     assert statuses == [200, 413]
 
 
-def test_setting_max_json_depth_bounds_nesting(tmp_path: Path) -> None:
-    write_model(tmp_path, "one", elementwise("add(@0,1)", "(?,2)f32"))
-    for depth, status in ((3, 200), (2, 400)):
-        with serving(tmp_path, max_json_depth=depth) as client:
-            assert client.post("/infer", json=ONES).status_code == status
-
-
 def test_setting_max_images_bounds_a_batch_of_pictures(tmp_path: Path) -> None:
     write_classifier(tmp_path)
     with serving(tmp_path, max_images=1) as client:
@@ -441,6 +415,25 @@ def test_setting_cors_origins_lets_those_pages_call_and_no_others(tmp_path: Path
         assert "access-control-allow-origin" not in client.get("/models", headers={"origin": "http://other"}).headers
 
 
+def test_setting_allowed_hosts_names_what_the_server_is_called_by(tmp_path: Path) -> None:
+    write_classifier(tmp_path)
+    host = {"host": "models.example.org"}
+    for allowed, status in (((), 403), (("models.example.org",), 200)):
+        with serving(tmp_path, allowed_hosts=allowed) as client:
+            assert client.get("/models", headers=host).status_code == status
+
+
+@pytest.mark.parametrize(("whose", "expected"), [("used", {"one"}), ("all", {"one", "idle"}), ("none", set())])
+def test_setting_metrics_histograms_says_whose_there_are(whose: str, expected: set[str], tmp_path: Path) -> None:
+    for name in ("one", "idle"):
+        write_model(tmp_path, name, elementwise("add(@0,1)", "(?,2)f32"))
+    with serving(tmp_path, metrics_histograms=whose) as client:
+        assert client.infer("one", [[1, 2]]).status_code == 200
+        page = client.get("/metrics").text
+    assert set(re.findall(r'_bucket\{.*model="(\w+)"', page)) == expected
+    assert 'pnnx_serve_requests_total{model="idle",outcome="ok",version="1"} 0.0' in page
+
+
 def test_setting_metrics_triton_names_adds_what_dashboards_made_for_it_ask_for(tmp_path: Path) -> None:
     write_model(tmp_path, "one", elementwise("add(@0,1)", "(?,2)f32"))
     for enabled in (False, True):
@@ -457,8 +450,10 @@ def test_setting_access_log_writes_a_line_a_request(tmp_path: Path, caplog: pyte
     for enabled in (False, True):
         caplog.clear()
         with serving(tmp_path, access_log=enabled) as client:
+            client.get("/models")
             client.get("/health/live")
-        assert ("GET /health/live 200" in caplog.text) is enabled
+        assert ("GET /models 200" in caplog.text) is enabled
+        assert "GET /health/live 200" not in caplog.text
 
 
 @pytest.mark.parametrize(("level", "lines"), [("info", 2), ("warning", 1), ("error", 0)])
@@ -503,6 +498,8 @@ def test_every_setting_has_a_test_of_its_effect() -> None:
         test_server,
         test_spans,
         test_tls,
+        test_verification,
+        test_warmup,
     )
     here = [*globals(), *(name for module in others for name in vars(module))]
     claims = " ".join(name for name in here if name.startswith(("test_setting_", "test_settings_")))

@@ -14,7 +14,7 @@ import pytest
 from pnnx_client import AsyncClient, Client
 from tests.app.sample_models import write_zoo
 from tests.app.sockets import listening
-from tests.app.v2_models import DATATYPES, through, write_model
+from tests.app.v2_models import DATATYPES, through, write_model, write_simple
 
 Open: TypeAlias = Callable[..., Client]
 
@@ -68,6 +68,7 @@ def stub(connect: Open) -> Callable[..., tuple[Client, list[httpx.Request]]]:
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     store = tmp_path_factory.mktemp("zoo")
     write_zoo(store)
+    write_simple(store)
     write_model(store, "named", through("torch.clone", "(?,3)f32"), config='versions = "all"\n')
     write_model(store, "named", through("nn.ReLU", "(?,3)f32"), version=2)
     for code in DATATYPES:

@@ -30,6 +30,13 @@ def test_an_array_is_that_of_the_first_input(client: Client) -> None:
     np.testing.assert_array_equal(result["out0"], X + 1)
 
 
+@pytest.mark.parametrize("inputs", [lambda x: x, lambda x: {"INPUT0": x}, lambda x: {"in0": x}])
+def test_outputs_have_the_models_names_unless_others_are_asked_for(client: Client, inputs: Any) -> None:
+    x = np.ones((1, 16), F32)
+    assert list(client.infer("simple", inputs(x))) == ["OUTPUT0"]
+    assert list(client.infer("simple", inputs(x), outputs=["out0"])) == ["out0"]
+
+
 def test_arrays_are_sent_by_name(client: Client) -> None:
     result = client.infer("add", {"in1": X[:, :2], "in0": X[:, 1:]})
     np.testing.assert_array_equal(result["out0"], X[:, :2] + X[:, 1:])

@@ -118,6 +118,14 @@ def test_retry_after_is_in_seconds(value: str | None, least: float | None, most:
     assert found == least == most
 
 
+@pytest.mark.parametrize(
+    ("exact", "expected"), [("8.25", 0.00825), ("1500", 1.5), ("0", 0.0), ("soon", 7.0), ("-1", 7.0), ("nan", 7.0)]
+)
+def test_retry_after_in_milliseconds_is_more_exact(exact: str, expected: float) -> None:
+    answer = httpx.Response(429, headers={"retry-after": "7", "retry-after-ms": exact})
+    assert from_answer(answer).retry_after_s == pytest.approx(expected)
+
+
 def test_retry_after_may_be_a_date() -> None:
     dates = [formatdate(time.time() + seconds, usegmt=True) for seconds in (3600, -3600)]
     later, earlier = (from_answer(httpx.Response(503, headers={"retry-after": date})).retry_after_s for date in dates)

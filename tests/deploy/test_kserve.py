@@ -133,7 +133,9 @@ def runtime(mounted: Path, name: str, tmp_path: Path) -> Any:
     own = {f"{key.replace('-', '_')}": value for key, value in flags.items()}
     set_by_pod = Settings.from_env(environment(container))
     assert set_by_pod.request_timeout_s == 20
-    return process(mounted, **{**own, "host": "127.0.0.1", "cache_dir": tmp_path / "cache", "threads": 1})
+    return process(
+        mounted, **{**own, "host": "127.0.0.1", "cache_dir": tmp_path / "cache", "threads": 1, "backend": "auto"}
+    )
 
 
 def ask(server: Process, path: str, body: object | None = None) -> tuple[int, Any]:

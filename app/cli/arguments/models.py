@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import os
+import zipfile
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any, Final
 
 import engine
-from app.cli.arguments.wrong_files import advice
+from app.cli.arguments.options import UsageError
 from app.errors import ConfigError, ModelNotFoundError
 from app.models.folder.layout import is_version
 from app.models.folder.repository import FoundModel, ModelFiles, VersionFiles, find_models, read_model, scan
 from app.models.model import Model
 from app.models.sessions import read_graph
+from app.models.warmup import fits
 from app.remote.opening import fetched
 from app.settings import Settings
+from app.signature import describe
 from app.thread_limits import thread_budget
 from app.wording import did_you_mean, quoted
 
 _PARAM = ".param"
 _ONNX = ".onnx"
+_HEAD: Final = 64
+_EXPORT: Final = "turn it into a pair with 'pnnx-serve export {} --shape ...'"
 
 
 def find(model: str, settings: Settings) -> ModelFiles:
@@ -81,14 +88,15 @@ def load(version: VersionFiles, settings: Settings) -> engine.RuntimeGraph:
     return read_graph(version, settings)
 
 
-def prepare(files: ModelFiles, graph: engine.RuntimeGraph, settings: Settings) -> Model:
+def prepare(files: ModelFiles, version: VersionFiles, graph: engine.RuntimeGraph, settings: Settings) -> Model:
     """The model as the server would run it.
 
     Raises:
         ConfigError: the config does not fit the graph.
     """
     threads = thread_budget(settings.threads).threads
-    return Model(files.name, graph, files.config, files.labels, threads=threads, settings=settings)
+    given: Any = {"threads": threads, "settings": settings, "warmup": version.warmup}
+    return Model(files.name, graph, files.config, files.labels, **given)
 
 
 def _in_folder(folder: Path) -> ModelFiles | None:
@@ -119,3 +127,68 @@ def _at_path(param: Path) -> ModelFiles:
         raise ModelNotFoundError(f"no file '{param}', expected a .pnnx.param file or the name of a model in the store")
     version = VersionFiles(number=1, param=param, bin=param.with_name(f"{param.name.removesuffix(_PARAM)}.bin"))
     return ModelFiles(name=str(param), folder=param.parent, versions=(version,), is_pair=True)
+
+
+def example_specs(model: Model, shapes: Sequence[tuple[int, ...]]) -> list[engine.TensorSpec] | None:
+    """The inputs of a run, in the model's order; without shapes those that the graph and the config tell.
+
+    None where these leave a size open.
+
+    Raises:
+        UsageError: the shapes are not as many as the inputs, or do not fit them.
+    """
+    if not shapes:
+        zeros = model.example_inputs()
+        return None if zeros is None else [engine.TensorSpec(each.shape, each.dtype) for each in zeros.values()]
+    ports = model.signature.inputs
+    if len(shapes) != len(ports):
+        names = quoted(port.name for port in ports)
+        raise UsageError(f"--shape: found {len(shapes)}, expected one for each input: {names}")
+    return [_spec(port, shape) for port, shape in zip(ports, shapes, strict=True)]
+
+
+def _spec(port: engine.Port, shape: tuple[int, ...]) -> engine.TensorSpec:
+    if port.spec is None:
+        raise UsageError(f"--shape: the model does not tell the dtype of '{port.name}'")
+    if not fits(port, shape):
+        raise UsageError(f"--shape: found {list(shape)}, which does not fit '{port.name}' ({describe(port)})")
+    return engine.TensorSpec(shape, port.spec.dtype)
+
+
+def advice(path: Path) -> str | None:
+    """``'net.onnx' is an ONNX model: turn it into a pair with ...``; None where there is nothing of that name."""
+    try:
+        found = _folder(path) if path.is_dir() else _file(path) if path.is_file() else None
+    except OSError:
+        return None
+    return found and f"'{path}' is {found}"
+
+
+def _folder(path: Path) -> str:
+    pairs = sorted(each.name for each in path.glob("*.param"))
+    named = f", such as '{path / pairs[0]}'" if pairs else ""
+    return f"a folder: name the .pnnx.param file in it{named}, or a model of the store"
+
+
+def _file(path: Path) -> str:
+    with path.open("rb") as file:
+        kind = engine.kind_of_file(file.read(_HEAD))
+    if kind == "an ONNX model":
+        return "an ONNX model: its name has to end in .onnx"
+    if zipfile.is_zipfile(path):
+        return _archive(path)
+    if kind == "the text of a pair":
+        return "the text of a pair: its name has to end in .param"
+    if kind == "a compressed file":
+        return "a compressed file: unpack it first"
+    return f"{kind or 'no model'}: a model is a pair, of which the .pnnx.param file is named"
+
+
+def _archive(path: Path) -> str:
+    with zipfile.ZipFile(path) as archive:
+        names = archive.namelist()
+    if any("/code/" in name for name in names):
+        return f"a TorchScript model: {_EXPORT.format(path)}"
+    if any(name.endswith("/data.pkl") for name in names):
+        return "a file of PyTorch's weights, without the model: export the Python file of the model"
+    return "an archive of weights: name the .pnnx.param file beside it"

@@ -12,14 +12,14 @@ from app.sources import CONFIG
 from app.thread_limits import limit_threads, thread_budget
 
 # What decides how a model computes: for verbs that run one.
-COMPUTING: Final = ("backend", "threads", "winograd", "passes_off", "cache", "cache_dir", "measure_host")
+COMPUTING: Final = ("backend", "threads", "winograd", "passes_off", "cache", "cache_dir")
 
 
 class UsageError(Exception):
     """The command line asks for something that cannot be meant."""
 
 
-def add_setting(parser: argparse.ArgumentParser, name: str) -> None:
+def add_setting(parser: argparse._ActionsContainer, name: str) -> None:
     """The flag of a setting, with its help, unit and default."""
     field = Settings.model_fields[name]
     default = "unset" if field.default in (None, ()) else field.default

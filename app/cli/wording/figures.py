@@ -7,15 +7,15 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import engine
-from app.cli.wording import tuning
 from app.measuring.timing import Times
-from app.render.columns import aligned
 from app.render.spelling import count_text, counted, percent_text, time_text
+from app.render.table import aligned
 from app.wording import printable
 
 _TITLES: Final = ("µs", "GFLOP/s", "of peak", "GB/s", "kernel", "operators")
 _BAR, _BAR_LENGTH = "█", 16
 _ENGINE_TITLES: Final = ("min", "median", "p99", "times ours", "error", "engine")
+_TUNED_TITLES: Final = ("µs", "of model's", "operator", "found fastest")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +46,7 @@ class Bench:
         """All of it."""
         lines = [self._about(), "", *self._summary(), "", *self._kernels()]
         if self.tuned:
-            lines += ["", *tuning.table(self.tuned)]
+            lines += ["", *_tuned_table(self.tuned)]
         if len(self.times) > 1:
             lines += ["", *self._engines()]
         return "\n".join([*map(printable, lines), ""])
@@ -123,3 +123,21 @@ class Bench:
             for name, each in self.times.items()
         ]
         return aligned([_ENGINE_TITLES, *rows], _ENGINE_TITLES[:-1])
+
+
+def tuned_short(tuned: Mapping[str, Mapping[str, Any]]) -> str:
+    """What was tuned, short enough for the end of a line."""
+    return f"{counted(len(tuned), 'operator')} tuned, {len(_changed(tuned))} otherwise than the model has it"
+
+
+def _tuned_table(tuned: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """A row for each operator whose kernel is another than its model of cost would have taken."""
+    rows = [
+        (f"{each['time_us']:.1f}", f"{each['time_us'] / each['first_us']:.2f}", name, each["kernel"])
+        for name, each in _changed(tuned).items()
+    ]
+    return [tuned_short(tuned), *(aligned([_TUNED_TITLES, *rows], _TUNED_TITLES[:2]) if rows else [])]
+
+
+def _changed(tuned: Mapping[str, Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+    return {name: each for name, each in tuned.items() if each["kernel"] != each["first"]}

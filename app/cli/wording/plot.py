@@ -12,7 +12,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from app.cli.arguments.options import UsageError
 from app.measuring.timing import Times
-from app.render.palette import COLOURS
+from app.render.family import COLOURS
 from app.render.spelling import percent_text, shortened, time_text
 from app.render.svg.markup import element, number, text
 

@@ -1,4 +1,4 @@
-"""Where results go."""
+"""Where results go, and what a drawing or a report calls its model."""
 
 from __future__ import annotations
 
@@ -13,3 +13,8 @@ def write_result(content: bytes, output: str | None) -> None:
         return
     sys.stdout.flush()
     sys.stdout.buffer.write(content)
+
+
+def title(name: str) -> str:
+    """The name of a store, or that of a file without its endings: nothing of the folder where somebody had it."""
+    return Path(name).name.removesuffix(".param").removesuffix(".pnnx").removesuffix(".onnx")

@@ -18,9 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.codec.arrays.zip_members import DEFLATED, STORED, Member, ZipError, members, unpack
+from app.codec.message import Message
 from app.errors import InvalidRequestError, RequestTooLargeError
 from app.memory.allowance import charge
 from app.settings import Settings
+from app.signature import Inputs, Signature
 from app.string_tensors import as_fixed, is_text
 from app.wording import cut
 
@@ -162,3 +164,20 @@ def _check_members(found: list[Member], settings: Settings) -> None:
     for member in found:
         if member.method not in (STORED, DEFLATED):
             raise InvalidRequestError(f"'{cut(member.name)}' of the .npz body is packed in a way .npz files are not")
+
+
+def npy_message(body: bytes | bytearray, settings: Settings) -> Message:
+    """A ``.npy`` body: one array, for the only input."""
+    return Message(decode=lambda signature: {signature.only_input().name: read_npy(body, settings)})
+
+
+def npz_message(body: bytes | bytearray, settings: Settings) -> Message:
+    """Arrays by input name; the only array for the only input may have any name."""
+    return Message(decode=lambda signature: named(read_npz(body, settings), signature))
+
+
+def named(arrays: Mapping[str, NDArray[Any]], signature: Signature) -> Inputs:
+    """Arrays of an archive as inputs."""
+    if len(arrays) == len(signature.inputs) == 1:
+        return {signature.inputs[0].name: next(iter(arrays.values()))}
+    return {port.name: arrays[name] for name, port in signature.matched(arrays).items()}

@@ -10,10 +10,9 @@ from typing import Any, Final
 
 import orjson
 
-from app.codec.arrays.body import named
-from app.codec.arrays.numpy_files import NPY_MAGIC, ZIP_MAGIC, read_npy, read_npz
+from app.codec.arrays.numpy_files import NPY_MAGIC, ZIP_MAGIC, named, read_npy, read_npz
 from app.codec.forms.multipart import Part, split_parts
-from app.codec.message import Message, read_version
+from app.codec.message import Message, output_names, read_version
 from app.errors import InputMismatchError, InvalidRequestError, RequestTooLargeError
 from app.images.decode import Picture
 from app.settings import Settings
@@ -47,11 +46,15 @@ def parse_form(body: bytes | bytearray, content_type: str, settings: Settings) -
 
 
 def read_outputs(text: str) -> tuple[str, ...] | bool:
-    """``true``, ``false`` or names by comma, as query strings and form fields have them."""
+    """Read ``true``, ``false`` or names by comma, as query strings and form fields have them.
+
+    Raises:
+        InvalidRequestError: a name comes twice, or they are too many.
+    """
     lowered = text.lower()
     if lowered in ("true", "1", "false", "0"):
         return lowered in ("true", "1")
-    return tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+    return output_names([name.strip() for name in text.split(",") if name.strip()])
 
 
 def _plain_fields(parts: Iterable[Part]) -> Mapping[str, str]:
@@ -88,7 +91,8 @@ def _inputs(files: list[Part], signature: Signature, settings: Settings) -> Inpu
         read = _reader(part)
         if read is None:
             pictures.append(_picture(part, len(pictures)))
-            signature.picture_port(part.name if part.name in signature.input_names else None)
+            port = signature.find_input(part.name)
+            signature.picture_port(None if port is None else port.name)
             continue
         for name, value in read(part, signature, settings).items():
             _add(inputs, name, value)

@@ -7,9 +7,10 @@ ends within a bound or the form is refused, and nothing is copied.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
+from urllib.parse import unquote_to_bytes
 
 from app.errors import InvalidRequestError, RequestTooLargeError
 
@@ -116,7 +117,38 @@ def _part(body: bytes | bytearray, start: int, end: int) -> Part:
         raise InvalidRequestError(f"the form is malformed: a part's head does not end within {_MAX_HEAD} bytes")
     options = parameters(_disposition(bytes(body[start:head_end])))
     data = memoryview(body)[head_end + 4 : end]
-    return Part(name=options.get("name", ""), file_name=options.get("filename"), data=data)
+    return Part(name=_text(options, "name") or "", file_name=_text(options, "filename"), data=data)
+
+
+def _text(options: Mapping[str, str], name: str) -> str | None:
+    """Return the value of a parameter in any of its three forms; None where it is not given.
+
+    RFC 7578 has the plain form; RFC 8187 has ``name*=UTF-8''...``, which goes first (RFC 6266 section 4.3), and
+    RFC 2231 has ``name*0`` and ``name*0*`` with the pieces of a long value.
+    """
+    whole = options.get(f"{name}*")
+    if whole is not None or name in options:
+        return options.get(name) if whole is None else _unescaped([whole], is_escaped=[True])
+    pieces, is_escaped = list[str](), list[bool]()
+    for index in range(_MAX_PARAMETERS):
+        piece = options.get(f"{name}*{index}*", options.get(f"{name}*{index}"))
+        if piece is None:
+            break
+        pieces.append(piece)
+        is_escaped.append(f"{name}*{index}*" in options)
+    return _unescaped(pieces, is_escaped) if pieces else None
+
+
+def _unescaped(pieces: Sequence[str], is_escaped: Sequence[bool]) -> str:
+    """Join the pieces of a value; an escaped first piece begins with ``charset'language'``."""
+    first, charset = pieces[0], ""
+    if is_escaped[0] and first.count("'") >= 2:
+        charset, _, first = first.split("'", 2)
+    raw = b"".join(
+        unquote_to_bytes(piece) if escaped else piece.encode("utf-8", "replace")
+        for piece, escaped in zip([first, *pieces[1:]], is_escaped, strict=True)
+    )
+    return raw.decode("iso-8859-1" if charset.lower() == "iso-8859-1" else "utf-8", "replace")
 
 
 def _disposition(head: bytes) -> str:

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
-from app.codec.json.parsed import Parsed
 from app.codec.json.tensors import decode_inputs
 from app.codec.json.text import parse_request_json
-from app.codec.message import Message, read_version
-from app.errors import InvalidRequestError, ServiceError
+from app.codec.message import MAX_OUTPUTS, Message, output_names, read_version
+from app.errors import InvalidRequestError
 from app.settings import Settings
-from app.signature import Inputs, Signature
 from app.wording import cut, did_you_mean, quoted
 
-# What is made of smaller bodies is freed in no time.
-_SMALL: Final = 1 << 16
+# A longer body is worth advice on the binary forms.
+_LONG: Final = 1 << 16
+# No output has a longer name, and names are looked up on the event loop.
+_MAX_NAME: Final = 10_000
 _KEYS: Final = ("model", "version", "inputs", "outputs", "parameters", "image")
 
 
@@ -26,28 +25,16 @@ def parse_json_body(body: bytes | bytearray, settings: Settings) -> Message:
     Raises:
         InvalidRequestError: not JSON, not an object, an unknown key, or a key of the wrong kind.
     """
-    document = parse_request_json(body, max_depth=settings.max_json_depth)
-    if len(body) <= _SMALL:
-        return _message(document, partial(decode_inputs, _inputs(document), settings=settings))
-    parsed = Parsed(document)
-    del document  # the frames of an exception live until somebody on the event loop has seen it
-    try:
-        _inputs(parsed.value)
-        return _message(parsed.value, partial(_decode_once, parsed, settings=settings), is_long=True)
-    except ServiceError:
-        parsed.release()
-        raise
-
-
-def _decode_once(parsed: Parsed, signature: Signature, settings: Settings) -> Inputs:
-    """The inputs; the millions of values they were made of are released here, a piece at a time."""
-    is_even = False
-    try:
-        inputs = decode_inputs(_inputs(parsed.value), signature, settings)
-        is_even = True
-        return inputs
-    finally:
-        parsed.release(is_even=is_even)
+    document = parse_request_json(body)
+    inputs = _inputs(document)
+    return Message(
+        decode=partial(decode_inputs, inputs, settings=settings),
+        model=_text(document, "model"),
+        version=read_version(document.get("version")),
+        outputs=_outputs(document.get("outputs")),
+        parameters=_parameters(document.get("parameters")),
+        is_long_text=len(body) > _LONG,
+    )
 
 
 def _inputs(document: Any) -> Any:
@@ -72,30 +59,21 @@ def _is_v2(inputs: object) -> bool:
     return isinstance(first, dict) and {"name", "datatype"} <= set(first)
 
 
-def _message(document: dict[str, Any], decode: Callable[[Signature], Inputs], *, is_long: bool = False) -> Message:
-    return Message(
-        decode=decode,
-        model=_text(document, "model"),
-        version=read_version(document.get("version")),
-        outputs=_outputs(document.get("outputs")),
-        parameters=_parameters(document.get("parameters")),
-        is_long_text=is_long,
-    )
-
-
 def _text(document: dict[str, Any], key: str) -> str | None:
     value = document.get(key)
     if value is not None and not isinstance(value, str):
         raise InvalidRequestError(f"{key}: expected a string")
+    if value is not None and len(value) > _MAX_NAME:
+        raise InvalidRequestError(f"{key}: found {len(value):,} characters, expected at most {_MAX_NAME:,}")
     return value
 
 
 def _outputs(value: object) -> tuple[str, ...] | bool | None:
     if value is None or isinstance(value, bool):
         return value
-    if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
+    if not isinstance(value, list) or not all(isinstance(name, str) for name in value[: MAX_OUTPUTS + 1]):
         raise InvalidRequestError("outputs: expected a list of output names")
-    return tuple(dict.fromkeys(value))
+    return output_names(value)
 
 
 def _parameters(value: object) -> dict[str, Any]:
@@ -103,4 +81,4 @@ def _parameters(value: object) -> dict[str, Any]:
         return {}
     if not isinstance(value, dict):
         raise InvalidRequestError("parameters: expected an object")
-    return dict(value)  # of its own: the document is emptied once its inputs are decoded
+    return value

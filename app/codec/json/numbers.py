@@ -6,24 +6,23 @@ inputs need base64 or .npy.
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 import engine
-from app.codec.json.lists import Numbers
-from app.codec.json.pieces import even_size
+from app.codec.json.lists import LongList
 from app.errors import InputMismatchError, InvalidRequestError
-from app.memory.allowance import check
 from app.signature import describe
 from app.small_arrays import all_finite, few_values
 from app.string_tensors import from_lists, is_text
 
 _WIDE: Final = np.dtype(np.float64)
-# Values that are converted at a time.
-_PIECE: Final = 1 << 18
+# Integers below it are the same in float64.
+_EXACT: Final = 2.0**53
+_LEAST_INT64: Final = -(2.0**63)
 _SPELLINGS: Final = {
     dict: "an object", str: "a string", type(None): "null", bool: "true or false", float: "a number with a fraction",
 }  # fmt: skip
@@ -36,20 +35,27 @@ def to_array(value: object, port: engine.Port, dtype: np.dtype[Any]) -> NDArray[
         InputMismatchError: not evenly nested, other values than the dtype has, or out of its range.
         InvalidRequestError: JSON has no numbers of that dtype.
     """
-    if isinstance(value, Numbers):
-        array = value.read(dtype)
-        if array is not None:
-            return array
-        value = value.plain()
-    if is_text(dtype):
-        return from_lists(value, port)
+    if dtype.kind == "c":
+        raise InvalidRequestError(f"input '{port.name}' is {dtype.name}: send it as 'b64' or .npy")
+    if not isinstance(value, LongList):
+        return _converted(value, True, port, dtype)
     try:
+        return value.read(dtype, partial(_converted, port=port, dtype=dtype))
+    except ValueError as exc:
+        raise _not_a_tensor([], port, exc) from None
+
+
+def _converted(value: object, is_first: bool, port: engine.Port, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Convert JSON values, or an array of float64 or int64; is_first: whether they begin the tensor."""
+    try:
+        if is_text(dtype):
+            return from_lists(value, port)
         if dtype.kind == "b":
             return _bools(value, port)
         if dtype.kind in "iu":
-            return _integers(value, port, dtype)
-        if dtype.kind == "c":
-            raise InvalidRequestError(f"input '{port.name}' is {dtype.name}: send it as 'b64' or .npy")
+            return _in_range(value, dtype) if isinstance(value, np.ndarray) else _integers(value, port, dtype)
+        if is_first and type(_first(value)) is bool:
+            raise _wrong_kind(port, bool)
         return _floats(value, port, dtype)
     except (ValueError, TypeError) as exc:
         raise _not_a_tensor(value, port, exc) from None
@@ -60,9 +66,7 @@ def to_array(value: object, port: engine.Port, dtype: np.dtype[Any]) -> NDArray[
 
 
 def _floats(value: object, port: engine.Port, dtype: np.dtype[Any]) -> NDArray[Any]:
-    if type(_first(value)) is bool:
-        raise _wrong_kind(port, bool)
-    wide = _numbers(value, _WIDE)
+    wide = np.asarray(value, _WIDE)
     few = few_values(wide)
     if few is not None and all_finite(few) and max(map(abs, few), default=0.0) < _largest(dtype):
         return wide.astype(dtype)
@@ -83,14 +87,38 @@ def _integers(value: object, port: engine.Port, dtype: np.dtype[Any]) -> NDArray
     for kind in kinds - {int, float}:
         raise _wrong_kind(port, kind)
     if float not in kinds:
-        return _numbers(value, dtype)
-    wide = _numbers(value, np.dtype(np.float64))
+        return np.array(value, dtype)
+    wide = np.array(value, _WIDE)
     if not np.array_equal(wide, np.rint(wide)):
         raise _wrong_kind(port, float)
+    if np.abs(wide).max(initial=0.0) >= _EXACT:
+        return _large_integers(value, dtype)
+    return _in_range(wide, dtype)
+
+
+def _in_range(wide: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Convert whole numbers.
+
+    Raises:
+        OverflowError: a value is out of the range of dtype.
+    """
     limits = np.iinfo(dtype)
     if wide.size and (wide.min() < limits.min or wide.max() > limits.max):
         raise OverflowError
     return wide.astype(dtype)
+
+
+def _large_integers(value: object, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Convert each value on its own: integers from 2**53 on lose digits in float64.
+
+    Raises:
+        OverflowError: a value is out of the range of dtype.
+    """
+    each: NDArray[Any] = np.array(value, np.object_)
+    # The parser reads an integer beyond 64 bits as a float, so -(2**63 + 1) arrives as the float -2**63.
+    if any(type(number) is float and number == _LEAST_INT64 for number in each.flat):
+        raise OverflowError
+    return np.array([int(number) for number in each.flat], dtype).reshape(each.shape)
 
 
 def _bools(value: object, port: engine.Port) -> NDArray[Any]:
@@ -98,30 +126,7 @@ def _bools(value: object, port: engine.Port) -> NDArray[Any]:
         raise InputMismatchError(
             f"input '{port.name}': found {_SPELLINGS.get(kind, 'a number')}, expected true or false", input=port.name
         )
-    return _numbers(value, np.dtype(np.bool_))
-
-
-def _numbers(value: object, dtype: np.dtype[Any]) -> NDArray[Any]:
-    """What np.array makes of nested lists, made of pieces: other threads cannot run while it works on one.
-
-    Raises:
-        ValueError: the lists are not evenly nested.
-    """
-    row = even_size(value[0]) if isinstance(value, list) and value else 0
-    if not isinstance(value, list) or row * len(value) <= _PIECE:
-        return np.array(value, dtype)
-    step = max(1, _PIECE // row)
-    whole: NDArray[Any] | None = None
-    for start in range(0, len(value), step):
-        check()
-        piece = np.array(value[start : start + step], dtype) if row <= _PIECE else _numbers(value[start], dtype)[None]
-        if whole is None:
-            whole = np.empty((len(value), *piece.shape[1:]), dtype)
-        if piece.shape[1:] != whole.shape[1:]:
-            raise ValueError("the lists are not evenly nested")
-        whole[start : start + step] = piece
-    assert whole is not None
-    return whole
+    return np.array(value, np.bool_)
 
 
 def _leaf_types(value: object) -> set[type]:
@@ -134,7 +139,7 @@ def _leaf_types(value: object) -> set[type]:
 
 
 def _collect(values: list[Any], kinds: set[type]) -> None:
-    kinds.update(map(type, values))  # one set for all of them: a body may hold millions of empty lists
+    kinds.update(map(type, values))
     if list in kinds:
         kinds.discard(list)
         for item in values:

@@ -12,24 +12,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 import engine
-from app.codec.dtype_names import dtype_name
 from app.codec.json.numbers import spelling, to_array
 from app.errors import InputMismatchError, InvalidRequestError, RequestTooLargeError
 from app.images.decode import Picture
-from app.memory.allowance import charge
+from app.memory.allowance import charge, check
 from app.settings import Settings
 from app.signature import Input, Inputs, Signature
+from app.small_arrays import dtype_name
 from app.string_tensors import is_text
 from app.wording import brief, cut, did_you_mean, quoted
 
+# Characters of base64 that are decoded at once; four are three bytes.
+_PIECE: Final = 1 << 20
+_DATA_URL: Final = b"data:"
+_MAX_DATA_URL: Final = 1024
 _TENSOR_KEYS: Final = frozenset({"shape", "dtype", "data", "b64"})
 
 
 def decode_inputs(value: object, signature: Signature, settings: Settings) -> Inputs:
     """The ``inputs`` of a JSON request: one unnamed tensor or picture, or an object by input name."""
     if type(value) is not list and isinstance(value, Mapping) and not _is_unnamed(value, signature):
-        ports = {name: signature.input(name) for name in value}
-        return {port.name: decode_input(value[name], port, signature, settings) for name, port in ports.items()}
+        ports = signature.matched(value).items()
+        return {port.name: decode_input(value[name], port, signature, settings) for name, port in ports}
     pictures = _pictures(value)
     if pictures is not None:
         return {signature.picture_port().name: pictures}
@@ -55,9 +59,14 @@ def decode_input(value: object, port: engine.Port, signature: Signature, setting
 
 
 def _is_unnamed(value: Mapping[str, Any], signature: Signature) -> bool:
-    """Whether an object is one tensor or picture, not a table of inputs; an input's name wins over a keyword."""
-    names = {name for port in signature.inputs for name in (port.name, *port.aliases)}
-    return bool(value) and not set(value) & names and set(value) <= _TENSOR_KEYS | {"image"}
+    """Return whether an object is one tensor or picture, not a table of inputs.
+
+    Keys that all name inputs make a table, unless it would have a picture's text for a tensor.
+    """
+    if set(value) == {"image"} and isinstance(value["image"], str) and signature.picture_input is not None:
+        return True
+    is_table = all(signature.find_input(name) is not None for name in value)
+    return not is_table and set(value) <= _TENSOR_KEYS | {"image"}
 
 
 def _pictures(value: object) -> tuple[Picture, ...] | None:
@@ -76,15 +85,30 @@ def _pictures(value: object) -> tuple[Picture, ...] | None:
 
 
 def _base64(text: object, where: str) -> bytes:
-    if not isinstance(text, str):
+    if not isinstance(text, (str, memoryview)):
         raise InvalidRequestError(f"{where}: found {spelling(text)}, expected a base64 string")
-    if text.startswith("data:"):  # what a browser's FileReader gives: data:image/png;base64,...
-        text = text.partition(",")[2]
-    charge(len(text) * 2)  # its bytes as text, and what they say
+    raw = memoryview(text.encode(errors="replace")) if isinstance(text, str) else text
+    if bytes(raw[: len(_DATA_URL)]) == _DATA_URL:  # what a browser's FileReader gives: data:image/png;base64,...
+        raw = raw[bytes(raw[:_MAX_DATA_URL]).find(b",") + 1 :]
+    charge(len(raw))
     try:
-        return base64.b64decode(text, validate=True)
+        return _decoded(raw)
     except (binascii.Error, ValueError) as exc:
         raise InvalidRequestError(f"{where}: not base64: {exc}") from None
+
+
+def _decoded(text: memoryview) -> bytes:
+    """Decode base64 in pieces: no other thread runs while one is decoded."""
+    if len(text) <= _PIECE:
+        return base64.b64decode(text, validate=True)
+    pieces: list[bytes] = []
+    for start in range(0, len(text), _PIECE):
+        check()
+        piece = bytes(text[start : start + _PIECE])
+        if len(text) % 4 or (b"=" in piece and start + _PIECE < len(text)):
+            raise binascii.Error("Incorrect padding")
+        pieces.append(base64.b64decode(piece, validate=True))
+    return b"".join(pieces)
 
 
 def _tensor(value: Mapping[str, Any], port: engine.Port, settings: Settings) -> NDArray[Any]:
@@ -98,13 +122,13 @@ def _tensor(value: Mapping[str, Any], port: engine.Port, settings: Settings) -> 
 
 
 def filled(data: object, shape: tuple[int, ...] | None, port: engine.Port, dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Values, flat or nested, as a tensor of a shape.
+    """Values, flat or nested as the shape is, as a tensor of that shape.
 
     Args:
         shape: None for that of the lists.
 
     Raises:
-        InputMismatchError: they do not fill it, or are not of that dtype.
+        InputMismatchError: they do not fill it, are nested in another way, or are not of that dtype.
     """
     array = to_array(data, port, dtype)
     if shape is None or array.shape == shape:
@@ -117,7 +141,19 @@ def filled(data: object, shape: tuple[int, ...] | None, port: engine.Port, dtype
             found=array.size,
             expected=math.prod(shape),
         )
+    if array.ndim > 1 and array.shape != _spelt(shape):
+        raise InputMismatchError(
+            f"input '{port.name}': data is nested as {list(array.shape)}, expected a flat list or {list(shape)}",
+            input=port.name,
+            found=list(array.shape),
+            expected=list(shape),
+        )
     return array.reshape(shape)
+
+
+def _spelt(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the part of a shape that nested lists show: none is within an empty one."""
+    return shape[: shape.index(0) + 1] if 0 in shape else shape
 
 
 def _from_bytes(raw: bytes, shape: tuple[int, ...] | None, dtype: np.dtype[Any], port: engine.Port) -> NDArray[Any]:
@@ -137,7 +173,7 @@ def _from_bytes(raw: bytes, shape: tuple[int, ...] | None, dtype: np.dtype[Any],
 
 
 def _shape(value: object, port: engine.Port, settings: Settings) -> tuple[int, ...]:
-    if not isinstance(value, list) or not all(type(dim) is int and dim >= 0 for dim in value) or len(value) > 32:
+    if not isinstance(value, list) or len(value) > 32 or not all(type(dim) is int and dim >= 0 for dim in value):
         raise InvalidRequestError(f"input '{port.name}': shape: expected a list of whole numbers, none negative")
     # Zeros do not make a shape small: [0, 10**12] would still have to be addressed.
     elements = math.prod(dim for dim in value if dim)

@@ -17,7 +17,7 @@ from starlette.routing import Route
 
 from app.codec.answers import dump_json
 from app.codec.parse import JSON
-from app.http.openapi.security import add_security
+from app.http.access import group_of
 from app.http.v2.openapi import v2_paths
 from app.models.keeping.version import Version
 from app.models.model import Model
@@ -26,6 +26,11 @@ from app.tasks.image import PIXEL
 
 _MAX_EXAMPLE_ELEMENTS: Final = 512
 _MAX_EXAMPLE_MODELS: Final = 8
+_SCHEMES: Final = {
+    "bearer": {"type": "http", "scheme": "bearer"},
+    "header": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
+}
+_WHY: Final = {"401": "no key, or one that is not known", "403": "the key is not good for this"}
 
 
 def install_openapi(app: FastAPI) -> None:
@@ -117,3 +122,22 @@ def _examples(model: Model, named: bool) -> Iterator[tuple[str, int, dict[str, A
         422,
         {**name, "inputs": {port.name: [[[[[[[0]]]]]]] for port in model.signature.inputs}},
     )
+
+
+def add_security(document: dict[str, Any]) -> None:
+    """Say of every operation that needs a key that it does."""
+    document["components"]["securitySchemes"] = _SCHEMES
+    for path, operations in document["paths"].items():
+        for method, operation in operations.items():
+            group = group_of(method.upper(), path)
+            if group is not None:
+                operation["security"] = [{name: []} for name in _SCHEMES]
+                operation["description"] = f"{operation.get('description', '')}\n\nNeeds a key for {group}.".strip()
+                for status, why in _WHY.items():
+                    operation["responses"][status] = {"description": why, "content": _content(operation)}
+
+
+def _content(operation: dict[str, Any]) -> dict[str, Any]:
+    """The shape of the operation's other errors."""
+    others = (answer["content"] for status, answer in operation["responses"].items() if status >= "4")
+    return next(others, {"application/json": {"schema": {"$ref": "#/components/schemas/ErrorBody"}}})

@@ -63,15 +63,28 @@ class PortRow(Body):
     )
 
 
+class DefectRow(Body):
+    """A defect of the compiler; operator and type are empty where it concerns the whole graph."""
+
+    operator: str
+    type: str
+    error: str
+
+
 class VersionRow(Body):
     """A version of a model; one that is ready has inputs, outputs and statistics as well.
 
-    backend: what runs it, ``compiled`` or ``reference``; compile_failure: why nothing could be compiled.
+    backend: what runs it, ``compiled`` or ``reference``; compile_failure: why nothing could be compiled; remark:
+    why the warm-up on zeros failed, though the version is ready.
     """
 
     version: int
     state: Literal["loading", "ready", "failed"]
     reason: str | None
+    compiler_defects: list[DefectRow] | None = Field(
+        default=None,
+        description="In GET /models/{name}: failures of the compiler that it does not foresee, at most 16.",
+    )
 
 
 class ModelRow(Body):

@@ -14,8 +14,8 @@ from starlette.types import Receive, Scope, Send
 
 from app.console.pulse import pulse
 from app.errors import QueueFullError
-from app.http.event_stream import STREAMED, EventStream, spelt
 from app.http.openapi.schemas import REFUSED
+from app.http.progress_events import STREAMED, EventStream, spelt
 from app.http.routes.state import dataplane
 from app.serving.dataplane import DataPlane
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Annotated, Any, Final, Literal
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Depends, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -16,7 +16,7 @@ from app.codec.answers import dump_json
 from app.codec.message import read_version
 from app.console.chart import chart
 from app.console.figures import COST, figures
-from app.errors import InvalidRequestError, ModelNotReadyError, NotFoundError
+from app.errors import ConfigError, InvalidRequestError, ModelNotReadyError, NotFoundError
 from app.http.openapi.schemas import REFUSED, VersionNumber
 from app.http.responses import ChargedResponse
 from app.http.routes.state import dataplane
@@ -60,44 +60,34 @@ AttributeName = Annotated[str, Query(description="such as weight")]
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """How a layout is wanted; the same for all other formats."""
+    """How a graph is wanted; all but version, format and profile concern layouts alone."""
 
-    passes: str
-    open: str | None
-    by: str | None
-    show: int | None
+    version: VersionNumber = None
+    format: Format = "json"
+    profile: Profile = False
+    passes: Passes = "after"
+    open: Open = None
+    by: By = None
+    show: Show = None
+
+
+Look = Annotated[_Look, Depends(_Look)]
 
 
 @router.get("/graph", responses=_RESPONSES, summary="The graph of a model", response_class=Response)
 async def graph(
     request: Request,
+    look: Look,
     model: Annotated[str | None, Query(description="may be left out when there is one, or a default")] = None,
-    version: VersionNumber = None,
-    format: Format = "json",
-    profile: Profile = False,
-    passes: Passes = "after",
-    open: Open = None,
-    by: By = None,
-    show: Show = None,
 ) -> Response:
     """Operators, operands, shapes, weights and costs."""
-    return await _graph(dataplane(request), model, version, format, profile, _Look(passes, open, by, show))
+    return await _graph(dataplane(request), model, look)
 
 
 @router.get("/models/{name}/graph", responses=_RESPONSES, summary="The graph of this model", response_class=Response)
-async def model_graph(
-    request: Request,
-    name: str,
-    version: VersionNumber = None,
-    format: Format = "json",
-    profile: Profile = False,
-    passes: Passes = "after",
-    open: Open = None,
-    by: By = None,
-    show: Show = None,
-) -> Response:
+async def model_graph(request: Request, name: str, look: Look) -> Response:
     """As /graph, with the model in the path."""
-    return await _graph(dataplane(request), name, version, format, profile, _Look(passes, open, by, show))
+    return await _graph(dataplane(request), name, look)
 
 
 @router.get(
@@ -122,35 +112,29 @@ async def attribute(
     return _charged(plane, await plane.drawings.get(key, COST, draw, deadline), MEDIA_TYPES["json"])
 
 
-async def _graph(
-    plane: DataPlane,
-    name: str | None,
-    number: str | None,
-    format: str,
-    profile: bool,
-    layout: _Look,
-) -> Response:
-    version, deadline = plane.store.version(name, read_version(number)), plane.deadline()
+async def _graph(plane: DataPlane, name: str | None, look: _Look) -> Response:
+    version, deadline = plane.store.version(name, read_version(look.version)), plane.deadline()
     model, retry_after_s = version.model, plane.settings.retry_after_s
     assert model is not None  # Store.version returns ready versions only
-    if format == "param":
-        if profile:
+    if look.format == "param":
+        if look.profile:
             raise InvalidRequestError("profile: the model's own file has no times, expected another format")
         cost, media_type = _size(version, retry_after_s), _PARAM_TYPE
         draw: Callable[[], bytes] = partial(_text, version, retry_after_s)
     else:
-        times = await plane.profile(version, deadline) if profile else []
-        cost, media_type = _OPERATOR_BYTES * len(model.session.graph.operators), MEDIA_TYPES.get(format, _JSON_TYPE)
-        draw = partial(_drawn, version, times, format, layout)
+        times = await plane.profile(version, deadline) if look.profile else []
+        cost = _OPERATOR_BYTES * len(model.session.graph.operators)
+        media_type = MEDIA_TYPES.get(look.format, _JSON_TYPE)
+        draw = partial(_drawn, version, times, look)
     # What was measured is of one request; all else is the same for everybody.
-    key = (model, format, layout, object() if profile else None)
+    key = (model, replace(look, version=None), object() if look.profile else None)
     return _charged(plane, await plane.drawings.get(key, cost, draw, deadline), media_type)
 
 
-def _drawn(version: Version, times: list[dict[str, Any]], format: str, look: _Look) -> bytes:
+def _drawn(version: Version, times: list[dict[str, Any]], look: _Look) -> bytes:
     description = _description(version, times)
-    if format != "layout":
-        return render(description, format).encode()
+    if look.format != "layout":
+        return render(description, look.format).encode()
     names = None if look.open is None else look.open.split(",")
     return dump_json(chart(description, names, fused=look.passes == "after", by=look.by or "", shown=look.show))
 
@@ -177,8 +161,9 @@ def _text(version: Version, retry_after_s: int) -> bytes:
         assert version.model is not None  # Store.version returns ready versions only
         return version.model.session.graph.text().encode()
     try:
+        version.files.check_links()
         return engine.read_file(version.files.param, _MAX_TEXT_BYTES)
-    except engine.EngineError as exc:
+    except (ConfigError, engine.EngineError) as exc:
         raise ModelNotReadyError(f"model '{version.name}': {exc}", retry_after_s=retry_after_s) from None
 
 

@@ -5,7 +5,9 @@ The body is read raw: what it is, its Content-Type says, and no framework parses
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any, Final, Self
@@ -13,7 +15,6 @@ from typing import Any, Final, Self
 from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from app.codec.advice import advised
 from app.codec.answers import SLAB, dump_json, dump_pieces, json_tensors
@@ -21,15 +22,12 @@ from app.codec.arrays.numpy_files import write_npy, write_npz
 from app.codec.forms.body import read_outputs
 from app.codec.message import Message, read_version
 from app.codec.parse import JSON, NPY, NPZ, PNG, parse, reads_all
-from app.errors import InvalidRequestError
-from app.http.accept import choose
-from app.http.body import INLINE_BYTES, first_headers, read_body, until_disconnect
-from app.http.deadline import read_limit
+from app.errors import InvalidRequestError, NotAcceptableError, ServiceError
+from app.http.body import INLINE_BYTES, encoding_of, first_headers, respond
 from app.http.openapi.inference import infer_documentation
-from app.http.order import Order, Reply
-from app.http.responses import ChargedResponse
+from app.http.order import Order, Reply, read_limit
 from app.http.routes.state import dataplane
-from app.memory.allowance import Allowance
+from app.models.keeping.version import Version
 from app.models.request import LIGHT_BYTES, PLAIN_BYTES, InferRequest
 from app.serving.dataplane import Answer, DataPlane
 from app.tasks.registry import TASKS, parameter_names
@@ -39,7 +37,7 @@ from app.wording import brief, cut, did_you_mean
 # Of every path that runs a model, the other protocol's included.
 ENDING: Final = "/infer"
 _PATH: Final = ENDING
-_MODEL_PATH: Final = "/models/{name}/infer"
+MODEL_PATH: Final = "/models/{name}/infer"
 _QUERY: Final = ("model", "version", "outputs")
 # PUT is what curl -T does.
 METHODS: Final = ("POST", "PUT")
@@ -49,6 +47,9 @@ _NPY: Final = 0x93
 _LIGHT: Final = (*b"{[", _NPY, 0x89, 0xFF)
 # A client that takes anything gets the first.
 _OFFERED: Final = (JSON, NPZ, NPY, PNG)
+# A client that lists more ranges than this has none in mind; what follows is not read.
+_MOST_RANGES: Final = 100
+_QVALUE: Final = re.compile(r"[0-9]?(\.[0-9]{0,9})?")
 
 
 def make_router() -> APIRouter:
@@ -62,7 +63,7 @@ def _router(tasks: tuple[type[Task[Any]], ...]) -> APIRouter:
     router, documentation = APIRouter(tags=["inference"]), infer_documentation()
     for method in (router.post, router.put):  # PUT is what curl -T does
         method(_PATH, **documentation, summary="Run a model")(infer)
-        method(_MODEL_PATH, **documentation, summary="Run this model")(infer_model)
+        method(MODEL_PATH, **documentation, summary="Run this model")(infer_model)
     return router
 
 
@@ -76,43 +77,21 @@ async def infer_model(request: Request, name: str) -> Response:
     return await _answer(request, name)
 
 
-async def run(request: Request) -> Response:
-    """Either of them, with the model's name, if any, in the path parameters."""
-    return await _answer(request, request.path_params.get("name"))
-
-
-# The same two once more, without FastAPI around them, for what direct.py leaves: other methods, and servers below a
-# path of their own. The ones above describe them.
-ROUTES: Final = [Route(path, run, methods=[*METHODS], include_in_schema=False) for path in (_PATH, _MODEL_PATH)]
-
-
 async def _answer(request: Request, name: str | None) -> Response:
     plane = dataplane(request)
-    with plane.memory.answering() as allowance:
-        reply = await _reply(request, plane, name, allowance)
-    return ChargedResponse(reply.pieces, allowance, reply.media_type, reply.headers)
-
-
-async def _reply(request: Request, plane: DataPlane, name: str | None, allowance: Allowance) -> Reply:
-    head = InferHead.of(first_headers(request), request.query_params if request.scope["query_string"] else {}, name)
-    deadline = plane.deadline(head.limit_s)
-    body = await read_body(request, plane.settings.max_body_bytes, deadline, allowance)
-    message = await read(plane, body, head, deadline)
-    order = order_of(plane, head, message, body, deadline)
-    reply = plane.answer_now(*order)
-    if reply is None:
-        reply = await until_disconnect(request, plane.infer_version(*order))
-    return reply
+    query = request.query_params if request.scope["query_string"] else {}
+    return await respond(request, plane, InferAsked(plane, InferHead.of(first_headers(request), query, name)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InferHead:
-    """What the head of a request says of it.
+    """Contents of the head of a request to the service's own routes.
 
     Args:
         name: of the model, as the path has it.
         media_type: the answer's, as far as it does not depend on the model.
         limit_s: how long the client waits.
+        model, version: what path and query name; None where only the body tells, or both do not agree.
     """
 
     name: str | None
@@ -120,11 +99,14 @@ class InferHead:
     accept: str
     media_type: str
     content_type: str
+    encoding: str
     limit_s: float | None
+    model: str | None
+    version: int | str | None
 
     @classmethod
     def of(cls, headers: Mapping[bytes, bytes], query: Mapping[str, str], name: str | None) -> Self:
-        """Of the first header of each name.
+        """Read the first header of each name.
 
         Raises:
             ServiceError: it asks for what there is not.
@@ -133,42 +115,80 @@ class InferHead:
         media_type = choose(accept, _OFFERED)
         _check_query(query)
         content_type = headers.get(b"content-type", b"").decode("latin-1")
+        model, version = name or query.get("model"), None
+        try:
+            version = read_version(query.get("version"))
+        except ServiceError:
+            model = None
+        if query.get("model", model) != model:
+            model = None
         return cls(
-            name=name, query=query, accept=accept, media_type=media_type, content_type=content_type, limit_s=limit_s
-        )
+            name=name, query=query, accept=accept, media_type=media_type, content_type=content_type,
+            encoding=encoding_of(headers), limit_s=limit_s, model=model, version=version,
+        )  # fmt: skip
+
+
+class InferAsked:
+    """A request of the service's own kind; see `Asked`."""
+
+    encodings: tuple[str, ...] = ()
+    values_at: int = 0
+
+    def __init__(self, plane: DataPlane, head: InferHead) -> None:
+        self._plane, self._head = plane, head
+        self.deadline, self.encoding = plane.deadline(head.limit_s), head.encoding
+
+    @property
+    def version(self) -> Version | None:
+        """Return the version that path and query name; None where only the body tells it, or why there is none."""
+        head = self._head
+        if head.model is not None:
+            with suppress(ServiceError):
+                return self._plane.store.version(head.model, head.version)
+        return None
+
+    def text_bytes(self, length: int | None) -> int | None:
+        """Return 0: no request of this kind has a priority."""
+        return 0
 
     def is_short(self, body: bytearray) -> bool:
-        """Whether a body is parsed in no time."""
-        return len(body) <= INLINE_BYTES or not reads_all(body, self.content_type)
+        """Return whether a body is parsed in no time."""
+        return len(body) <= INLINE_BYTES or not reads_all(body, self._head.content_type)
+
+    def order(self, body: bytearray) -> Order:
+        """Parse the body."""
+        return self._order(parse(body, self._head.content_type, self._plane.settings), body)
+
+    async def order_apart(self, body: bytearray) -> Order:
+        """Parse the body in a thread."""
+        plane, version = self._plane, self.version
+        if version is not None:
+            plane.admit(version, self.deadline)
+        work = partial(parse, body, self._head.content_type, plane.settings)
+        return self._order(await plane.offload(work, self.deadline), body)
+
+    def _order(self, message: Message, body: bytearray) -> Order:
+        plane, head = self._plane, self._head
+        said, media_type = _Said(message, head.query, head.name), head.media_type
+        if media_type != JSON:
+            media_type = _possible(plane, said, media_type, head.accept)
+            if media_type in (NPZ, NPY) and said.outputs is None:
+                said.outputs = True
+        version, decode = plane.store.version(said.model, said.version), message.decode
+        if message.is_long_text:
+            decode = advised(decode, version.name)
+        work = InferRequest(
+            decode=decode,
+            outputs=said.outputs,
+            draw=media_type == PNG,
+            parameters=said.parameters,
+            is_light=body[0] in _LIGHT and len(body) <= (PLAIN_BYTES if body[0] == _NPY else LIGHT_BYTES),
+            is_binary=media_type == NPY,
+        )
+        return Order(version, work, _ENCODERS[media_type], self.deadline)
 
 
-def order_of(plane: DataPlane, head: InferHead, message: Message, body: bytes | bytearray, deadline: float) -> Order:
-    """What is to be done for a request whose body is there.
-
-    Raises:
-        ServiceError: head and body do not agree, or want what the model has not.
-    """
-    asked = _Asked(message, head.query, head.name)
-    media_type = head.media_type
-    if media_type != JSON:
-        media_type = _possible(plane, asked, media_type, head.accept)
-        if media_type in (NPZ, NPY) and asked.outputs is None:
-            asked.outputs = True
-    version, decode = plane.store.version(asked.model, asked.version), message.decode
-    if message.is_long_text:
-        decode = advised(decode, version.name)
-    work = InferRequest(
-        decode=decode,
-        outputs=asked.outputs,
-        draw=media_type == PNG,
-        parameters=asked.parameters,
-        is_light=body[0] in _LIGHT and len(body) <= (PLAIN_BYTES if body[0] == _NPY else LIGHT_BYTES),
-        is_binary=media_type == NPY,
-    )
-    return Order(version, work, _ENCODERS[media_type], deadline)
-
-
-class _Asked:
+class _Said:
     """What a message says together with path and query; the same thing said twice must be the same."""
 
     __slots__ = ("model", "outputs", "parameters", "version")
@@ -184,27 +204,16 @@ class _Asked:
             }  # fmt: skip
 
 
-def _possible(plane: DataPlane, asked: _Asked, media_type: str, accept: str) -> str:
+def _possible(plane: DataPlane, said: _Said, media_type: str, accept: str) -> str:
     """What the answer will be, once it is known of which model: a picture or a single tensor not all have."""
     offered: Sequence[str] = _OFFERED
-    if media_type == PNG and not plane.can_draw(asked.model, asked.version):
+    if media_type == PNG and not plane.can_draw(said.model, said.version):
         offered = (JSON, NPZ)
     if media_type == NPY:
-        names = plane.output_names(asked.model, asked.version)
-        wanted = asked.outputs if isinstance(asked.outputs, tuple) else names
-        offered = (JSON, NPZ, NPY) if len(wanted) == 1 and asked.outputs is not False else (JSON, NPZ)
+        names = plane.output_names(said.model, said.version)
+        wanted = said.outputs if isinstance(said.outputs, tuple) else names
+        offered = (JSON, NPZ, NPY) if len(wanted) == 1 and said.outputs is not False else (JSON, NPZ)
     return media_type if media_type in offered else choose(accept, offered)
-
-
-async def read(plane: DataPlane, body: bytearray, head: InferHead, deadline: float) -> Message:
-    """What a body says; a long text is read in a thread."""
-    work = partial(parse, body, head.content_type, plane.settings)
-    if head.is_short(body):
-        return work()
-    name = head.name or head.query.get("model")
-    if name is not None:
-        plane.admit(plane.store.version(name), deadline)
-    return await plane.offload(work, deadline)
 
 
 def _check_query(query: Mapping[str, str]) -> None:
@@ -251,3 +260,37 @@ def _as_png(answer: Answer) -> Reply:
 _ENCODERS: Final[dict[str, Callable[[Answer], Reply]]] = {
     JSON: _as_json, NPZ: _as_npz, NPY: _as_npy, PNG: _as_png,
 }  # fmt: skip
+
+
+def choose(accept: str, offered: Sequence[str]) -> str:
+    """Return the offered media type that the client likes best (RFC 9110 section 12.5.1); of equal ones the first.
+
+    Raises:
+        NotAcceptableError: the client wants none of them.
+    """
+    if not accept.strip():
+        return offered[0]
+    ranges: dict[str, float] = {}
+    for part in accept.split(",", _MOST_RANGES)[:_MOST_RANGES]:
+        name, quality = _range(part)
+        ranges.setdefault(name, quality)
+    best = max(offered, key=lambda offer: _quality(offer, ranges))  # max() keeps the first of equals
+    if _quality(best, ranges) <= 0:
+        raise NotAcceptableError(
+            f"Accept: found '{cut(accept)}', this request can be answered as {', '.join(offered)}",
+            expected=list(offered),
+        )
+    return best
+
+
+def _range(part: str) -> tuple[str, float]:
+    """A media range and its quality; one that is not a number is none."""
+    name, *parameters = (piece.strip().lower() for piece in part.split(";", _MOST_RANGES))
+    quality = next((text[2:] for text in parameters if text.startswith("q=")), "1")
+    return name, float(quality) if _QVALUE.fullmatch(quality) and quality not in ("", ".") else 0.0
+
+
+def _quality(offer: str, ranges: Mapping[str, float]) -> float:
+    """The quality of the most specific range that matches; 0 when none does."""
+    patterns = (offer, f"{offer.partition('/')[0]}/*", "*/*")
+    return next((ranges[pattern] for pattern in patterns if pattern in ranges), 0.0)

@@ -1,7 +1,11 @@
-"""GET /metrics: for Prometheus. Everything is read when it is asked for, and nothing waits for a model."""
+"""GET /metrics: for Prometheus. Everything is read when it is asked for, and nothing waits for a model.
+
+It is read and written in a thread: the event loop goes on answering, however many models there are.
+"""
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any, Final
 
 from fastapi import APIRouter
@@ -10,6 +14,7 @@ from starlette.responses import Response
 
 from app.http.routes.state import dataplane
 from app.metrics.meter import Meter
+from app.settings import Settings
 
 router = APIRouter(tags=["health"])
 _TYPES: Final[dict[int | str, dict[str, Any]]] = {
@@ -24,11 +29,18 @@ _TYPES: Final[dict[int | str, dict[str, Any]]] = {
 @router.get("/metrics", responses=_TYPES, response_class=Response, summary="Figures for Prometheus")
 async def metrics(request: Request) -> Response:
     """In the text format, or as OpenMetrics where `Accept` says so. Of all workers, whichever answers."""
-    # Needed here alone, and by nobody who never asks.
-    from app.metrics.exposition import expose
-
     meter: Meter = request.app.state.meter
     settings = dataplane(request).settings
-    accept = request.headers.get("accept", "")
-    page, media_type = await expose(meter.read(), accept, with_triton_names=settings.metrics_triton_names)
+    page, media_type = await asyncio.to_thread(_page, meter, settings, request.headers.get("accept", ""))
     return Response(page, headers={"content-type": media_type})
+
+
+def _page(meter: Meter, settings: Settings, accept: str) -> tuple[bytes, str]:
+    from app.metrics.exposition import expose  # prometheus_client is imported when a page is first asked for
+
+    return expose(
+        meter.read(),
+        accept,
+        with_triton_names=settings.metrics_triton_names,
+        with_histograms=settings.metrics_histograms != "none",
+    )

@@ -13,15 +13,14 @@ from starlette.responses import Response
 from app.codec.answers import dump_json
 from app.codec.message import read_version
 from app.codec.parse import parse
-from app.console.activation import activation
-from app.console.measured import inputs_to_measure
+from app.console.figures import activation
 from app.console.profiling import profile
 from app.console.report import report
-from app.console.samples import list_samples, read_sample
+from app.console.samples import inputs_to_measure, list_samples, read_sample
 from app.errors import InvalidRequestError
 from app.http.body import first_headers, read_body, until_disconnect
-from app.http.deadline import read_limit
 from app.http.openapi.schemas import REFUSED, VersionNumber
+from app.http.order import read_limit
 from app.http.responses import ChargedResponse, json_response
 from app.http.routes.state import dataplane
 from app.models.folder.repository import ModelFiles

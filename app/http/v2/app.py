@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from typing import Final
 
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -10,11 +11,74 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Match, NoMatchFound, Route
 from starlette.types import Receive, Scope, Send
 
+from app.http.v2 import control, infer, metadata
 from app.http.v2.errors import HANDLERS
-from app.http.v2.table import PREFIX, ROUTES, Endpoint
 from app.protocol.v2.regions import Regions
 from app.protocol.v2.settings import ChangingSettings
 from app.serving.dataplane import DataPlane
+
+Endpoint = Callable[[Request], Awaitable[Response]]
+
+PREFIX: Final = "/v2"
+# In this order: /v2/models/stats is no model's.
+_SERVER: Final[tuple[tuple[str, str, Endpoint], ...]] = (
+    ("GET", "", metadata.server),
+    ("GET", "/", metadata.server),
+    ("GET", "/health/live", metadata.live),
+    ("GET", "/health/ready", metadata.ready),
+    ("GET", "/models", metadata.models),
+    ("GET", "/models/stats", metadata.all_statistics),
+    ("POST", "/repository/index", control.index),
+    ("POST", "/repository/models/{name}/load", control.load),
+    ("POST", "/repository/models/{name}/unload", control.unload),
+    ("GET", "/logging", control.show_logging),
+    ("POST", "/logging", control.set_logging),
+    ("GET", "/trace/setting", control.show_trace),
+    ("POST", "/trace/setting", control.set_trace),
+    ("GET", "/models/{name}/trace/setting", control.show_trace),
+    ("POST", "/models/{name}/trace/setting", control.set_trace),
+)
+# Below /systemsharedmemory and /cudasharedmemory.
+_MEMORY: Final[tuple[tuple[str, str, Endpoint, Endpoint], ...]] = (
+    ("GET", "/status", control.memory_status, control.device_status),
+    ("GET", "/region/{region}/status", control.memory_status, control.device_status),
+    ("POST", "/region/{region}/register", control.register_memory, control.register_device),
+    ("POST", "/region/{region}/unregister", control.unregister_memory, control.unregister_device),
+    ("POST", "/unregister", control.unregister_memory, control.unregister_device),
+)
+# Each of these also as /models/{name}/versions/{version}...
+_MODEL: Final[tuple[tuple[str, str, Endpoint], ...]] = (
+    ("GET", "", metadata.model),
+    ("GET", "/ready", metadata.model_ready),
+    ("GET", "/config", metadata.config),
+    ("GET", "/stats", metadata.statistics),
+    ("POST", "/infer", infer.infer),
+)
+
+
+def _table() -> Iterator[tuple[str, str, Endpoint]]:
+    for method, path, endpoint in _SERVER:
+        yield method, PREFIX + path, endpoint
+    for method, path, of_system, of_device in _MEMORY:
+        yield method, f"{PREFIX}/systemsharedmemory{path}", of_system
+        yield method, f"{PREFIX}/cudasharedmemory{path}", of_device
+    for method, path, endpoint in _MODEL:
+        for model in ("/models/{name}", "/models/{name}/versions/{version}"):
+            yield method, PREFIX + model + path, endpoint
+
+
+# Method, path and what answers, in the order in which they are tried: every try costs a microsecond, so what is asked
+# for most comes first.
+ROUTES: Final = tuple(sorted(_table(), key=lambda row: row[2] is not infer.infer))
+
+
+class NamedRoute(Route):
+    """Route that writes its path into the scope of each request it matches, as FastAPI's routes do."""
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        """Return whether the route answers a request, and what it adds to the scope."""
+        match, found = super().matches(scope)
+        return match, found if match is Match.NONE else {**found, "route": self.path}
 
 
 class V2App(BaseRoute):
@@ -42,12 +106,12 @@ class V2App(BaseRoute):
         raise NoMatchFound(name, path_params)
 
 
-def _routes() -> list[Route]:
+def _routes() -> list[NamedRoute]:
     """One of each path: what a path does not take is refused with all that it takes."""
     paths: dict[str, dict[str, Endpoint]] = {}
     for method, path, endpoint in ROUTES:
         paths.setdefault(path, {})[method] = endpoint
-    return [Route(path, _of_method(endpoints), methods=[*endpoints]) for path, endpoints in paths.items()]
+    return [NamedRoute(path, _of_method(endpoints), methods=[*endpoints]) for path, endpoints in paths.items()]
 
 
 def _of_method(endpoints: Mapping[str, Endpoint]) -> Endpoint:

@@ -12,16 +12,15 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.codec.json.text import parse_json
+from app.errors import RefusedError
 from app.http.body import read_body
 from app.http.responses import json_response
 from app.http.routes.state import dataplane
-from app.protocol.v2.changes import change_logging, change_trace
-from app.protocol.v2.errors import RefusedError
 from app.protocol.v2.metadata import repository_index
 from app.protocol.v2.regions import Regions
 from app.protocol.v2.repository import check_unload, read_load
 from app.protocol.v2.request import read_flag
-from app.protocol.v2.settings import ChangingSettings
+from app.protocol.v2.settings import ChangingSettings, change_logging, change_trace
 from app.wording import brief, cut
 
 _MAX_BYTES: Final = 1 << 20
@@ -132,7 +131,7 @@ async def _object(request: Request) -> Mapping[str, Any]:
     try:
         with allowance:
             body = await read_body(request, _MAX_BYTES, plane.deadline(), allowance)
-            document = parse_json(body, max_depth=plane.settings.max_json_depth) if body.strip() else {}
+            document = parse_json(body) if body.strip() else {}
     finally:
         allowance.close()
     if not isinstance(document, dict):

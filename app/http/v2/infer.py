@@ -6,64 +6,47 @@ import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, NamedTuple, Self
+from typing import Final, Self
 
 from starlette.requests import Request
 from starlette.responses import Response
 
+from app.codec.message import read_version
 from app.errors import InvalidRequestError, RequestTooLargeError
-from app.http.body import INLINE_BYTES, first_headers, read_body, until_disconnect
-from app.http.deadline import read_limit
-from app.http.order import Order, Reply
-from app.http.responses import ChargedResponse
+from app.http.body import INLINE_BYTES, encoding_of, first_headers, respond
+from app.http.order import Order, Reply, read_limit
 from app.http.routes.state import dataplane
-from app.http.v2.metadata import asked
-from app.memory.allowance import Allowance, charge
-from app.models.keeping.version import Version
-from app.models.model import Model
+from app.memory.allowance import charge
+from app.protocol.v2.lookup import find
 from app.protocol.v2.outputs import Encoded, encode
+from app.protocol.v2.ports import are_known, wire_ports
 from app.protocol.v2.regions import Regions
 from app.protocol.v2.request import HEADER_LENGTH, V2Request, parse_request, read_header_length
 from app.protocol.v2.run import earlier, prepare
 from app.protocol.v2.settings import TraceSettings
 from app.serving.dataplane import Answer, DataPlane
-from app.settings import Settings
 
 _PACKED: Final = {"gzip": 31, "deflate": 15}  # zlib's window, and for gzip its header
 _LEVEL: Final = 1
 _MAX_DIGITS: Final = 18
-_PRIORITY: Final = b"priority"
+# A text without it says no priority.
+PRIORITY: Final = b"priority"
 _LENGTH: Final = HEADER_LENGTH.encode()
 
 
 async def infer(request: Request) -> Response:
     """Run a model."""
-    plane = dataplane(request)
-    _, version, model = await asked(request)
-    with plane.memory.answering() as allowance:
-        reply = await _reply(request, plane, version, model, allowance)
-    return ChargedResponse(reply.pieces, allowance, reply.media_type, reply.headers)
-
-
-async def _reply(request: Request, plane: DataPlane, version: Version, model: Model, allowance: Allowance) -> Reply:
-    head, state = V2Head.of(first_headers(request)), request.app.state
-    deadline = plane.deadline(head.limit_s)
-    limit = plane.settings.max_body_bytes
-    body = await read_body(request, limit, deadline, allowance, tuple(_PACKED), values_at=head.values_at)
-    said = await read(plane, version, head, body, deadline)
-    found = Found(version, model, state.regions, state.changing.trace)
-    order = order_of(plane, head, said, found, len(body), deadline)
-    reply = plane.answer_now(*order) if head.packing is None else None
-    if reply is None:
-        reply = await until_disconnect(request, plane.infer_version(*order))
-    return reply
+    plane, state, named = dataplane(request), request.app.state, request.path_params
+    head = V2Head.of(first_headers(request), named["name"], named.get("version"))
+    return await respond(request, plane, V2Asked(plane, head, state.regions, state.changing.trace))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class V2Head:
-    """What the head of a request says of it.
+    """Contents of the head of a V2 request.
 
     Args:
+        name, number: of model and version, as the path has them.
         limit_s: how long the client waits.
         values_at: where tensors begin, if the client says so; whether that may be is found out once the body is there.
         given: the same as it was said.
@@ -71,6 +54,8 @@ class V2Head:
         packing: what the answer is to be packed with.
     """
 
+    name: str
+    number: int | str | None
     limit_s: float | None
     values_at: int
     given: str | None
@@ -78,71 +63,91 @@ class V2Head:
     packing: str | None
 
     @classmethod
-    def of(cls, headers: Mapping[bytes, bytes]) -> Self:
-        """Of the first header of each name.
+    def of(cls, headers: Mapping[bytes, bytes], name: str, number: str | None) -> Self:
+        """Read the first header of each name.
 
         Raises:
-            InvalidRequestError: no time is left, or none is said.
+            InvalidRequestError: no time is left, or the version is none.
         """
         given = headers.get(_LENGTH)
         packing = headers.get(b"accept-encoding", b"").decode("latin-1").strip().lower()
         return cls(
+            name=name,
+            number=read_version(number),
             limit_s=read_limit(headers),
             values_at=int(given) if given is not None and given.isdigit() and len(given) < _MAX_DIGITS else 0,
             given=None if given is None else given.decode("latin-1"),
-            encoding=headers.get(b"content-encoding", b"identity").decode("latin-1"),
+            encoding=encoding_of(headers),
             # Most clients say that they take anything; who names one kind alone means it.
             packing=packing if packing in _PACKED else None,
         )
 
-    def is_short(self, size: int) -> bool:
-        """Whether the text of a body of that size is read in no time.
 
-        Raises:
-            RefusedError: it cannot be in such a body.
-        """
-        return self.encoding == "identity" and read_header_length(self.given, size) <= INLINE_BYTES
-
-    def parse(self, body: bytearray, settings: Settings) -> V2Request:
-        """What a body says.
-
-        Raises:
-            ServiceError: it is none, or too large unpacked.
-        """
-        if self.encoding in _PACKED:
-            body = _unpacked(body, self.encoding, settings.max_body_bytes)
-        if not body:
-            raise InvalidRequestError("the body is empty")
-        return parse_request(body, read_header_length(self.given, len(body)), settings)
-
-
-class Found(NamedTuple):
-    """What a request is for, and what it may use."""
-
-    version: Version
-    model: Model
-    regions: Regions | None
-    trace: TraceSettings
-
-
-def order_of(plane: DataPlane, head: V2Head, said: V2Request, found: Found, size: int, deadline: float) -> Order:
-    """What is to be done for a request whose body is there.
+class V2Asked:
+    """A request of the protocol; see `Asked`.
 
     Args:
-        size: of the body.
+        trace: what clients may have noted down of requests.
 
     Raises:
-        RefusedError: an output that there is not, or not in this form.
+        ServiceError: there is no such model, or none that is ready.
     """
-    version, model, regions, trace = found
-    plan, work = prepare(said, model, plane.settings, regions, size=size if head.encoding == "identity" else None)
 
-    def write(answer: Answer) -> Reply:
-        trace.saw(answer.model, answer.version, said.id, answer.result.timing)
-        encoded = encode(plan, answer.result.outputs, model.labels, answer.model, answer.version)
-        return _reply_of(encoded, head.packing)
+    encodings: tuple[str, ...] = tuple(_PACKED)
 
-    return Order(version, work, write, earlier(deadline, said))
+    def __init__(self, plane: DataPlane, head: V2Head, regions: Regions | None, trace: TraceSettings) -> None:
+        self._plane, self._head, self._regions, self._trace = plane, head, regions, trace
+        _, self.version, self._model = find(plane.store, head.name, head.number)
+        self.deadline, self.values_at, self.encoding = plane.deadline(head.limit_s), head.values_at, head.encoding
+
+    def text_bytes(self, length: int | None) -> int | None:
+        """Return how long the JSON is; None where the body is compressed, or its length not known."""
+        return None if length is None or self._head.encoding != "identity" else min(self.values_at or length, length)
+
+    def is_short(self, body: bytearray) -> bool:
+        """Return whether the text of a body is read in no time.
+
+        Raises:
+            InvalidRequestError: it cannot be in such a body.
+        """
+        is_plain = self._head.encoding == "identity" and are_known(self._model)
+        return is_plain and read_header_length(self._head.given, len(body)) <= INLINE_BYTES
+
+    def order(self, body: bytearray) -> Order:
+        """Parse the body."""
+        return self._order(self._parse(body), len(body))
+
+    async def order_apart(self, body: bytearray) -> Order:
+        """Parse the body in a thread, and find out there how the model takes batches, which may run it."""
+        plane = self._plane
+        if not are_known(self._model):
+            await plane.offload(partial(wire_ports, self._model), self.deadline)
+            if self.is_short(body):
+                return self.order(body)
+        if self._head.encoding == "identity" and PRIORITY not in body:  # with one it may pass by those that wait
+            plane.admit(self.version, self.deadline)
+        return self._order(await plane.offload(partial(self._parse, body), self.deadline), len(body))
+
+    def _parse(self, body: bytearray) -> V2Request:
+        if self._head.encoding in _PACKED:
+            body = _unpacked(body, self._head.encoding, self._plane.settings.max_body_bytes)
+        if not body:
+            raise InvalidRequestError("the body is empty")
+        return parse_request(body, read_header_length(self._head.given, len(body)), self._plane.settings)
+
+    def _order(self, said: V2Request, size: int) -> Order:
+        model, packing, trace = self._model, self._head.packing, self._trace
+        told_size = size if self._head.encoding == "identity" else None
+        plan, work = prepare(said, model, self._plane.settings, self._regions, size=told_size)
+        if packing is not None:  # which takes time
+            work = work._replace(is_light=False)
+
+        def write(answer: Answer) -> Reply:
+            trace.saw(answer.model, answer.version, said.id, answer.result.timing)
+            encoded = encode(plan, answer.result.outputs, model.labels, answer.model, answer.version)
+            return _reply_of(encoded, packing)
+
+        return Order(self.version, work, write, earlier(self.deadline, said))
 
 
 def _reply_of(encoded: Encoded, packing: str | None) -> Reply:
@@ -152,16 +157,6 @@ def _reply_of(encoded: Encoded, packing: str | None) -> Reply:
     if encoded.header_length is None:
         return Reply(encoded.pieces, "application/json", headers)
     return Reply(encoded.pieces, "application/octet-stream", {**headers, HEADER_LENGTH: str(encoded.header_length)})
-
-
-async def read(plane: DataPlane, version: Version, head: V2Head, body: bytearray, deadline: float) -> V2Request:
-    """What a body says; a long text is read in a thread."""
-    work = partial(head.parse, body, plane.settings)
-    if head.is_short(len(body)):
-        return work()
-    if head.encoding == "identity" and _PRIORITY not in body:  # who has one may pass by those that wait
-        plane.admit(version, deadline)
-    return await plane.offload(work, deadline)
 
 
 def _unpacked(body: bytearray, encoding: str, limit: int) -> bytearray:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import Any, Final, TypeVar
 
+from app.http.v2.app import ROUTES
 from app.http.v2.shapes import (
     ANSWERS,
     ERROR,
@@ -20,7 +21,6 @@ from app.http.v2.shapes import (
     VERSION,
     Schema,
 )
-from app.http.v2.table import ROUTES
 
 T = TypeVar("T")
 

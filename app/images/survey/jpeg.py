@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from app.images.survey.exif import orientation_of
+from app.images.survey.tiff import orientation_of
 from app.images.survey.types import U16BE, Survey, SurveyError, TooManyPartsError, number
 
 MAX_SCANS: Final = 100

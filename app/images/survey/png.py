@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-from app.images.survey.exif import orientation_of
+from app.images.survey.tiff import orientation_of
 from app.images.survey.types import U32BE, Survey, SurveyError, TooManyPartsError, number
 
 _MAX_CHUNKS: Final = 65_536

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,6 +40,12 @@ _MAX_TILE: Final = 1 << 26
 _MOST_BITS: Final = 64
 
 Entry = tuple[int, int, memoryview]
+
+# Integer types, signed ones as well, and their bytes: writers use more than the SHORT that the standard asks for.
+INTEGERS: Final = {1: 1, 3: 2, 4: 4, 6: 1, 8: 2, 9: 4}
+_INLINE: Final = 4
+_MAX_EXIF_ENTRIES: Final = 1024
+_PREFIX: Final = b"Exif\0\0"
 
 
 def survey_tiff(data: memoryview) -> Survey:
@@ -105,7 +111,8 @@ def _first(entries: Mapping[int, Entry], tag: int, order: str, usual: int | None
 
 
 def _orientation(entries: Mapping[int, Entry], order: str) -> int:
-    found = _first(entries, _ORIENTATION, order, 1) if _ORIENTATION in entries else 1
+    kind, _, value = entries.get(_ORIENTATION, (0, 0, b""))
+    found = int.from_bytes(value[:size], "little" if order == "<" else "big") if (size := INTEGERS.get(kind)) else 1
     return found if 1 <= found <= 8 else 1
 
 
@@ -125,3 +132,26 @@ def _rewritten(data: memoryview, entries: Mapping[int, Entry], order: str, at: i
     header = bytes(data[:4]) + struct.pack(f"{order}L", len(data) + padding)
     directory = bytes(padding) + struct.pack(f"{order}H", len(kept)) + b"".join(map(bytes, kept)) + bytes(4)
     return memoryview(header), data[8:], memoryview(directory)
+
+
+def orientation_of(block: memoryview) -> int:
+    """1 to 8; 1 where the block says nothing, or nothing that can be read."""
+    if bytes(block[: len(_PREFIX)]) == _PREFIX:
+        block = block[len(_PREFIX) :]
+    start = bytes(block[:4])
+    if start not in (b"II*\0", b"MM\0*"):
+        return 1
+    u16, u32 = (U16LE, U32LE) if start[:1] == b"I" else (U16BE, U32BE)
+    order: Literal["little", "big"] = "little" if start[:1] == b"I" else "big"
+    try:
+        at = number(u32, block, 4)
+        for index in range(min(number(u16, block, at), _MAX_EXIF_ENTRIES)):
+            entry = at + 2 + index * _ENTRY
+            size = INTEGERS.get(number(u16, block, entry + 2), _INLINE + 1)
+            # A longer value lies elsewhere.
+            if number(u16, block, entry) == _ORIENTATION and size * number(u32, block, entry + 4) <= _INLINE:
+                found = int.from_bytes(block[entry + 8 : entry + 8 + size], order)
+                return found if 1 <= found <= 8 else 1
+    except SurveyError:
+        pass
+    return 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from app.images.survey.exif import orientation_of
+from app.images.survey.tiff import orientation_of
 from app.images.survey.types import U16LE, U32LE, Survey, SurveyError, TooManyPartsError, number
 
 _MAX_CHUNKS: Final = 4096

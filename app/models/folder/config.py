@@ -9,7 +9,7 @@ import functools
 import os
 import re
 import tomllib
-from collections.abc import Mapping, Set
+from collections.abc import Iterable, Mapping, Set
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 
@@ -19,6 +19,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, cr
 from app.errors import ConfigError
 from app.images.config import PreprocessConfig
 from app.models.folder.layout import CONFIG, MAX_VERSION, TAG_RULE, is_tag
+from app.models.folder.links import check_links
 from app.scheduling.config import BatchingConfig
 from app.schema import Section
 from app.tasks.registry import TASKS
@@ -36,6 +37,9 @@ _STRING: Final = re.compile(
     r'''"""[\s\S]*?(?:"""|\Z)|\'{3}[\s\S]*?(?:\'{3}|\Z)|"(?:[^"\\\n]|\\.)*"?|'[^'\n]*'?|#[^\n]*'''
 )
 Version = Annotated[int, Field(ge=1, le=MAX_VERSION)]
+_BETWEEN_KEYS: Final = re.compile(r"[=,\[\]{}\n]")
+_MAX_PROBLEMS: Final = 10
+_MAX_VALUE: Final = 100
 
 
 def _tag(name: str) -> str:
@@ -45,9 +49,6 @@ def _tag(name: str) -> str:
 
 
 Tag = Annotated[str, AfterValidator(_tag)]
-_BETWEEN_KEYS: Final = re.compile(r"[=,\[\]{}\n]")
-_MAX_PROBLEMS: Final = 10
-_MAX_VALUE: Final = 100
 
 
 class VersionPolicy(Section):
@@ -150,14 +151,17 @@ def _with_tables(tasks: tuple[type[Task[Any]], ...]) -> type[ModelConfig]:
     return create_model("ModelConfig", __base__=ModelConfig, **tables)
 
 
-def read_config(folder: Path) -> ModelConfig:
+def read_config(folder: Path, roots: Iterable[Path] = ()) -> ModelConfig:
     """The folder's config.toml, or the defaults when there is none.
+
+    Args:
+        roots: the folders below which it lies, links resolved; by default its own.
 
     Raises:
         ConfigError: naming the file, the key, what was found and what was expected.
     """
     try:
-        return config_type().model_validate(_parse(folder / CONFIG))
+        return config_type().model_validate(_parse(check_links(folder / CONFIG, roots or (folder,))))
     except ConfigError as exc:
         raise ConfigError(f"{CONFIG}: {exc}") from None
     except ValidationError as exc:

@@ -5,15 +5,30 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterator
+from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from app.models.folder.layout import BIN, CONFIG, FLAT_BIN, FLAT_PARAM, MANIFEST, ONNX, ONNX_DATA, PARAM, is_version
+from app.models.folder.layout import (
+    BIN,
+    CONFIG,
+    FLAT_BIN,
+    FLAT_PARAM,
+    MANIFEST,
+    ONNX,
+    ONNX_DATA,
+    PARAM,
+    WARMUP,
+    is_version,
+)
 from app.models.folder.repository import FoundModel, ModelFiles, VersionFiles, pairs_in
+from app.text_files import FileIdentity, identity_of
 
-_FILES: Final = (PARAM, BIN, ONNX, *ONNX_DATA, MANIFEST)
+_FILES: Final = frozenset({PARAM, BIN, ONNX, *ONNX_DATA, MANIFEST, WARMUP})
+# The most files of a folder that are looked at.
+_MAX_FILES: Final = 10_000
 
-FileIdentity: TypeAlias = tuple[int, ...]
 Identity: TypeAlias = tuple[FileIdentity | None, ...]
 Contents: TypeAlias = tuple[tuple[str, FileIdentity | None], ...]
 
@@ -24,22 +39,27 @@ def identify(files: ModelFiles, version: VersionFiles) -> Identity:
 
 
 def _paths(files: ModelFiles, version: VersionFiles) -> Iterator[Path]:
-    yield from (version.param, version.bin)
-    if not files.is_pair:
-        yield version.param.parent / MANIFEST
+    if files.is_pair:
+        yield from (version.param, version.bin)
+    else:
+        folder = version.param.parent
+        yield from (folder / name for name in sorted({version.param.name, version.bin.name, *_names(folder)}))
         yield files.folder / CONFIG
         if isinstance(files.config.labels, str):
             yield files.folder / files.config.labels
 
 
-def identity_of(path: Path) -> FileIdentity | None:
-    """What tells one file from another in its place; None where there is none."""
-    try:
-        status = os.stat(path)
-    except (OSError, ValueError):
-        return None
-    # The last one cannot be set: a tool that restores a file's time does not hide that it has written to it.
-    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+def _names(folder: Path) -> set[str]:
+    """Return the names of the files that a version in this folder is, or may become, made of.
+
+    Without a pair these are all that are there: an ONNX model may keep its tensors in files of any name.
+    """
+    names = set(_FILES)
+    with suppress(OSError):
+        if not (folder / PARAM).exists():
+            with os.scandir(folder) as there:
+                names.update(entry.name for entry in islice(there, _MAX_FILES) if entry.is_file())
+    return names
 
 
 def contents_of(found: FoundModel) -> Contents:
@@ -60,10 +80,10 @@ def _contents(found: FoundModel) -> Iterator[tuple[str, FileIdentity | None]]:
         return
     if not numbers:
         pairs = (f"{pair}{end}" for pair in pairs_in(found.path) for end in (FLAT_PARAM, FLAT_BIN))
-        for name in dict.fromkeys((*_FILES, *pairs)):
+        for name in sorted({*_names(found.path), *pairs}):
             yield name, identity_of(found.path / name)
     for number in numbers:
-        for name in _FILES:
+        for name in sorted(_names(found.path / number)):
             yield f"{number}/{name}", identity_of(found.path / number / name)
 
 

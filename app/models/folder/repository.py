@@ -8,28 +8,35 @@ from __future__ import annotations
 import logging
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Final
 
 import engine
 from app.errors import ConfigError
 from app.models.folder.config import MAX_VERSIONS, ModelConfig, read_config
-from app.models.folder.labels import read_labels
 from app.models.folder.layout import (
     BIN,
+    CONFIG,
     FLAT_BIN,
     FLAT_PARAM,
     NAME_RULE,
     ONNX,
     ONNX_DATA,
     PARAM,
+    WARMUP,
     is_model_name,
     is_version,
 )
+from app.models.folder.links import check_links
+from app.text_files import read_text
 from app.wording import quoted, told
 
 log = logging.getLogger(__name__)
+MAX_BYTES: Final = 8 * 2**20
+MAX_LABELS: Final = 2**18
+_MAX_NAME: Final = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,12 +46,25 @@ class VersionFiles:
     Args:
         param, bin: a pair; or an ONNX model, and the file that its tensors mostly lie in where they lie apart.
         bundle: the folder that both are part of, where that is a bundle.
+        warmup: inputs to warm up with; None where the version has no folder of its own.
+        roots: folders below which its files lie, links resolved; none for files that the caller named by their paths.
     """
 
     number: int
     param: Path
     bin: Path
     bundle: Path | None = None
+    warmup: Path | None = None
+    roots: tuple[Path, ...] = ()
+
+    def check_links(self) -> None:
+        """
+        Raises:
+            ConfigError: a link leads out of the folders.
+        """
+        for path in (self.param, self.bin, self.bundle, self.warmup):
+            if path is not None and self.roots:
+                check_links(path, self.roots)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,15 +73,22 @@ class ModelFiles:
 
     Args:
         is_pair: whether it is a pair that lies in the store itself, without a folder of its own.
+        store: the folder that its links may lead to beside its own; None for its own alone.
     """
 
     name: str
     folder: Path
+    store: Path | None = None
     config: ModelConfig = ModelConfig()
     labels: tuple[str, ...] | None = None
     versions: tuple[VersionFiles, ...] = ()
     problem: str | None = None
     is_pair: bool = False
+
+    @property
+    def roots(self) -> tuple[Path, ...]:
+        """The folders below which its files lie, links resolved."""
+        return _roots(self.folder, self.store)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,10 +99,12 @@ class FoundModel:
         name: as answers and logs give it.
         path: of its folder, or of the ``.param`` file of a pair.
         problem: what is wrong with it already.
+        store: the folder of models that it is found in; None for a model by itself.
     """
 
     name: str
     path: Path
+    store: Path | None = None
     is_pair: bool = False
     problem: str | None = None
 
@@ -139,9 +168,10 @@ def _found(path: Path) -> FoundModel | None:
         # A link that leads nowhere, or in a circle.
         return FoundModel(name=told(path.name), path=path, problem=exc.strerror or type(exc).__name__)
     if stat.S_ISDIR(mode):
-        return FoundModel(name=told(path.name), path=path)
+        return FoundModel(name=told(path.name), path=path, store=path.parent)
     if path.name.endswith(FLAT_PARAM):
-        return FoundModel(name=told(path.name.removesuffix(FLAT_PARAM)), path=path, is_pair=True)
+        name = told(path.name.removesuffix(FLAT_PARAM))
+        return FoundModel(name=name, path=path, store=path.parent, is_pair=True)
     return None
 
 
@@ -167,22 +197,30 @@ def read_model(found: FoundModel, config: ModelConfig | None = None) -> ModelFil
 
 def failed(found: FoundModel, problem: str) -> ModelFiles:
     """The files of a model that cannot be served."""
-    return ModelFiles(name=found.name, folder=found.path, problem=told(problem))
+    return ModelFiles(name=found.name, folder=found.path, store=found.store, problem=told(problem))
 
 
 def _read_folder(found: FoundModel, config: ModelConfig | None) -> ModelFiles:
-    config = read_config(found.path) if config is None else config
-    labels = read_labels(found.path, config.labels)
-    versions = tuple(_versions(found.path, config))
-    return ModelFiles(name=found.name, folder=found.path, config=config, labels=labels, versions=versions)
+    roots = _roots(found.path, found.store)
+    config = read_config(found.path, roots) if config is None else config
+    labels = read_labels(found.path, config.labels, roots)
+    versions = tuple(replace(version, roots=roots) for version in _versions(found.path, config))
+    return ModelFiles(
+        name=found.name, folder=found.path, store=found.store, config=config, labels=labels, versions=versions
+    )
+
+
+def _roots(folder: Path, store: Path | None) -> tuple[Path, ...]:
+    return (folder,) if store is None else (folder, store)
 
 
 def _read_flat(found: FoundModel, config: ModelConfig | None) -> ModelFiles:
     if config is not None:
         raise ConfigError("a pair without a folder of its own takes no config")
     param = found.path
-    files = VersionFiles(number=1, param=param, bin=param.with_name(f"{found.name}{FLAT_BIN}"))
-    return ModelFiles(name=found.name, folder=param.parent, versions=(files,), is_pair=True)
+    roots = _roots(param.parent, found.store)
+    files = VersionFiles(number=1, param=param, bin=param.with_name(f"{found.name}{FLAT_BIN}"), roots=roots)
+    return ModelFiles(name=found.name, folder=param.parent, store=found.store, versions=(files,), is_pair=True)
 
 
 def _check_name(name: str) -> None:
@@ -199,14 +237,17 @@ def _versions(folder: Path, config: ModelConfig) -> Iterator[VersionFiles]:
         if len(pairs) > 1:
             raise ConfigError(f"found {len(pairs)} pairs, expected one: {quoted(pairs)}")
         (name,) = pairs
-        yield VersionFiles(number=1, param=folder / f"{name}{FLAT_PARAM}", bin=folder / f"{name}{FLAT_BIN}")
+        yield VersionFiles(
+            number=1, param=folder / f"{name}{FLAT_PARAM}", bin=folder / f"{name}{FLAT_BIN}", warmup=folder / WARMUP
+        )
         return
     if not there and (folder / ONNX).exists():
         yield _version(1, folder)
         return
     if not there:
+        found = "waiting for files" if not any(folder.iterdir()) else "no version"
         raise ConfigError(
-            f"no version: expected a folder named by a number, such as {folder.name}/1/{PARAM}, or a pair"
+            f"{found}: expected a folder named by a number, such as {folder.name}/1/{PARAM}, or a pair, or {ONNX}"
         )
     chosen = _chosen(there, config)
     if len(chosen) > MAX_VERSIONS:
@@ -229,8 +270,21 @@ def _version(number: int, folder: Path) -> VersionFiles:
     bundle = folder if engine.is_bundle(folder) else None
     if bundle is None and not (folder / PARAM).exists() and (folder / ONNX).exists():
         places = [folder / name for name in ONNX_DATA]
-        return VersionFiles(number=number, param=folder / ONNX, bin=next(filter(Path.exists, places), places[0]))
-    return VersionFiles(number=number, param=folder / PARAM, bin=folder / BIN, bundle=bundle)
+        place = next(filter(Path.exists, places), places[0])
+        return VersionFiles(number=number, param=folder / ONNX, bin=place, warmup=folder / WARMUP)
+    return VersionFiles(number=number, param=folder / PARAM, bin=folder / BIN, bundle=bundle, warmup=folder / WARMUP)
+
+
+def waits_for_files(version: VersionFiles) -> str | None:
+    """Return what a version's folder has and what it lacks, where no file of a model has arrived; else None."""
+    if version.bundle is not None or version.param.exists() or version.bin.exists():
+        return None
+    folder = version.param.parent
+    try:
+        found = sorted(path.name for path in folder.iterdir())
+    except OSError:
+        return None
+    return f"waiting for files: found {quoted(found)} in {folder.name}/, expected {PARAM} and {BIN}, or {ONNX}"
 
 
 def _chosen(there: list[int], config: ModelConfig) -> list[int]:
@@ -238,3 +292,34 @@ def _chosen(there: list[int], config: ModelConfig) -> list[int]:
     if policy.policy == "specific":
         return sorted(set(policy.specific))
     return there if policy.policy == "all" else there[-policy.latest :]
+
+
+def read_labels(
+    folder: Path, labels: str | tuple[str, ...] | None, roots: Iterable[Path] = ()
+) -> tuple[str, ...] | None:
+    """The labels of the classes, from the config itself or from the file beside it, one a line, without blanks around.
+
+    A blank line is a class without a label and keeps its number; blank lines at the end are none.
+
+    Args:
+        roots: the folders below which the file lies, links resolved; by default its own.
+
+    Raises:
+        ConfigError: when the file is missing, unreadable, empty or not beside config.toml.
+    """
+    if not isinstance(labels, str):
+        return labels
+    name = told(labels, _MAX_NAME)
+    path = folder / labels
+    if path.name != labels or labels == os.pardir:
+        raise ConfigError(f"{CONFIG}: labels: found '{name}', expected the name of a file beside {CONFIG}")
+    try:
+        # Not splitlines(), which also splits at form feeds and the like.
+        text = read_text(check_links(path, roots or (folder,)), MAX_BYTES, encoding="utf-8-sig").rstrip()
+    except ConfigError as exc:
+        raise ConfigError(f"{CONFIG}: labels: cannot read '{name}': {exc}") from None
+    if not text:
+        raise ConfigError(f"{CONFIG}: labels: '{name}' is empty")
+    if text.count("\n") >= MAX_LABELS:
+        raise ConfigError(f"{CONFIG}: labels: found more than {MAX_LABELS:,} lines in '{name}'")
+    return tuple(line.strip() for line in text.split("\n"))

@@ -9,6 +9,7 @@ import engine
 from app.models.keeping.store import Store
 from app.models.keeping.tally import Tally
 from app.models.keeping.version import Entry, Version
+from app.small_arrays import dtype_name
 
 
 def summaries(store: Store) -> list[dict[str, Any]]:
@@ -56,7 +57,7 @@ def _short(version: Version) -> dict[str, Any]:
     row: dict[str, Any] = {"version": version.number, "state": version.state, "reason": version.reason}
     if version.model is not None:
         session = version.model.session
-        row |= {"backend": session.backend, "compile_failure": session.compile_failure}
+        row |= {"backend": session.backend, "compile_failure": session.compile_failure, "remark": version.remark}
     return row
 
 
@@ -66,6 +67,7 @@ def _long(version: Version, tally: Tally) -> dict[str, Any]:
         row |= {
             "inputs": _ports(version, "inputs"),
             "outputs": _ports(version, "outputs"),
+            "compiler_defects": version.model.session.describe_defects(),
             "threads": version.model.session.threads,
             "load_ms": round(version.load_s * 1e3, 1),
             "running": tally.running,
@@ -112,7 +114,7 @@ def port_row(port: engine.Port) -> dict[str, Any]:
     if port.spec is None:
         return {"name": port.name, "shape": None, "dtype": None}
     names = {"size_names": list(port.size_names)} if port.size_names else {}
-    return {"name": port.name, "shape": list(port.spec.shape), "dtype": port.spec.dtype.name, **names}
+    return {"name": port.name, "shape": list(port.spec.shape), "dtype": dtype_name(port.spec.dtype), **names}
 
 
 def _preprocess(version: Version | None) -> dict[str, Any] | None:

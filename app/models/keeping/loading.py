@@ -59,11 +59,15 @@ def _load(
     graph = read_graph(version, settings, strict=files.config.is_strict(settings.strict), verify=verify)
     _log_warnings(files.name, version.number, [str(warning) for warning in graph.warnings])
     stop.check()
-    model = Model(files.name, graph, files.config, files.labels, threads=threads, settings=settings)
+    model = Model(
+        files.name, graph, files.config, files.labels, threads=threads, settings=settings, warmup=version.warmup
+    )
     stop.check()
     if settings.warmup:
         with compiling(files.name) as progress:
             model.warm_up(progress, stop.is_void)
+    if model.remark is not None and settings.strict_warmup:
+        raise ConfigError(f"{model.remark} (strict_warmup)")
     stop.check()
     return model
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from app.errors import ConfigError, ModelLoadError, ModelNotFoundError, ModelNotReadyError
-from app.memory.collector import collect
+from app.memory.machine import collect
 from app.models.folder.config import ModelConfig, parse_config
 from app.models.folder.identity import Contents, contents_of, mark_of
 from app.models.folder.repository import FoundModel, ModelFiles, find_model, find_models, read_model
@@ -141,7 +141,7 @@ class Demand:
         with self._store.changing:
             for each in found:
                 if self._store.find(each.name) is None:
-                    files = ModelFiles(name=each.name, folder=each.path)
+                    files = ModelFiles(name=each.name, folder=each.path, store=each.store)
                     self._store.put(unloaded_entry(Entry(files)))
             there = {each.name for each in found}
             for entry in self._store.entries:

@@ -88,7 +88,7 @@ class Store:
             found, self.problem = [], str(exc)
             log.error("%s", exc)
         wanted = {each.name: each for each in found if self._is_wanted(each)}
-        entries = {each.name: Entry(ModelFiles(name=each.name, folder=each.path)) for each in found}
+        entries = {each.name: Entry(ModelFiles(name=each.name, folder=each.path, store=each.store)) for each in found}
         entries |= {name: _missing(self._settings.store_folder, name) for name in self._missing_names(entries)}
         entries |= {each.name: unloaded_entry(entries[each.name]) for each in found if each.name not in wanted}
         self._entries = dict(sorted(entries.items()))
@@ -154,7 +154,7 @@ class Store:
         """Read and load a model that has come, or one anew that could not be read."""
         with self._lock:
             is_late = found.name not in self._entries or self._entries[found.name].is_late
-            entry = Entry(ModelFiles(name=found.name, folder=found.path), is_late=is_late)
+            entry = Entry(ModelFiles(name=found.name, folder=found.path, store=found.store), is_late=is_late)
             self._entries = dict(sorted({**self._entries, found.name: entry}.items()))
         self._read_soon(found, entry)
 
@@ -210,6 +210,13 @@ class Store:
         for entry in self._entries.values():
             for version in entry.versions:
                 version.lane.close()
+
+    def rest(self, idle_s: float) -> None:
+        """Drop the code for batches of models that had no request for so long; it is made again with the next one."""
+        for entry in self.entries:
+            for version in entry.versions:
+                if version.model is not None and version.model.rest(idle_s):
+                    log.debug("model '%s' version %d: code for batches was dropped", version.name, version.number)
 
     @property
     def is_loading(self) -> bool:

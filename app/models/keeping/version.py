@@ -59,6 +59,11 @@ class Version:
         """The version's number."""
         return self.files.number
 
+    @property
+    def remark(self) -> str | None:
+        """Return why the warm-up on zeros failed, though the version serves; None where it did not fail."""
+        return None if self.model is None or self.model.remark is None else told(self.model.remark)
+
     def fail(self, reason: str) -> None:
         """Give up on it, unless it has an end already."""
         with self._lock:
@@ -85,6 +90,8 @@ class Version:
             self.model, self.load_s = model, load_s
             self.state = State.READY
         log.info("model '%s' version %d is ready after %.0f ms", self.name, self.number, load_s * 1e3)
+        if self.remark is not None:
+            log.warning("model '%s' version %d: %s", self.name, self.number, self.remark)
 
 
 @dataclass(slots=True, eq=False)

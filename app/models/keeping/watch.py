@@ -12,7 +12,7 @@ import logging
 import threading
 from dataclasses import dataclass
 
-from app.memory.collector import collect, set_aside_when_due
+from app.memory.machine import collect, set_aside_when_due
 from app.models.folder.identity import Identity, identify
 from app.models.folder.repository import FoundModel, ModelFiles, read_model
 from app.models.keeping.discovery import Discovery
@@ -113,7 +113,8 @@ class Watcher:
         """Have the files that are there now loaded."""
         old = entry.files
         alone = old.is_pair
-        files = read_model(FoundModel(name=old.name, path=version.files.param if alone else old.folder, is_pair=alone))
+        path = version.files.param if alone else old.folder
+        files = read_model(FoundModel(name=old.name, path=path, store=old.store, is_pair=alone))
         chosen = [each for each in files.versions if each.number == version.number]
         if files.problem is not None or not chosen:
             version.warn(files.problem or "the config no longer names this version")

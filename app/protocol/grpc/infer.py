@@ -14,14 +14,14 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from app.errors import RefusedError
 from app.memory.allowance import charge, charged
 from app.protocol.grpc.parameters import read_parameters
 from app.protocol.grpc.schema import message_class, parse
 from app.protocol.grpc.wire import Piece, field, take_tensors
 from app.protocol.v2.datatypes import BYTES, dtype_of
-from app.protocol.v2.errors import RefusedError
 from app.protocol.v2.outputs import Plan, encode_apart
-from app.protocol.v2.places import REGION
+from app.protocol.v2.regions import REGION
 from app.protocol.v2.request import V2Request, read_request
 from app.wording import cut
 

@@ -1,6 +1,7 @@
 """Classes of the protocol's messages.
 
-They live in a pool of descriptors of their own: a process may hold other files that define the package ``inference``,
+They are made from descriptors.binpb, which ``make descriptors`` makes of the two .proto files, and which any release of
+protobuf reads. They live in a pool of their own: a process may hold other files that define the package ``inference``,
 those of a client for example, and the pool that all share takes each name once.
 """
 
@@ -9,12 +10,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Final
 
+from google.protobuf.descriptor_pb2 import FileDescriptorSet
 from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
 
-from app.protocol.grpc.definition import read_definition
-from app.protocol.v2.errors import RefusedError
+from app.errors import RefusedError
 
 SERVICE: Final = "inference.GRPCInferenceService"
 HEALTH: Final = "grpc.health.v1.Health"
@@ -22,9 +23,9 @@ HEALTH: Final = "grpc.health.v1.Health"
 
 def _pool() -> Any:
     pool = DescriptorPool()
-    for name in ("inference.proto", "health.proto"):
-        text = (Path(__file__).parent / name).read_text(encoding="utf-8")
-        pool.AddSerializedFile(read_definition(name, text).SerializeToString())
+    files = FileDescriptorSet.FromString((Path(__file__).parent / "descriptors.binpb").read_bytes())
+    for file in files.file:
+        pool.Add(file)
     return pool
 
 

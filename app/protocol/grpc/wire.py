@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from app.protocol.v2.errors import RefusedError
+from app.errors import RefusedError
 
 _RAW_INPUTS: Final = 7
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5

@@ -2,33 +2,35 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from app.codec.advice import advise
-from app.codec.dtype_names import dtype_name
-from app.codec.json.lists import Numbers
+from app.codec.json.lists import LongList
 from app.codec.json.tensors import decode_input, filled
-from app.errors import RequestTooLargeError
+from app.errors import RefusedError, RequestTooLargeError
 from app.images.decode import Picture
 from app.images.survey import format_of
-from app.memory.allowance import charge
+from app.memory.allowance import charge, check
 from app.protocol.v2.datatypes import BYTES, NAMES, dtype_of
-from app.protocol.v2.elements import elements_of
-from app.protocol.v2.errors import RefusedError
-from app.protocol.v2.places import Place
 from app.protocol.v2.ports import OPEN, WirePort, WirePorts
-from app.protocol.v2.regions import DISABLED, Regions
+from app.protocol.v2.regions import DISABLED, Place, Regions
 from app.protocol.v2.request import Sent, V2Request
 from app.settings import Settings
 from app.signature import Input, Inputs, Signature
+from app.small_arrays import dtype_name
 from app.string_tensors import from_bytes, is_text
 from app.wording import cut, quoted
+
+_LENGTH: Final = 4
+# What Python takes for a view of an element and its place in a list, in bytes; and how many are made between two looks
+# at whether anybody waits.
+_VIEW: Final = 192
+_STRETCH: Final = 4096
 
 
 class Decoder:
@@ -54,18 +56,15 @@ class Decoder:
         self._regions = regions
 
     def decode(self, request: V2Request) -> Inputs:
-        """The inputs by the graph's names.
+        """The inputs by name.
 
         Raises:
             RefusedError: naming the input, what was found and what is expected.
             ServiceError: what a picture or a JSON tensor is refused for.
         """
-        try:
-            if request.inputs is None:
-                return self._raw(request.tail)
-            return self._decode(request.inputs, request.tail)
-        finally:
-            request.release()
+        if request.inputs is None:
+            return self._raw(request.tail)
+        return self._decode(request.inputs, request.tail)
 
     def _decode(self, sent: Sequence[Sent], tail: memoryview) -> Inputs:
         ports = self._matched(sent)
@@ -74,14 +73,14 @@ class Decoder:
         for item, port in zip(sent, ports, strict=True):
             self._check(item, port)
             if isinstance(item.data, memoryview):
-                inputs[port.own] = self._from_bytes(item, port, item.data)
+                inputs[port.name] = self._from_bytes(item, port, item.data)
             elif item.place is not None:
-                inputs[port.own] = self._from_memory(item, item.place, port)
+                inputs[port.name] = self._from_memory(item, item.place, port)
             elif item.size is None:
-                inputs[port.own] = self._from_json(item, port)
-                advise(self._model, inputs[port.own])
+                inputs[port.name] = self._from_json(item, port)
+                advise(self._model, inputs[port.name])
             else:
-                inputs[port.own] = self._from_bytes(item, port, tail[start : start + item.size])
+                inputs[port.name] = self._from_bytes(item, port, tail[start : start + item.size])
                 start += item.size
         if start < len(tail):
             raise RefusedError(
@@ -100,10 +99,10 @@ class Decoder:
                     f"unexpected inference input '{cut(item.name)}' for model '{self._model}': expected"
                     f" {quoted(each.name for each in self._ports.inputs)}"
                 )
-            if port.own in found:
-                raise RefusedError(f"input '{cut(item.name)}' is given twice for model '{self._model}'")
-            found[port.own] = port
-        missing = [port.name for port in self._ports.inputs if port.own not in found]
+            if port.name in found:
+                raise RefusedError(f"input '{port.name}' is given twice for model '{self._model}', expected once")
+            found[port.name] = port
+        missing = [port.name for port in self._ports.inputs if port.name not in found]
         if missing:
             raise RefusedError(
                 f"expected {len(self._ports.inputs)} inputs but got {len(sent)} inputs for model '{self._model}'. Got"
@@ -144,24 +143,24 @@ class Decoder:
             )
 
     def _takes_pictures(self, port: WirePort) -> bool:
-        return self._signature.picture_input == port.own
+        return self._signature.picture_input == port.name
 
     def _from_json(self, item: Sent, port: WirePort) -> Input:
         if item.datatype == BYTES and _is_text(port):
             _check_filled(item.data, item.shape, port)
-            return filled(item.data, item.shape, port.named, port.named.spec.dtype)  # type: ignore[union-attr]
+            return filled(item.data, item.shape, port.port, port.port.spec.dtype)  # type: ignore[union-attr]
         if item.datatype == BYTES:
             raise RefusedError(f"input '{port.name}': pictures are sent as bytes, behind the JSON")
         spec = dtype_of(item.datatype)
         assert spec is not None  # only BYTES has none
-        if type(item.data) is list and port.named.spec is not None:  # most are, of the dtype that was asked for above
+        if type(item.data) is list and port.port.spec is not None:  # most are, of the dtype that was asked for above
             _check_filled(item.data, item.shape, port)
-            return filled(item.data, item.shape, port.named, port.named.spec.dtype)
+            return filled(item.data, item.shape, port.port, port.port.spec.dtype)
         key = "b64" if isinstance(item.data, dict) and set(item.data) == {"b64"} else "data"
         data = item.data["b64"] if key == "b64" else item.data
         _check_filled(data, item.shape, port)
         tensor = {"shape": list(item.shape), "dtype": dtype_name(spec), key: data}
-        return decode_input(tensor, port.named, self._signature, self._settings)
+        return decode_input(tensor, port.port, self._signature, self._settings)
 
     def _from_memory(self, item: Sent, place: Place, port: WirePort) -> Input:
         where = f"input '{port.name}'"
@@ -169,8 +168,11 @@ class Decoder:
             raise RefusedError(f"{where}: {DISABLED}")
         self._regions.check(place, where)
         dtype = dtype_of(item.datatype)
-        if dtype is not None and (needed := math.prod(item.shape) * dtype.itemsize) < place.size:
-            place = dataclasses.replace(place, size=needed)  # what lies behind it is no part of it
+        if dtype is not None and (needed := math.prod(item.shape) * dtype.itemsize) != place.size:
+            raise RefusedError(
+                f"unexpected size for {where}: found shared_memory_byte_size {place.size}, expected {needed} for"
+                f" shape {list(item.shape)} of {item.datatype}"
+            )
         return self._from_bytes(item, port, self._regions.read(place, where))
 
     def _from_bytes(self, item: Sent, port: WirePort, data: memoryview) -> Input:
@@ -197,11 +199,11 @@ class Decoder:
             )
         (port,) = self._ports.inputs
         if self._takes_pictures(port) and format_of(bytes(body[:12])) is not None:
-            return {port.own: self._pictures(port, [body])}
+            return {port.name: self._pictures(port, [body])}
         dtype = dtype_of(port.datatype)
         if port.shape is None or dtype is None:
             raise RefusedError(f"a raw body needs a shape: that of input '{port.name}' is not known, so send JSON")
-        return {port.own: _tensor(body, dtype, self._raw_shape(port, port.shape, len(body) / dtype.itemsize))}
+        return {port.name: _tensor(body, dtype, self._raw_shape(port, port.shape, len(body) / dtype.itemsize))}
 
     def _raw_shape(self, port: WirePort, shape: tuple[int, ...], values: float) -> tuple[int, ...]:
         """One item of a batch; a size that is open follows from the number of values."""
@@ -221,12 +223,12 @@ class Decoder:
 
     def _pictures(self, port: WirePort, elements: Sequence[memoryview]) -> Input:
         labels = ["the picture"] if len(elements) == 1 else [f"picture {index + 1}" for index in range(len(elements))]
-        self._signature.picture_port(port.own)
+        self._signature.picture_port(port.name)
         return tuple(Picture(data=data, label=label) for data, label in zip(elements, labels, strict=True))
 
 
 def _is_text(port: WirePort) -> bool:
-    return port.named.spec is not None and is_text(port.named.spec.dtype)
+    return port.port.spec is not None and is_text(port.port.spec.dtype)
 
 
 def _fits(found: Sequence[int], expected: Sequence[int]) -> bool:
@@ -252,13 +254,12 @@ def _hint(found: tuple[int, ...], expected: tuple[int, ...]) -> str:
 
 def _check_filled(data: Any, shape: Sequence[int], port: WirePort) -> None:
     """Refuse a flat list that is too short or too long with both numbers; of nested ones the decoder finds out."""
-    if isinstance(data, Numbers) and len(data.shape) == 1:
-        (found,) = data.shape
+    found = None
+    if isinstance(data, LongList):
+        found = data.flat_size
     elif isinstance(data, list) and not (data and isinstance(data[0], list)):
         found = len(data)
-    else:
-        return
-    if found != math.prod(shape):
+    if found is not None and found != math.prod(shape):
         raise RefusedError(
             f"input '{port.name}': Shape does not match true shape of 'data' field: found {found} values, expected"
             f" {math.prod(shape)} for shape {list(shape)}"
@@ -275,3 +276,30 @@ def _tensor(data: memoryview, dtype: np.dtype[Any], shape: Sequence[int]) -> NDA
         return array
     charge(array.nbytes)
     return array.astype(dtype, order="C", copy=True)
+
+
+def elements_of(data: memoryview, name: str, count: int) -> list[memoryview]:
+    """The elements of a BYTES tensor: each after its length, in four bytes.
+
+    Raises:
+        RefusedError: they are not as many, or do not fill the bytes.
+        RequestTooLargeError, QueueFullError: there is no memory for so many objects.
+        DeadlineExceededError: nobody waits for them any more.
+    """
+    wrong = f"input '{name}': its {len(data)} bytes are not {count} elements, each after its length in four bytes"
+    if _LENGTH * count > len(data):
+        raise RefusedError(wrong)
+    charge(_VIEW * count)
+    found: list[memoryview] = []
+    at = 0
+    while at < len(data):
+        if not len(found) % _STRETCH:
+            check()
+        end = at + _LENGTH + int.from_bytes(data[at : at + _LENGTH], "little")
+        if at + _LENGTH > len(data) or end > len(data) or len(found) == count:
+            break
+        found.append(data[at + _LENGTH : end])
+        at = end
+    if at != len(data) or len(found) != count:
+        raise RefusedError(wrong)
+    return found

@@ -9,7 +9,7 @@ from app.errors import ModelNotReadyError, VersionNotFoundError
 from app.models.keeping.store import Store
 from app.models.keeping.version import Entry, Version
 from app.models.model import Model
-from app.protocol.v2.figures import model_stats
+from app.models.statistics import Batches, Statistics, Timing
 
 
 def find(store: Store, name: str | None, number: int | str | None) -> tuple[Entry, Version, Model]:
@@ -45,3 +45,46 @@ def statistics(store: Store, name: str | None, number: int | str | None) -> Sequ
     if name is not None and number is not None and not rows:
         raise VersionNotFoundError(f"model '{entries[0].name}' has no version {number}")
     return rows
+
+
+def model_stats(entry: Entry, version: Version, figures: Statistics) -> dict[str, Any]:
+    """Statistics of one version; times are sums, in nanoseconds."""
+    return {
+        "name": entry.name,
+        "version": str(version.number),
+        "last_inference": 0 if figures.last_request_at is None else int(figures.last_request_at * 1e3),
+        "inference_count": figures.items - figures.hits.items,
+        "execution_count": figures.runs,
+        "inference_stats": _inference(figures),
+        "response_stats": {},
+        "batch_stats": [_batch(size, batches) for size, batches in sorted(figures.batches.items())],
+        "memory_usage": [],
+    }
+
+
+def _inference(figures: Statistics) -> dict[str, Any]:
+    sums, count = figures.sums, figures.requests
+    return {
+        "success": _duration(count, sums.total_s),
+        "fail": _duration(figures.failures.total(), figures.failed_s),
+        "queue": _duration(count, sums.queue_s),
+        **_compute(count - figures.hits.count, sums),
+        "cache_hit": _duration(figures.hits.count, figures.hits.seconds),
+        "cache_miss": _duration(figures.misses.count, figures.misses.seconds),
+    }
+
+
+def _batch(size: int, batches: Batches) -> dict[str, Any]:
+    return {"batch_size": size, **_compute(batches.count, batches.sums)}
+
+
+def _compute(count: int, sums: Timing) -> dict[str, Any]:
+    return {
+        "compute_input": _duration(count, sums.decode_s + sums.preprocess_s),
+        "compute_infer": _duration(count, sums.infer_s),
+        "compute_output": _duration(count, sums.postprocess_s),
+    }
+
+
+def _duration(count: int, seconds: float) -> dict[str, int]:
+    return {"count": count, "ns": round(seconds * 1e9)}

@@ -13,10 +13,9 @@ from numpy.typing import NDArray
 
 from app.codec.answers import Slabs, dump_json, dump_pieces
 from app.codec.arrays.numpy_files import portable
-from app.errors import InvalidRequestError
-from app.memory.allowance import charge
+from app.errors import InvalidRequestError, RefusedError
+from app.memory.allowance import charge, check
 from app.protocol.v2.datatypes import BYTES, datatype_of
-from app.protocol.v2.errors import RefusedError
 from app.protocol.v2.ports import Row, WirePort, WirePorts
 from app.protocol.v2.regions import DISABLED, Regions
 from app.protocol.v2.request import V2Request, Wanted
@@ -31,6 +30,9 @@ _ALIGNED: Final = 64
 # Larger arrays are written in pieces.
 _SLAB: Final = 1 << 15
 _MAX_CLASSES: Final = 1_000_000
+# Bytes of a class as objects, beside its text; and copies of the text until the answer is sent.
+_CLASS: Final = 160
+_COPIES: Final = 3
 _HALVES: Final = ("FP16", "BF16")
 _NON_FINITE: Final = ("error", "null", "token")
 
@@ -54,7 +56,7 @@ class Plan(NamedTuple):
     @property
     def names(self) -> tuple[str, ...]:
         """The graph's names of the outputs."""
-        return tuple(dict.fromkeys([port.own for port, _, _ in self.rows]))
+        return tuple([port.name for port, _, _ in self.rows])
 
 
 class Encoded(NamedTuple):
@@ -74,11 +76,15 @@ def plan_outputs(request: V2Request, ports: WirePorts, model: str, regions: Regi
     if non_finite not in _NON_FINITE:
         raise RefusedError(f"Unable to parse 'non_finite': found {brief(non_finite)}, expected one of {_NON_FINITE}")
     if request.outputs is None:
-        return Plan(request=request, rows=ports.every_output(request), non_finite=non_finite)
-    rows = tuple((_port(wanted, ports, model), wanted.name, wanted) for wanted in request.outputs)
+        return Plan(request=request, rows=ports.every_output, non_finite=non_finite)
+    rows: dict[str, Row] = {}
     for wanted in request.outputs:
+        port = _port(wanted, ports, model)
+        if port.name in rows:
+            raise RefusedError(f"output '{port.name}' is requested twice of model '{model}', expected once")
         _check_place(wanted, regions)
-    return Plan(request=request, rows=rows, non_finite=non_finite, regions=regions)
+        rows[port.name] = port, wanted.name, wanted
+    return Plan(request=request, rows=tuple(rows.values()), non_finite=non_finite, regions=regions)
 
 
 def _port(wanted: Wanted, ports: WirePorts, model: str) -> WirePort:
@@ -150,7 +156,7 @@ def encode_apart(
 
 
 def _value(port: WirePort, wanted: Wanted, outputs: Mapping[str, Array], labels: Sequence[str] | None) -> Any:
-    value = outputs[port.own]
+    value = outputs[port.name]
     return value if wanted.classes is None else _classes(value, wanted.classes, port.is_batched, labels)
 
 
@@ -198,6 +204,7 @@ def _with_tail(row: dict[str, Any], tail: Any) -> tuple[dict[str, Any], Any]:
 def _bytes(array: Array) -> memoryview | bytes:
     """Little-endian values in row-major order; those of a whole array as they lie."""
     if not array.flags.c_contiguous or not array.size or not array.ndim:
+        charge(array.nbytes)
         return array.tobytes()
     return array.reshape(-1).view(np.uint8).data
 
@@ -238,7 +245,13 @@ def _classes(array: Array, count: int, is_batched: bool, labels: Sequence[str] |
     """``value:index:label`` of the largest values of each item, best first; of equal ones the lower index."""
     items = array.reshape(len(array), -1) if is_batched and array.ndim else array.reshape(1, -1)
     count = min(count, items.shape[1], _MAX_CLASSES)
-    texts = [_class(item[index], int(index), labels) for item in items for index in _best(item, count)]
+    charge(_CLASS * len(items) * count)
+    texts: list[bytes] = []
+    for item in items:
+        check()
+        found = [_class(item[index], int(index), labels) for index in _best(item, count)]
+        charge(_COPIES * sum(map(len, found)))
+        texts += found
     return _Texts(texts, (len(items), count) if is_batched and array.ndim else (count,))
 
 

@@ -1,24 +1,21 @@
 """What the protocol calls a model's inputs and outputs, and how it writes their shapes.
 
-A graph's ports are in0, in1, ... and out0, out1, ... . Where the file gives them names that a person chose, those are
-shown; the others are understood as well, and an answer uses the words of its request.
+Names are those of the graph's ports. Their aliases, in0 and out0 among them, are understood as well. An output that a
+request asks for is answered under the name it used, every other under its own.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final, TypeAlias
 from weakref import WeakKeyDictionary
 
 import engine
 from app.models.model import Model
 from app.protocol.v2.datatypes import datatype_of
-from app.protocol.v2.request import V2Request, Wanted
+from app.protocol.v2.request import Wanted
 
-# What converters number through.
-_NUMBERED: Final = re.compile(r"(pnnx_(in|out)put_)?[0-9]+")
 OPEN: Final = -1
 
 
@@ -27,19 +24,19 @@ class WirePort:
     """An input or output as the protocol has it.
 
     Args:
-        name: as metadata and answers have it.
-        own: as the graph has it, ``in0``.
+        port: as the graph has it.
         datatype: FP32 where nothing is known; of complex numbers, which the protocol has not, the dtype's name.
         shape: -1 for what is open; None where not even the rank is known.
-        port, named: as the graph has it, and by its name here, for messages in the client's words.
     """
 
     port: engine.Port
-    named: engine.Port
-    name: str
-    own: str
     datatype: str
     shape: tuple[int, ...] | None
+
+    @property
+    def name(self) -> str:
+        """The name in metadata and answers."""
+        return self.port.name
 
     @property
     def is_batched(self) -> bool:
@@ -62,10 +59,8 @@ class WirePorts:
         self.outputs = _ports(outputs, (batching.outputs or ()) if is_free else ())
         self.takes_batches = all(port.is_batched for port in (*self.inputs, *self.outputs)) and bool(self.inputs)
         self._inputs, self._outputs = _by_any_name(self.inputs), _by_any_name(self.outputs)
-        self._shown = frozenset(port.name for port in self.inputs)
-        # What an answer holds where nothing is said of its outputs, in the graph's words and in those that are shown.
-        self._every = tuple((port, port.own, Wanted(name=port.name)) for port in self.outputs)
-        self._every_shown = tuple((port, port.name, wanted) for port, _, wanted in self._every)
+        # Outputs of an answer to a request that names none.
+        self.every_output: tuple[Row, ...] = tuple((port, port.name, Wanted(name=port.name)) for port in self.outputs)
 
     def input(self, name: str) -> WirePort | None:
         """The input that a request means."""
@@ -74,11 +69,6 @@ class WirePorts:
     def output(self, name: str) -> WirePort | None:
         """The output that a request means."""
         return self._outputs.get(name)
-
-    def every_output(self, request: V2Request) -> tuple[Row, ...]:
-        """What an answer holds to a request that names no outputs: in its words."""
-        sent, shown = request.inputs, self._shown
-        return self._every_shown if sent is None or any(each.name in shown for each in sent) else self._every
 
 
 _known: WeakKeyDictionary[Model, WirePorts] = WeakKeyDictionary()
@@ -100,15 +90,8 @@ def wire_ports(model: Model) -> WirePorts:
 def _ports(ports: Sequence[engine.Port], batch_axes: Sequence[int | None]) -> tuple[WirePort, ...]:
     axes = [*batch_axes, *[None] * len(ports)]
     return tuple(
-        WirePort(
-            port=port,
-            named=replace(port, name=name),
-            name=name,
-            own=port.name,
-            datatype=_datatype(port),
-            shape=_shape(port, axis),
-        )
-        for port, name, axis in zip(ports, _shown(ports), axes, strict=False)
+        WirePort(port=port, datatype=_datatype(port), shape=_shape(port, axis))
+        for port, axis in zip(ports, axes, strict=False)
     )
 
 
@@ -122,19 +105,5 @@ def _shape(port: engine.Port, batch_axis: int | None) -> tuple[int, ...] | None:
     return tuple(OPEN if size is None or axis == batch_axis else size for axis, size in enumerate(port.spec.shape))
 
 
-def _shown(ports: Sequence[engine.Port]) -> list[str]:
-    given = [_given(port) for port in ports]
-    names = [name for name in given if name is not None]
-    if len(set(names)) < len(names) or {port.name for port in ports} & set(names):
-        return [port.name for port in ports]  # a name that means two ports names none
-    return [port.name if name is None else name for port, name in zip(ports, given, strict=True)]
-
-
-def _given(port: engine.Port) -> str | None:
-    """The name that somebody chose, if somebody did."""
-    return next((name for name in (port.operand, *port.aliases) if not _NUMBERED.fullmatch(name)), None)
-
-
 def _by_any_name(ports: Sequence[WirePort]) -> dict[str, WirePort]:
-    others = {name: each for each in reversed(ports) for name in (each.port.operand, *each.port.aliases)}
-    return others | {each.own: each for each in ports} | {each.name: each for each in ports}
+    return {name: each for each in ports for name in (each.name, *each.port.aliases)}

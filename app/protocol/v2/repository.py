@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from app.protocol.v2.errors import RefusedError
+from app.errors import RefusedError
 from app.wording import brief, cut, quoted
 
 _LOAD: Final = ("config",)

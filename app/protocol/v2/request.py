@@ -9,20 +9,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from app.codec.json.parsed import Parsed
 from app.codec.json.text import parse_request_json
-from app.errors import ServiceError
-from app.protocol.v2.errors import RefusedError
-from app.protocol.v2.places import REGION, Place, read_place
+from app.errors import RefusedError
+from app.protocol.v2.regions import REGION, Place, read_place
 from app.settings import Settings
 from app.wording import brief, cut
 
 HEADER_LENGTH: Final = "inference-header-content-length"
-# What is made of smaller texts is freed in no time.
-_SMALL: Final = 1 << 16
 _MAX_RANK: Final = 32
 _MAX_DIGITS: Final = 18
 _MAX_ITEMS: Final = 10_000
+# Characters of a name, a datatype or an id, which is looked up or repeated on the event loop.
+_MAX_TEXT: Final = 10_000
 _SOURCES: Final = ("data", "binary_data_size", REGION)
 _NONE: Final[Mapping[str, Any]] = {}
 
@@ -68,7 +66,6 @@ class V2Request(NamedTuple):
         inputs: None for a raw body.
         outputs: None for all.
         tail: the bytes behind the JSON.
-        parsed: a large text's values, to be released once they are decoded.
     """
 
     inputs: tuple[Sent, ...] | None
@@ -76,17 +73,11 @@ class V2Request(NamedTuple):
     id: str | None = None
     parameters: Mapping[str, Any] = _NONE
     outputs: tuple[Wanted, ...] | None = None
-    parsed: Parsed | None = None
 
     @property
     def is_binary(self) -> bool:
         """Whether outputs are wanted as bytes where nothing else is said of them."""
         return self.inputs is None or read_flag(self.parameters, "binary_data_output") or False
-
-    def release(self) -> None:
-        """Free what a large text was parsed into."""
-        if self.parsed is not None:
-            self.parsed.release()
 
 
 def read_header_length(value: str | None, size: int) -> int:
@@ -114,22 +105,12 @@ def parse_request(body: bytes | bytearray, header_length: int, settings: Setting
     if not header_length and body:
         return V2Request(inputs=None, tail=whole)
     head = body if header_length == len(body) else bytes(whole[:header_length])
-    document = parse_request_json(head, max_depth=settings.max_json_depth)
-    parsed = Parsed(document) if len(head) > _SMALL else None
-    try:
-        return read_request(document, whole[header_length:], parsed)
-    except ServiceError:
-        if parsed is not None:
-            del document
-            parsed.release()
-        raise
+    document = parse_request_json(head)
+    return read_request(document, whole[header_length:])
 
 
-def read_request(document: Any, tail: memoryview, parsed: Parsed | None = None) -> V2Request:
-    """What a document says, as JSON has it; each input's ``data`` may be a view of its bytes.
-
-    Args:
-        parsed: the same, to be released once its inputs are decoded.
+def read_request(document: Any, tail: memoryview) -> V2Request:
+    """Return the request in a parsed JSON document; each input's ``data`` may be a view of its bytes.
 
     Raises:
         RefusedError: it is of another form than the protocol's.
@@ -150,7 +131,6 @@ def read_request(document: Any, tail: memoryview, parsed: Parsed | None = None) 
         id=_id(document.get("id")),
         parameters=parameters,
         outputs=outputs or None,
-        parsed=parsed,
     )
 
 
@@ -158,10 +138,10 @@ def _objects(document: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
     items = document.get(key)
     if items is None:
         return []
+    if isinstance(items, list) and len(items) > _MAX_ITEMS:
+        raise RefusedError(f"{key}: found {len(items)}, expected at most {_MAX_ITEMS}")
     if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
         raise RefusedError(f"{key}: expected a list of objects")
-    if len(items) > _MAX_ITEMS:
-        raise RefusedError(f"{key}: found {len(items)}, expected at most {_MAX_ITEMS}")
     return items
 
 
@@ -208,19 +188,25 @@ def _wanted(item: Mapping[str, Any]) -> Wanted:
 def _id(value: object) -> str | None:
     if value is not None and not isinstance(value, str):
         raise RefusedError(f"Unable to parse 'id': found {brief(value)}, expected a string")
-    return value or None
+    return _bounded(value, "id") or None
 
 
 def _text(item: Mapping[str, Any], key: str, where: str) -> str:
     value = item.get(key)
     if not isinstance(value, str) or not value:
         raise RefusedError(f"{where}: Unable to parse '{key}': found {brief(value)}, expected a string")
-    return value
+    return _bounded(value, f"{where}: {key}")
+
+
+def _bounded(text: str | None, where: str) -> str:
+    if text is not None and len(text) > _MAX_TEXT:
+        raise RefusedError(f"{where}: found {len(text):,} characters, expected at most {_MAX_TEXT:,}")
+    return text or ""
 
 
 def _shape(value: object, where: str) -> tuple[int, ...]:
-    is_shape = isinstance(value, list) and all(type(size) is int and 0 <= size < 2**63 for size in value)
-    if not isinstance(value, list) or not is_shape or len(value) > _MAX_RANK:
+    is_short = isinstance(value, list) and len(value) <= _MAX_RANK
+    if not isinstance(value, list) or not is_short or not all(type(x) is int and 0 <= x < 2**63 for x in value):
         raise RefusedError(f"{where}: Unable to parse 'shape': found {brief(value)}, expected a list of whole numbers")
     return tuple(value)
 

@@ -12,7 +12,7 @@ Everything is close to linear in boxes and waypoints. Their number is kept linea
 graph that has too many are led around its side instead. The result depends on nothing but the arguments.
 """
 
+from app.render.layout.layers import Net
 from app.render.layout.layout import Box, Layout, Route, lay_out
-from app.render.layout.net import Net
 
 __all__ = ["Box", "Layout", "Net", "Route", "lay_out"]

@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import groupby
 
-from app.render.layout.net import Net
+
+@dataclass(frozen=True, slots=True)
+class Net:
+    """One value: nodes are numbers, targets are distinct, not empty and greater than the source."""
+
+    source: int
+    targets: tuple[int, ...]
 
 
 def assign_layers(count: int, nets: Sequence[Net], roots: frozenset[int]) -> list[int]:

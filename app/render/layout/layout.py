@@ -6,8 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from app.render.layout.layers import assign_layers
-from app.render.layout.net import Net
+from app.render.layout.layers import Net, assign_layers
 from app.render.layout.ordering import order_rows
 from app.render.layout.placement import WAYPOINT_GAP, place
 from app.render.layout.skeleton import Skeleton, build_skeleton

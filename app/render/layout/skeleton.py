@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from app.render.layout.net import Net
+from app.render.layout.layers import Net
 
 # Waypoints allowed in a graph of n nodes: n times the first plus the second. Ordinary networks need fewer than n.
 _WAYPOINTS_EACH: Final = 6

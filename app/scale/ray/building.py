@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Final
 
 from app.models.folder.layout import NAME_RULE, is_model_name
 from app.scale.ray.options import ModelOptions, Options
-from app.scale.ray.version import check_ray
 from app.settings import Settings, SettingsError
 
 NAME: Final = "pnnx-serve"
@@ -21,6 +22,7 @@ _SCALING: Final = (
     "min_replicas", "max_replicas", "target_ongoing_requests", "upscale_delay_s", "downscale_delay_s",
     "look_back_period_s",
 )  # fmt: skip
+OLDEST: Final = (2, 60)
 
 
 def build(store: str | Path | Mapping[str, Any] | Options) -> Any:
@@ -85,3 +87,20 @@ def placement(share: ModelOptions) -> dict[str, Any]:
     if share.replicas is not None:
         return {**told, "num_replicas": share.replicas}
     return {**told, "autoscaling_config": {name: getattr(share, name) for name in _SCALING}}
+
+
+def check_ray() -> str:
+    """The version of Ray.
+
+    Raises:
+        SettingsError: it is not installed, or too old.
+    """
+    expected = ".".join(map(str, OLDEST))
+    try:
+        found = version("ray")
+    except PackageNotFoundError:
+        raise SettingsError("Ray is not installed: pip install 'pnnx-serve[ray]'") from None
+    numbers = tuple(map(int, re.findall(r"\d+", found)[:2]))
+    if numbers < OLDEST:
+        raise SettingsError(f"Ray {found} is too old, expected {expected} or newer: pip install -U 'pnnx-serve[ray]'")
+    return found

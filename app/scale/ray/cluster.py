@@ -11,9 +11,8 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from app.errors import ConfigError
-from app.scale.ray.building import build
+from app.scale.ray.building import build, check_ray
 from app.scale.ray.options import ModelOptions, Options
-from app.scale.ray.version import check_ray
 from app.wording import told
 
 _LOOK_S: Final = 0.25

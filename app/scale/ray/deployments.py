@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ray import serve
 
-from app.log import configure_logging
 from app.scale.ray.options import ModelOptions, Options
-from app.scale.ray.wire import Wire
 from app.serving.commands import Command
 from app.settings import Settings
 from app.thread_limits import limit_threads
 from app.version import version
+
+if TYPE_CHECKING:  # it imports numpy
+    from app.scale.ray.wire import Wire
 
 
 class Replica:
@@ -31,11 +32,11 @@ class Replica:
         self, settings: Settings, only: tuple[str, ...] | None, others: dict[str, Any], most: int | None, revision: str
     ) -> None:
         limit_threads(settings.threads or 1)
-        configure_logging(settings.log_level, settings.log_format)
-        from app.scale.ray.front import Front  # it imports numpy, whose threads are settled now
-        from app.scale.ray.presence import check_store
+        from app.log import configure_logging  # these import numpy, whose threads are settled now
+        from app.scale.ray.front import Front, check_store
         from app.scale.ray.sharing import share_with_others
 
+        configure_logging(settings.log_level, settings.log_format)
         check_store(settings)
         share_with_others()
         self.front: Any = Front(settings, only, others, most)

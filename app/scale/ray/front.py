@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import fcntl
 import logging
-from collections.abc import Mapping
-from contextlib import AsyncExitStack, suppress
+import os
+import socket
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Any, Final
 
 import engine
 from app.codec.answers import dump_json
-from app.errors import ModelNotReadyError, RequestTooLargeError, ServiceError
+from app.errors import ConfigError, ModelNotReadyError, RequestTooLargeError, ServiceError
 from app.http.main import create_app
+from app.location import stores_folder
+from app.remote.opening import open_store
 from app.scale.ray.aim import model_of
 from app.scale.ray.holding import Holding
 from app.scale.ray.peers import Peers
-from app.scale.ray.turns import turn
 from app.scale.ray.wire import Message, Receive, Scope, Send, Wire, passed
 from app.settings import Settings
 
@@ -27,6 +32,7 @@ _TOLD: Final = ("/metrics", "/models", "/v2/models")
 _READY: Final = ("/health/ready", "/v2/health/ready")
 _LOOK_S: Final = 0.1
 _HAS_ID: Final = b"x-request-id"
+_TURN_LOOK_S: Final = 0.05
 
 
 class Front:
@@ -217,3 +223,62 @@ async def _refuse(error: ServiceError, send: Send) -> None:
     if isinstance(error, RequestTooLargeError):
         headers.append((b"connection", b"close"))
     await Wire((error.status,), headers, dump_json(error.body())).send(send)
+
+
+@asynccontextmanager
+async def turn(settings: Settings) -> AsyncIterator[None]:
+    """Be the only one of this machine, or of all that share the cache's folder, that loads models.
+
+    Where there is no such folder nobody waits: each compiles for itself anyway.
+    """
+    descriptor = _open(settings) if settings.cache else None
+    end = asyncio.get_running_loop().time() + settings.load_timeout_s
+    try:
+        while descriptor is not None and not _locked(descriptor) and asyncio.get_running_loop().time() < end:
+            await asyncio.sleep(_TURN_LOOK_S)
+        yield
+    finally:
+        if descriptor is not None:
+            os.close(descriptor)
+
+
+def _open(settings: Settings) -> int | None:
+    folder = stores_folder(None, settings.cache_dir).parent
+    with contextlib.suppress(OSError):
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return os.open(folder / "loading.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    return None
+
+
+def _locked(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # a file system without locks
+        return True
+    return True
+
+
+def check_store(settings: Settings) -> None:
+    """See that there is a store. Blocks.
+
+    On one machine a server that has no store yet waits for it. Behind Ray requests would go to a replica that waits, or
+    a deployment would be waited for without end: here it fails with the reason, and Ray tries again.
+
+    Raises:
+        ConfigError: it is not on this node, cannot be reached, or is not what it should be. Of a store that was
+            fetched before no look is needed: it serves on.
+        SettingsError: the extra is not installed on this node.
+    """
+    keeper = open_store(settings)
+    if keeper is not None:
+        if not keeper.has_files:
+            keeper.fetch()
+        return
+    folder = settings.store_folder
+    if not folder.is_dir():
+        raise ConfigError(
+            f"node {socket.gethostname()} has no folder '{folder}': a store must be in the same place on every node, "
+            "or at an address (s3://, gs://, https://)"
+        )

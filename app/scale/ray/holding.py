@@ -10,14 +10,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from typing import Any
 
 from app.errors import ConfigError, ModelNotFoundError, ServiceError
 from app.models.folder.identity import mark_of
 from app.models.folder.repository import find_models, read_model
-from app.scale.ray.multiplexing import announce
 from app.serving.commands import Command
 from app.serving.control import aside
 from app.serving.dataplane import DataPlane
@@ -182,3 +181,19 @@ class Holding:
             if known.get(each.name, ("", False))[0] != marks[each.name]:
                 known[each.name] = marks[each.name], read_model(each).config.default
         return marks, tuple(name for name in marks if known[name][1])
+
+
+def announce(names: Iterable[str]) -> None:
+    """Tell Ray which models a replica holds, so that requests whose header names one are sent there.
+
+    Without it Ray asks any replica.
+    """
+    try:
+        from ray.serve._private.common import RequestRoutingInfo
+        from ray.serve.context import _get_global_client, _get_internal_replica_context
+
+        context = _get_internal_replica_context()
+        info = RequestRoutingInfo(replica_id=context.replica_id, multiplexed_model_ids=list(names))
+        _get_global_client().record_request_routing_info(info)
+    except Exception as exc:  # these are Ray's own names, which another version may not have
+        log.debug("Ray is not told which models this replica holds (%s)", type(exc).__name__)

@@ -19,8 +19,7 @@ from app.images.placement import Placement
 from app.images.png import encode_png
 from app.schema import Body
 from app.tasks.detection.boxes import Floats, suppress, to_corners
-from app.tasks.detection.config import DetectionConfig
-from app.tasks.detection.decoders import DECODERS, Candidates
+from app.tasks.detection.decoders import DECODERS, Candidates, DetectionConfig
 from app.tasks.task import DrawingTask, Outputs, Prediction, TaskContext, check_items, rounded
 from app.wording import quoted
 
@@ -58,8 +57,8 @@ class DetectionTask(DrawingTask[DetectionConfig]):
         defaults["output"] = context.signature.output_names[0]
         missing = {key: value for key, value in defaults.items() if getattr(config, key) is None}
         super().__init__(config.model_copy(update=missing), context)
-        for key in self._decoder.outputs:
-            self._named_output(key, getattr(self._config, key))
+        named = {key: self._named_output(key, getattr(self._config, key)) for key in self._decoder.outputs}
+        self._config = self._config.model_copy(update=named)
 
     def predict(
         self, outputs: Outputs, placements: Sequence[Placement], options: DetectionConfig

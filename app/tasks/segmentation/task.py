@@ -21,10 +21,9 @@ from app.images.placement import Placement
 from app.images.png import decode_png, encode_png, from_text, to_text
 from app.memory.allowance import charged, check
 from app.schema import Body
+from app.small_arrays import dtype_name
 from app.tasks.segmentation.class_maps import NOTHING, ClassMap, areas, without_small
-from app.tasks.segmentation.config import SegmentationConfig
-from app.tasks.segmentation.decision import classify
-from app.tasks.segmentation.masks import encode_mask
+from app.tasks.segmentation.decision import SegmentationConfig, classify
 from app.tasks.task import DrawingTask, Outputs, Prediction, TaskContext, check_items, rounded
 
 _BACKGROUND: Final = "background"
@@ -35,6 +34,7 @@ _MASK: Final = (
 )
 # Bytes a pixel of the picture sent takes while it is decided: scores and indices, of the best so far and of one class.
 _PIXEL: Final = 16
+_MOST_WITH_PALETTE: Final = 255
 
 
 class AreaBody(Body):
@@ -106,7 +106,7 @@ class SegmentationTask(DrawingTask[SegmentationConfig]):
         values = outputs[self._output]
         if values.ndim not in (3, 4) or 0 in values.shape[1:] or values.dtype.kind == "c":
             raise ConfigError(
-                f"output '{self._output}': found {list(values.shape)} {values.dtype.name}, expected scores"
+                f"output '{self._output}': found {list(values.shape)} {dtype_name(values.dtype)}, expected scores"
                 " (N, classes, H, W) or class indices (N, H, W)"
             )
         if values.ndim == 4 and values.shape[1] == 1 and values.dtype.kind in "iu":
@@ -152,3 +152,26 @@ class SegmentationTask(DrawingTask[SegmentationConfig]):
             "width": class_map.shape[1],
             "height": class_map.shape[0],
         }
+
+
+def encode_mask(class_map: ClassMap, colors: Sequence[Color], background: int = NOTHING) -> bytes:
+    """Return the PNG of a map with a colour for each class.
+
+    The palette index is the class; what is background or no class (255) is transparent. Where there are more than 255
+    classes the picture has colours instead of a palette.
+    """
+    if len(colors) > _MOST_WITH_PALETTE:
+        palette = _palette(colors, background, len(colors) + 1)
+        return encode_png(Image.fromarray(palette[class_map]))  # NOTHING is the last one
+    palette = _palette(colors, background, _MOST_WITH_PALETTE + 1)
+    image = Image.fromarray(class_map.astype(np.uint8))  # NOTHING becomes 255
+    image.putpalette(palette[:, :3].tobytes(), "RGB")
+    return encode_png(image, transparency=palette[:, 3].tobytes())
+
+
+def _palette(colors: Sequence[Color], background: int, size: int) -> np.ndarray[tuple[int, ...], np.dtype[np.uint8]]:
+    palette = np.zeros((size, 4), np.uint8)
+    palette[: len(colors)] = [(*color, 255) for color in colors]
+    if 0 <= background < len(colors):
+        palette[background] = 0
+    return palette

@@ -16,6 +16,7 @@ PnnxError                  status              also a
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
@@ -135,7 +136,7 @@ def from_answer(answer: httpx.Response) -> PnnxError:
         code=said.get("code"),
         detail=said.get("detail"),
         status=status,
-        retry_after_s=_seconds(answer.headers.get("retry-after")),
+        retry_after_s=_retry_after_s(answer.headers),
     )
 
 
@@ -159,6 +160,14 @@ def _said(answer: httpx.Response) -> Mapping[str, Any]:
     if isinstance(error, str):
         return {"message": error}
     return error if isinstance(error, dict) else {}
+
+
+def _retry_after_s(headers: httpx.Headers) -> float | None:
+    """Return when the server wants to be asked again: of two headers the one that is more exact."""
+    exact = headers.get("retry-after-ms", "")
+    if re.fullmatch(r"\d{1,12}(\.\d{0,12})?", exact, re.ASCII):
+        return float(exact) / 1e3
+    return _seconds(headers.get("retry-after"))
 
 
 def _seconds(value: str | None) -> float | None:

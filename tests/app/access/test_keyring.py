@@ -8,8 +8,7 @@ from hashlib import sha256
 
 import pytest
 
-from app.access.groups import Group
-from app.access.keyring import Keyring, KeyringError, merged, parse_lines, parse_table
+from app.access.keyring import Group, Keyring, KeyringError, merged, parse_lines, parse_table
 
 KEY, OTHER = "0123456789abcdef", "fedcba9876543210-_~+/.=="
 

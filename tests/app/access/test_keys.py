@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from app.access.groups import Group
+from app.access.keyring import Group
 from app.access.keys import Keys, open_keys
 from app.settings import Settings, SettingsError
 

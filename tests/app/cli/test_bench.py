@@ -195,25 +195,6 @@ def test_sizes_that_the_model_leaves_open_are_named(tmp_path: Path, capsys: pyte
     assert measured("open", "--shape", "4,3", "--batch", "2", capsys=capsys)[0] == 2
 
 
-def test_this_machine_is_measured_instead_of_a_model(
-    store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("engine.compiler.measuring.record._known", {})
-    status, lines, error = measured("--host", "--cache-dir", str(tmp_path / "kept"), capsys=capsys)
-    assert (status, error) == (0, "")
-    assert re.fullmatch(r".+: \w+, \d+ lanes, \d+ registers", lines[0])
-    assert any(re.fullmatch(r"memory\s+\d+", line) for line in lines)
-    assert len(list((tmp_path / "kept").iterdir())) == 1
-
-
-@pytest.mark.parametrize("argv", [["--host", "linear"], []])
-def test_either_a_model_or_this_machine_is_measured(
-    argv: list[str], store: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    status, _, error = measured(*argv, capsys=capsys)
-    assert status == 2 and "--host" in error
-
-
 @pytest.mark.parametrize("kind", ["svg", "png"])
 def test_times_are_bars_on_the_terminal_and_in_a_file(
     kind: str, store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]

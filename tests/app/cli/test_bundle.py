@@ -51,7 +51,7 @@ def test_a_store_serves_a_bundle_as_a_model_or_a_version(
     assert version.bundle == Path(place)
     assert found.config.task == ("classification" if place.endswith("net") else "tensor")
     for bundles in (True, False):
-        settings = Settings(store=Path("model_store"), bundles=bundles, cache=False, measure_host=False)
+        settings = Settings(store=Path("model_store"), bundles=bundles, cache=False)
         assert (read_graph(version, settings).bundle is not None) == bundles
     session = open_session(read_graph(version, Settings()), Settings(cache=False), 1)
     session.prepare()
@@ -62,7 +62,7 @@ def test_a_store_serves_a_bundle_as_a_model_or_a_version(
 def test_check_says_what_becomes_of_other_shapes_where_there_is_no_compiler(
     bundle: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("engine.session.executor.has_llvm", lambda: False)
+    monkeypatch.setattr("engine.session.policies.has_llvm", lambda: False)
     status, out, _ = told(capsys, "check", "bright")
     assert status == 0
     first, second = out.splitlines()

@@ -50,7 +50,7 @@ def test_a_model_becomes_a_version_of_the_store_and_can_be_run(model: str, capsy
     assert captured.err == ""
     first, *ports = captured.out.splitlines()
     assert first == "model_store/net/1: 4 operators, same answers as PyTorch at [1,3]f32"
-    assert ports == ["in0 [1, 3] float32", "out0 [1, 2] float32"]
+    assert ports == ["x [1, 3] float32", "out0 [1, 2] float32"]
     np.save("x.npy", np.ones((1, 3), np.float32))
     assert main(["check", "net"]) == 0
     assert main(["run", "net", "--input", "x.npy"]) == 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import io
 import os
+import re
 import subprocess
 import sys
 from argparse import ArgumentParser
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from app.cli import graph, main
+from app.cli import _parser, graph, main
 from app.cli.verbs import VERBS
 from app.progress import compiling, progress
 from app.thread_limits import BLAS_VARIABLES
@@ -56,7 +57,7 @@ def test_help_lists_every_verb(capsys: pytest.CaptureFixture[str]) -> None:
         main(["--help"])
     assert exit.value.code == 0
     text = capsys.readouterr().out
-    assert all(f"    {name} " in text and verb.summary in text for name, verb in VERBS.items())
+    assert all(re.search(rf"^    {name}\s+{re.escape(verb.summary)}$", text, re.M) for name, verb in VERBS.items())
 
 
 @pytest.mark.parametrize("verb", VERBS)
@@ -97,11 +98,30 @@ def test_flags_are_written_out(verb: str, capsys: pytest.CaptureFixture[str]) ->
     VERBS[verb].add_to(parser)
     flags = [flag for flag in parser._option_string_actions if flag.startswith("--") and flag != "--help"]
     needed = ["--reference", "r"] if verb == "compare" else []
-    wanted = {"serve": [], "models": [], "deploy": ["ray"]}.get(verb, ["m"])
-    for short in {flag[:-1] for flag in flags} - {*flags}:
-        status, text = refused(capsys, verb, *wanted, *needed, f"{short}=1")
-        assert status == 2 and f"unrecognized arguments: {short}=1" in text, short
+    wanted = {"serve": [], "models": [], "calibrate": [], "deploy": ["ray"]}.get(verb, ["m"])
+    shorts = [f"{short}=1" for short in sorted({flag[:-1] for flag in flags} - {*flags})]
+    status, text = refused(capsys, verb, *wanted, *needed, *shorts)
+    assert status == 2 and f"unrecognized arguments: {' '.join(shorts)}" in text
     assert flags
+
+
+@pytest.mark.parametrize(
+    ("argv", "expected"),
+    [
+        (["check", "--strict", "digits"], {"strict": True, "model": ["digits"]}),
+        (["check", "--strict", "1"], {"strict": True, "model": ["1"]}),
+        (["check", "--strict", "no", "1"], {"strict": False, "model": ["1"]}),
+        (["check", "--strict=0", "--", "--strict", "on"], {"strict": False, "model": ["--strict", "on"]}),
+        (["graph", "m", "--profile", "true", "--explain=off"], {"profile": True, "explain": False}),
+        (["graph", "m", "--debug", "off"], {"debug": False}),
+        (["compile", "--all", "yes", "--oci=false"], {"all": True, "oci": False}),
+    ],
+)
+def test_booleans_of_all_verbs_take_values_and_names_of_models_are_none(
+    argv: list[str], expected: dict[str, object]
+) -> None:
+    found = vars(_parser().parse_args(argv))
+    assert {name: found.get(name, False) for name in expected} == expected
 
 
 def test_an_unknown_flag_is_told_with_the_one_it_may_have_been_meant_for(capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from app.cli import main
-from app.cli.wording.report import statistics
+from app.cli.run import statistics
 from app.images.palette import generated
 from tests.app.cli.conftest import BIAS, WEIGHT
 from tests.app.cli.test_main import Terminal

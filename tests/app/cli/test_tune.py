@@ -11,7 +11,7 @@ from app.cli import main
 
 def tuned(*argv: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
     """Status, stdout, stderr."""
-    status = main(["tune", *argv, "--seconds", "0.01", "--no-cache", "--no-measure-host"])
+    status = main(["tune", *argv, "--seconds", "0.01", "--no-cache"])
     captured = capsys.readouterr()
     return status, captured.out, captured.err
 

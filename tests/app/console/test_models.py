@@ -10,7 +10,7 @@ import pytest
 
 from tests.app.console.browser import Browser
 from tests.app.console.conftest import serving
-from tests.app.sample_models import elementwise, write_model
+from tests.app.sample_models import FAULTY, elementwise, through, write_model
 from tests.patience import PATIENCE_S
 from tests.ports import unused_port
 
@@ -47,6 +47,24 @@ def test_a_card_counts_requests_as_they_are_answered(browser: Browser, server: s
     browser.wait(lambda: answered(browser) >= before + 3, "answers that are counted")
     told = browser.text(".model", "digits")
     assert "ms" in told or "µs" in told
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_card_shows_defects_of_the_compiler_in_amber(window: Browser, tmp_path: Path, scheme: str) -> None:
+    (tmp_path / "faulty.py").write_text(FAULTY)
+    write_model(tmp_path, "twice", through("faulty.Twice", "(1,3)f32"))
+    window.scheme(scheme)
+    with serving(tmp_path, plugins=tmp_path / "faulty.py", backend="auto", cache=False) as (url, _):
+        window.driver.get(f"{url}/#/models")
+        shown = window.one(".model .notice.warn", "faulty.Twice op: ZeroDivisionError: a fault of the rule")
+        amber = window.script("return getComputedStyle(document.documentElement).getPropertyValue('--warn')").strip()
+        red, green, blue = (int(amber[at : at + 2], 16) for at in (1, 3, 5))
+        assert shown.value_of_css_property("color") in (
+            f"rgb({red}, {green}, {blue})",
+            f"rgba({red}, {green}, {blue}, 1)",
+        )
+        assert window.unfit() == []
+    window.complaints()  # the server is gone
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -131,6 +131,11 @@ def test_what_is_seen_inside_is_what_the_engine_has_there(server: str) -> None:
     value = session.run([x], taps=["2"]).taps["2"]
     assert told.json()["shape"] == list(value.shape) and np.isclose(told.json()["mean"], value.mean())
     assert np.allclose(told.json()["first"], value.ravel()[:64], atol=1e-5) and len(told.json()["pictures"]) == 24
+    for name in ("in0", "out0"):
+        named = httpx.post(
+            f"{url}?operand={name}", content=npy(x), headers={"content-type": "application/x-npy"}, timeout=PATIENCE_S
+        ).json()
+        assert named["shape"] == ([1, 1, 16, 16] if name == "in0" else [1, 10])
     for query, status in (("operand=nothing", 404), ("", 400), ("operand=2&version=9", 404)):
         assert httpx.post(f"{url}?{query}", content=npy(x), timeout=PATIENCE_S).status_code == status
     assert httpx.post(f"{url}?operand=2", content=b"{", timeout=PATIENCE_S).status_code == 400

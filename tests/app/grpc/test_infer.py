@@ -132,6 +132,9 @@ def test_classification_id_and_parameters_are_those_of_the_protocol(made: grpc.C
     assert b"16.000000:15:label15" in answer.raw_output_contents[0]
 
 
+wanted = pb.ModelInferRequest.InferRequestedOutputTensor
+
+
 @pytest.mark.parametrize(
     ("sent", "code", "said"),
     [
@@ -155,6 +158,10 @@ def test_classification_id_and_parameters_are_those_of_the_protocol(made: grpc.C
         (request("simple", [X.tobytes()], inputs=[tensor("INPUT0", "FP32\u2028", (1, 16))]),
          "INVALID_ARGUMENT", "unknown datatype"),
         (request("waves", [bytes(16)], inputs=[tensor("in0", "COMPLEX64", (1, 2))]), "INVALID_ARGUMENT", "datatype"),
+        (request("simple", [X.tobytes()], inputs=[ONE], outputs=[wanted(name="OUTPUT0"), wanted(name="out0")]),
+         "INVALID_ARGUMENT", "output 'OUTPUT0' is requested twice"),
+        (request("simple", [X.tobytes()], inputs=[ONE], outputs=[wanted(name="OUTPUT0")] * 9999),
+         "INVALID_ARGUMENT", "output 'OUTPUT0' is requested twice"),
         (request("fail", [X.tobytes()[:8]], inputs=[tensor("in0", "FP32", (1, 2))]), None, None),
         (request("fail", [b"\x01" * 8], inputs=[tensor("in0", "FP32", (1, 2))]), "INTERNAL", "failed on this input"),
     ],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from app.errors import NotAcceptableError
-from app.http.accept import choose
+from app.http.routes.infer import choose
 
 OFFERED = ("application/json", "application/x-npz")
 

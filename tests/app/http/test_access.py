@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from starlette.routing import BaseRoute, Route
 
-from app.access.groups import Group
+from app.access.keyring import Group
 from app.http.access import group_of
-from app.http.v2.table import ROUTES
+from app.http.v2.app import ROUTES
 from tests.app.client import Client, serving
 from tests.app.http.v2.messages import tensor
 from tests.app.sample_models import elementwise, write_model
@@ -184,7 +184,58 @@ def test_models_are_loaded_from_the_machine_itself(unlocked: Client, verb: str) 
 
 def test_a_page_in_a_browser_on_the_machine_does_not_change_the_server(unlocked: Client) -> None:
     assert unlocked.post("/v2/logging", json={}, headers={"origin": "http://page"}).status_code == 403
-    assert unlocked.get("/v2/logging", headers={"origin": "http://page"}).status_code == 200
+    assert unlocked.get("/v2/logging", headers={"origin": "http://page"}).status_code == 403
+
+
+@pytest.mark.parametrize("headers", [{"origin": "https://evil.example"}, {"host": "evil.example"}])
+@pytest.mark.parametrize(("method", "path", "body"), [row[1:] for row in REQUESTS])
+def test_without_keys_pages_of_others_may_run_models_and_nothing_else(
+    unlocked: Client, method: str, path: str, body: object, headers: dict[str, str]
+) -> None:
+    answer = unlocked.request(method, path, json=body, headers=headers)
+    if path.endswith("/infer"):
+        assert answer.status_code == 200
+    else:
+        assert answer.status_code == 403
+        assert method == "HEAD" or "evil.example" in message(answer, path)
+
+
+@pytest.mark.parametrize("headers", [{"origin": "https://evil.example"}, {"host": "evil.example"}])
+def test_without_keys_pages_of_others_may_ask_for_the_health(unlocked: Client, headers: dict[str, str]) -> None:
+    assert [unlocked.get(path, headers=headers).status_code for path in HEALTH] == [200] * len(HEALTH)
+    others = ["/", "/metrics", "/events", "/infer", "/v2/models/one/infer", "/console/js/api.js", "/health/../models"]
+    assert [unlocked.get(path, headers=headers).status_code for path in others] == [403] * len(others)
+
+
+def test_keys_make_any_host_and_origin_good(locked: Client) -> None:
+    headers = {"host": "evil.example", "origin": "https://evil.example", "x-api-key": KEYS[Group.METADATA]}
+    assert locked.get("/models", headers=headers).status_code == 200
+
+
+@pytest.mark.parametrize("path", ["/infer", "/models/one/infer", "/models", "/v2", "/v2/models/one/infer", "/nowhere"])
+def test_a_query_of_too_many_fields_is_refused_in_the_right_shape(unlocked: Client, path: str) -> None:
+    for count, is_refused in ((32, False), (33, True), (4000, True)):
+        method = "POST" if path.endswith("infer") else "GET"
+        answer = unlocked.request(method, f"{path}?{'&'.join(['a=1'] * count)}", json={"inputs": [[1, 1, 1]]})
+        assert ("too many fields" in answer.text) is is_refused
+        if is_refused:
+            found = f"the query has too many fields: found {count}, expected at most 32"
+            assert (answer.status_code, message(answer, path)) == (400, found)
+
+
+@pytest.mark.parametrize(
+    ("query", "name"), [("outputs=a&outputs=b", "outputs"), ("version=1&%76ersion=1", "version"), ("a&b=1&a=", "a")]
+)
+@pytest.mark.parametrize(
+    "path", ["/infer", "/models/one/infer", "/graph", "/models", "/v2", "/v2/models/one/infer", "/metrics", "/nowhere"]
+)
+def test_a_query_field_that_comes_twice_is_refused_in_the_right_shape(
+    unlocked: Client, path: str, query: str, name: str
+) -> None:
+    method = "POST" if path.endswith("infer") else "GET"
+    answer = unlocked.request(method, f"{path}?{query}", json={"inputs": [[1, 1, 1]]})
+    expected = f"query field '{name}': found 2 times, expected once"
+    assert (answer.status_code, message(answer, path)) == (400, expected)
 
 
 def test_a_key_for_it_changes_the_server_from_anywhere(locked: Client) -> None:

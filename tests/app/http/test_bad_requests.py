@@ -68,6 +68,10 @@ ROWS = [
     js(ONE, '{"input": [[1, 2, 3]]}', 400, "unknown key 'input' (did you mean 'inputs'?), expected 'model', 'version'"),
     js(ONE, '{"inputs": [[1, 2, 3]], "outputs": "out0"}', 400, "outputs: expected a list of output names"),
     js(ONE, '{"inputs": [[1, 2, 3]], "parameters": []}', 400, "parameters: expected an object"),
+    js(ONE, '{"inputs": [[1, 2, 3]], "outputs": ["out0", "out0"]}', 400, "outputs: found 'out0' twice"),
+    js(ONE, '{"inputs": [[1, 2, 3]], "outputs": ["out0"' + ',"x"' * 9998 + "]}", 400,
+       "outputs: found 9999 names, expected at most 1000"),
+    js(f"{ONE}?outputs=out0,%20out0", '{"inputs": [[1, 2, 3]]}', 400, "outputs: found 'out0' twice"),
     js(ONE, '{"inputs": [[1, 2, 3]], "outputs": ["out1"]}', 422,
        "unknown output: found 'out1', expected one of 'out0'"),
     # the tensors

@@ -5,10 +5,13 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+from pydantic import BaseModel
+
 from app.images.config import PreprocessConfig
 from app.models.folder.config import config_type
 from app.schema import Section
-from app.settings import Settings, variable
+from app.settings import SECTIONS, Settings, variable
 from app.tasks.registry import parameter_names
 from tests.app.client import Client
 
@@ -21,15 +24,22 @@ def shown(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def test_every_setting_has_its_row_with_default_unit_and_help() -> None:
+@pytest.mark.parametrize("section", SECTIONS)
+def test_every_setting_has_its_row_in_its_section_with_default_unit_and_help(section: type[BaseModel]) -> None:
+    _, text = (DOCS / "settings.md").read_text().split(f"### {(section.__doc__ or '').rstrip('.')}\n")
     rows = re.findall(
-        r"^\| `(\w+)` \| `(\w+)` \| (.+?) \| (.+?) \| (.+?) \|$", (DOCS / "settings.md").read_text(), re.M
+        r"^\| `(\w+)` \| `(\w+)` \| (.+?) \| (.+?) \| (.+?) \|$", re.split("^##", text, flags=re.M)[0], re.M
     )
     expected = [
         (name, variable(name), shown(field.default), field.json_schema_extra["unit"], field.description)  # type: ignore[index,call-overload]
-        for name, field in Settings.model_fields.items()
+        for name, field in section.model_fields.items()
     ]
     assert rows == expected
+
+
+def test_every_setting_is_of_one_section() -> None:
+    names = [name for section in SECTIONS for name in section.model_fields]
+    assert sorted(names) == sorted(Settings.model_fields)
 
 
 def test_every_key_of_a_models_config_is_described() -> None:

@@ -34,9 +34,12 @@ class Lines(logging.Handler):
         self.lines.append(json.loads(JsonFormatter().format(record)))
         self.texts.append(TextFormatter().format(record))
 
+    def of(self, logger: str) -> list[dict[str, Any]]:
+        return [line for line in self.lines if line["logger"] == logger]
+
     @property
     def last(self) -> dict[str, Any]:
-        return [line for line in self.lines if line["logger"] == "app.access"][-1]
+        return self.of("app.access")[-1]
 
 
 @pytest.fixture
@@ -113,7 +116,7 @@ def test_what_no_model_answered_has_no_times_of_one(path: str, client: Client) -
 
 def test_one_request_tells_nothing_of_the_one_before_it(client: Client, log: Lines) -> None:
     client.post("/models/one/infer", json={"inputs": [[1, 2]]}, headers={"traceparent": f"00-{TRACE}-{SPAN}-01"})
-    answer = client.get("/health/live")
+    answer = client.get("/models")
     assert "model" not in log.last and "trace_id" not in log.last and log.last["bytes_in"] == 0
     assert "traceparent" not in answer.headers
 

@@ -19,7 +19,8 @@ def test_the_list_has_a_row_for_every_model(zoo: Client) -> None:
         "name": "boxes", "task": "detection", "default": False, "state": "ready", "reason": None,
         "tags": {},
         "versions": [
-            {"version": 1, "state": "ready", "reason": None, "backend": "compiled", "compile_failure": None}
+            {"version": 1, "state": "ready", "reason": None, "backend": "compiled", "compile_failure": None,
+             "remark": None},
         ],
     }  # fmt: skip
 

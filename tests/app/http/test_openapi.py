@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from app.http.direct import find
 from app.http.openapi.schemas import infer_body
-from app.http.routes.infer import METHODS, ROUTES, run
+from app.http.routes.infer import METHODS
+from app.http.server.inference import find
 from app.tasks.registry import TASKS
 from tests.app.client import Client, serving
 from tests.app.sample_models import write_classifier
@@ -97,15 +97,14 @@ def test_the_document_is_written_once_for_all_who_ask(zoo: Client, monkeypatch: 
     assert again.headers["content-type"] == "application/json"
 
 
-def test_the_routes_of_inference_that_fastapi_describes_answer_without_it(zoo: Client) -> None:
+def test_the_described_routes_of_inference_are_those_a_connection_answers_itself(zoo: Client) -> None:
     paths = zoo.get("/openapi.json").json()["paths"]
-    described = {path for path in paths if path.endswith("/infer") and not path.startswith("/v2")}
-    assert described == {route.path for route in ROUTES} and len(described) == 2
+    described = {path for path in paths if path.endswith("/infer")}
+    assert len(described) == 4
     for path in described:
-        for method in METHODS:
-            found = find(method, path.format(name="digits"))
-            assert found is not None
-            assert found[0] is run
+        for method in METHODS if not path.startswith("/v2") else ("POST",):
+            found = find(method, path.format(name="digits", version="1"))
+            assert found is not None and found.route == path
 
 
 def test_put_is_documented_as_it_is_taken(zoo: Client) -> None:

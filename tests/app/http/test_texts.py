@@ -37,15 +37,26 @@ def said(client: Client, who: Any, **more: Any) -> Any:
 
 def test_json_says_texts_as_strings(texts: Client) -> None:
     answer = said(texts, ["a", "ÿ \U0001f600"]).json()["outputs"]
-    assert answer["out0"] == {"shape": [2], "dtype": "string", "data": ["a!", "ÿ \U0001f600!"]}
+    assert answer["said"] == {"shape": [2], "dtype": "string", "data": ["a!", "ÿ \U0001f600!"]}
     spelt = {"shape": [2], "dtype": "string", "data": ["", "\x00"]}
-    assert said(texts, spelt).json()["outputs"]["out0"]["data"] == ["!", "\x00!"]
+    assert said(texts, spelt).json()["outputs"]["said"]["data"] == ["!", "\x00!"]
+
+
+def test_texts_are_called_strings_in_descriptions_and_messages(texts: Client) -> None:
+    for port in (texts.get("/models/greet").json()["inputs"][0], texts.get("/models/greet/graph").json()["inputs"][0]):
+        assert port["dtype"] == "string"
+    body = {"inputs": {"who": {"shape": [2], "dtype": "float32", "data": [1, 2]}, "a": [1.0, 2.0]}}
+    response = texts.post("/models/greet/infer", json=body)
+    assert response.status_code == 422
+    assert "object" not in response.text and "string" in response.text
+    picture = texts.post("/models/greet/infer", json={"inputs": {"who": {"image": "AAAA"}, "a": [1.0, 2.0]}})
+    assert "[n] string" in picture.text
 
 
 def test_answers_that_are_kept_are_kept_by_what_texts_say(texts: Client) -> None:
     """Not by where they lie, and not by all of them joined."""
     for who in (["ab", "c"], ["a", "bc"], ["ab", "c"]):
-        assert said(texts, list(who)).json()["outputs"]["out0"]["data"] == [f"{each}!" for each in who]
+        assert said(texts, list(who)).json()["outputs"]["said"]["data"] == [f"{each}!" for each in who]
 
 
 @pytest.mark.parametrize(
@@ -106,4 +117,4 @@ def test_a_file_has_them_without_a_pickle(texts: Client) -> None:
     body = {"inputs": {"who": ["a", "ÿ"], "a": [1, 2]}}
     answer = texts.post("/models/greet/infer", json=body, headers={"accept": "application/x-npz"})
     with np.load(io.BytesIO(answer.content), allow_pickle=False) as arrays:
-        assert arrays["out0"].tolist() == ["a!", "ÿ!"]
+        assert arrays["said"].tolist() == ["a!", "ÿ!"]

@@ -11,7 +11,7 @@ import httpx
 import numpy as np
 import pytest
 
-from app.http.access import Access
+from app.http.access import AccessPolicy
 from tests.app.client import Client, serving
 from tests.app.sample_models import TURNSTILE, elementwise, write_model
 from tests.patience import until
@@ -169,8 +169,7 @@ def test_without_keys_only_the_machine_itself_and_the_servers_own_page_on_it_may
     headers = [(b"host", host.encode()), *([] if origin is None else [(b"origin", origin.encode())])]
 
     def refused(path: str, address: str) -> bool:
-        scope = {"type": "http", "method": "POST", "path": path, "headers": headers, "client": (address, 1)}
-        return Access(None, None)._refusal(scope) is not None  # type: ignore[arg-type]
+        return AccessPolicy(None).fault("POST", path, headers, b"", (address, 1)) is not None
 
     assert refused("/models/m/tune", "127.0.0.1") is not is_let_in
     assert refused("/models/m/tune", "192.0.2.7")

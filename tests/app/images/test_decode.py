@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import struct
 import subprocess
 import sys
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -76,6 +78,42 @@ def test_a_transparent_palette_entry_shows_the_background() -> None:
     picture.putpalette([255, 0, 0, 0, 255, 0])
     picture.putpixel((1, 0), 1)
     assert pixels(encoded(picture, transparency=1)).tolist() == [[[255, 0, 0], [255, 255, 255]]]
+
+
+def keyed_png(depth: int, samples: list[int], key: list[int]) -> bytes:
+    """A PNG of one row, grey for a key of one sample and RGB for one of three, whose key is transparent."""
+    bits = "".join(f"{sample:0{depth}b}" for sample in samples)
+    bits += "0" * (-len(bits) % 8)
+    row = bytes(int(bits[at : at + 8], 2) for at in range(0, len(bits), 8))
+    header = struct.pack(">IIBBBBB", len(samples) // len(key), 1, depth, 2 if len(key) == 3 else 0, 0, 0, 0)
+    chunks = [(b"IHDR", header), (b"tRNS", struct.pack(f">{len(key)}H", *key)),
+              (b"IDAT", zlib.compress(b"\0" + row)), (b"IEND", b"")]  # fmt: skip
+    framed = [struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+              for kind, data in chunks]  # fmt: skip
+    return b"\x89PNG\r\n\x1a\n" + b"".join(framed)
+
+
+# PNG specification, 11.3.2.1: a pixel is transparent if all bits of its samples are those of the key.
+@pytest.mark.parametrize(
+    ("depth", "samples", "key", "shown"),
+    [
+        (1, [0, 1], [0], [255, 255]),
+        (1, [0, 1], [1], [0, 255]),
+        (2, [0, 1, 2, 3], [1], [0, 255, 170, 255]),
+        (4, [0, 1, 5, 15], [5], [0, 17, 255, 255]),
+        (8, [0, 1, 5, 255], [5], [0, 1, 255, 255]),
+        (16, [0, 100 * 257], [0], [255, 100]),
+        (16, [0x1234, 0x1235, 0x3434], [0x1234], [255, 0x12, 0x34]),
+        (8, [1, 2, 3, 1, 2, 4], [1, 2, 3], [[255] * 3, [1, 2, 4]]),
+        (16, [0x1234, 0x1234, 0x1234, 0x1235, 0x1234, 0x1234, 0x3434, 0x3434, 0x3434], [0x1234] * 3,
+         [[255] * 3, [0x12] * 3, [0x34] * 3]),
+    ],
+)  # fmt: skip
+def test_a_transparent_colour_of_every_depth_shows_the_background(
+    depth: int, samples: list[int], key: list[int], shown: list[object]
+) -> None:
+    mode = "L" if len(key) == 1 else "RGB"
+    assert pixels(keyed_png(depth, samples, key), mode, background=WHITE).tolist() == [shown]
 
 
 def test_a_large_jpeg_is_decoded_small_but_never_below_twice_the_target() -> None:

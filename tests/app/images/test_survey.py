@@ -17,8 +17,9 @@ from PIL import Image, ImageOps
 from app.errors import DeadlineExceededError, RequestTooLargeError, ServiceError
 from app.images.decode import OpenPicture, Picture
 from app.images.excerpt import Excerpt
-from app.images.resize import resized
+from app.images.preprocess import resized
 from app.images.survey import format_of, survey
+from app.images.survey.tiff import orientation_of
 from app.memory.budget import MemoryBudget
 from tests.app.pictures import encoded, gradient
 
@@ -85,6 +86,26 @@ def test_every_format_that_has_an_orientation_is_turned_by_it(format: str, orien
     reference = Image.open(io.BytesIO(encoded(gradient(16, 8), "PNG", exif=exif(orientation))))
     expected = np.asarray(ImageOps.exif_transpose(reference).convert("RGB"))
     np.testing.assert_allclose(decode(data).astype(int), expected, atol=6 if format == "JPEG" else 0)
+
+
+# Types of integers in TIFF 6.0, section 2, and their letters for struct.
+@pytest.mark.parametrize(("kind", "letter"), [(1, "B"), (3, "H"), (4, "L"), (6, "b"), (8, "h"), (9, "l")])
+@pytest.mark.parametrize("order", ["<", ">"])
+def test_an_orientation_may_be_of_any_integer_type(kind: int, letter: str, order: str) -> None:
+    value = struct.pack(f"{order}{letter}", 6).ljust(4, b"\0")
+    entry = struct.pack(f"{order}HHHL", 1, 0x0112, kind, 1) + value + bytes(4)
+    block = (b"II" if order == "<" else b"MM") + struct.pack(f"{order}HL", 42, 8) + entry
+    assert orientation_of(memoryview(block)) == orientation_of(memoryview(b"Exif\0\0" + block)) == 6
+    data = bytearray(encoded(gradient(16, 8), "TIFF", exif=exif(6)))
+    at = data.index(struct.pack("<HHL", 0x0112, 3, 1))
+    data[at : at + 12] = struct.pack("<HHL", 0x0112, kind, 1) + struct.pack(f"<{letter}", 6).ljust(4, b"\0")
+    assert survey(memoryview(bytes(data))).orientation == 6  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(("kind", "count", "value"), [(2, 1, 6), (5, 1, 6), (4, 2, 6), (3, 0, 0), (4, 1, 9)])
+def test_an_orientation_that_is_no_number_from_1_to_8_turns_nothing(kind: int, count: int, value: int) -> None:
+    entry = struct.pack("<HHHLL", 1, 0x0112, kind, count, value) + bytes(4)
+    assert orientation_of(memoryview(b"II*\0" + struct.pack("<L", 8) + entry)) == 1
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from app.measuring.answers import error_share
+from app.measuring.contest import error_share
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 import pytest
 
-from app.memory.collector import collect, set_aside, set_aside_when_due
+from app.memory.machine import collect, set_aside, set_aside_when_due
 from tests.patience import PATIENCE_S
 
 Work: TypeAlias = Callable[[], None]

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import engine
-from app.codec.json.cost import measure
+from app.codec.json.limits import check_parsed
 from app.errors import DeadlineExceededError, QueueFullError, RequestTooLargeError
 from app.images.decode import OpenPicture
 from app.memory.allowance import Allowance, charge, charged, check, running
@@ -125,7 +125,10 @@ def test_the_budget_is_a_share_of_what_there_is_and_shared_by_workers(monkeypatc
 def test_a_jsons_cost_is_counted_whatever_it_is_made_of(unit: bytes) -> None:
     """The figures are of what orjson and numpy were seen to take; a list is 56 bytes and a place in another."""
     count = 1000
-    assert measure(b"[" + b",".join([unit] * count) + b"]").parsed_bytes >= count * (64 * unit.count(b"[") + 16)
+    budget = MemoryBudget(10**9)
+    with budget.open():
+        check_parsed(b"[" + b",".join([unit] * count) + b"]")
+        assert budget.used >= count * (64 * unit.count(b"[") + 16)
 
 
 @pytest.fixture(scope="module")

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 from prometheus_client import Metric
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from app.metrics.families import FAMILIES, Kind
+from app.metrics.models import read_models
+from app.metrics.snapshot import Snapshot
+from app.models.keeping.store import Store
 from tests.app.client import Client, serving
 from tests.app.sample_models import TURNSTILE, elementwise, through, write_model
 
@@ -128,6 +134,81 @@ def test_a_scrape_is_answered_while_every_thread_is_at_work_and_tells_what_waits
         page = client.run(crowd(client))
     assert 'pnnx_serve_queued_requests{model="slow",version="1"} 2.0' in page
     assert 'pnnx_serve_running_requests{model="slow",version="1"} 1.0' in page
+
+
+def series(page: str, model: str) -> list[str]:
+    """The series of a model, as Prometheus keeps them."""
+    return [line for line in page.splitlines() if f'model="{model}"' in line]
+
+
+def test_an_idle_model_has_few_series_and_histograms_come_with_its_first_request(tmp_path: Path) -> None:
+    for name in ("one", "kept"):
+        write_model(tmp_path, name, elementwise("add(@0,1)", "(?,2)f32"))
+    (tmp_path / "kept" / "config.toml").write_text("[response_cache]\nmax_bytes = 100000\n")
+    with serving(tmp_path) as client:
+        for name in ("one", "kept"):
+            assert client.infer(name, [[1]]).status_code == 422  # it was not answered
+            page = client.get("/metrics").text
+            assert 8 <= len(series(page, name)) - 1 <= 12 and "_bucket" not in "".join(series(page, name))
+            assert client.infer(name, [[1, 2]]).status_code == 200
+            assert len(series(client.get("/metrics").text, name)) > 100
+
+
+def test_memory_of_models_is_told_by_kind(tmp_path: Path) -> None:
+    weight = np.ones((256, 100), np.float32)
+    sizes = "bias=False in_features=100 out_features=256 @weight=(256,100)f32"
+    lines = [
+        "pnnx.Input in 0 1 0 #0=(1,100)f32",
+        f"nn.Linear fc 1 1 0 1 {sizes} #0=(1,100)f32 #1=(1,256)f32",
+        "pnnx.Output out 1 0 1 #1=(1,256)f32",
+    ]
+    write_model(tmp_path, "linear", lines, {"fc.weight": weight})
+    with serving(tmp_path) as client:
+        assert value(client, "pnnx_serve_model_bytes", model="linear", kind="weights") == weight.nbytes
+        assert value(client, "pnnx_serve_model_bytes", model="linear", kind="compiled") >= weight.nbytes
+    with serving(tmp_path, backend="reference") as client:
+        assert value(client, "pnnx_serve_model_bytes", model="linear", kind="weights") == weight.nbytes
+        assert value(client, "pnnx_serve_model_bytes", model="linear", kind="compiled") == 0
+
+
+def test_a_page_is_read_and_written_beside_the_event_loop(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    threads = []
+
+    def read(store: Store, **more: bool) -> Snapshot:
+        threads.append(threading.current_thread())
+        return read_models(store, **more)
+
+    monkeypatch.setattr("app.metrics.meter.read_models", read)
+    client.infer("one", [[1, 2]])
+
+    async def test() -> None:
+        scrape = asyncio.create_task(client.http.get("/metrics"))
+        assert (await client.http.get("/health/live")).status_code == 200
+        assert (await scrape).status_code == 200
+
+    client.run(test())
+    assert threads and threading.current_thread() not in threads
+
+
+def test_figures_may_be_read_while_others_are_counted(tmp_path: Path) -> None:
+    (tmp_path / "m" / "1").mkdir(parents=True)
+    with serving(tmp_path) as client:
+        version, is_over = client.plane.store.entries[0].versions[0], threading.Event()
+
+        def count() -> None:
+            for number in itertools.count():
+                version.statistics.failures[f"code{number % 5000}"] += 1
+                if is_over.is_set():
+                    return
+
+        thread = threading.Thread(target=count)
+        thread.start()
+        try:
+            for _ in range(20):
+                assert client.get("/metrics").status_code == 200
+        finally:
+            is_over.set()
+            thread.join()
 
 
 def test_what_was_compiled_is_told(client: Client) -> None:

@@ -16,9 +16,10 @@ from numpy.typing import NDArray
 
 import engine
 from app.models import sizing
-from app.models.batcher import Batcher
-from app.models.sizing import Trial, settle
+from app.models.batcher import Batcher, Verdict
+from app.models.sizing import Trial, rest, settle
 from app.scheduling.config import BatchingConfig
+from app.serving import dataplane
 from tests.app.client import Client, serving
 from tests.app.sample_models import write_model
 from tests.app.scheduling.tasks import Order, Task, soon, until
@@ -51,7 +52,7 @@ def linear(folder: Path) -> engine.RuntimeGraph:
 def batcher(graph: engine.RuntimeGraph, cache: Path | None = None, **config: Any) -> Batcher:
     session = engine.Session(graph, threads=1, cache=cache)
     shape = [dim or 1 for dim in graph.inputs[0].spec.shape]  # type: ignore[union-attr]
-    example = {"in0": np.zeros(shape, np.float32)}
+    example = {"in": np.zeros(shape, np.float32)}
     session.run(example)
     made = Batcher(session, BatchingConfig(**config))
     assert made.learn(example)
@@ -70,7 +71,7 @@ def finish(made: Batcher) -> Batcher:
 def times(monkeypatch: pytest.MonkeyPatch) -> dict[int, float]:
     """What a run takes, by its items, as far as trials can tell."""
     found: dict[int, float] = {}
-    monkeypatch.setattr(Trial, "_run_s", lambda self, inputs: found[len(inputs["in0"])])
+    monkeypatch.setattr(Trial, "_run_s", lambda self, inputs: found[len(inputs["in"])])
     return found
 
 
@@ -82,16 +83,16 @@ def ready(tmp_path_factory: pytest.TempPathFactory) -> Batcher:
 @given(st.lists(st.integers(1, 11), min_size=1, max_size=6), st.integers(0, 2**31))
 def test_requests_that_share_a_run_get_what_they_get_alone(ready: Batcher, items: list[int], seed: int) -> None:
     random = np.random.default_rng(seed)
-    requests = [{"in0": random.standard_normal((count, 3)).astype(np.float32)} for count in items]
+    requests = [{"in": random.standard_normal((count, 3)).astype(np.float32)} for count in items]
     together = ready.run_together(requests, items)
     for request, found in zip(requests, together, strict=True):
-        alone = np.concatenate([ready.session.run([row[None]])[0] for row in request["in0"]])
+        alone = np.concatenate([ready.session.run([row[None]])[0] for row in request["in"]])
         assert found["out0"].shape == alone.shape
         np.testing.assert_allclose(found["out0"], alone, rtol=1e-5, atol=1e-6)
 
 
 def test_answers_of_a_shared_run_are_views_of_it(ready: Batcher) -> None:
-    first, second = ready.run_together([{"in0": np.ones((2, 3), np.float32)}] * 2, [2, 2])
+    first, second = ready.run_together([{"in": np.ones((2, 3), np.float32)}] * 2, [2, 2])
     assert first["out0"].base is not None and first["out0"].base is second["out0"].base
 
 
@@ -101,18 +102,18 @@ def test_a_batch_that_there_is_no_code_for_is_run_in_parts_there_is_and_nothing_
     sizes: list[int] = []
     run = ready.session.run
     monkeypatch.setattr(
-        ready.session, "run", lambda inputs, **more: sizes.append(len(inputs["in0"])) or run(inputs, **more)
+        ready.session, "run", lambda inputs, **more: sizes.append(len(inputs["in"])) or run(inputs, **more)
     )
     x = RANDOM.standard_normal((7, 3)).astype(np.float32)
-    found = ready.run({"in0": x}, 7)
+    found = ready.run({"in": x}, 7)
     assert sizes == [4, 2, 1] and found["out0"].shape == (7, 5)
-    assert not ready.session.is_compiled({"in0": x})
+    assert not ready.session.is_compiled({"in": x})
 
 
 def test_a_size_that_comes_again_in_many_parts_gets_code_of_its_own(tmp_path: Path) -> None:
     made = finish(batcher(linear(tmp_path), enabled=False))
     made.offer(1)
-    x = {"in0": np.ones((50, 3), np.float32)}
+    x = {"in": np.ones((50, 3), np.float32)}
     end = time.monotonic() + PATIENCE_S
     while not made.session.is_compiled(x):
         assert made.run(x, 50)["out0"].shape == (50, 5) and time.monotonic() < end
@@ -120,14 +121,14 @@ def test_a_size_that_comes_again_in_many_parts_gets_code_of_its_own(tmp_path: Pa
 
 @pytest.mark.parametrize(
     ("tensors", "items"),
-    [({"in0": np.zeros((2, 4))}, 2), ({"in0": np.zeros((2, 3))}, 2), ({"x": np.zeros((2, 3), np.float32)}, 2), ({}, 0)],
+    [({"in": np.zeros((2, 4))}, 2), ({"in": np.zeros((2, 3))}, 2), ({"x": np.zeros((2, 3), np.float32)}, 2), ({}, 0)],
 )
 def test_what_is_of_another_kind_shares_no_run(ready: Batcher, tensors: dict[str, NDArray[Any]], items: int) -> None:
     assert not ready.is_known(tensors, items)
 
 
 def test_items_of_a_request_are_what_it_counts_for(ready: Batcher) -> None:
-    demand = ready.demand({"in0": np.zeros((3, 3), np.float32)}, 3)
+    demand = ready.demand({"in": np.zeros((3, 3), np.float32)}, 3)
     assert demand.items == 3 and demand.group is not None and demand.batches is not None
     assert demand.batches.sizes == (1, 2, 4, 8) and not demand.is_slow
 
@@ -140,7 +141,7 @@ def test_sizes_are_made_as_long_as_an_item_becomes_cheaper_and_no_longer(
     assert made.sizes == (1, 2, 4) and made.verdict.enabled
     assert made.verdict.reason == "an item takes 0.50 of its time in a run of 4"
     assert made.verdict.latency_s == times
-    assert not made.session.is_compiled({"in0": np.zeros((8, 3), np.float32)})
+    assert not made.session.is_compiled({"in": np.zeros((8, 3), np.float32)})
 
 
 def test_where_a_batch_is_no_faster_requests_share_no_run_and_batches_are_run_one_by_one(
@@ -150,7 +151,7 @@ def test_where_a_batch_is_no_faster_requests_share_no_run_and_batches_are_run_on
     made = finish(batcher(linear(tmp_path)))
     assert made.sizes == (1,) and not made.verdict.enabled and made.verdict.is_final
     assert made.verdict.reason == "an item takes 0.95 of its time in a run of 2, at most 0.9 is worth it"
-    demand = made.demand({"in0": np.zeros((3, 3), np.float32)}, 3)
+    demand = made.demand({"in": np.zeros((3, 3), np.float32)}, 3)
     assert demand.group is None and not demand.is_slow
 
 
@@ -168,13 +169,33 @@ def test_what_was_found_out_is_known_to_the_next_start(tmp_path: Path, times: di
         finish(batcher(linear(tmp_path), tmp_path / "cache", max_batch_size=4))
 
 
-def test_a_model_whose_items_see_each_other_is_left_alone(tmp_path: Path) -> None:
-    made = finish(batcher(engine.load(pair(tmp_path, MIXING, {})), enabled=True))
-    assert not made.verdict.enabled
-    assert made.verdict.reason == "a batch gives other results than its items by themselves"
-    assert made.sizes == ()
+@pytest.mark.parametrize("enabled", [True, "auto"])
+def test_a_model_whose_items_see_each_other_is_left_alone(
+    tmp_path: Path, enabled: bool | str, caplog: pytest.LogCaptureFixture
+) -> None:
+    session = engine.Session(engine.load(pair(tmp_path, MIXING, {})), threads=1, cache=None)
+    session.run({"in": np.zeros((1, 3), np.float32)})
+    made = Batcher(session, BatchingConfig(enabled=enabled))  # type: ignore[arg-type]
+    assert not made.learn({"in": np.zeros((1, 3), np.float32)})
+    reason = "items are not proved independent: sum (torch.sum) reduces the batch axis"
+    assert made.verdict == Verdict(enabled=False, reason=reason) and made.sizes == ()
+    warning = f"'model': batching.enabled is true, but no run is shared: {reason}"
+    assert caplog.messages == ([] if enabled == "auto" else [warning])
     x = np.ones((3, 3), np.float32)
-    np.testing.assert_array_equal(made.run({"in0": x}, 3)["out0"], 4 * x)
+    np.testing.assert_array_equal(made.run({"in": x}, 3)["out0"], 4 * x)
+
+
+@pytest.mark.parametrize("enabled", ["true", '"auto"'])
+def test_requests_for_a_model_whose_items_see_each_other_are_never_merged(tmp_path: Path, enabled: str) -> None:
+    write_model(tmp_path, "mixing", MIXING, config=f"[batching]\nenabled = {enabled}\nmax_queue_delay_us = 1000\n")
+    rows = RANDOM.standard_normal((5, 3)).astype(np.float32)
+    with serving(tmp_path, threads=1) as client:
+        for row, answer in zip(rows, held(client, "mixing", [[row.tolist()] for row in rows]), strict=True):
+            np.testing.assert_allclose(answer.json()["outputs"]["out0"]["data"], 2 * row, rtol=1e-6)
+        stats = client.get("/v2/models/mixing/stats").json()["model_stats"][0]
+        told = client.get("/models/mixing").json()["batching"]
+    assert (stats["inference_count"], stats["execution_count"]) == (5, 5)
+    assert not told["enabled"] and "sum (torch.sum) reduces the batch axis" in told["reason"]
 
 
 @pytest.mark.parametrize(
@@ -209,6 +230,72 @@ def test_sizes_follow_from_the_config(config: dict[str, Any], sizes: tuple[int, 
     assert BatchingConfig(**config).sizes == sizes
 
 
+def compiled_sizes(made: Batcher) -> list[int]:
+    """Sizes there is code for, as the session says."""
+    return [size for size in (1, 2, 4, 8) if made.session.is_compiled({"in": np.zeros((size, 3), np.float32)})]
+
+
+def test_trials_begin_with_the_first_request_and_their_code_goes_when_there_are_no_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = batcher(linear(tmp_path), enabled=True)
+    began: list[Trial] = []
+    monkeypatch.setattr("engine.in_background", lambda trial: began.append(trial) or True)
+
+    def finish_last() -> None:
+        while began[-1](lambda *_: None):
+            pass
+
+    settle(made, 0.001)
+    assert not began and not made.verdict.is_final and not rest(made, 0.0)
+    made.use()
+    made.use()
+    assert len(began) == 1 and not rest(made, 0.0)  # a trial that is under way is not dropped
+    finish_last()
+    assert made.sizes == (1, 2, 4, 8) == tuple(compiled_sizes(made)) and made.verdict.enabled
+    before = made.session.memory["compiled"]
+    assert not rest(made, 3600.0)
+    assert rest(made, 0.0) and not rest(made, 0.0)
+    assert compiled_sizes(made) == [1] and made.session.memory["compiled"] < before
+    assert made.sizes == (1,) and not made.verdict.enabled and not made.verdict.is_final
+    assert made.run({"in": np.ones((7, 3), np.float32)}, 7)["out0"].shape == (7, 5)
+    assert len(began) == 1
+    made.use()
+    assert len(began) == 2
+    finish_last()
+    assert made.sizes == (1, 2, 4, 8) and made.verdict.enabled and made.verdict.is_final
+
+
+def test_a_model_that_had_a_request_before_it_is_decided_is_tried_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = batcher(linear(tmp_path))
+    began: list[Trial] = []
+    monkeypatch.setattr("engine.in_background", lambda trial: began.append(trial) or True)
+    made.use()
+    settle(made, 0.001)
+    assert len(began) == 1
+
+
+def test_idle_models_are_not_tried_and_used_ones_rest_after_a_while(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("used", "idle"):
+        write_model(tmp_path, name, LINEAR, {key: each.astype(np.float32) for key, each in WEIGHTS.items()})
+    monkeypatch.setattr(dataplane, "_REST_LOOK_S", 0.01)
+    monkeypatch.setattr(dataplane, "_IDLE_S", PATIENCE_S)
+    with serving(tmp_path) as client:
+        batchers = {name: client.plane.store.version(name).model.batcher for name in ("used", "idle")}  # type: ignore[union-attr]
+        assert client.infer("used", [[1, 2, 3]]).status_code == 200
+        client.run(until(lambda: batchers["used"].verdict.is_final))
+        assert not batchers["idle"].verdict.is_final and batchers["idle"].sizes == (1,)
+        batchers["used"].sizes = (1, 2)  # whatever the trial found
+        monkeypatch.setattr(dataplane, "_IDLE_S", 0.0)
+        client.run(until(lambda: not batchers["used"].verdict.is_final))
+        assert batchers["used"].sizes == (1,)
+        assert client.infer("used", [[1, 2, 3]]).status_code == 200
+
+
 def write_linear(store: Path, config: str) -> None:
     write_model(store, "linear", LINEAR, {name: each.astype(np.float32) for name, each in WEIGHTS.items()}, config)
 
@@ -216,6 +303,7 @@ def write_linear(store: Path, config: str) -> None:
 async def settled(client: Client, name: str) -> Batcher:
     model = client.plane.store.version(name).model
     assert model is not None
+    model.batcher.use()  # trials begin with the first request
     await until(lambda: model.batcher.verdict.is_final)
     return model.batcher
 

@@ -20,12 +20,12 @@ ASK = (
 def test_kept_connections_are_given_up_with_an_answer_and_not_in_the_midst(tmp_path: Path) -> None:
     write_model(tmp_path, "one", elementwise("add(@0,1)", "(?,2)f32"))
     with listening(tmp_path, threads=1) as front, front.connect() as connection:
-        assert front.server.admission is not None
+        assert front.server.connections is not None
         for _ in range(3):
             connection.sendall(ASK)
             ((status, headers, _),) = answers(receive(connection))
             assert status == 200 and "connection" not in headers
-        front.server.admission.is_emptying = True
+        front.server.connections.is_emptying = True
         connection.sendall(ASK)
         ((status, headers, _),) = answers(receive(connection))
         assert (status, headers["connection"]) == (200, "close")

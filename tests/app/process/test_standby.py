@@ -69,6 +69,15 @@ def test_a_child_process_says_so_to_all() -> None:
     assert not readiness.may_accept(0) and readiness.may_accept(1)
 
 
+def test_a_worker_that_waits_for_some_models_only_is_no_further_than_one_that_has_loaded_all(tmp_path: Path) -> None:
+    write_model(tmp_path, "one", elementwise("add(@0,1)", "(?,3)f32"))
+    server = build(Settings(store=tmp_path, required=("one",)), None, (Readiness(2), 0))
+    server.plane.store.load()
+    assert server._standing() is READY
+    server.plane.store.is_loaded = False
+    assert server.plane.unready_reason() is None and server._standing() is LOADING
+
+
 def test_the_banner_waits_for_one_that_listens_and_has_yet_to_hear_that_this_one_is_ready(tmp_path: Path) -> None:
     """Both loaded side by side and listened; this one is ready first, and the other knows when it next looks."""
     write_model(tmp_path, "one", elementwise("add(@0,1)", "(?,3)f32"))

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from app.errors import InvalidRequestError, ModelLoadError, ModelNotReadyError, ServiceError
-from app.process.messages import receive_first
-from app.process.switchboard import Switchboard
+from app.process.switchboard import Switchboard, receive_first
 from app.process.team import Team, as_error, as_json
 from app.serving.commands import Arguments, Command, Commands, Deed
 from tests.patience import PATIENCE_S
@@ -39,7 +38,7 @@ class Worker:
         self.done.append(arguments)
         return {**arguments, "kept": True}
 
-    def publish(self) -> None:
+    async def publish(self) -> None:
         self.published += 1
 
     async def note(self, text: str, subject: str = "s", limit_s: float = PATIENCE_S) -> None:

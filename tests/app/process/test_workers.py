@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.app.process.test_server import WHO, Process, children, process
+from tests.app.process.test_server import PAUSE_S, WHO, Process, children, process
 from tests.app.sample_models import elementwise, through, write_model
 from tests.engine.pnnx.build import param
 from tests.patience import PATIENCE_S, until
@@ -26,16 +26,18 @@ ZEROS = b'{"inputs": [[0, 0]]}'
 Answer = tuple[int, Any]
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Path:
-    (tmp_path / "who.py").write_text(WHO)
-    write_model(tmp_path, "who", through("who.Answers", "(1,1)f64"))
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("workers")
+    (folder / "who.py").write_text(WHO)
+    write_model(folder, "who", through("who.Answers", "(1,1)f64"))
     for version in (1, 2):
-        write_model(tmp_path, "one", elementwise(f"add(@0,{version})", SHAPE), version=version)
-    return tmp_path
+        write_model(folder, "one", elementwise(f"add(@0,{version})", SHAPE), version=version)
+    write_model(folder, "counted", elementwise("add(@0,1)", SHAPE))
+    return folder
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def server(store: Path) -> Iterator[Process]:
     with process(store, workers=2, plugins=store / "who.py", reload_interval_s=0.1) as server:
         yield server
@@ -61,6 +63,8 @@ def of_each(server: Process, path: str, method: str = "GET", body: bytes = b"") 
             status, said = ask(connection, "POST", "/models/who/infer", b'{"inputs": [[0]]}')
             if status == 200 and (pid := int(said["outputs"]["out0"]["data"][0])) not in answers:
                 answers[pid] = ask(connection, method, path, body)
+        if len(answers) < 2:
+            time.sleep(PAUSE_S)
     return answers
 
 
@@ -118,24 +122,23 @@ def test_a_model_is_loaded_and_unloaded_in_all_workers_and_in_those_that_come_la
 
 def test_settings_of_the_log_and_of_traces_hold_in_all_workers(server: Process) -> None:
     assert call(server, "/v2/logging", {"log_verbose_level": 1, "log_info": True})[0] == 200
-    assert call(server, "/v2/models/one/trace/setting", {"trace_rate": "7"})[0] == 200
+    assert call(server, "/v2/models/counted/trace/setting", {"trace_rate": "7"})[0] == 200
     replace_worker(server)
     assert [said["log_verbose_level"] for _, said in both(server, "/v2/logging")] == [1, 1]
-    assert [said["trace_rate"] for _, said in both(server, "/v2/models/one/trace/setting")] == ["7", "7"]
+    assert [said["trace_rate"] for _, said in both(server, "/v2/models/counted/trace/setting")] == ["7", "7"]
     assert [said["trace_rate"] for _, said in both(server, "/v2/trace/setting")] == ["1000", "1000"]
     assert call(server, "/v2/logging", {"log_file": "/etc/x"})[0] == 400
 
 
 def test_statistics_are_of_all_workers(server: Process) -> None:
-    both(server, "/models/one/infer", "POST", ZEROS)
-    both(server, "/v2/models/one/infer", "POST", b"{}")  # no request of a model
-
     def counts() -> list[tuple[int, int]]:
-        ours = both(server, "/models/one")
-        theirs = both(server, "/v2/models/one/stats")
+        ours = both(server, "/models/counted")
+        theirs = both(server, "/v2/models/counted/stats")
         return [
             (mine["versions"][0]["statistics"]["requests"], other["model_stats"][0]["execution_count"])
             for (_, mine), (_, other) in zip(ours, theirs, strict=True)
         ]
 
+    both(server, "/models/counted/infer", "POST", ZEROS)
+    both(server, "/v2/models/counted/infer", "POST", b"{}")  # no request of a model
     until(lambda: counts() == [(2, 2)] * 2)

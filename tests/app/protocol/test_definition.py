@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.descriptor_pb2 import FileDescriptorSet
 from tritonclient.grpc import model_config_pb2, service_pb2
 
-from app.protocol.grpc.definition import read_definition
+from app.protocol.grpc import schema
 from app.protocol.grpc.schema import POOL, SERVICE, message_class, methods
 
 # Only in the specification, not in that client's files.
@@ -61,11 +64,20 @@ def test_messages_of_a_client_are_understood_byte_by_byte() -> None:
     assert service_pb2.ModelInferRequest.FromString(ours.SerializeToString()) == theirs
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [("package a;\nimport 'b';", "found 'import'"), ("message A {", "found the end"), ("enum A (", "expected '{'"),
-     ("package a; message A { B b = 1; }", "there is no type 'B'")],
-)  # fmt: skip
-def test_what_is_not_understood_of_a_definition_is_told(text: str, said: str) -> None:
-    with pytest.raises(ValueError, match=said):
-        read_definition("some.proto", text)
+def test_the_descriptors_were_made_from_the_definitions_as_they_are() -> None:
+    """`make descriptors` writes the digests of what it read and of what it made."""
+    folder = Path(schema.__file__).parent
+    lines = [line.split() for line in (folder / "descriptors.sha256").read_text().splitlines()]
+    assert {name for _, name in lines} == {"inference.proto", "health.proto", "descriptors.binpb"}
+    for digest, name in lines:
+        assert hashlib.sha256((folder / name).read_bytes()).hexdigest() == digest, name
+
+
+def test_protoc_makes_the_same_descriptors(tmp_path: Path) -> None:
+    protoc = pytest.importorskip("grpc_tools.protoc", reason="the extra 'descriptors' is not installed")
+    folder = Path(schema.__file__).parent
+    made = tmp_path / "descriptors.binpb"
+    files = ("inference.proto", "health.proto")
+    assert protoc.main(["", f"-I{folder}", f"--descriptor_set_out={made}", *files]) == 0
+    read = FileDescriptorSet.FromString
+    assert read(made.read_bytes()) == read((folder / made.name).read_bytes())

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from app.errors import DeadlineExceededError, RequestTooLargeError
+from app.errors import DeadlineExceededError, RefusedError, RequestTooLargeError
 from app.memory.allowance import Allowance
 from app.memory.budget import MemoryBudget
-from app.protocol.v2.elements import elements_of
-from app.protocol.v2.errors import RefusedError
+from app.protocol.v2.inputs import elements_of
 
 MANY = 100_000
 

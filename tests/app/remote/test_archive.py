@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
+import io
 import tarfile
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from app.remote import archive as room
 from app.remote.archive import Archive, placed
-from app.remote.errors import SourceError
+from app.remote.names import SourceError
 from tests.app.remote.web import tar_of
 
 LIMIT = 2**20
@@ -22,6 +27,11 @@ def info(name: str = "evil", **fields: object) -> tarfile.TarInfo:
     for key, value in fields.items():
         setattr(made, key, value)
     return made
+
+
+def header_of(type: bytes, data: bytes) -> bytes:
+    """An extended header, and what it holds."""
+    return info("name", type=type, size=len(data)).tobuf(tarfile.GNU_FORMAT) + data + bytes(-len(data) % 512)
 
 
 def unpacked(path: Path, data: bytes, limit: int = LIMIT) -> dict[str, bytes]:
@@ -119,10 +129,104 @@ def test_a_damaged_archive_is_told_as_one(kind: str, tmp_path: Path) -> None:
         unpacked(tmp_path / "x", broken()[kind](data))
 
 
-def test_files_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def folder(name: str) -> tarfile.TarInfo:
+    return info(name, type=tarfile.DIRTYPE)
+
+
+@pytest.mark.parametrize("make", [str, folder])
+def test_files_and_folders_are_counted(
+    make: Callable[[str], tarfile.TarInfo | str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(room, "MAX_FILES", 3)
-    with pytest.raises(SourceError, match="more than 3 files"):
-        unpacked(tmp_path / "x", tar_of([(f"f{number}", b"") for number in range(4)]))
+    assert unpacked(tmp_path / "x", tar_of([(make(f"f{number}"), b"") for number in range(3)])) is not None
+    with pytest.raises(SourceError, match="more than 3 files and folders"):
+        unpacked(tmp_path / "x", tar_of([(make(f"f{number}"), b"") for number in range(4)]))
+
+
+def test_folders_by_the_hundred_thousand_are_refused_by_their_number(tmp_path: Path) -> None:
+    many = folder("d").tobuf() * 200_000
+    read = 0
+
+    def counting() -> bool:
+        nonlocal read
+        read += 1
+        return False
+
+    (tmp_path / "x").write_bytes(gzip.compress(many, 1))
+    with pytest.raises(SourceError, match="found more than 20,000 files and folders in the archive"):
+        list(Archive(tmp_path / "x", LIMIT, counting).files())
+    assert read < 50_000
+
+
+@pytest.mark.parametrize("member", [folder("d"), info("f"), header_of(b"x", b"9 a=bcde\n"), header_of(b"g", b"")])
+def test_reading_ends_between_any_two_headers_when_it_is_given_up(
+    member: tarfile.TarInfo | bytes, tmp_path: Path
+) -> None:
+    block = member if isinstance(member, bytes) else member.tobuf()
+    (tmp_path / "x").write_bytes(block * 10 + bytes(1024))
+    asked = 0
+
+    def given_up() -> bool:
+        nonlocal asked
+        asked += 1
+        return asked > 5
+
+    with pytest.raises(SourceError, match="the server stops"):
+        for _, pieces in Archive(tmp_path / "x", LIMIT, given_up).files():
+            list(pieces)
+    assert asked == 6
+
+
+@pytest.mark.parametrize("type", [b"L", b"K", b"x", b"X", b"g"])
+def test_extended_headers_of_one_file_are_few(type: bytes, tmp_path: Path) -> None:
+    extension = header_of(type, b"8 a=bcd\n" if type in b"xXg" else b"name\0")
+    file = info("f").tobuf()
+    assert list(unpacked(tmp_path / "x", extension * 16 + file)) in (["f"], ["name"])
+    with pytest.raises(SourceError, match="more than 16 extended headers"):
+        unpacked(tmp_path / "x", extension * 3000 + file)
+    with pytest.raises(SourceError, match="ends behind an extended header"):
+        unpacked(tmp_path / "x", extension + bytes(1024))
+    with pytest.raises(SourceError, match="made to take memory"):
+        unpacked(tmp_path / "x", header_of(type, bytes(64 * 1024 + 1)) + file)
+
+
+@pytest.mark.parametrize(
+    "records",
+    [
+        b"8 a=bcd", b"8 a=bcd\n ", b"8  a=bcd\n", b"7 a=bcd\n", b"9 a=bcd\n", b"0 \n", b"-8 a=bc\n", b"8 abcde\n",
+        b"99999999999999999999 a=b\n", b"\xb2 a=b\n", b" 8 a=bcd\n", b"1" * 60_000, b"14 size=12a45\n",
+        b"12 size=-10\n", b"22 GNU.sparse.major=1\n",
+    ],
+)  # fmt: skip
+def test_damaged_records_refuse_the_whole_archive(records: bytes, tmp_path: Path) -> None:
+    with pytest.raises(SourceError):
+        unpacked(tmp_path / "x", header_of(b"x", records) + info("f").tobuf() + bytes(1024))
+
+
+@pytest.mark.parametrize("format", [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
+@pytest.mark.parametrize("mode", ["w", "w:gz"])
+def test_names_of_any_length_and_letters_are_those_that_tarfile_wrote(format: int, mode: str, tmp_path: Path) -> None:
+    names = ["a", "n" * 100, f"{'p' * 120}/{'q' * 90}"]
+    names += [] if format == tarfile.USTAR_FORMAT else ["x" * 200, f"{'d' * 190}/{'e' * 190}", "größe/模型"]
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode=mode, format=format, pax_headers={"comment": "c" * 3000}) as archive:
+        for number, name in enumerate(names):
+            member = info(name, size=600 * number, mtime=0.5 if format == tarfile.PAX_FORMAT else 0)
+            archive.addfile(member, io.BytesIO(bytes([number]) * 600 * number))
+    assert unpacked(tmp_path / "x", made.getvalue()) == {
+        name: bytes([number]) * 600 * number for number, name in enumerate(names)
+    }
+
+
+@given(st.binary(max_size=200), st.integers(0, 4000), st.integers(0, 255))
+def test_whatever_is_changed_in_an_archive_only_its_own_error_is_raised(noise: bytes, at: int, byte: int) -> None:
+    data = bytearray(
+        header_of(b"x", b"12 path=abc\n") + info("f", size=3).tobuf() + b"abc".ljust(512, b"\0") + bytes(1024)
+    )
+    data[at % len(data)] = byte
+    data[at % len(data) : at % len(data)] = noise if at % 2 else b""
+    with tempfile.TemporaryDirectory() as place, contextlib.suppress(SourceError):
+        unpacked(Path(place) / "x", bytes(data))
 
 
 @pytest.mark.parametrize(

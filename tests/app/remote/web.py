@@ -19,6 +19,8 @@ class Web:
 
     def __init__(self) -> None:
         self.files: dict[str, bytes] = {}
+        self.redirects: dict[str, str] = {}
+        self.all_redirected_to: str | None = None
         self.status = 200
         self.has_tags = True
         self.cuts = False
@@ -47,6 +49,13 @@ def web_server(context: ssl.SSLContext | None = None) -> Iterator[Web]:
         def do_GET(self) -> None:
             web.asked.append(f"{self.command} {self.path}")
             web.headers.append(str(self.headers))
+            location = web.redirects.get(self.path, web.all_redirected_to)
+            if location is not None:
+                self.send_response(302)
+                self.send_header("content-length", "0")
+                self.send_header("location", location)
+                self.end_headers()
+                return
             data = web.files.get(unquote(urlsplit(self.path).path).lstrip("/"))
             status = web.status if web.status != 200 or data is not None else 404
             body = data if data is not None and status == 200 else b"no"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -9,9 +11,17 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from app.scale.ray import ModelOptions, Options, building, version
+from app.scale.ray import ModelOptions, Options, building
 from app.scale.ray.building import make_settings, placement
 from app.settings import SettingsError
+
+
+def test_numpy_is_imported_after_the_threads_of_a_replica_are_settled() -> None:
+    code = (
+        "import sys; from types import ModuleType; sys.modules['ray'] = ray = ModuleType('ray'); "
+        "ray.serve = ModuleType('ray.serve'); import app.scale.ray.deployments; sys.exit('numpy' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 def test_a_replica_has_as_many_threads_as_cores_and_nothing_of_its_own_socket() -> None:
@@ -78,12 +88,12 @@ def test_a_ray_that_is_missing_or_too_old_is_told(found: str | None, why: str, m
             raise metadata.PackageNotFoundError(name)
         return found
 
-    monkeypatch.setattr(version, "version", installed)
+    monkeypatch.setattr(building, "version", installed)
     with pytest.raises(SettingsError, match=why):
         building.build(Path("/models"))
 
 
 def test_new_and_newer_rays_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     for found in ("2.60.0", "2.61.0rc1", "3.0.0"):
-        monkeypatch.setattr(version, "version", lambda name, found=found: found)
-        assert version.check_ray() == found
+        monkeypatch.setattr(building, "version", lambda name, found=found: found)
+        assert building.check_ray() == found

@@ -13,6 +13,7 @@ import pytest
 import engine
 from app.errors import DeadlineExceededError, ModelNotReadyError, QueueFullError
 from app.log import request_id
+from app.scheduling.admission import FEW_REQUESTS
 from app.scheduling.job import Demand
 from app.scheduling.scheduler import Scheduler
 from tests.app.scheduling.tasks import Order, Task, group, hold, queue_up, run, soon, until
@@ -81,19 +82,19 @@ def test_what_needs_no_run_waits_for_none() -> None:
     run(test)
 
 
-def test_one_more_than_there_are_places_is_refused_at_once_and_others_go_on() -> None:
+def test_one_more_than_may_wait_is_refused_at_once_and_others_go_on() -> None:
     async def test(scheduler: Scheduler, order: Order) -> None:
         held, first = await hold(scheduler, order)
         second = await queue_up(scheduler, [Task("b", order)])
         assert (scheduler.running, scheduler.queued) == (1, 1)
-        with pytest.raises(QueueFullError, match="'model' is busy: 2 requests run or wait, at most 2 may") as caught:
+        with pytest.raises(QueueFullError, match="'model' is busy: 1 requests wait, at most 1 may") as caught:
             await scheduler.run(Task("c", order), soon())
         assert caught.value.headers == {"Retry-After": "3"}
         held.release.set()
         assert await asyncio.gather(first, *second) == ["held by -", "b by -"]
         assert await scheduler.run(Task("free again", order), soon()) == "free again by -"
 
-    run(test, places=2)
+    run(test, queue=1)
 
 
 def test_the_lowest_priority_comes_first_then_the_earliest_deadline_then_who_came_first() -> None:
@@ -138,7 +139,7 @@ def test_a_thousand_who_left_leave_nothing_behind() -> None:
         held.release.set()
         await first
 
-    run(test, places=200)
+    run(test, queue=200)
 
 
 def test_running_work_is_told_when_its_caller_left() -> None:
@@ -277,20 +278,21 @@ def test_waiting_is_bounded_by_the_setting_but_not_for_those_that_come_first() -
     run(test, max_wait_s=0.5)
 
 
-def test_who_comes_while_more_come_than_can_be_answered_is_refused_and_told_when_to_come_again() -> None:
+def test_who_would_wait_longer_than_a_second_behind_many_is_refused_and_told_when_to_come_again() -> None:
     async def test(scheduler: Scheduler, order: Order) -> None:
         scheduler.pace.ran(0.5, 1)
         held, first = await hold(scheduler, order)
-        waiting = await queue_up(scheduler, [Task(str(number), order) for number in range(30)])
-        assert scheduler.refusal(soon()) is None  # it may be a burst
-        scheduler._admission._clock = lambda: time.monotonic() + 20.0
-        assert scheduler.refusal(soon() + 20.0, priority=1) is None
-        with pytest.raises(QueueFullError, match="'model' is busy: more requests come than can be answered") as caught:
-            await scheduler.run(Task("late", order), soon() + 20.0)
-        assert caught.value.headers == {"Retry-After": "16"} and caught.value.detail == {"wait_s": 15.5}
+        waiting = await queue_up(scheduler, [Task(str(number), order) for number in range(FEW_REQUESTS)])
+        assert scheduler.refusal(soon()) is None  # as many may wait for any time
+        waiting += await queue_up(scheduler, [Task("last", order)])
+        assert scheduler.refusal(soon(), priority=1) is None
+        message = "'model' is busy: the request would wait some 13 seconds, at most 1 may be"
+        with pytest.raises(QueueFullError, match=message) as caught:
+            await scheduler.run(Task("late", order), soon())
+        assert caught.value.headers["Retry-After"] == "12" and caught.value.detail == {"wait_s": 13.0}
         held.release.set()
         await asyncio.gather(first, *waiting)
-        assert await scheduler.run(Task("later", order), soon() + 20.0) == "later by -"
+        assert await scheduler.run(Task("later", order), soon()) == "later by -"
 
     run(test)
 
@@ -316,10 +318,10 @@ def test_runs_that_follow_each_other_say_how_long_many_wait() -> None:
     async def test(scheduler: Scheduler, order: Order) -> None:
         held, first = await hold(scheduler, order)
         waiting = await queue_up(scheduler, [Task("b", order), Task("c", order)])
-        assert scheduler.pace._turn_s.value is None
+        assert scheduler.pace._item_turn_s.value is None
         held.release.set()
         await asyncio.gather(first, *waiting)
-        assert scheduler.pace._turn_s.value is not None and scheduler._turns.began is None
+        assert scheduler.pace._item_turn_s.value is not None and scheduler._turns.began is None
 
     run(test)
 
@@ -364,7 +366,7 @@ def test_retired_it_ends_what_it_has_begun_and_its_threads_go() -> None:
         assert await asyncio.gather(first, second) == ["held by -", "b by -"]
         await until(lambda: not any(each.name.startswith("lane-retiring") for each in threading.enumerate()))
 
-    asyncio.run(test(Scheduler("retiring", threads=2, runs=1, places=10), Order()))
+    asyncio.run(test(Scheduler("retiring", threads=2, runs=1, queue=10), Order()))
 
 
 def test_a_hundred_at_once_all_get_their_own_answers() -> None:

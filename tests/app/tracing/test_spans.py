@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
 import subprocess
@@ -17,11 +18,13 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
+from tritonclient.grpc import service_pb2 as pb
 
 from app.settings import Settings, SettingsError
 from app.tracing import spans
 from app.tracing.otel import OtelSpans, exporters
 from tests.app.grpc.raw import call, channel, refused, request, tensor
+from tests.app.http.test_logs import Lines
 from tests.app.process.test_server import ROOT, process
 from tests.app.sample_models import elementwise, through, write_model
 from tests.app.sockets import Front, listening
@@ -46,7 +49,7 @@ def server(store: Path) -> Iterator[tuple[Front, InMemorySpanExporter]]:
     memory = InMemorySpanExporter()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("app.http.main.open_spans", lambda _: OtelSpans([memory], SimpleSpanProcessor))
-        with listening(store, grpc_port=0) as front:
+        with listening(store, grpc_port=0, access_log=True) as front:
             yield front, memory
 
 
@@ -60,6 +63,17 @@ def memory(server: tuple[Front, InMemorySpanExporter]) -> InMemorySpanExporter:
 def http(server: tuple[Front, InMemorySpanExporter]) -> Iterator[httpx.Client]:
     with httpx.Client(base_url=f"http://127.0.0.1:{server[0].port}", timeout=PATIENCE_S) as http:
         yield http
+
+
+@pytest.fixture
+def log() -> Iterator[Lines]:
+    lines, logger = Lines(), logging.getLogger("app.access")
+    level = logger.level
+    logger.addHandler(lines)
+    logger.setLevel(logging.INFO)
+    yield lines
+    logger.removeHandler(lines)
+    logger.setLevel(level)
 
 
 @pytest.fixture
@@ -119,6 +133,58 @@ def test_a_call_over_grpc_is_one_too(made: grpc.Channel, memory: InMemorySpanExp
     assert (said["rpc.service"], said["rpc.grpc.status_code"]) == ("inference.GRPCInferenceService", 0)
 
 
+def test_the_log_names_the_trace_that_a_request_begins(
+    http: httpx.Client, made: grpc.Channel, memory: InMemorySpanExporter, log: Lines
+) -> None:
+    answer = http.post("/models/one/infer", json={"inputs": [[1, 2]]})
+    refusal = http.post("/models/one/infer", json={"inputs": [[1]]})
+    call(made, "ModelInfer", GOOD)
+    found = [span for span in told(memory, 3) if span.kind is SpanKind.SERVER]
+    until(lambda: len(log.of("app.access")) == 3)
+    lines = log.of("app.access")
+    ids = [(span.attributes or {})["request.id"] for span in found]
+    assert ids == [line["request_id"] for line in lines]
+    assert [f"{span.context.trace_id:032x}" for span in found] == [line["trace_id"] for line in lines]
+    assert len({line["trace_id"] for line in lines}) == 3
+    # The client asked for no trace, so it is told of none.
+    assert "traceparent" not in answer.headers and "traceparent" not in refusal.headers
+
+
+def test_a_trace_that_is_not_recorded_is_logged_all_the_same(
+    http: httpx.Client, memory: InMemorySpanExporter, log: Lines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    headers = {"traceparent": f"00-{TRACE}-{PARENT}-00"}
+    http.post("/models/one/infer", json={"inputs": [[1, 2]]}, headers=headers)
+    until(lambda: bool(log.of("app.access")))
+    assert log.of("app.access")[0]["trace_id"] == TRACE and memory.get_finished_spans() == ()
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "route"),
+    [
+        ("POST", "/infer?model=one", "/infer"),
+        ("POST", "/models/one/infer", "/models/{name}/infer"),
+        ("PUT", "/models/models/infer", "/models/{name}/infer"),
+        ("POST", "/v2/models/one/infer", "/v2/models/{name}/infer"),
+        ("POST", "/v2/models/one/versions/1/infer", "/v2/models/{name}/versions/{version}/infer"),
+        ("GET", "/v2/models/one/versions/1/config", "/v2/models/{name}/versions/{version}/config"),
+        ("GET", "/v2", "/v2"),
+        ("GET", "/models", "/models"),
+        ("HEAD", "/models/one", "/models/{name}"),
+        ("GET", "/models/one/graph", "/models/{name}/graph"),
+        ("DELETE", "/models/one/infer", "/models/{name}/infer"),
+        ("GET", "/nowhere", None),
+        ("GET", "/v2/nowhere/infer", None),
+    ],
+)
+def test_a_span_names_the_route_that_answered(
+    method: str, path: str, route: str | None, http: httpx.Client, memory: InMemorySpanExporter
+) -> None:
+    http.request(method, path, json={"inputs": [[1, 2]]} if method in ("POST", "PUT") else None)
+    (span,) = [span for span in told(memory) if span.kind is SpanKind.SERVER]
+    assert dict(span.attributes or {}).get("http.route") == route
+
+
 def test_without_a_trace_a_request_begins_one(http: httpx.Client, memory: InMemorySpanExporter) -> None:
     for _ in range(2):
         http.post("/v2/models/one/infer", content=bytes(8), headers={"inference-header-content-length": "0"})
@@ -157,11 +223,18 @@ def test_a_sender_that_records_nothing_has_nothing_recorded(
     assert memory.get_finished_spans() == ()
 
 
-def test_probes_are_not_told_of(http: httpx.Client, made: grpc.Channel, memory: InMemorySpanExporter) -> None:
-    for path in ("/health/live", "/health/ready", "/v2/health/ready", "/metrics"):
+def test_probes_are_neither_traced_nor_logged(
+    http: httpx.Client, made: grpc.Channel, memory: InMemorySpanExporter, log: Lines
+) -> None:
+    paths = ("/health/live", "/health/ready", "/v2/health/live", "/v2/health/ready", "/metrics")
+    for path in (*paths, "/v2/models/one/ready", "/v2/models/one/versions/1/ready", "/v2/models/nope/ready"):
         http.get(path)
     call(made, "ServerReady", b"")
-    assert memory.get_finished_spans() == ()
+    call(made, "ModelReady", pb.ModelReadyRequest(name="one"))
+    http.get("/models/ready")  # a model's page
+    until(lambda: bool(log.of("app.access")))
+    assert [line["message"] for line in log.of("app.access")] == ["GET /models/ready 404"]
+    assert [span.attributes["url.path"] for span in told(memory)] == ["/models/ready"]  # type: ignore[index]
 
 
 @pytest.mark.parametrize(

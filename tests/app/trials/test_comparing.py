@@ -26,7 +26,7 @@ def graph(tmp_path_factory: pytest.TempPathFactory) -> engine.RuntimeGraph:
 
 @pytest.fixture
 def sessions() -> Iterator[Sessions]:
-    with Sessions(Settings(cache=False, measure_host=False), lambda: False) as sessions:
+    with Sessions(Settings(cache=False), lambda: False) as sessions:
         yield sessions
 
 
@@ -59,7 +59,7 @@ def test_values_are_those_of_the_run_that_is_compared(graph: engine.RuntimeGraph
 
 
 def test_sessions_of_a_trial_are_closed_with_it(tmp_path: Path, graph: engine.RuntimeGraph) -> None:
-    with Sessions(Settings(cache_dir=tmp_path, measure_host=False), lambda: False) as sessions:
+    with Sessions(Settings(cache_dir=tmp_path), lambda: False) as sessions:
         session = sessions.get(graph, Build(threads=1))
         assert sessions.get(graph, Build(threads=1)) is session
         sessions.make_ready(session, Build(threads=1), [X])

@@ -14,9 +14,8 @@ from pydantic import ValidationError
 import engine
 from app.models.folder.config import parse_config
 from app.settings import Settings
-from app.trials.advice import advice
 from app.trials.candidates import MAX_CANDIDATES, Build, Candidate, Grid, as_served
-from app.trials.tuning import Surroundings, tune
+from app.trials.tuning import Surroundings, advice, tune
 from tests.app.sample_models import elementwise
 from tests.engine.pnnx.build import pair
 
@@ -31,7 +30,7 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> engine.Session:
 
 def measured(session: engine.Session, candidates: list[Candidate], **around: Any) -> list[dict[str, Any]]:
     events: list[dict[str, Any]] = []
-    surroundings = Surroundings(settings=Settings(cache=False, measure_host=False), threads=1, **around)
+    surroundings = Surroundings(settings=Settings(cache=False), threads=1, **around)
     tune(
         "m",
         session,

@@ -58,10 +58,42 @@ def test_a_picture_and_an_array_can_be_sent_together() -> None:
     assert set(found) == {"in0", "in1"}
 
 
+@pytest.mark.parametrize("field", ["mask", "in0"])
+def test_a_field_named_as_an_input_that_takes_no_pictures_is_refused(field: str) -> None:
+    mask = engine.Port(name="mask", operand="0", spec=None, aliases=("in0",))
+    image = engine.Port(name="image", operand="1", spec=None, aliases=("in1",))
+    both = Signature(inputs=(mask, image), outputs=(), picture_input="image")
+    assert set(parsed([("in1", ("a.png", b"picture"))]).decode(both)) == {"image"}
+    with pytest.raises(InputMismatchError, match="input 'mask' takes no pictures"):
+        parsed([(field, ("a.png", b"picture"))]).decode(both)
+
+
 def test_plain_fields_say_what_json_keys_say() -> None:
     message = parsed([("f", ("a", b"x"))], model="m", version="2", outputs="out0, out1", parameters='{"top_k": 3}')
     assert (message.model, message.version, message.outputs) == ("m", 2, ("out0", "out1"))
     assert message.parameters == {"top_k": 3}
+
+
+@pytest.mark.parametrize(
+    ("disposition", "name", "file_name"),
+    [
+        ("name=\"image\"; filename*=UTF-8''%C3%A4.png", "image", "ä.png"),
+        ("name=\"image\"; filename*=utf-8'de'%C3%A4.png", "image", "ä.png"),
+        ("name=\"image\"; filename*=iso-8859-1''%E4.png", "image", "ä.png"),
+        ("name=image; filename=\"a.png\"; filename*=UTF-8''%C3%A4.png", "image", "ä.png"),
+        ('name=image; filename*="a.png"', "image", "a.png"),
+        ("name=image; filename*=UTF-8''", "image", ""),
+        ("name*=UTF-8''im%61ge; filename=\"a.png\"", "image", "a.png"),
+        ('name=image; filename*0="long"; filename*1="er.png"', "image", "longer.png"),
+        ("name=image; filename*0*=UTF-8''%C3; filename*1*=%A4; filename*2=\".png\"", "image", "ä.png"),
+        ('name=image; filename*1="er.png"', "image", None),
+        ("name=image", "image", None),
+    ],
+)
+def test_names_of_parts_are_read_in_every_form(disposition: str, name: str, file_name: str | None) -> None:
+    body = f"--q\r\nContent-Disposition: form-data; {disposition}\r\n\r\nbytes\r\n--q--\r\n".encode()
+    (part,) = split_parts(body, "multipart/form-data; boundary=q")
+    assert (part.name, part.file_name, bytes(part.data)) == (name, file_name, b"bytes")
 
 
 @given(st.lists(st.tuples(st.text("ab", min_size=1), st.binary()), min_size=1, max_size=4))

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import base64
+import json
+from decimal import Decimal
 
 import numpy as np
+import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -72,15 +75,65 @@ def test_strings_stand_for_what_json_cannot_spell() -> None:
     check(only([["NaN", "Infinity", "-Infinity", 1]]), [[np.nan, np.inf, -np.inf, 1]], "float32")
 
 
-@pytest.mark.parametrize("value", [{"shape": [2, 3], "data": [1, 2, 3, 4, 5, 6]}, {"data": [[1, 2, 3], [4, 5, 6]]},
-                                   {"shape": [2, 3], "dtype": "float32", "data": [[1, 2, 3], [4, 5, 6]]},
-                                   {"shape": [2, 3], "data": [[1, 2], [3, 4], [5, 6]]}])  # fmt: skip
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"shape": [2, 3], "data": [1, 2, 3, 4, 5, 6]},
+        {"data": [[1, 2, 3], [4, 5, 6]]},
+        {"shape": [2, 3], "dtype": "float32", "data": [[1, 2, 3], [4, 5, 6]]},
+    ],
+)
 def test_data_may_be_flat_or_nested(value: object) -> None:
     check(only(value), [[1, 2, 3], [4, 5, 6]], "float32")
 
 
 def test_a_tensor_without_elements_needs_none() -> None:
     check(only({"shape": [0, 3], "data": []}), np.empty((0, 3)), "float32")
+    check(only({"shape": [2, 0, 3], "data": [[], []]}), np.empty((2, 0, 3)), "float32")
+    check(only({"shape": [1], "data": 7}), [7], "float32")
+
+
+LIMITS = {name: np.iinfo(name) for name in ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")}
+
+
+@pytest.mark.parametrize("dtype", LIMITS)
+@pytest.mark.parametrize("spelling", ["{}", "{}.0", "{}e0", "[{}, 1.0]", "[1, [{}]]"])
+def test_integers_in_json_are_exact_or_refused(dtype: str, spelling: str) -> None:
+    lowest, highest = LIMITS[dtype].min, LIMITS[dtype].max
+    numbers = [2**53 + 1, 10**18, *(edge + step for edge in (lowest, highest) for step in (-2, -1, 0, 1, 2))]
+    numbers += [-(2**63) - 1, -(2**63) - 1024, 2**64, 2**64 + 5, 2**65, -(2**64), 10**40]
+    for number in numbers:
+        text = spelling.format(number)
+        value = orjson.loads(text)
+        # What the document says, digit by digit; floats of more than 2**53 are not spelt exactly, so may be refused.
+        document = json.loads(text, parse_float=lambda digits: int(Decimal(digits)))
+        fits = lowest <= number <= highest
+        if fits and spelling in ("{}", "[{}, 1.0]"):
+            check(only(value, dtype), np.array(document, dtype), dtype)
+        elif not fits:
+            with pytest.raises(InputMismatchError, match="out of range|unequal length"):
+                only(value, dtype)
+
+
+@pytest.mark.parametrize("number", ["18446744073709551615.0", "1.8446744073709552e19", "36893488147419103232"])
+def test_a_float_at_the_end_of_64_bits_does_not_wrap_around(number: str) -> None:
+    with pytest.raises(InputMismatchError, match="a value is out of range, expected values of uint64"):
+        only(orjson.loads(f"[{number}]"), "uint64")
+
+
+@pytest.mark.parametrize(
+    ("shape", "data"),
+    [
+        ([2, 3], [[1, 2], [3, 4], [5, 6]]),
+        ([6], [[1, 2, 3], [4, 5, 6]]),
+        ([1, 2, 3], [[1, 2, 3], [4, 5, 6]]),
+        ([2, 3], [[[1, 2, 3], [4, 5, 6]]]),
+        ([0, 3], [[], []]),
+    ],
+)
+def test_data_nested_in_another_way_than_its_shape_is_refused(shape: list[int], data: object) -> None:
+    with pytest.raises(InputMismatchError, match=r"input 'in0': data is nested as .*, expected a flat list or "):
+        only({"shape": shape, "data": data})
 
 
 def test_inputs_are_found_by_name_and_by_alias() -> None:
@@ -92,6 +145,15 @@ def test_inputs_are_found_by_name_and_by_alias() -> None:
 @pytest.mark.parametrize("value", [{"image": "aGk="}, [{"image": "aGk="}], {"image": "data:image/png;base64,aGk="}])
 def test_an_image_stands_for_the_picture_input(value: object) -> None:
     assert decode(value, port("in0", "float32"), picture="in0") == {"in0": (Picture(data=b"hi"),)}
+
+
+def test_an_input_may_have_the_name_of_a_keyword() -> None:
+    image = engine.Port(name="image", operand="0", spec=engine.TensorSpec((None, 3, 2, 2), np.dtype(np.float32)))
+    assert decode({"image": "aGk="}, image, picture="image") == {"image": (Picture(data=b"hi"),)}
+    check(decode({"image": [[[[1]]]]}, image, picture="image")["image"], [[[[1]]]], "float32")
+    data = engine.Port(name="data", operand="0", spec=engine.TensorSpec((None, 3), np.dtype(np.float32)))
+    for value in ({"data": [[1, 2, 3]]}, {"data": [1, 2, 3], "shape": [1, 3]}, {"data": {"data": [[1, 2, 3]]}}):
+        check(decode(value, data)["data"], [[1, 2, 3]], "float32")
 
 
 def test_several_images_are_a_batch_of_numbered_pictures() -> None:

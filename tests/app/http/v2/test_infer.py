@@ -5,16 +5,17 @@ from __future__ import annotations
 import gzip
 import json
 import zlib
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from app.http.v2.infer import _unpacked
-from tests.app.client import Client
+from tests.app.client import Client, serving
 from tests.app.http.v2.messages import LENGTH, NUMPY, binary, received, refused, send, tensor
 from tests.app.pictures import png
-from tests.app.v2_models import DATATYPES
+from tests.app.v2_models import DATATYPES, write_v2_zoo
 
 X = np.arange(16, dtype=np.float32)[None]
 ROW = tensor("INPUT0", "FP32", X)
@@ -78,9 +79,10 @@ def test_an_answer_repeats_the_id_and_names_model_and_version(v2: Client) -> Non
         assert "id" not in send(v2, "simple", document).json()
 
 
-def test_the_graph_s_own_names_are_understood_and_answered(v2: Client) -> None:
-    answer = send(v2, "simple", {"inputs": [{**ROW, "name": "in0"}]})
-    assert list(received(answer)) == ["out0"]
+def test_aliases_are_understood_and_outputs_have_the_names_they_are_asked_for_by(v2: Client) -> None:
+    request = {"inputs": [{**ROW, "name": "in0"}]}
+    assert list(received(send(v2, "simple", request))) == ["OUTPUT0"]
+    assert list(received(send(v2, "simple", {**request, "outputs": [{"name": "out0"}]}))) == ["out0"]
 
 
 def test_a_body_without_json_is_the_only_input_s_tensor(v2: Client) -> None:
@@ -115,6 +117,15 @@ def test_classification_gives_value_index_and_label_best_first(v2: Client) -> No
     (row,) = answer["outputs"]
     assert (row["datatype"], row["shape"]) == ("BYTES", [2, 2])
     assert row["data"] == ["14.000000:13:label13", "14.000000:14:label14", "8.000000:0:label0", "8.000000:1:label1"]
+
+
+def test_classes_are_charged_before_they_are_made(tmp_path: Path) -> None:
+    write_v2_zoo(tmp_path)
+    wanted = [{"name": "OUTPUT0", "parameters": {"classification": 16}}]
+    many = tensor("INPUT0", "FP32", np.zeros((64, 16), np.float32))
+    with serving(tmp_path, max_bytes_in_flight=150_000, load_model=("simple",), model_control="explicit") as client:
+        assert send(client, "simple", {"inputs": [many]}).status_code == 200
+        assert "memory" in refused(send(client, "simple", {"inputs": [many], "outputs": wanted}), 413)
 
 
 def test_classification_of_integers_and_of_more_classes_than_there_are(v2: Client) -> None:
@@ -180,7 +191,7 @@ def test_what_json_has_no_numbers_for_is_refused_unless_asked_otherwise(v2: Clie
         ({"inputs": [1]}, "inputs: expected a list of objects"),
         ({"inputs": [{**ROW, "name": 1}]}, "Unable to parse 'name'"),
         ({"inputs": [{**ROW, "name": "WRONG"}]}, "unexpected inference input 'WRONG' for model 'simple'"),
-        ({"inputs": [ROW, {**ROW, "name": "in0"}]}, "given twice"),
+        ({"inputs": [ROW, {**ROW, "name": "in0"}]}, "input 'INPUT0' is given twice"),
         ({"inputs": [{**ROW, "datatype": "FP64"}]}, "data-type is 'FP64', but model 'simple' expects 'FP32'"),
         ({"inputs": [{**ROW, "datatype": "FLOAT"}]}, "unknown datatype 'FLOAT'"),
         ({"inputs": [{**ROW, "shape": [16]}]}, "Expected [-1, 16], got [16]. The batch dimension is missing"),
@@ -197,6 +208,12 @@ def test_what_json_has_no_numbers_for_is_refused_unless_asked_otherwise(v2: Clie
         ({"inputs": [ROW], "outputs": [{"name": "z"}]}, "unexpected inference output 'z' for model 'simple'"),
         ({"inputs": [ROW], "outputs": [{"name": "OUTPUT0", "parameters": {"binary_data": 1}}]}, "'binary_data'"),
         ({"inputs": [ROW], "outputs": [{"name": "OUTPUT0", "parameters": {"classification": "2"}}]}, "classification"),
+        ({"inputs": [ROW], "outputs": [{"name": "OUTPUT0"}] * 2}, "output 'OUTPUT0' is requested twice"),
+        ({"inputs": [ROW], "outputs": [{"name": "OUTPUT0"}, {"name": "out0"}]}, "output 'OUTPUT0' is requested twice"),
+        ({"inputs": [ROW], "outputs": [{"name": "OUTPUT0", "parameters": {"binary_data": True}}] * 9999},
+         "output 'OUTPUT0' is requested twice"),
+        ({"inputs": [ROW], "outputs": [{"name": "OUTPUT0", "parameters": {"classification": 3}}] * 9999},
+         "output 'OUTPUT0' is requested twice"),
         ({"inputs": [ROW], "parameters": {"priority": "high"}}, "Unable to parse 'priority'"),
         ({"inputs": [ROW], "parameters": {"timeout": -1}}, "Unable to parse 'timeout'"),
         ({"inputs": [ROW], "parameters": {"triton_x": 1}}, "reserved"),

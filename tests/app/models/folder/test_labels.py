@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from app.errors import ConfigError
-from app.models.folder.labels import read_labels
+from app.models.folder.repository import read_labels
 from app.tasks.classification import ClassificationTask
 from tests.app.tasks.build import task_of
 
@@ -31,7 +31,7 @@ def test_labels_are_a_list_or_the_lines_of_a_file(tmp_path: Path) -> None:
         ("missing.txt", "config.toml: labels: cannot read 'missing.txt': the file does not exist"),
         ("../secret", "config.toml: labels: found '../secret', expected the name of a file beside config.toml"),
         ("/etc/passwd", "config.toml: labels: found '/etc/passwd', expected the name of a file beside config.toml"),
-        ("..", "config.toml: labels: cannot read '..': not a regular file"),
+        ("..", "config.toml: labels: found '..', expected the name of a file beside config.toml"),
         ("empty.txt", "config.toml: labels: 'empty.txt' is empty"),
         ("latin.txt", "config.toml: labels: cannot read 'latin.txt': not UTF-8"),
     ],

@@ -47,7 +47,7 @@ def test_an_empty_folder_says_what_it_should_hold_and_is_served_once_it_does(tmp
     with serving(tmp_path, model_name="m", reload_interval_s=0) as client:
         told = client.get("/health/ready")
         assert told.status_code == 503 and "failed to load: m" in told.text
-        assert "no version: expected" in row(client)["reason"]
+        assert "waiting for files: expected a folder" in row(client)["reason"]
         notice(client)
         write(tmp_path, 3)
         notice(client)

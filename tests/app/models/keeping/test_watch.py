@@ -204,7 +204,7 @@ def test_a_bundle_is_looked_at_too(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
     def put(value: int) -> None:
         graph = engine.load(write(tmp_path / "pairs", value) / "model.pnnx.param")
-        session = engine.Session(graph, cache=None, measure_host=False, threads=1)
+        session = engine.Session(graph, cache=None, threads=1)
         session.save_bundle(store / "m", [[engine.TensorSpec((1, 2), np.dtype(np.float32))]], replace=True)
 
     put(2)

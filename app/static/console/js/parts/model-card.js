@@ -54,6 +54,13 @@ function Doing({ model, version, moments }) {
     </div>`;
 }
 
+function Defects({ defects }) {
+  if (!defects?.length) return null;
+  const lines = defects.map(({ operator, type, error }) => `${type ? `${type} ${operator}: ` : ""}${error}`);
+  return html`<div class="notice warn trouble">The compiler has a defect; the reference runs instead:
+    <ul>${lines.map((line) => html`<li key=${line}>${line}</li>`)}</ul></div>`;
+}
+
 export function ModelCard({ model, moments }) {
   const version = [...model.versions].reverse().find(({ state }) => state === "ready");
   const about = [model.task, version && `v${version.version}`, version?.backend, version?.threads && plural(version.threads, "thread"), model.default && "default"];
@@ -64,7 +71,9 @@ export function ModelCard({ model, moments }) {
         <span class=${`chip ${STATES[model.state] ?? ""}`}>${model.state}</span>
     </header>
     ${model.reason && html`<p class="notice trouble">${model.reason}</p>`}
+    ${version?.remark && html`<p class="notice calm">${version.remark}</p>`}
     ${version?.compile_failure && html`<p class="notice calm trouble">Runs on the reference: ${version.compile_failure}</p>`}
+    <${Defects} defects=${version?.compiler_defects} />
     ${version && html`<${Ports} model=${model} /><${Doing} model=${model} version=${version} moments=${moments} />
       <footer>
         ${Object.entries(TITLES).map(([name, title]) => html`<a key=${name} class="button small" href=${link(name, model.name)} aria-label=${`${title}: ${model.name}`}>${title}</a>`)}

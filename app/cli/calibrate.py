@@ -1,0 +1,58 @@
+"""``pnnx-serve calibrate``: measures this machine, and keeps what was found beside what is compiled for it."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Mapping
+from typing import Any, Final
+
+import engine
+from app.models.sessions import cache_of
+from app.progress import progress
+from app.render.table import aligned
+from app.settings import Settings
+
+_LEVELS: Final = (
+    ("second-level cache", "second_bytes", "second_level_bytes_per_s"),
+    ("last-level cache", "last_bytes", "last_level_bytes_per_s"),
+    ("memory", None, "memory_bytes_per_s"),
+    ("memory, all cores at once", None, "memory_bytes_per_s_of_all_cores"),
+)
+
+
+def execute(args: argparse.Namespace, settings: Settings) -> int:
+    """Measure, keep and print."""
+    with progress("measuring this machine"):
+        described = engine.describe_host(cache_of(settings), again=True)
+    sys.stdout.write(host_text(described))
+    return 0
+
+
+def host_text(host: Mapping[str, Any]) -> str:
+    """What ``engine.describe_host`` returns, to be read."""
+    measured, caches, costs = host["measured"], host["caches"], host["costs"]
+    rows = [["read from", "size", "GB/s of one core"]]
+    for title, size, rate in _LEVELS:
+        rows.append([title, _size(caches[size]) if size else "", f"{measured[rate] / 1e9:.0f}"])
+    lines = [
+        f"{host['cpu']}: {host['level']}, {host['lanes']} lanes, {host['registers']} registers",
+        f"products on registers  {measured['flops_per_s'] / 1e9:.0f} GFLOP/s of one core, "
+        f"{costs['products_in_flight']:g} in flight",
+        f"numbers repeated       {costs['repeats_a_product']:.2g} in the time of a product",
+        f"weights are fetched    {_size(costs['ahead_bytes'])} ahead",
+        f"those used once        {_size(costs['strand_ahead_bytes'])} ahead, in {costs['strands']} places in turns"
+        if costs["strands"] > 1
+        else "those used once        one after the other",
+        "",
+        *aligned(rows),
+        "",
+        "From now on kernels are chosen for this machine; what was compiled for another is compiled again.",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _size(count: int) -> str:
+    if 0 < count < 1024:
+        return f"{count} bytes"
+    return f"{count >> 10:,} KiB" if count else "unknown"

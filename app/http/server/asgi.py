@@ -1,0 +1,138 @@
+"""A request that is handed to the ASGI application: everything but running a model."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any, Final
+
+from app.errors import InternalError
+from app.http.server.connection import Connection
+from app.http.server.messages import Request
+from app.http.server.states import Answering
+
+log = logging.getLogger(__name__)
+
+# Of a body that the application does not read, more than this waits in the socket.
+_HIGH_WATER: Final = 1 << 16
+_FINAL_CHUNK: Final = b"0\r\n\r\n"
+
+
+class AsgiRequest:
+    """One request, and its answer (https://asgi.readthedocs.io/en/latest/specs/www.html)."""
+
+    def __init__(self, connection: Connection, request: Request) -> None:
+        self._connection, self._request = connection, request
+        self._body, self._is_whole, self._is_told = bytearray(), False, False
+        self._news = asyncio.Event()
+        self._is_chunked = False
+
+    def begin(self) -> None:
+        """Call the application, in a task."""
+        connection, head = self._connection, self._request.head
+        address = connection.transport.get_extra_info("sockname")
+        scope = {
+            "type": "http",
+            "asgi": {"version": "3.0", "spec_version": "2.3"},
+            "http_version": head.version,
+            "server": tuple(address[:2]) if isinstance(address, tuple) else None,
+            "client": connection.client,
+            "scheme": "https" if connection.transport.get_extra_info("sslcontext") else "http",
+            "method": head.method,
+            "root_path": connection.config.root_path,
+            "path": head.path,
+            "raw_path": head.raw_path,
+            "query_string": head.query,
+            "headers": [*head.headers],
+            "state": connection.app_state.copy(),
+        }
+        task = connection.loop.create_task(self._run(scope))
+        connection.state.tasks.add(task)
+        task.add_done_callback(connection.state.tasks.discard)
+
+    def take(self, piece: bytes | memoryview) -> None:
+        """Keep a piece of the body until the application asks for it."""
+        self._body += piece
+        if len(self._body) > _HIGH_WATER:
+            self._connection.hold("body")
+        self._news.set()
+
+    def filled(self, count: int) -> memoryview | None:
+        """Give no room: pieces are handed over as they come."""
+        return None
+
+    def check_deadline(self) -> None:
+        """Wait: the application has limits of its own."""
+
+    def complete(self) -> None:
+        """Note that the body is complete."""
+        self._is_whole = True
+        self._news.set()
+
+    def lost(self) -> None:
+        """Tell the application that the client is gone, or was refused because it took too long."""
+        self._connection.release("body")
+        self._news.set()
+
+    async def _run(self, scope: dict[str, Any]) -> None:
+        connection, request = self._connection, self._request
+        try:
+            await connection.config.loaded_app(scope, self._receive, self._send)
+        except Exception:
+            log.exception("%s %s", request.head.method, request.head.path)
+        finally:
+            if connection.answering is Answering.SEND:
+                connection.break_off(request)
+            elif connection.owns(request):  # it has failed before its outermost layer could say so
+                connection.refuse(InternalError("internal error; the server's log has the details"))
+
+    async def _receive(self) -> dict[str, Any]:
+        while True:
+            if not self._connection.owns(self._request):  # it is answered, or the client is gone
+                return {"type": "http.disconnect"}
+            if self._body or (self._is_whole and not self._is_told):
+                break
+            self._connection.write_continue(self._request)
+            self._connection.release("body")
+            self._news.clear()
+            await self._news.wait()
+        body, self._body = bytes(self._body), bytearray()
+        self._is_told = self._is_whole
+        self._connection.release("body")
+        return {"type": "http.request", "body": body, "more_body": not self._is_whole}
+
+    async def _send(self, message: Any) -> None:
+        await self._drain()
+        if message["type"] == "http.response.start":
+            self._start(message["status"], [(name.lower(), value) for name, value in message["headers"]])
+        elif message["type"] == "http.response.body":
+            self._go_on(message.get("body", b""), message.get("more_body", False))
+
+    def _start(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
+        head, names = self._request.head, {name for name, _ in headers}
+        if b"content-length" not in names and head.method != "HEAD" and status not in (204, 304):
+            self._is_chunked = head.version == "1.1"
+            if self._is_chunked:
+                headers.append((b"transfer-encoding", b"chunked"))
+            else:
+                self._request.keeps_alive = False
+        self._connection.start(self._request, status, headers, ())
+
+    def _go_on(self, body: bytes | memoryview, has_more: bool) -> None:
+        if self._request.head.method == "HEAD":
+            body = b""
+        pieces: list[bytes | memoryview] = [body] if body else []
+        if self._is_chunked:
+            pieces = [b"%x\r\n" % len(body), body, b"\r\n"] if body else []
+            pieces += [] if has_more else [_FINAL_CHUNK]
+        if pieces:
+            self._connection.write(self._request, pieces)
+        if not has_more:
+            self._connection.end(self._request)
+            self._news.set()
+
+    async def _drain(self) -> None:
+        """Wait until the client has taken most of what was written."""
+        drained = asyncio.Event()
+        if self._connection.when_drained(drained.set):
+            await drained.wait()

@@ -1,0 +1,543 @@
+"""One connection, from accept to close: bytes go to the request at hand, and its answer goes out.
+
+Every refusal, and every fault of the protocol, is an error in the service's one shape, and then the connection ends.
+On the way of a good request there is no timer: `Connections` looks after all connections some times a second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from uvicorn.config import Config
+from uvicorn.server import ServerState
+
+from app.errors import (
+    HeadersTooLargeError,
+    InvalidRequestError,
+    QueueFullError,
+    RequestTimeoutError,
+    ServiceError,
+    TooManyConnectionsError,
+)
+from app.http.server.connections import Connections
+from app.http.server.messages import CONTINUE, END_OF_HEAD, Head, Reader, Request, head_of, last_words
+from app.http.server.states import Answering, Event, Receiving
+
+if TYPE_CHECKING:
+    from app.http.server.inference import Handler, Service
+
+log = logging.getLogger(__name__)
+
+# How long, and for how many bytes, a refused client may go on sending: closing with unread bytes would reset the
+# connection, and the answer could be lost.
+_LINGER_S: Final = 2.0
+_LINGER_BYTES: Final = 4 * 2**20
+# Bytes that may stand around one chunk (its length and extensions, RFC 9112 section 7.1), and behind all of them.
+_FRAMING: Final = 16
+_TRAILERS: Final = 16 * 1024
+# Once more bytes than this were read behind a request, nothing is read before it is answered; as many may come at once.
+_AHEAD_BYTES: Final = 1 << 16
+# Empty lines within a chunked body that the parser is stopped at, for one of them may be its end. Each stop takes some
+# microseconds; in a body that has more, a request that is sent right behind it is refused.
+_STOPS: Final = 64
+# A refused client that asks again within this time is not read for a while, each time longer.
+_SOON_S: Final = 0.25
+_PAUSE_S: Final = (0.05, 0.2)
+# How long a client that has ended its own side is answered. One that is gone looks the same, and is to free its place.
+_HALF_CLOSED_S: Final = 1.0
+# Up to here a copy of all of an answer takes less than a list of pieces does.
+_JOINED: Final = 1 << 17
+
+
+class Connection(asyncio.BufferedProtocol):
+    """A connection. uvicorn makes it, ends it (``shutdown``) and counts it; asyncio and `Connections` call the rest."""
+
+    def __init__(
+        self,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+        *,
+        connections: Connections,
+        service: Service,
+    ) -> None:
+        if not config.loaded:
+            config.load()
+        self.config, self.app_state, self.state = config, app_state, server_state
+        self.loop = _loop or asyncio.get_event_loop()
+        self.transport: asyncio.Transport = None  # type: ignore[assignment]  # set by connection_made
+        self.peer: str | None = None
+        self._connections, self._service, self._settings = connections, service, connections.settings
+        self._most_head_bytes = self._settings.max_header_bytes + self._settings.max_url_bytes
+        # The invariant: there is one request at a time, and what is written is written for it (`owns`).
+        self.receiving, self.answering = Receiving.HEAD, Answering.IDLE
+        self._request: Request | None = None
+        self._handler: Handler | None = None
+        self._served = 0
+        self._reader = Reader()
+        # Bytes of this head or body so far, since when it comes, and bytes around chunks that are one too many; behind
+        # the last answer, bytes that were dropped.
+        self._count, self._since, self._framing = 0, 0.0, 0
+        # Bytes written in all; since when some have waited for the client, and how many it had read by then.
+        self._written, self._slow_since, self._read_before = 0, 0.0, 0
+        # Of the body: bytes that are still to come (None: chunked), and where they are read to.
+        self._left: int | None = 0
+        self._stops = 0
+        self._fill: memoryview | None = None
+        # What has come behind the request at hand, and how many of those requests may still be answered.
+        self._ahead = bytearray()
+        self._spare: int | None = None
+        # Why nothing is read at the moment.
+        self._holds: set[str] = set()
+        self._is_congested = False
+        self._drained: Callable[[], None] | None = None
+        self._refused_at, self._refusals, self._pause_s = float("-inf"), 0, 0.0
+        self._is_half_closed = False
+        # When the client has had the time to read the last answer.
+        self._until = 0.0
+
+    # What asyncio and uvicorn call
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # asyncio gives these
+        """Come in, if there is room."""
+        self.transport = transport
+        self.state.connections.add(self)  # type: ignore[arg-type]  # uvicorn calls shutdown, and nothing else
+        address = transport.get_extra_info("peername")
+        self.client = (str(address[0]), int(address[1])) if isinstance(address, (list, tuple)) else None
+        self.peer = self.client[0] if self.client else None
+        self._since = self.loop.time()
+        self._connections.admit(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End: the client waits for no answer any longer."""
+        self.state.connections.discard(self)
+        self._connections.forget(self)
+        self._abandon()
+        self._reader.close()
+        self.resume_writing()
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Return where the next bytes go: a long body is read to where it stays."""
+        return self._connections.room if self._fill is None else self._fill
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Take what was read."""
+        if self.receiving is Receiving.DROP and self._left is not None and nbytes < self._left:
+            self._left -= nbytes  # without a copy: under an overload most of what comes is dropped
+            return
+        if self._fill is None:
+            data = bytes(self._connections.room[:nbytes])
+            self._stay_behind(data) if self._ahead else self._feed(data)
+            return
+        assert self._handler is not None and self._left is not None  # who gave the room
+        self._left -= nbytes
+        self._count += nbytes
+        self._fill = self._handler.filled(nbytes)
+        if not self._left and self.receiving is not Receiving.DEAF:
+            self._body_ends()
+
+    def eof_received(self) -> bool:
+        """Return whether the connection stays open: the client sends no more, but may wait for answers.
+
+        It does so for a short while if all of a request has come, except over TLS, where asyncio closes both sides.
+        """
+        is_whole = self._request is not None and self.receiving is Receiving.DONE
+        if not (is_whole or self._ahead) or self.transport.get_extra_info("sslcontext") is not None:
+            return False
+        if not self._is_half_closed:
+            self._is_half_closed = True
+            self.loop.call_later(_HALF_CLOSED_S, self.transport.close)
+        return True
+
+    def pause_writing(self) -> None:
+        """Note that the client takes its answer more slowly than it is made."""
+        self._is_congested = True
+
+    def resume_writing(self) -> None:
+        """Go on: the client has taken most of what there was, or is gone."""
+        self._is_congested = False
+        drained, self._drained = self._drained, None
+        if drained is not None:  # not at once: asyncio's transport may not be closed within this call
+            self.loop.call_soon(drained)
+
+    def shutdown(self) -> None:
+        """Close after the answer to the request at hand: the server stops."""
+        if self._request is not None:
+            self._request.keeps_alive = False
+        elif self.receiving is not Receiving.DEAF:
+            self.transport.close()
+
+    # What comes
+
+    def _feed(self, data: bytes) -> None:
+        """Give bytes to head or body; what comes behind an answered request waits for the loop's next turn."""
+        at, served = 0, self._served
+        try:
+            while at < len(data) and served == self._served and self.receiving is not Receiving.DONE:
+                if self.receiving is Receiving.DEAF:
+                    self._drop(len(data) - at)
+                    return
+                at = self._feed_head(data, at) if self.receiving is Receiving.HEAD else self._feed_body(data, at)
+        except ServiceError as fault:
+            self.refuse(fault)
+            return
+        if at < len(data):
+            self._stay_behind(data[at:])
+            if served != self._served:
+                self.loop.call_soon(self._go_on)
+        elif not self._ahead:
+            self._spare = None
+
+    def _feed_head(self, data: bytes, at: int) -> int:
+        if not self._count:
+            self._since = self.loop.time()
+        stop = self._reader.cut(data, at, self._most_head_bytes - self._count)
+        self._count += stop - at
+        text = data[at:stop] if self._count == stop - at else b""  # a head that came in one piece
+        head = self._connections.heads.get(text) or self._read_head(memoryview(data)[at:stop], text)
+        if head is not None:
+            self._begin(head)
+        return stop
+
+    def _read_head(self, piece: memoryview, text: bytes) -> Head | None:
+        """Return the head that ends with a piece; None where it goes on.
+
+        Raises:
+            ServiceError: there is something wrong with it.
+        """
+        head, settings = self._reader.head(piece), self._settings
+        if head is None:
+            if self._count >= self._most_head_bytes:
+                self._reader.found.check_size(settings)
+                most = settings.max_header_bytes
+                raise HeadersTooLargeError(f"the headers are too long, expected at most {most} bytes")
+            return None
+        head.check(settings)
+        if text:
+            self._connections.learn(text, head)
+        if head.length:
+            self._reader.skip()
+        return head
+
+    def _begin(self, head: Head) -> None:
+        self._check_crowd(head)
+        request = self._request = Request(head)
+        if self._connections.is_emptying or self in self._connections.reserved:
+            request.keeps_alive = False
+        event = Event.BODILESS if head.length == 0 else Event.HEAD
+        self.receiving, self.answering = self.receiving.after(event), self.answering.after(event)
+        self._left, self._stops = head.length, 0
+        self._count, self._framing, self._slow_since = 0, 0, 0.0
+        self._connections.works(self)
+        handler = self._handler = self._service.handler(self, request)
+        handler.begin()
+        if event is Event.BODILESS and self.owns(request):
+            handler.complete()
+
+    def _feed_body(self, data: bytes, at: int) -> int:
+        if self._left is None:
+            return self._feed_chunks(data, at)
+        stop = min(len(data), at + self._left)
+        self._left -= stop - at
+        self._count += stop - at
+        if self.receiving is Receiving.BODY and self._handler is not None:
+            self._handler.take(memoryview(data)[at:stop])
+        if self.receiving is Receiving.DEAF:
+            return stop
+        if not self._left:
+            self._body_ends()
+        elif self.receiving is Receiving.BODY and self._handler is not None:
+            self._fill = self._handler.filled(0)
+        return stop
+
+    def _feed_chunks(self, data: bytes, at: int) -> int:
+        stop = self._reader.cut(data, at, len(data)) if self._stops < _STOPS else len(data)
+        self._stops += stop < len(data)
+        self._count += stop - at
+        pieces, is_whole = self._reader.chunks(memoryview(data)[at:stop])
+        self._framing += stop - at
+        for piece in pieces:
+            self._framing -= len(piece) + _FRAMING
+            if self.receiving is Receiving.BODY and self._handler is not None:
+                self._handler.take(piece)
+        if self.receiving is Receiving.DEAF:
+            return stop
+        if self._framing > _TRAILERS:
+            raise InvalidRequestError("the request's chunks have more around them than in them")
+        if is_whole:
+            self._body_ends()
+        return stop
+
+    def _body_ends(self) -> None:
+        was, self._fill = self.receiving, None
+        self.receiving = was.after(Event.END)
+        self._left = 0
+        if was is Receiving.DROP:
+            self._next()
+        elif self._handler is not None:
+            self._handler.complete()
+
+    def _stay_behind(self, data: bytes) -> None:
+        """Keep what comes behind a request until that is answered; it is not parsed before."""
+        if self.receiving is Receiving.DEAF or (self._request is not None and not self._request.keeps_alive):
+            return  # nothing follows
+        self._ahead += data
+        if len(self._ahead) > _AHEAD_BYTES:
+            self.hold("ahead")
+        if self._spare is None and self._ahead.count(END_OF_HEAD) > self._settings.max_pipelined:
+            self._spare = self._settings.max_pipelined
+
+    def _check_crowd(self, head: Head) -> None:
+        """
+        Raises:
+            QueueFullError, TooManyConnectionsError: the request is one too many.
+        """
+        most, wait_s = self._settings.max_pipelined, self._settings.retry_after_s
+        if self._spare is not None:
+            self._spare -= 1
+            if self._spare < 0:
+                message = f"too many requests wait on this connection, at most {most} may"
+                raise QueueFullError(message, retry_after_s=wait_s)
+        if self in self._connections.reserved and not head.is_for_health:
+            raise TooManyConnectionsError("too many open connections", retry_after_s=wait_s)
+
+    def _go_on(self) -> None:
+        """Turn to what has come behind a request that is answered."""
+        data = bytes(self._ahead)
+        self._ahead.clear()
+        if self.transport.is_closing():
+            return
+        self.release("ahead")
+        if data:
+            self._feed(data)
+
+    def hold(self, why: str) -> None:
+        """Read nothing until ``release``."""
+        if not self._holds and not self.transport.is_closing():
+            self.transport.pause_reading()
+        self._holds.add(why)
+
+    def release(self, why: str) -> None:
+        """Read on, unless there is another reason not to."""
+        if why in self._holds:
+            self._holds.remove(why)
+            if not self._holds and not self.transport.is_closing():
+                self.transport.resume_reading()
+
+    # What goes: called by the handler of the request at hand
+
+    def owns(self, request: Request) -> bool:
+        """Return whether a request is the one at hand: for no other one anything is written."""
+        return self._request is request
+
+    @property
+    def unread(self) -> int | None:
+        """Return how many bytes of the body are still to come; None where that is not known."""
+        return self._left
+
+    def write_continue(self, request: Request) -> None:
+        """Tell a client that waits for it to send its body."""
+        if self.owns(request) and request.expects:
+            request.expects = False
+            self._put([CONTINUE])
+
+    def start(
+        self,
+        request: Request,
+        status: int,
+        headers: Sequence[tuple[bytes, bytes]],
+        pieces: Sequence[bytes | memoryview],
+    ) -> None:
+        """Write the head of an answer, and what is there of its body."""
+        if not self.owns(request):
+            return
+        if self.receiving is Receiving.BODY and request.expects:  # the client may or may not send its body now
+            request.keeps_alive = request.expects = False
+        head = head_of(request, status, headers, self.state.default_headers)
+        self.answering = self.answering.after(Event.START)
+        self._put([head, *pieces])
+
+    def write(self, request: Request, pieces: Sequence[bytes | memoryview]) -> None:
+        """Write more of the answer."""
+        if self.owns(request):
+            self._put(pieces)
+
+    def end(self, request: Request) -> None:
+        """Complete the answer; the next request may begin once its body has ended as well."""
+        if not self.owns(request):
+            return
+        self.answering = self.answering.after(Event.END)
+        self.state.total_requests += 1
+        self._request = self._handler = self._fill = None
+        self.release("body")
+        if not request.keeps_alive:
+            self._end()
+        elif self.receiving is Receiving.DONE:
+            self._next()
+        else:
+            self.receiving = self.receiving.after(Event.ANSWERED)
+            self._since = self.loop.time()
+
+    def break_off(self, request: Request) -> None:
+        """End the connection: an answer that has begun cannot be completed."""
+        if self.owns(request):
+            self.cut_off()
+
+    def turned_away(self, *, is_again: bool) -> None:
+        """Count a refusal for want of room, or a request that was taken; a client that retries at once is paused."""
+        now = self.loop.time()
+        self._refusals = self._refusals + 1 if is_again and now - self._refused_at < _SOON_S else int(is_again)
+        self._refused_at = now
+        if self._refusals > 1:
+            least, most = _PAUSE_S
+            self._pause_s = min(most, least * 2 ** min(self._refusals - 2, 9))
+
+    def when_drained(self, call: Callable[[], None]) -> bool:
+        """Return whether the client takes its answer slowly; then ``call`` once it has taken most of what there is."""
+        if self._is_congested:
+            self._drained = call
+        return self._is_congested
+
+    def _put(self, pieces: Sequence[bytes | memoryview]) -> None:
+        if self.transport.is_closing():
+            return
+        count = sum(map(len, pieces))
+        self._written += count
+        if count <= _JOINED:
+            self.transport.write(b"".join(pieces))
+        else:
+            self.transport.writelines(pieces)
+
+    def _next(self) -> None:
+        """Wait for the next request: this one is over on both sides."""
+        self.receiving, self.answering = self.receiving.after(Event.NEXT), self.answering.after(Event.NEXT)
+        self._served += 1
+        self._count, self._since = 0, self.loop.time()
+        if self.transport.is_closing():
+            return
+        self._connections.waits(self)
+        if self._pause_s:
+            self.hold("refused")
+            self.loop.call_later(self._pause_s, self.release, "refused")
+            self._refused_at, self._pause_s = self._refused_at + self._pause_s, 0.0
+        if self._ahead:
+            self.loop.call_soon(self._go_on)
+        elif self._is_half_closed:
+            self.transport.close()
+
+    # The end
+
+    def refuse(self, error: ServiceError) -> None:
+        """Read nothing more, and end with this error, unless the answer to the request at hand has begun."""
+        has_begun = self.answering in (Answering.SEND, Answering.DONE)
+        self._abandon()
+        if has_begun:
+            self.cut_off() if self._is_congested else self.transport.close()
+            return
+        log.debug("refused: %s", error.message)
+        self._connections.refusals[error.code] += 1
+        self._put([last_words(error, self.state.default_headers)])
+        self._linger()
+
+    def _abandon(self) -> None:
+        """Answer nothing more, and drop what comes."""
+        handler, self._request, self._handler, self._fill = self._handler, None, None, None
+        self.receiving, self.answering = self.receiving.after(Event.LAST), self.answering.after(Event.LAST)
+        self._count = 0
+        self._ahead.clear()
+        if handler is not None:
+            handler.lost()
+
+    def _end(self) -> None:
+        """Close after the last answer, or wait a little where the client is still sending."""
+        is_sending = self.receiving is not Receiving.DONE or bool(self._ahead)
+        self._abandon()
+        if is_sending:
+            self._linger()
+        else:
+            self.transport.close()
+
+    def _linger(self) -> None:
+        self._connections.waits(self)
+        self._until = self.loop.time() + _LINGER_S
+        if self.transport.is_closing():
+            return
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+        for why in [*self._holds]:
+            self.release(why)
+
+    def _drop(self, count: int) -> None:
+        self._count += count
+        if self._count > _LINGER_BYTES:
+            self.cut_off()
+
+    # What `Connections` calls
+
+    @property
+    def is_taking_its_answer(self) -> bool:
+        """Return whether there are bytes for the client on their way."""
+        return self.transport.get_write_buffer_size() > 0
+
+    def leave(self) -> None:
+        """Make room for another connection."""
+        if self._until or self.is_taking_its_answer:
+            self.cut_off()
+        else:
+            self.transport.close()
+
+    def cut_off(self) -> None:
+        """End at once, and drop what was not sent."""
+        self.transport.abort()
+
+    def check(self, now: float) -> None:
+        """End what takes too long: a head, a body, an answer that is not taken."""
+        took = now - self._since
+        if self._reads_too_slowly(now):
+            self.cut_off()
+        elif self._until:
+            if self._slow_since:  # it is still reading
+                self._until = now + _LINGER_S
+            elif now > self._until:
+                self.cut_off()
+        elif self.transport.is_closing():
+            return
+        elif self._holds:  # it is the server that does not read
+            self._since = now
+        elif self.receiving is Receiving.HEAD:
+            self._check_head(took)
+        elif self.receiving is Receiving.DROP:
+            if took > self._settings.header_timeout_s:
+                self.cut_off()
+        elif self.receiving is Receiving.BODY and self._handler is not None:
+            if self._is_too_slow(self._count, took, self._settings.body_timeout_s):
+                self.refuse(RequestTimeoutError("the request's body did not arrive in time"))
+            else:
+                self._handler.check_deadline()
+
+    def _check_head(self, took: float) -> None:
+        is_between = self._served > 0 and not self._count
+        if took <= (self._settings.keep_alive_s if is_between else self._settings.header_timeout_s):
+            return
+        if self._count:
+            self.refuse(RequestTimeoutError("the request's headers did not arrive in time"))
+        else:
+            self.transport.close()
+
+    def _reads_too_slowly(self, now: float) -> bool:
+        unsent = self.transport.get_write_buffer_size()
+        if not unsent:
+            self._slow_since = 0.0
+            return False
+        if not self._slow_since:
+            self._slow_since, self._read_before = now, self._written - unsent
+        read = self._written - unsent - self._read_before
+        return self._is_too_slow(read, now - self._slow_since, self._settings.answer_timeout_s)
+
+    def _is_too_slow(self, count: int, took: float, most_s: float) -> bool:
+        allowed = took - self._settings.header_timeout_s
+        return took > most_s or (allowed > 0 and count < allowed * self._settings.min_bytes_per_s)

@@ -1,0 +1,340 @@
+"""Requests to run a model: which they are, and how one is refused by its head, or read, run and answered."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Sequence
+from typing import Final, NamedTuple, TypeAlias
+
+from starlette.datastructures import QueryParams, State
+
+from app.errors import ModelNotReadyError, QueueFullError, ServiceError
+from app.http import responses
+from app.http.access import AccessPolicy
+from app.http.body import INLINE_BYTES, STEP, broken_off, check_announced, check_length, too_late, unread
+from app.http.exchange import GONE, Exchange
+from app.http.order import Asked, Order, Reply
+from app.http.routes import infer
+from app.http.server.asgi import AsgiRequest
+from app.http.server.connection import Connection
+from app.http.server.messages import Head, Request
+from app.http.v2 import errors as v2
+from app.http.v2.infer import PRIORITY, V2Asked, V2Head
+from app.memory.allowance import Allowance
+from app.memory.machine import unwritten
+from app.serving.dataplane import DataPlane
+
+# As the outermost layer of the app logs it.
+log = logging.getLogger("app.http.edge")
+
+# The rest of a body that is not read is dropped as it comes; instead of a longer one, the connection ends.
+_DROPPED_BYTES: Final = 1 << 20
+_ENDING: Final = infer.ENDING.removeprefix("/")
+
+
+class Target(NamedTuple):
+    """Path of a request to run a model, as far as it was read.
+
+    number: of the version, as V2 has it.
+    route: the path's template.
+    """
+
+    name: str | None
+    number: str | None
+    is_v2: bool
+    route: str
+
+
+def find(method: str, path: str) -> Target | None:
+    """Return what a request to run a model is for; None for every other request."""
+    if not path.endswith(infer.ENDING) or method not in infer.METHODS:
+        return None
+    match path.split("/"):
+        case ["", "models", name, _] if name:
+            return Target(name, None, False, infer.MODEL_PATH)
+        case ["", _]:
+            return Target(None, None, False, infer.ENDING)
+        case ["", "v2", "models", name, _] if name and method == "POST":
+            return Target(name, None, True, "/v2/models/{name}/infer")
+        case ["", "v2", "models", name, "versions", number, _] if name and number and method == "POST":
+            return Target(name, number, True, "/v2/models/{name}/versions/{version}/infer")
+    return None
+
+
+class Service:
+    """Makes the handler of each request, with what they share.
+
+    Args:
+        state: the app's, which the routes use as well.
+    """
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self.plane: DataPlane = state.dataplane
+        self.statuses, self.spans = state.meter.statuses, state.spans
+        self.has_log = state.settings.access_log
+        self._has_origins = bool(state.settings.cors_origins)
+        # What caches on the way must know where pages of other origins may ask.
+        self.always = [(b"vary", b"Origin")] if self._has_origins else []
+
+    def handler(self, connection: Connection, request: Request) -> Handler:
+        """Return what answers a request."""
+        head = request.head
+        target = find(head.method, head.path)
+        if target is None or (self._has_origins and any(name == b"origin" for name, _ in head.headers)):
+            return AsgiRequest(connection, request)
+        return InferenceRequest(connection, request, self, target)
+
+    def asked(self, head: Head, target: Target) -> Asked:
+        """Return the request that a head belongs to, if it is let through.
+
+        Raises:
+            ServiceError: it is not, or asks for what there is not.
+        """
+        policy: AccessPolicy = self._state.access
+        if head.said is None or policy.has_keys:
+            fault = policy.fault(head.method, head.path, head.headers, head.query, None)
+            if fault is not None:
+                raise fault
+        if head.said is None:
+            head.said = _read(head, target)
+        if isinstance(head.said, V2Head):
+            return V2Asked(self.plane, head.said, self._state.regions, self._state.changing.trace)
+        assert isinstance(head.said, infer.InferHead)
+        return infer.InferAsked(self.plane, head.said)
+
+
+def _read(head: Head, target: Target) -> infer.InferHead | V2Head:
+    headers = dict(reversed(head.headers))  # the first of each name
+    if target.is_v2:
+        assert target.name is not None  # it is in the path
+        return V2Head.of(headers, target.name, target.number)
+    return infer.InferHead.of(headers, QueryParams(head.query) if head.query else {}, target.name)
+
+
+class InferenceRequest:
+    """One request; what answers it is `Asked`, as for the routes.
+
+    It answers itself once: ``_send`` and ``lost`` are its two ends.
+    """
+
+    def __init__(self, connection: Connection, request: Request, service: Service, target: Target) -> None:
+        self._connection, self._request = connection, request
+        self._service, self._target, self._plane = service, target, service.plane
+        self._exchange = Exchange(request.head.method, request.head.path, request.head.headers)
+        if service.spans is not None:
+            self._exchange.begin_trace()
+        self._asked: Asked | None = None
+        self._allowance: Allowance | None = None
+        # The body, how much of it has come, and the bytes of it that are charged.
+        self._body, self._have, self._charged = bytearray(), 0, 0
+        # Once so many bytes are there, it is known whether the request would be refused.
+        self._judged_at: int | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._is_over = self._is_told = False
+
+    # The head
+
+    def begin(self) -> None:
+        """Refuse it, if its head is enough for that; else expect its body."""
+        request, memory = self._request, self._plane.memory
+        length = request.head.length or 0
+        try:
+            asked = self._asked = self._service.asked(request.head, self._target)
+            if (version := asked.version) is not None and not version.lane.is_empty:
+                self._judged_at = asked.text_bytes(request.head.length)
+                self._judge()
+            check_announced(asked.encoding, length, self._plane.settings.max_body_bytes, asked.encodings)
+            self._allowance = memory.open()
+            if length > INLINE_BYTES:
+                with unread():
+                    self._allowance.would_fit(length, arriving=True)
+        except Exception as error:
+            self._fail(error)
+        else:
+            self._connection.write_continue(request)
+
+    def _judge(self) -> None:
+        """Refuse the request if it would be refused anyway; where it may have a priority, once that can be seen.
+
+        Raises:
+            QueueFullError, ModelNotReadyError: it waits too long, or there is no place.
+        """
+        asked, at = self._asked, self._judged_at
+        if asked is None or at is None or self._have < at:
+            return
+        self._judged_at = None
+        if (version := asked.version) is not None and (not at or self._body.find(PRIORITY, 0, at) < 0):
+            self._plane.admit(version, asked.deadline)
+
+    # The body
+
+    def take(self, piece: bytes | memoryview) -> None:
+        """Copy a piece to its place."""
+        length, count = self._request.head.length, len(piece)
+        if not self._charge(count):
+            return
+        if length is None:
+            self._body += piece
+        else:
+            if not self._have:
+                self._body = unwritten(length, 0 if self._asked is None else self._asked.values_at)
+            self._body[self._have : self._have + count] = piece
+        self._have += count
+
+    def filled(self, count: int) -> memoryview | None:
+        """Count bytes that came to their place, and charge the next ones before they come."""
+        self._have += count
+        step = min(STEP, (self._request.head.length or 0) - self._have)
+        if not step or not self._charge(step):
+            return None
+        return memoryview(self._body)[self._have : self._have + step]
+
+    def check_deadline(self) -> None:
+        """Wait for the body no longer than the request has time."""
+        if self._asked is not None and time.monotonic() > self._asked.deadline:
+            self._fail(too_late())
+
+    def _charge(self, count: int) -> bool:
+        """Hold the memory for so many bytes more; return whether there is any, else the request is over."""
+        if self._is_over or self._allowance is None:
+            return False
+        have = self._have + count
+        try:
+            self._judge()
+            check_length(have, self._plane.settings.max_body_bytes)
+            if have > self._charged:
+                with unread():
+                    self._allowance.charge(have - self._charged, arriving=True)
+                self._charged = have
+        except ServiceError as error:
+            self._fail(error)
+            return False
+        return True
+
+    # The answer
+
+    def complete(self) -> None:
+        """Answer: now, where that takes no time, or in a task."""
+        if self._is_over:
+            return
+        asked, allowance, body = self._asked, self._allowance, self._body
+        assert asked is not None and allowance is not None  # begin has set them, or the request is over
+        order: Order | None = None
+        reply: Reply | None = None
+        self._exchange.enter()
+        try:
+            with allowance:
+                allowance.arrived()
+                self._judge()
+                if asked.is_short(body):
+                    order = asked.order(body)
+                    reply = self._plane.answer_now(*order)
+        except Exception as error:
+            self._fail(error)
+        else:
+            if reply is not None:
+                self._reply(reply)
+            else:
+                self._task = self._connection.loop.create_task(self._later(asked, allowance, order))
+                self._connection.state.tasks.add(self._task)
+                self._task.add_done_callback(self._ended)
+        finally:
+            self._exchange.leave()
+
+    async def _later(self, asked: Asked, allowance: Allowance, order: Order | None) -> None:
+        """Make the answer in the model's threads."""
+        self._exchange.enter()
+        try:
+            with allowance:
+                reply = None
+                if order is None:
+                    order = await asked.order_apart(self._body)
+                    reply = self._plane.answer_now(*order)
+                if reply is None:
+                    reply = await self._plane.infer_version(*order)
+        except Exception as error:
+            self._fail(error)
+        else:
+            self._reply(reply)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """Give back what a cancelled task holds: the client is gone, or the server stops. It may not have begun."""
+        self._connection.state.tasks.discard(task)
+        if task.cancelled():
+            self._connection.break_off(self._request)
+            self._over(GONE)
+
+    def _reply(self, reply: Reply) -> None:
+        self._connection.turned_away(is_again=False)
+        self._send(200, responses.good_headers(*reply), reply.pieces)
+
+    def _fail(self, error: Exception) -> None:
+        """Answer with an error; of a body that is still to come nothing is kept. Called within ``except``."""
+        if not isinstance(error, ServiceError):  # a fault of ours
+            log.exception("%s %s", self._request.head.method, self._request.head.path)
+            status, headers, body = self._exchange.failure()
+            self._send(status, headers, (body,))
+            return
+        self._connection.turned_away(is_again=isinstance(error, (QueueFullError, ModelNotReadyError)))
+        left = self._connection.unread
+        if left is None or left > _DROPPED_BYTES:
+            self._request.keeps_alive = False
+        response = v2.error_response(error) if self._target.is_v2 else responses.error_response(error)
+        self._send(response.status_code, response.raw_headers, (bytes(response.body),))
+
+    def _send(self, status: int, headers: Sequence[tuple[bytes, bytes]], pieces: Sequence[bytes | memoryview]) -> None:
+        """Send the answer as its client takes it: what waits for that is in memory, which is charged."""
+        if self._is_over:
+            return
+        self._is_over = True  # it is answered once
+        exchange = self._exchange
+        exchange.status, exchange.received, exchange.sent = status, self._have, sum(map(len, pieces))
+        headers = exchange.headers([*headers, *self._service.always])
+        is_short = exchange.sent <= responses.PIECE
+        self._connection.start(self._request, status, headers, pieces if is_short else ())
+        self._go_on([] if is_short else [*responses.cut_pieces(pieces)])
+
+    def _go_on(self, pieces: list[bytes | memoryview]) -> None:
+        """Send the next pieces; at the end give back what the request holds."""
+        connection, request = self._connection, self._request
+        while connection.owns(request):
+            if connection.when_drained(lambda: self._go_on(pieces)):
+                return
+            if not pieces:
+                break
+            connection.write(request, [pieces.pop(0)])
+        self._over()
+        connection.end(request)
+
+    def lost(self) -> None:
+        """Stop: the client waits for no answer any longer."""
+        if self._task is not None and not self._is_over:
+            self._task.cancel()
+        else:
+            self._over(broken_off().status)
+
+    def _over(self, status: int = 0) -> None:
+        """Give back what the request holds, and tell of it; once. The status is that of a request without an answer."""
+        if self._is_told:
+            return
+        self._is_over = self._is_told = True
+        service, exchange = self._service, self._exchange
+        exchange.status, exchange.received = exchange.status or status, self._have
+        if self._allowance is not None:
+            self._allowance.close()
+            self._allowance = None
+        self._body = bytearray()
+        service.statuses[exchange.status] += 1
+        if service.spans is not None:
+            service.spans.tell(exchange.told_of(self._target.route))
+        if service.has_log:
+            exchange.enter()
+            exchange.log()
+            exchange.leave()
+
+
+# What answers one request; its connection tells it what comes.
+Handler: TypeAlias = InferenceRequest | AsgiRequest

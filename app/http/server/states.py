@@ -1,0 +1,78 @@
+"""The states of a connection, as tables: what may follow what.
+
+A connection has one request at a time. Two sides of it change by themselves: what is received, and what is answered.
+The answer may come before the body has ended; the next request begins when both are done.
+
+    receiving   HEAD ──head──► BODY ──end──► DONE ──next──► HEAD       answering   IDLE ──head──► RUN ──start──► SEND
+                  │             │              ▲                                    ▲                             │ end
+                  │         answered           │                                    └────next──── DONE ◄──────────┘
+                  │             ▼              │
+                  │            DROP ────end────┤
+                  └──────────bodiless──────────┘
+    every state ──last──► DEAF / LAST: the last answer is written, what still comes is dropped, and the client has a
+    moment to read it.
+
+All that changes a state is in `Connection`, by `Receiving.after` and `Answering.after`: an event that its state does
+not know is a fault of ours, and raises KeyError.
+"""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+from typing import Final
+
+
+class Event(Enum):
+    """Event that changes the state of a connection."""
+
+    HEAD = auto()  # a head is complete, and a body follows
+    BODILESS = auto()  # a head is complete, and no body follows
+    END = auto()  # receiving: the body is complete; answering: the answer is
+    START = auto()  # the first byte of the answer is written
+    ANSWERED = auto()  # the answer is complete, and the body is not
+    NEXT = auto()  # both are complete
+    LAST = auto()  # the last answer is written, or nothing is answered any more
+
+
+class Receiving(Enum):
+    """State of the side that receives from the client."""
+
+    HEAD = auto()  # the head of the next request, or nothing yet
+    BODY = auto()
+    DROP = auto()  # a body whose request is answered
+    DONE = auto()  # all of the request is there; bytes behind it wait
+    DEAF = auto()  # nothing that is read any more
+
+    def after(self, event: Event) -> Receiving:
+        """Return the state that an event leads to."""
+        return _RECEIVING[self][event]
+
+
+class Answering(Enum):
+    """State of the side that answers the client."""
+
+    IDLE = auto()  # there is no request
+    RUN = auto()  # the answer is being made
+    SEND = auto()  # part of it is written
+    DONE = auto()  # all of it is written, but its body is still to come
+    LAST = auto()  # nothing follows
+
+    def after(self, event: Event) -> Answering:
+        """Return the state that an event leads to."""
+        return _ANSWERING[self][event]
+
+
+_RECEIVING: Final[dict[Receiving, dict[Event, Receiving]]] = {
+    Receiving.HEAD: {Event.HEAD: Receiving.BODY, Event.BODILESS: Receiving.DONE, Event.LAST: Receiving.DEAF},
+    Receiving.BODY: {Event.END: Receiving.DONE, Event.ANSWERED: Receiving.DROP, Event.LAST: Receiving.DEAF},
+    Receiving.DROP: {Event.END: Receiving.DONE, Event.LAST: Receiving.DEAF},
+    Receiving.DONE: {Event.NEXT: Receiving.HEAD, Event.LAST: Receiving.DEAF},
+    Receiving.DEAF: {Event.LAST: Receiving.DEAF},
+}
+_ANSWERING: Final[dict[Answering, dict[Event, Answering]]] = {
+    Answering.IDLE: {Event.HEAD: Answering.RUN, Event.BODILESS: Answering.RUN, Event.LAST: Answering.LAST},
+    Answering.RUN: {Event.START: Answering.SEND, Event.LAST: Answering.LAST},
+    Answering.SEND: {Event.END: Answering.DONE, Event.LAST: Answering.LAST},
+    Answering.DONE: {Event.NEXT: Answering.IDLE, Event.LAST: Answering.LAST},
+    Answering.LAST: {Event.LAST: Answering.LAST},
+}

@@ -1,0 +1,23 @@
+"""Metrics that a worker leaves for the other workers."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from types import SimpleNamespace
+from typing import Any
+
+from app.process.team import Peers
+
+
+def test_figures_of_all_models_are_read_beside_the_event_loop() -> None:
+    threads: list[threading.Thread] = []
+    meter: Any = SimpleNamespace(publish=lambda: threads.append(threading.current_thread()))
+    left: list[bytes] = []
+    place: Any = SimpleNamespace(write=left.append)
+    tallies = SimpleNamespace(to_bytes=lambda entries: b"tallies")
+    plane: Any = SimpleNamespace(store=SimpleNamespace(tallies=tallies, entries=[]))
+    peers = Peers(index=0, figures=place, tallies=place, team=None)  # type: ignore[arg-type]
+    asyncio.run(peers.publish(plane, meter))
+    assert len(threads) == 1 and threads[0] is not threading.current_thread()
+    assert left == [b"tallies"]
