@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import engine
 from engine.compiler.codegen import object_code
-from engine.compiler.runtime.background import BACKGROUND
+from engine.compiler.runtime.compile_queue import QUEUE
 from engine.graph import RuntimeGraph
 from engine.pnnx import Attribute, Graph, Operator
 from engine.tensor import Array, TensorSpec
@@ -95,7 +95,7 @@ def settle(session: engine.Session, lines: Sequence[Array], counted: list[int]) 
     while time.monotonic() < end:
         before = counted[0]
         run(session, lines)
-        while BACKGROUND.is_busy:
+        while QUEUE.is_busy:
             time.sleep(0.1)
         if counted[0] == before:
             return True

@@ -41,7 +41,7 @@ def export(network: Network, files: Files, batches: Sequence[int]) -> list[str]:
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)
     remarks: list[str] = []
     module = network.build()
-    _write_once(files.weights, lambda path: torch.save(module.state_dict(), path))
+    write_once(files.weights, lambda path: torch.save(module.state_dict(), path))
     for batch in dict.fromkeys((1, *batches)):
         _write_answers(module, network, files, batch)
     if not files.param.exists():
@@ -53,11 +53,11 @@ def export(network: Network, files: Files, batches: Sequence[int]) -> list[str]:
 
 def _write_answers(module: Any, network: Network, files: Files, batch: int) -> None:
     x = example(network, batch)
-    _write_once(files.input(batch), lambda path: _save(path, x))
+    write_once(files.input(batch), lambda path: _save(path, x))
     if not files.output(batch).exists():
         with torch.inference_mode():
             answer = module(x.clone())
-        _write_once(files.output(batch), lambda path: _save(path, answer))
+        write_once(files.output(batch), lambda path: _save(path, answer))
 
 
 def _write_pnnx(module: Any, network: Network, files: Files) -> list[str]:
@@ -86,7 +86,7 @@ def _write_onnx(module: Any, network: Network, files: Files, batch: int) -> list
             torch.onnx.export(module, (x,), str(path), dynamo=True, external_data=False)
 
     try:
-        _write_once(files.onnx(batch), write)
+        write_once(files.onnx(batch), write)
     except Exception as error:
         return [f"no ONNX file of batch {batch}: {type(error).__name__}: {error}"]
     return []
@@ -97,7 +97,8 @@ def _save(path: Path, tensor: Any) -> None:
         np.save(file, tensor.numpy())
 
 
-def _write_once(path: Path, write: Callable[[Path], object]) -> None:
+def write_once(path: Path, write: Callable[[Path], object]) -> None:
+    """Write a file that is missing; it appears under its name when it is whole."""
     if path.exists():
         return
     partial = path.with_name(f".{path.name}.partial")

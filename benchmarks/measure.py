@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from app.measuring.answers import ALLOWED_SHARE
+from app.measuring.contest import ALLOWED_SHARE
 from app.measuring.timing import turns
 from benchmarks.record import OURS, Record
 from benchmarks.team import BusyCore, Member

@@ -26,14 +26,15 @@ class Member:
     """The process of one engine, stopped between its turns.
 
     Args:
-        arguments: of benchmarks.worker.
+        arguments: of the worker.
         threads: for libraries that read it from the environment when they are loaded.
         cache: folder for what engines keep between processes.
+        worker: module that is run; it answers once when it has started, and once for each line it is sent.
     """
 
-    def __init__(self, arguments: Sequence[str], threads: int, cache: Path) -> None:
+    def __init__(self, arguments: Sequence[str], threads: int, cache: Path, worker: str = "benchmarks.worker") -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.worker", *arguments],
+            [sys.executable, "-m", worker, *arguments],
             cwd=ROOT,
             env=environment(os.environ, threads, cache),
             stdin=subprocess.PIPE,
@@ -44,10 +45,14 @@ class Member:
 
     def measure(self, seconds: float, least: int) -> dict[str, Any]:
         """One turn: the worker's reply, or {"failure"}."""
+        return self.ask({"seconds": seconds, "least": least})
+
+    def ask(self, message: Mapping[str, Any]) -> dict[str, Any]:
+        """Let the process run until it has answered a message; return its reply, or {"failure"}."""
         if self._process.poll() is not None or self._process.stdin is None:
             return {"failure": "the process has ended"}
         self._process.send_signal(signal.SIGCONT)
-        self._process.stdin.write(json.dumps({"seconds": seconds, "least": least}).encode() + b"\n")
+        self._process.stdin.write(json.dumps(message).encode() + b"\n")
         self._process.stdin.flush()
         return self._reply()
 

@@ -13,11 +13,12 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, TextIO
 
+from app.measuring.rivals import told
 from app.measuring.timing import turn
 from benchmarks.memory import proportional_bytes, resident_bytes
 
@@ -25,11 +26,16 @@ from benchmarks.memory import proportional_bytes, resident_bytes
 def main() -> None:
     """Serve one engine until the input ends."""
     options = _parser().parse_args()
-    os.sched_setaffinity(0, options.cores)
-    replies = _take_stdout()
-    for reply in _replies(options):
-        replies.write(json.dumps(reply) + "\n")
-        replies.flush()
+    answer(options.cores, _replies(options))
+
+
+def answer(cores: Sequence[int], replies: Iterator[dict[str, Any]]) -> None:
+    """Write replies to standard output, a line each, on these cores alone; the first exception is the last reply."""
+    os.sched_setaffinity(0, cores)
+    output = _take_stdout()
+    for reply in _with_failure(replies):
+        output.write(json.dumps(reply) + "\n")
+        output.flush()
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -50,22 +56,25 @@ def _take_stdout() -> TextIO:
     return ours
 
 
-def _replies(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
+def _with_failure(replies: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     try:
-        worker = _Worker(options)
-        yield worker.first_reply
-        for line in sys.stdin:
-            yield worker.measure(**json.loads(line))
+        yield from replies
     except Exception as error:
-        first_line = str(error).strip().partition("\n")[0]
-        yield {"failure": f"{type(error).__name__}: {first_line}"}
+        yield {"failure": told(error)}
+
+
+def _replies(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    worker = _Worker(options)
+    yield worker.first_reply
+    for line in sys.stdin:
+        yield worker.measure(**json.loads(line))
 
 
 class _Worker:
     def __init__(self, options: argparse.Namespace) -> None:
         import numpy as np
 
-        from app.measuring.answers import error_share
+        from app.measuring.contest import error_share
         from benchmarks.files import Files
         from benchmarks.networks import NETWORKS
         from benchmarks.rivals import ENGINES, Job

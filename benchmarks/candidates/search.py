@@ -16,7 +16,6 @@ from engine.compiler.kernels.convolution.conv import Conv
 from engine.compiler.kernels.convolution.tiles import PANEL_SIZES, ConvTile
 from engine.compiler.kernels.images.border import Bordered
 from engine.compiler.kernels.products.product import Product
-from engine.compiler.kernels.strip import Strip
 from engine.compiler.kernels.winograd import blocking as winograd
 from engine.compiler.kernels.winograd.transforms import Filtering
 from engine.compiler.kernels.winograd.winograd import Winograd
@@ -55,15 +54,13 @@ def tiles_of(host: Host, rows: int, columns: int, out_channels: int, *, is_signa
 
 def judged(machine: Machine, step: KernelStep) -> Iterator[Verdict]:
     """What is found of the kernels of a step."""
-    kernels = [stage.kernel for stage in step.kernel.stages] if isinstance(step.kernel, Strip) else [step.kernel]
-    for kernel in kernels:
-        kernel = kernel.inner if isinstance(kernel, Bordered) else kernel
-        if isinstance(kernel, Conv) and kernel.flops > _LEAST_FLOPS:
-            yield _judged_direct(machine, kernel)
-        elif isinstance(kernel, Winograd):
-            yield _judged_winograd(machine, kernel)
-        elif isinstance(kernel, Product) and kernel.flops > _LEAST_FLOPS:
-            yield _judged_product(machine, kernel)
+    kernel = step.kernel.inner if isinstance(step.kernel, Bordered) else step.kernel
+    if isinstance(kernel, Conv) and kernel.flops > _LEAST_FLOPS:
+        yield _judged_direct(machine, kernel)
+    elif isinstance(kernel, Winograd):
+        yield _judged_winograd(machine, kernel)
+    elif isinstance(kernel, Product) and kernel.flops > _LEAST_FLOPS:
+        yield _judged_product(machine, kernel)
 
 
 def _judged_direct(machine: Machine, kernel: Conv) -> Verdict:

@@ -25,17 +25,32 @@ class _BertLayer(nn.Module):
 
 
 class _Bert(nn.Module):
-    """Indices (N, T) -> hidden states (N, T, C); one segment, no padding."""
+    """Indices (N, T) -> hidden states (N, T, C); one segment, no padding.
 
-    def __init__(self, vocabulary: int, width: int, depth: int, heads: int, *, is_spelled: bool = False) -> None:
+    Args:
+        most_tokens: learned positions; None for exactly as many as the example has tokens, so that none is cut off.
+    """
+
+    def __init__(
+        self,
+        vocabulary: int,
+        width: int,
+        depth: int,
+        heads: int,
+        *,
+        is_spelled: bool = False,
+        most_tokens: int | None = None,
+    ) -> None:
         super().__init__()
         self.word, self.segment = nn.Embedding(vocabulary, width), nn.Parameter(torch.randn(1, 1, width))
-        self.position = nn.Parameter(torch.randn(1, TOKENS, width))
+        self.position = nn.Parameter(torch.randn(1, most_tokens or TOKENS, width))
+        self.is_open = most_tokens is not None
         self.norm = nn.LayerNorm(width, 1e-12)
         self.layers = nn.Sequential(*(_BertLayer(width, heads, is_spelled=is_spelled) for _ in range(depth)))
 
     def forward(self, indices: Tensor) -> Tensor:
-        return self.layers(self.norm(self.word(indices) + self.segment + self.position))
+        position = self.position[:, : indices.shape[1]] if self.is_open else self.position
+        return self.layers(self.norm(self.word(indices) + self.segment + position))
 
 
 class _GPT(nn.Module):
@@ -58,6 +73,11 @@ def bert_mini() -> nn.Module:
     return _Bert(30522, 256, 4, 4)
 
 
+def bert_mini_open() -> nn.Module:
+    """Build the same for up to 512 tokens."""
+    return _Bert(30522, 256, 4, 4, most_tokens=512)
+
+
 def bert_base() -> nn.Module:
     """12 layers of width 768, 12 heads, 30522 words: 109 M parameters, 11 G multiply-adds in linear layers."""
     return _Bert(30522, 768, 12, 12)
@@ -66,6 +86,11 @@ def bert_base() -> nn.Module:
 def minilm_l6() -> nn.Module:
     """6 layers of width 384, 12 heads, 30522 words: 22.6 M parameters, 1.4 G multiply-adds in linear layers."""
     return _Bert(30522, 384, 6, 12, is_spelled=True)
+
+
+def minilm_l6_open() -> nn.Module:
+    """Build the same for up to 512 tokens."""
+    return _Bert(30522, 384, 6, 12, is_spelled=True, most_tokens=512)
 
 
 def gpt_small() -> nn.Module:

@@ -59,19 +59,30 @@ class _SPPF(nn.Module):
         return self.cv2(torch.cat((x, y1, y2, self.m(y2)), 1))
 
 
-class _Detect(nn.Module):
-    """Three maps -> boxes (x, y, w, h in pixels), objectness and classes: (N, 25200, 85) at 640x640."""
+def _grid(height: int, width: int) -> Tensor:
+    y, x = torch.arange(height, dtype=torch.float32), torch.arange(width, dtype=torch.float32)
+    rows, columns = torch.meshgrid(y, x, indexing="ij")
+    return torch.stack((columns, rows), 2).expand(1, 3, height, width, 2) - 0.5
 
-    def __init__(self, channels: tuple[int, ...], size: int) -> None:
+
+class _Detect(nn.Module):
+    """Three maps -> boxes (x, y, w, h in pixels), objectness and classes: (N, 25200, 85) at 640x640.
+
+    Args:
+        size: of the pictures; None computes the grids from the maps in every run, for pictures of any size.
+    """
+
+    def __init__(self, channels: tuple[int, ...], size: int | None) -> None:
         super().__init__()
         self.m = nn.ModuleList(nn.Conv2d(c, 3 * (CLASSES + 5), 1) for c in channels)
+        self.fixed = size is not None
         for level, stride in enumerate(STRIDES):
-            side = torch.arange(size // stride, dtype=torch.float32)
-            y, x = torch.meshgrid(side, side, indexing="ij")
-            grid = torch.stack((x, y), 2).expand(1, 3, -1, -1, 2) - 0.5
             anchor = torch.tensor(ANCHORS[level], dtype=torch.float32).view(1, 3, 1, 1, 2)
-            self.register_buffer(f"grid{level}", grid.clone(), persistent=False)
-            self.register_buffer(f"anchor_grid{level}", anchor.expand_as(grid).clone(), persistent=False)
+            if size is not None:
+                grid = _grid(size // stride, size // stride)
+                anchor = anchor.expand_as(grid).clone()
+                self.register_buffer(f"grid{level}", grid.clone(), persistent=False)
+            self.register_buffer(f"anchor_grid{level}", anchor, persistent=False)
 
     def forward(self, maps: list[Tensor]) -> Tensor:
         return torch.cat([self._decode(level, x) for level, x in enumerate(maps)], 1)
@@ -81,13 +92,14 @@ class _Detect(nn.Module):
         n, _, h, w = x.shape
         x = x.view(n, 3, CLASSES + 5, h, w).permute(0, 1, 3, 4, 2).contiguous()
         xy, wh, scores = x.sigmoid().split((2, 2, CLASSES + 1), 4)
-        xy = (xy * 2 + getattr(self, f"grid{level}")) * STRIDES[level]
+        grid = getattr(self, f"grid{level}") if self.fixed else _grid(h, w)
+        xy = (xy * 2 + grid) * STRIDES[level]
         wh = (wh * 2) ** 2 * getattr(self, f"anchor_grid{level}")
         return torch.cat((xy, wh, scores), 4).view(n, 3 * h * w, CLASSES + 5)
 
 
 class _YOLOv5(nn.Module):
-    def __init__(self, width: int, depth: int, size: int) -> None:
+    def __init__(self, width: int, depth: int, size: int | None) -> None:
         super().__init__()
         c1, c2, c3, c4, c5 = (width << index for index in range(5))
         stem = nn.Sequential(nn.Conv2d(3, c1, 6, 2, 2, bias=False), nn.BatchNorm2d(c1, eps=1e-3), _silu())
@@ -117,6 +129,11 @@ class _YOLOv5(nn.Module):
 def yolov5n(size: int = 640) -> nn.Module:
     """1.9 M parameters, 2.3 G multiply-adds."""
     return _YOLOv5(16, 1, size)
+
+
+def yolov5n_open() -> nn.Module:
+    """Build YOLOv5n for pictures of any size that is a multiple of 32."""
+    return _YOLOv5(16, 1, None)
 
 
 def yolov5s(size: int = 640) -> nn.Module:

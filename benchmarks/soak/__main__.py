@@ -4,8 +4,9 @@
 
 A server process of its own on a free loopback port, with a store of its own. Clients send tensors and pictures in every
 form, and bad requests of every kind; others go away in the middle of a body or before their answer; the files of one
-model are changed every two seconds, another model is unloaded and loaded, a third remembers its answers. Every good
-answer is compared with the engine's; every bad request must get its own 4xx; 429 and 503 are right with Retry-After.
+model are changed every two seconds, another model is unloaded and loaded, a third remembers its answers, requests to a
+fourth share runs. Every good answer is compared with the engine's; every bad request must get its own 4xx; 429 and 503
+are right with Retry-After. The server runs with ``verify_batches``: it compares its batched runs with the reference.
 
 The server settles in the first fifth of the time, five minutes at most. In the end nothing may be running or waiting,
 no memory may be charged to requests, there may not be more threads and files than there were until then, and memory
@@ -42,6 +43,9 @@ PATIENCE_S = 60.0
 QUIET_S = 30.0
 CHANGE_S, VISIT_S = 2.0, 3.0
 MODELS = ROOT / "model_store"
+# Metrics that are 0 once nothing is asked for any more, and where every batched run gives what the reference gives.
+HELD = "pnnx_serve_(?:queued_requests|running_requests|request_memory_bytes)"
+MISMATCHES = "pnnx_serve_batch_mismatches_total"
 
 
 @dataclass
@@ -155,7 +159,7 @@ def left_behind(url: str, watch: Watch, settled_s: float) -> list[str]:
     while found and time.monotonic() < end:
         time.sleep(0.5)
         now = watch.look()
-        found = [f"{name} is {value:g}" for name, value in _held(url) if value]
+        found = [f"{name} is {value:g}" for name, value in metrics(url, HELD) if value]
         if now.threads > threads:
             found.append(f"{now.threads} threads, at most {threads} before")
         if now.files > files:
@@ -163,8 +167,8 @@ def left_behind(url: str, watch: Watch, settled_s: float) -> list[str]:
     return found
 
 
-def _held(url: str) -> Iterator[tuple[str, float]]:
-    names = "pnnx_serve_(?:queued_requests|running_requests|request_memory_bytes)"
+def metrics(url: str, names: str) -> Iterator[tuple[str, float]]:
+    """The metrics whose names match a pattern, with their labels, and their values."""
     text = httpx.get(f"{url}/metrics", trust_env=False).text
     for name, value in re.findall(rf"^({names}{{[^}}]*}}) (\S+)$", text, re.MULTILINE):
         yield name, float(value)
@@ -175,7 +179,7 @@ def serving(store: Path) -> Iterator[tuple[int, str]]:
     """A server's process and address, when its models are loaded."""
     command = [sys.executable, "-m", "app", "serve", "--store", str(store), "--port", "0", "--reload-interval-s", "0.5"]
     command += ["--log-level", "error"]
-    environ = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    environ = {**os.environ, "PYTHONUNBUFFERED": "1", "PNNX_SERVE_VERIFY_BATCHES": "true"}
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, env=environ) as server:
         try:
             banner = ""
@@ -224,6 +228,7 @@ def main() -> int:
             watch.look()
             tally = asyncio.run(soak(Place(url, store, start + options.seconds), watch, options.clients))
             left = left_behind(url, watch, settled(options.seconds))
+            tally.wrong += [f"{name} is {value:g}" for name, value in metrics(url, MISMATCHES) if value]
     if options.looks is not None:
         watch.write(options.looks)
     return 0 if report(tally, watch, left, options.seconds) else 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import json
 import random
 from collections.abc import Callable
@@ -14,7 +15,7 @@ import httpx
 import numpy as np
 
 import engine
-from benchmarks.soak.store import CONSTANT, STEPS
+from benchmarks.soak.store import BATCHED, CONSTANT, STEPS
 
 Array = np.ndarray[Any, np.dtype[Any]]
 LENGTH = "inference-header-content-length"
@@ -59,17 +60,19 @@ def good_requests(models: Path) -> list[Request]:
     session = engine.Session(engine.load(models / "digits" / "1" / "model.pnnx.param"))
     rng = np.random.default_rng(0)
     found: list[Request] = []
-    for batch in (1, 2, 3, 8):
+    for model, batch in itertools.product(("digits", BATCHED), (1, 2, 3, 8, 100)):
+        own, v2 = f"/models/{model}/infer", f"/v2/models/{model}/infer"
         x = rng.standard_normal((batch, 1, 16, 16)).astype(np.float32)
         expected = session.run([x])[0]
         text = json.dumps({"inputs": x.tolist()}).encode()
         binary = _binary("in0", x)
-        v2 = {"inputs": [{"name": "in0", "datatype": "FP32", "shape": x.shape, "data": x.ravel().tolist()}]}
+        row = {"name": "in0", "datatype": "FP32", "shape": x.shape, "data": x.ravel().tolist()}
+        v2_text = json.dumps({"inputs": [row]}).encode()
         found += [
-            Request(f"npy {batch}", "/models/digits/infer", _npy(x), _typed("application/x-npy"), wrong=_own(expected)),
-            Request(f"json {batch}", "/models/digits/infer", text, _typed("application/json"), wrong=_own(expected)),
-            Request(f"V2 {batch}", "/v2/models/digits/infer", json.dumps(v2).encode(), wrong=_v2(expected)),
-            Request(f"V2 binary {batch}", "/v2/models/digits/infer", *binary, wrong=_v2(expected)),
+            Request(f"{model} npy {batch}", own, _npy(x), _typed("application/x-npy"), wrong=_own(expected)),
+            Request(f"{model} json {batch}", own, text, _typed("application/json"), wrong=_own(expected)),
+            Request(f"{model} V2 {batch}", v2, v2_text, wrong=_v2(expected)),
+            Request(f"{model} V2 binary {batch}", v2, *binary, wrong=_v2(expected)),
         ]
     for picture in sorted((models / "digits" / "examples").glob("*.png")):
         digit = picture.stem.split("-")[1]

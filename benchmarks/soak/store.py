@@ -9,6 +9,14 @@ from pathlib import Path
 # What the model that changes adds, in turn; what the others add.
 STEPS = (1, 2)
 CONSTANT = 3
+# The digits model once more, whose requests share runs.
+BATCHED = "batched"
+BATCHING = """
+[batching]
+enabled = true
+max_batch_size = 8
+max_queue_delay_us = 3000
+"""
 TEXT = """7767517
 3 2
 pnnx.Input in0 0 1 0 #0=(?,3)f32
@@ -21,6 +29,9 @@ def write_store(store: Path, models: Path) -> None:
     """Everything that requests are for."""
     for name in ("digits", "superres"):
         shutil.copytree(models / name, store / name)
+    shutil.copytree(models / "digits", store / BATCHED)
+    config = store / BATCHED / "config.toml"
+    config.write_text(config.read_text().replace("default = true", "") + BATCHING)
     _write(store, "changing", STEPS[0])
     _write(store, "visiting", CONSTANT)
     _write(store, "remembered", CONSTANT)

@@ -1,0 +1,1 @@
+"""Networks with open sizes, given an input of another size with every request: ours against rivals on the same file."""

@@ -1,0 +1,51 @@
+"""Random sizes: shapes within their bounds, and a table that says what was measured."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from benchmarks.random_sizes.__main__ import Row, parts_of, report
+from benchmarks.random_sizes.networks import OPEN_NETWORKS
+from benchmarks.record import OURS
+
+
+@pytest.mark.parametrize("name", OPEN_NETWORKS)
+def test_drawn_shapes_stay_within_their_axes_and_keep_the_fixed_sizes(name: str) -> None:
+    network, random = OPEN_NETWORKS[name], np.random.default_rng(0)
+    for shape in [network.draw_shape(random) for _ in range(200)] + [network.largest_shape()]:
+        for number, size in enumerate(shape):
+            if number not in network.axes:
+                assert size == network.network.shape[number]
+            else:
+                axis = network.axes[number]
+                assert axis.least <= size <= axis.most and size % axis.step == 0
+
+
+def test_drawn_sizes_reach_both_ends_of_an_axis() -> None:
+    random, network = np.random.default_rng(0), OPEN_NETWORKS["unet"]
+    heights = {network.draw_shape(random)[2] for _ in range(400)}
+    assert heights == set(range(64, 193, 16))
+
+
+def test_the_same_shape_gives_every_engine_the_same_input() -> None:
+    network = OPEN_NETWORKS["bert_mini"]
+    assert np.array_equal(network.input_of((1, 9)), network.input_of((1, 9)))
+    assert network.input_of((1, 9)).dtype == np.int64
+
+
+def test_the_table_divides_the_best_rival_by_ours_for_each_part() -> None:
+    rows = [
+        Row(network="unet", engine=OURS, times_s=[0.001] * 100 + [0.002] * 400, bytes=[1_000_000, 2_000_000]),
+        Row(network="unet", engine="onnxruntime", times_s=[0.004] * 500, bytes=[3_000_000, 3_000_000]),
+        Row(network="unet", engine="openvino", failure="cannot load it"),
+    ]
+    sections = report(rows, 500).split("## ")
+    first, last = (next(text for text in sections if text.startswith(title)) for title in ("first 100", "last 400"))
+    assert first.split("|")[-3].strip() == "4.00"
+    assert last.split("|")[-3].strip() == "2.00"
+    assert "- unet, openvino: cannot load it" in report(rows, 500)
+
+
+def test_a_short_run_has_parts_no_longer_than_itself() -> None:
+    assert all(len(range(30)[part]) == 30 for part in parts_of(30).values())
