@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import numpy as np
 
@@ -27,7 +27,6 @@ REASONS: Final[dict[str, str]] = {
     "ImageDecoder": "pictures are decoded by the service, not by a graph",
     "RegexFullMatch": "a pattern of a stranger's file can keep a processor busy for ever",
     "Bernoulli": "random: no two implementations draw the same numbers",
-    "BatchNormalization": "statistics of the batch are for training",
     "Dropout": "dropout at random is for training",
     "Attention": "one case, beyond half precision",
     "Resize": "corners aligned by an unrounded size, where onnxruntime, PyTorch and this engine take the size there is",
@@ -100,12 +99,16 @@ def _value(path: Path, kind: Any) -> Any:
     return onnx.numpy_helper.to_array(onnx.TensorProto.FromString(path.read_bytes()))
 
 
-def fault(case: Case, folder: Path) -> str | None:
-    """What is wrong with our answer; None when nothing is."""
+def fault(case: Case, folder: Path, backend: Literal["auto", "reference"] = "reference") -> str | None:
+    """Return what is wrong with our answer; None when nothing is.
+
+    Args:
+        backend: ``auto`` for machine code, where the case has an operator with a kernel.
+    """
     path = folder / "model.onnx"
     path.write_bytes(case.model.SerializeToString())
     try:
-        session = engine.Session(engine.load(path), backend="reference")
+        session = engine.Session(engine.load(path), backend=backend, threads=1, cache=None)
         for inputs, outputs in case.data:
             found = session.run([_plain(each) for each in inputs])
             wanted = [leaf for each in outputs for leaf in _leaves(_plain(each))]

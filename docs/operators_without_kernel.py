@@ -33,6 +33,7 @@ REASONS: Final = {
     "linear.matmul": _RARE,
     "linear.product": _RARE,
     "linear.square": _RARE,
+    "linear.triangular": _RARE,
     "order.order_statistics": "how many elements are equal is yet to be counted",
     "order.searching": _LENGTH + "; the others are rare",
     "pooling.fractional_pool": _RANDOM,

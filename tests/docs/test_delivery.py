@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import os
 import re
 import shutil
 import subprocess
+import sys
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +53,23 @@ def final_stage() -> str:
 @needs_make
 @pytest.mark.parametrize(
     "target",
-    ["serve", "test", "nightly", "fuzz", "schema", "install", "fmt", "lint", "type", "bench", "image", "clean", "help"],
+    [
+        "serve",
+        "test",
+        "test-all",
+        "rest",
+        "nightly",
+        "fuzz",
+        "schema",
+        "install",
+        "fmt",
+        "lint",
+        "type",
+        "bench",
+        "image",
+        "clean",
+        "help",
+    ],
 )
 def test_make_knows_the_target(target: str) -> None:
     done = make("--dry-run", target)
@@ -68,6 +87,48 @@ def test_make_shows_that_it_installs(tmp_path: Path) -> None:
     assert 'echo "installing into ' in shown and "pip install" in shown and "--quiet" not in shown
 
 
+@needs_make
+@pytest.mark.parametrize("target", ["test", "schema"])
+def test_make_keeps_the_packages_of_the_server_where_it_adds_an_extra(target: str, tmp_path: Path) -> None:
+    for stamp in (".made", ".installed"):
+        (tmp_path / stamp).touch()
+    shown = make("--dry-run", target, f"VENV={tmp_path}").stdout
+    assert "--editable" not in shown and f"--constraint {tmp_path}/server.txt" in shown
+
+
+@pytest.fixture(scope="module")
+def requirements() -> Callable[..., list[str]]:
+    """What the script of that name prints in an environment that the project is installed in."""
+    pytest.importorskip("pip")
+    try:
+        importlib.metadata.version("pnnx-serve")
+    except importlib.metadata.PackageNotFoundError:
+        pytest.skip("needs an installed pnnx-serve")
+
+    def run(*extra: str) -> list[str]:
+        command = [sys.executable, ROOT / ".ci/requirements.py", *extra]
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=PATIENCE_S)
+        return done.stdout.splitlines()
+
+    return run
+
+
+def test_the_versions_that_are_kept_are_those_of_all_packages_the_server_needs(
+    requirements: Callable[..., list[str]],
+) -> None:
+    kept = dict(line.split("==") for line in requirements())
+    assert {"numpy", "fastapi", "starlette", "pydantic-core", "anyio"} <= kept.keys()
+    assert not {"pytest", "ruff", "onnx", "pnnx-serve"} & kept.keys()
+    assert kept == {name: importlib.metadata.version(name) for name in kept}
+
+
+def test_the_requirements_of_an_extra_are_its_own(requirements: Callable[..., list[str]]) -> None:
+    asked = requirements("test")
+    expected = PROJECT["optional-dependencies"]["test"]
+    assert {re.split(r"[\[<>=]", line)[0] for line in asked} == {re.split(r"[\[<>=]", line)[0] for line in expected}
+    assert not any(line.startswith("numpy") for line in asked)
+
+
 def test_what_the_tutorial_makes_is_ignored() -> None:
     folder = re.search(r"^mkdir (\w+) && cd", text("docs/tutorial.md"), re.MULTILINE)
     assert folder is not None and f"/{folder[1]}/" in text(".gitignore").splitlines()
@@ -83,9 +144,25 @@ def test_make_refuses_a_python_that_is_too_old(tmp_path: Path) -> None:
     assert re.search(r"3\.11 or newer is needed.*Python 3\.8\.19", done.stderr)
 
 
-def test_ci_runs_make_test() -> None:
+def test_the_oldest_versions_are_those_that_were_tried() -> None:
+    tried = dict(re.findall(r"([\w-]+)==([\d.]+)", text("docs/dependencies.md")))
+    allowed = dict(re.match(r"([\w-]+)>=([\d.]+)", each).groups() for each in PROJECT["dependencies"])  # type: ignore[union-attr, misc]
+    assert tried.keys() == allowed.keys()
+    assert all(version.startswith(allowed[name]) for name, version in tried.items())
+
+
+@needs_make
+def test_ci_runs_make_test_and_the_fifth_of_the_rest_that_its_commit_chooses() -> None:
     assert os.access(ROOT / ".ci/run", os.X_OK)
     assert re.search(r"^make .*\btest$", text(".ci/run"), re.MULTILINE)
+    assert re.search(r"^make .*\brest COMMIT=\"\$\(git .*rev-parse HEAD\)\"$", text(".ci/run"), re.MULTILINE)
+    assert "--part=rest --fifth-of=c0ffee" in make("--dry-run", "rest", "COMMIT=c0ffee").stdout
+
+
+@needs_make
+def test_make_test_all_runs_every_part_and_holds_coverage_to_its_floor() -> None:
+    shown = make("--dry-run", "test-all").stdout
+    assert "--part" not in shown and re.search(r"-m slipcover .*--fail-under \d+", shown)
 
 
 def test_image_does_not_run_as_root() -> None:

@@ -78,7 +78,9 @@ def test_legends_of_the_dashboard_are_of_labels_their_answers_have() -> None:
 def test_every_metric_is_on_the_dashboard_or_left_out_on_purpose() -> None:
     text = json.dumps(dashboard())
     assert {name for name in FAMILIES if name not in text} == {
+        "pnnx_serve_batch_mismatches_total",
         "pnnx_serve_batches_total",
+        "pnnx_serve_compiler_defects_total",
         "pnnx_serve_response_cache_seconds_total",
         "python_gc_collections_total",
         "python_gc_objects_collected_total",

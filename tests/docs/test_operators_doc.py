@@ -86,6 +86,7 @@ def test_compiled_are_on_the_page_the_layers_of_which_some_recorded_operator_is_
         *((engine.registry[type].layer, None) for type in types),
     }
     made_by_a_pass = {(ConvInteger, None), (MatMulInteger, None)}
-    known_where_recorded = {(Zeros, None), (Ones, None)}
+    ranges = {(engine.registry[type].layer, None) for type in ("torch.arange", "Range")}
+    known_where_recorded = {(Zeros, None), (Ones, None), *ranges}
     others = recorded_in_other_dtypes | dilated | told_elsewhere | made_by_a_pass | known_where_recorded
     assert {kind for kind, compiled, _ in found if compiled != "–"} == lowered | others
