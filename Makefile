@@ -13,33 +13,47 @@ BIN := $(VENV)/bin
 ONE_THREAD := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 # One more than there are cores: tests that wait for a server or a child process leave theirs to another.
 TESTERS ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))
+# Commit whose hash chooses a fifth of `make rest`; all of the rest without one.
+COMMIT ?=
 # Where no bytecode may lie beside the code, it lies here: every test process would compile all it imports.
 BYTECODE := $(if $(PYTHONDONTWRITEBYTECODE),PYTHONDONTWRITEBYTECODE= PYTHONPYCACHEPREFIX=$(abspath $(VENV))/bytecode)
+SHARED := -n $(TESTERS) --dist worksteal --progress -o console_output_style=classic
+PYTEST = $(ONE_THREAD) $(BYTECODE) $(BIN)/python -m pytest $(SHARED)
 COVERAGE_FLOOR := 93
 COVERED := $(VENV)/covered.json
 
 .DEFAULT_GOAL := help
-.PHONY: help install serve test pytest nightly fuzz schema scale lint type fmt bench image clean
+.PHONY: help install serve test test-all pytest rest covered nightly fuzz schema scale lint type fmt descriptors bench image clean
 .DELETE_ON_ERROR:
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 install: $(VENV)/.installed ## make .venv with the package and what it needs to run
 
 serve: install ## serve the models in model_store/ on 127.0.0.1:8000
 	$(BIN)/pnnx-serve serve --store model_store
 
-test: lint type pytest ## lint, types, and all tests with branch coverage
+# Types are checked beside the tests, some of which wait; a failure of lint is told at once.
+test: lint ## lint, types and the main part of the tests: about six minutes on two cores
+	@$(MAKE) --no-print-directory --jobs=2 type pytest
 
 pytest: $(VENV)/.installed-test
-	$(ONE_THREAD) $(BYTECODE) $(BIN)/python -m slipcover --json --out $(COVERED) -m pytest -n $(TESTERS) --dist worksteal
+	$(PYTEST) --part=main
+
+rest: $(VENV)/.installed-test ## what make test leaves out (tests/parts.py); with COMMIT=<hash>, the fifth that the hash chooses
+	$(PYTEST) --part=rest $(if $(COMMIT),--fifth-of=$(COMMIT))
+
+test-all: lint type covered ## make test and make rest in one run, with branch coverage and its floor
+
+covered: $(VENV)/.installed-test
+	$(ONE_THREAD) $(BYTECODE) $(BIN)/python -m slipcover --json --out $(COVERED) -m pytest $(SHARED)
 	@$(BIN)/python -m slipcover --merge $(COVERED) --out $(COVERED) --fail-under $(COVERAGE_FLOOR) || { echo "less than $(COVERAGE_FLOOR) % are covered" >&2; exit 1; }
 
-nightly: $(VENV)/.installed-test ## the tests with fifty times as many examples of every property, parameters in all combinations
-	$(ONE_THREAD) $(BYTECODE) $(BIN)/python -m pytest -n $(TESTERS) --dist worksteal --hypothesis-profile=nightly --timeout=3600
+nightly: $(VENV)/.installed-test ## all tests, with a hundred times as many examples of every property, parameters in all combinations
+	$(PYTEST) --hypothesis-profile=nightly --timeout=3600
 
-fuzz: $(VENV)/.installed-test ## SECONDS (600) of hostile files (pairs, ONNX), parameters, data, bodies, protocol requests and sockets, each in child processes under limits
+fuzz: $(VENV)/.installed-test ## SECONDS (600) of hostile files (pairs, ONNX), parameters, data, bodies, protocol requests, sockets, and clients that each must get their own answers; in child processes
 	$(ONE_THREAD) $(BIN)/python -m tests.fuzz --seconds $(SECONDS)
 
 schema: $(VENV)/.installed-schema ## servers held against their own OpenAPI document by schemathesis
@@ -54,11 +68,16 @@ lint: $(VENV)/.installed-test ## ruff: rules and format
 	$(BIN)/ruff format --check .
 
 type: $(VENV)/.installed-test ## mypy --strict on every package
+	@echo "checking types: a minute or two where mypy has no cache"
 	$(BIN)/mypy
 
 fmt: $(VENV)/.installed-test ## mend what ruff can mend
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+descriptors: $(VENV)/.installed-descriptors ## descriptors of gRPC's messages from the .proto files
+	cd app/protocol/grpc && $(abspath $(BIN))/python -m grpc_tools.protoc -I . --descriptor_set_out=descriptors.binpb inference.proto health.proto
+	cd app/protocol/grpc && sha256sum inference.proto health.proto descriptors.binpb >descriptors.sha256
 
 bench: install ## latency, throughput and the time of every kernel of MODEL (digits)
 	$(BIN)/pnnx-serve bench $(MODEL)
@@ -84,15 +103,12 @@ $(VENV)/.installed: $(VENV)/.made pyproject.toml
 	@$(BIN)/python -m pip install --disable-pip-version-check --editable .
 	@touch $@
 
-$(VENV)/.installed-test: $(VENV)/.made pyproject.toml
-	@echo "installing into $(VENV), with the test extra: some 200 MB the first time, which may take minutes"
-	@$(BIN)/python -m pip install --disable-pip-version-check --editable '.[test]'
-	@touch $@ $(VENV)/.installed
-
-$(VENV)/.installed-scale: $(VENV)/.installed-test pyproject.toml
-	$(BIN)/python -m pip install --disable-pip-version-check --editable '.[scale]'
+# An extra is added to what is there. The server's packages keep their versions: a server may be running from them.
+$(VENV)/.installed-%: $(VENV)/.installed
+	@echo "installing into $(VENV), with the $* extra: some 200 MB the first time, which may take minutes"
+	@$(BIN)/python .ci/requirements.py >$(VENV)/server.txt
+	@$(BIN)/python .ci/requirements.py $* >$(VENV)/$*.txt
+	@$(BIN)/python -m pip install --disable-pip-version-check --constraint $(VENV)/server.txt --requirement $(VENV)/$*.txt
 	@touch $@
 
-$(VENV)/.installed-schema: $(VENV)/.installed-test pyproject.toml
-	$(BIN)/python -m pip install --disable-pip-version-check --editable '.[schema]'
-	@touch $@
+$(VENV)/.installed-scale $(VENV)/.installed-schema: $(VENV)/.installed-test

@@ -26,7 +26,7 @@ if _counter is not None:
 
 
 def collected() -> None:
-    """To be called when all tests are collected, before what there is by then is set aside."""
+    """Remember the functions that count; to be called before what there is by then is set aside."""
     if _counter is not None:
         _functions.extend(_counting())
 

@@ -13,7 +13,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent.parent
 
-VOCABULARY = {"engine.stopping", "engine.errors", "engine.limits", "engine.tensor"}
+VOCABULARY = {"engine.defects", "engine.ir", "engine.stopping", "engine.errors", "engine.limits", "engine.tensor"}
 BASICS = {
     "app.errors",
     "app.small_arrays",
@@ -28,27 +28,27 @@ BASICS = {
 }
 ALLOWED: dict[str, set[str]] = {
     "engine.errors": set(),
+    "engine.ir": {"engine.errors"},
     "engine.stopping": {"engine.errors"},
+    "engine.defects": {"engine.errors"},
     "engine.memory.resources": set(),
     "engine.memory": VOCABULARY,
-    "engine.tensor": {"engine.errors"},
+    "engine.tensor": {"engine.errors", "engine.ir"},
     "engine.figures": set(),
-    "engine.recurring": set(),
-    "engine.limits": {"engine.errors", "engine.memory.resources", "engine.tensor"},
+    "engine.limits": {"engine.errors", "engine.ir", "engine.memory.resources", "engine.tensor"},
     "engine.promotion": VOCABULARY,
     "engine.special": VOCABULARY,
     "engine.pnnx": VOCABULARY | {"engine.memory"},
     "engine.bundle": VOCABULARY | {"engine.memory", "engine.pnnx"},
     "engine.expression": VOCABULARY | {"engine.promotion", "engine.special"},
-    "engine.layers": VOCABULARY | {"engine.promotion", "engine.special", "engine.expression"},
+    "engine.layers": VOCABULARY | {"engine.ir", "engine.promotion", "engine.special", "engine.expression"},
     "engine.onnx": VOCABULARY | {"engine.memory", "engine.layers", "engine.pnnx"},
-    "engine.graph": VOCABULARY
-    | {"engine.bundle", "engine.expression", "engine.layers", "engine.onnx", "engine.pnnx", "engine.recurring"},
+    "engine.graph": VOCABULARY | {"engine.bundle", "engine.expression", "engine.layers", "engine.onnx", "engine.pnnx"},
     "engine.passes": VOCABULARY | {"engine.expression", "engine.graph", "engine.layers", "engine.pnnx"},
     "engine.options": {"engine.errors", "engine.passes"},
     "engine.profiling": {"engine.graph"},
     "engine.progress": {"engine.stopping", "engine.errors"},
-    "engine.compiler.codegen.ir": set(),
+    "engine.compiler.codegen.ir": {"engine.ir"},
     "engine.compiler.codegen.host": {"engine.errors"},
     "engine.compiler.codegen.elf": {"engine.errors"},
     "engine.compiler.codegen.loading": {"engine.compiler.codegen.elf", "engine.errors"},
@@ -58,14 +58,14 @@ ALLOWED: dict[str, set[str]] = {
     "engine.compiler.kernels": VOCABULARY
     | {"engine.compiler.codegen.host", "engine.compiler.codegen.ir", "engine.special"},
     "engine.compiler.lowering": VOCABULARY
-    | {"engine.compiler.blueprint", "engine.compiler.codegen.host", "engine.compiler.ending", "engine.compiler.kernels"}
+    | {"engine.compiler.blueprint", "engine.compiler.codegen.host", "engine.compiler.kernels"}
     | {"engine.compiler.places", "engine.compiler.storage"}
-    | {"engine.expression", "engine.graph", "engine.layers", "engine.passes"}
-    | {"engine.options", "engine.promotion", "engine.recurring"},
+    | {"engine.expression", "engine.graph", "engine.ir", "engine.layers", "engine.passes"}
+    | {"engine.options", "engine.promotion"},
     "engine.compiler": VOCABULARY
     | {"engine.bundle", "engine.figures", "engine.memory", "engine.options", "engine.profiling", "engine.progress"}
-    | {"engine.expression", "engine.graph", "engine.layers", "engine.passes", "engine.pnnx", "engine.promotion"}
-    | {"engine.recurring", "engine.special"},
+    | {"engine.expression", "engine.graph", "engine.ir", "engine.layers", "engine.passes", "engine.pnnx"}
+    | {"engine.promotion", "engine.special"},
     "engine.toolchain": VOCABULARY | {"engine.bundle", "engine.compiler", "engine.options", "engine.progress"},
     "engine.session": VOCABULARY
     | {
@@ -78,7 +78,8 @@ ALLOWED: dict[str, set[str]] = {
         "engine.toolchain",
     },
     "engine.comparison": VOCABULARY | {"engine.graph", "engine.session"},
-    "engine.check": VOCABULARY | {"engine.onnx", "engine.graph", "engine.layers", "engine.pnnx"},
+    "engine.loading": {"engine.bundle", "engine.graph", "engine.layers", "engine.toolchain"},
+    "engine.check": VOCABULARY | {"engine.graph", "engine.layers", "engine.loading", "engine.pnnx"},
     "engine.explanation": VOCABULARY | {"engine.expression", "engine.graph", "engine.layers", "engine.session"},
     "app.access": BASICS,
     "app.measuring": set(),
@@ -103,7 +104,7 @@ ALLOWED: dict[str, set[str]] = {
     "app.protocol": BASICS
     | {"app.version", "app.codec", "app.images", "app.memory", "app.models", "app.scheduling", "app.serving"}
     | {"app.signature", "app.string_tensors"},
-    "app.tracing": {"app.models.account", "app.models.statistics", "app.settings", "app.version"},
+    "app.tracing": {"app.log", "app.models.statistics", "app.settings", "app.version"},
     "app.grpc": BASICS
     | {
         "app.access",
@@ -160,19 +161,14 @@ DOORS: dict[str, tuple[str, ...]] = {
     "uvicorn": (
         "app.process.server",
         "app.process.uvicorn_server",
-        "app.http.connection.connection",
-        "app.http.connection.base",
-        "app.http.wire.reception",
-        "app.http.connection.answering",
-        "app.http.fast_path.sending",
-        "app.http.fast_path.shortcut",
+        "app.http.server.connection",
     ),
     "PIL": ("app",),
     "torch": ("exporter",),
     "exporter": ("app.cli.export",),
     "prometheus_client": ("app.metrics.exposition",),
     "fsspec": ("app.remote.source",),
-    "aiohttp": ("app.remote.source",),
+    "aiohttp": ("app.remote.source", "app.remote.redirects"),
     "ray": ("app.scale.ray",),
     "app.scale": ("app.cli.deploy",),
     "grpc": ("app.grpc",),
