@@ -41,7 +41,7 @@ def brief(value: object) -> str:
 
 
 def printable(text: str) -> str:
-    """The text with control characters, and marks that reorder it, written as escapes: ``\\x1b``."""
+    r"""Return the text with control characters and bidirectional marks written as escapes such as ``\x1b``."""
     if text.isprintable():
         return text
     return FORBIDDEN.sub(lambda match: match[0].encode("unicode_escape").decode("ascii"), text)

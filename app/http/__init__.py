@@ -1,4 +1,6 @@
-"""The service over HTTP. A request meets, in this order:
+"""The service over HTTP.
+
+A request meets, in this order:
 
 server         its connection: limits, the parser, and the answer to a request that runs a model
 edge           of other requests: ids, the log line, and the last word on errors

@@ -36,24 +36,24 @@ _MAX_DIGITS: Final = 19
 _FIRST_HEADERS: Final = "pnnx_serve.first_headers"
 
 
-class _Unread(ServiceError):
-    """Mixed into errors that leave a body unread: they end the connection, because nobody reads what is still sent."""
+class _UnreadBodyError(ServiceError):
+    """Base of errors that leave a body unread; they close the connection, since the rest of the body is not read."""
 
     @property
     def headers(self) -> dict[str, str]:
-        """Connection: close, and what else belongs to the status."""
+        """Return the headers of the status, and `Connection: close`."""
         return {**super().headers, "Connection": "close"}
 
 
-class BodyTooLargeError(_Unread, RequestTooLargeError):
+class BodyTooLargeError(_UnreadBodyError, RequestTooLargeError):
     """The body is over its limit."""
 
 
-class BodyTooLateError(_Unread, DeadlineExceededError):
+class BodyTooLateError(_UnreadBodyError, DeadlineExceededError):
     """The body did not arrive in time."""
 
 
-class BodyNotNowError(_Unread, QueueFullError):
+class BodyNotNowError(_UnreadBodyError, QueueFullError):
     """There is no memory for the body now."""
 
 

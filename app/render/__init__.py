@@ -51,8 +51,10 @@ __all__ = ["FORMATS", "MEDIA_TYPES", "render", "with_times"]
 
 
 def render_json(description: Mapping[str, Any]) -> str:
-    """Indented JSON, ASCII only: names may hold halves of surrogate pairs. NaN and infinities, which JSON has not, are
-    written as the strings PNNX has for them: ``"nan"``, ``"inf"``, ``"-inf"``; complex numbers as Python spells them.
+    """Return indented JSON in ASCII, since names may hold lone surrogates.
+
+    Numbers that JSON cannot write become strings: NaN and infinities as PNNX spells them (``"nan"``, ``"inf"``,
+    ``"-inf"``), complex numbers as Python does.
     """
     return json.dumps(_plain(description), indent=2, allow_nan=False) + "\n"
 

@@ -40,5 +40,5 @@ def _quoted(text: str) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Inside a quoted string only the quote ends it; a backslash would begin an escape such as ``\\N``."""
+    r"""Escape quotes and backslashes, which would begin an escape such as ``\N``."""
     return cleaned(text).replace("\\", "\\\\").replace('"', '\\"')

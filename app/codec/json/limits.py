@@ -40,7 +40,8 @@ _NOT_BRACKETS: Final = bytes(set(range(256)) - set(b"[]{}"))
 
 
 def check_counts(body: bytes | bytearray) -> None:
-    """
+    """Check how many lists, strings and escapes a JSON text has.
+
     Raises:
         RequestTooLargeError: the text has more lists, strings or escapes than any sensible request.
     """

@@ -75,8 +75,9 @@ async def sample(request: Request, name: str, sample: str) -> Response:
 async def profile_of(
     request: Request, name: str, version: VersionNumber = None, shape: Shape = None, sample: Sample = None
 ) -> Response:
-    """The fastest of some runs: times of operators; of every kernel time, work, bytes, and which thread had it when;
-    what memory held when; the machine. On zeros; where sizes are open, on the first sample.
+    """Profile the fastest of several runs: operators, kernels (time, work, bytes, thread), memory and machine.
+
+    The input is zeros, or the first sample of a model with dynamic sizes.
     """
     plane = dataplane(request)
     files, found = plane.store.entry(name).files, plane.store.version(name, read_version(version))

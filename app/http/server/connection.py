@@ -292,7 +292,8 @@ class Connection(asyncio.BufferedProtocol):
             self._spare = self._settings.max_pipelined
 
     def _check_crowd(self, head: Head) -> None:
-        """
+        """Refuse a request when too many wait on this connection or in this process.
+
         Raises:
             QueueFullError, TooManyConnectionsError: the request is one too many.
         """

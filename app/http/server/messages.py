@@ -92,9 +92,10 @@ class Head:
         self._read_target()
 
     def check_size(self, settings: Settings) -> None:
-        """
+        """Check the size of the head, or of the part that has arrived.
+
         Raises:
-            UrlTooLongError, HeadersTooLargeError: the head, or as much of it as there is, is over a limit.
+            UrlTooLongError, HeadersTooLargeError: the head is over a limit.
         """
         if len(self.url) > settings.max_url_bytes:
             raise UrlTooLongError(f"the URL is too long, expected at most {settings.max_url_bytes} bytes")

@@ -63,8 +63,7 @@ def brisk(store: Path) -> Iterator[Front]:
 
 
 def in_time(brisk: Front, *pieces: bytes) -> list[tuple[int, dict[str, str], Any]]:
-    """The answers; who has not sent anything when his time is up, for all the machine has to do, gets none, and may
-    try again."""
+    """Return the answers to the pieces; try again when a busy machine sent nothing before the time limit."""
     return next((found for _ in range(20) if (found := brisk.ask(*pieces))), [])
 
 
