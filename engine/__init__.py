@@ -32,13 +32,13 @@ from engine.errors import (
 from engine.explanation import explain
 from engine.figures import CompileFigures, compile_figures
 from engine.graph import (
+    ExportFinding,
     GraphState,
     Mismatch,
     Port,
     RuntimeGraph,
     RuntimeOperand,
     RuntimeOperator,
-    SuspectedLoss,
 )
 from engine.layers import Annotations, Layer, Registry, register, registry
 from engine.limits import asking_for_room
@@ -64,9 +64,10 @@ __all__ = [
     "CompileError",
     "CompileFigures",
     "Difference",
-    "Exchange",
     "EngineError",
+    "Exchange",
     "ExecutionError",
+    "ExportFinding",
     "ExpressionError",
     "GraphError",
     "GraphState",
@@ -88,7 +89,6 @@ __all__ = [
     "RuntimeOperator",
     "Session",
     "ShapeError",
-    "SuspectedLoss",
     "TensorSpec",
     "UnsupportedOperatorError",
     "WeightsError",

@@ -24,7 +24,7 @@ def load(
             whose every file is held against its manifest, and whose code is run: see docs/security.md.
         bin: path of the ``.pnnx.bin`` file; by default the one beside ``param``. Its weights are taken as they
             are at this time: what is done to the file later changes nothing.
-        strict: refuse a graph that would have warnings: shapes or dtypes that contradict the file's, suspected losses.
+        strict: refuse a graph that would have warnings: contradictions of the file's shapes, suspected export errors.
         verify: check the CRC-32 of all weights.
 
     Raises:

@@ -6,9 +6,8 @@ surgery changes it, description and footprint tell of it.
 
 from __future__ import annotations
 
-from engine.graph.building.inference import Mismatch
-from engine.graph.building.losses import SuspectedLoss
-from engine.graph.building.warning import GraphWarning
+from engine.graph.building.export_diagnosis import ExportFinding
+from engine.graph.building.inference import GraphWarning, Mismatch
 from engine.graph.operand import RuntimeOperand
 from engine.graph.operator import RuntimeOperator
 from engine.graph.port import Port
@@ -23,6 +22,6 @@ __all__ = [
     "RuntimeGraph",
     "RuntimeOperand",
     "RuntimeOperator",
-    "SuspectedLoss",
+    "ExportFinding",
     "execute",
 ]

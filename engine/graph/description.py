@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from engine import expression
-from engine.graph.building.inference import Mismatch
-from engine.graph.building.warning import GraphWarning
+from engine.graph.building.inference import GraphWarning, Mismatch
 from engine.graph.operand import RuntimeOperand
 from engine.graph.operator import RuntimeOperator
 from engine.graph.port import Port

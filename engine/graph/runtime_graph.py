@@ -15,14 +15,19 @@ from engine.graph import surgery
 from engine.graph.building.assignments import with_assignments
 from engine.graph.building.bodies import builds_bodies
 from engine.graph.building.captured import without_captured
+from engine.graph.building.export_diagnosis import diagnose_export
 from engine.graph.building.generalise import BatchError, generalise_batch
-from engine.graph.building.inference import find_mismatches, follow, propagate
+from engine.graph.building.inference import (
+    GraphWarning,
+    diagnose_refusal,
+    find_mismatches,
+    follow,
+    propagate,
+    strict_error,
+)
 from engine.graph.building.linking import link
-from engine.graph.building.losses import find_losses
 from engine.graph.building.reuse import reused_layers
 from engine.graph.building.storage import over_storage
-from engine.graph.building.suspicion import remark_on
-from engine.graph.building.warning import GraphWarning, refusal
 from engine.graph.description import describe
 from engine.graph.operand import RuntimeOperand
 from engine.graph.operator import RuntimeOperator
@@ -149,7 +154,7 @@ class RuntimeGraph:
         with named(GraphError, "the graph cannot be built", self.name):
             built = self._built or _build(self.source, self._registry, order)
         if strict and built.warnings:
-            raise refusal(built.warnings)
+            raise strict_error(built.warnings)
         self._built = built
 
     @property
@@ -331,7 +336,7 @@ def _build(
         follow(kahn(operators), values)
     except EngineError as error:
         if layers is None:  # as the file has it, changed by nobody
-            error.remark = remark_on(error, kahn(operators), operands, values)
+            error.remark = diagnose_refusal(error, kahn(operators), operands, values)
         raise
     for name, value in values.items():
         operands[name].value = value
@@ -343,7 +348,7 @@ def _build(
         operands=operands,
         inputs=input_ports(inputs, source.size_names),
         outputs=output_ports(outputs, source.size_names),
-        warnings=(*find_mismatches(operands.values()), *find_losses(operands.values(), source.untyped)),
+        warnings=(*find_mismatches(operands.values()), *diagnose_export(operands.values(), source.untyped)),
         plan=make_plan(order, [op.outputs[0] for op in inputs], outputs),
     )
 

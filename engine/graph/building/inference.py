@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from engine.errors import EngineError, ExecutionError, GraphError, ShapeError
-from engine.graph.building.causes import likely_cause
-from engine.graph.building.in_place import is_shape_of_later
+from engine.graph.building.export_diagnosis import ExportFinding, is_shape_of_later, likely_cause
 from engine.graph.operand import RuntimeOperand
 from engine.graph.operator import RuntimeOperator
 from engine.layers.definition.foreign import fitted
@@ -179,3 +178,46 @@ def _agree(computed: TensorSpec, annotated: TensorSpec) -> bool:
     # The converter annotates half and bfloat16 models as float32.
     is_half = computed.dtype in (BFLOAT16, "float16") and annotated.dtype == "float32"
     return computed.dtype == annotated.dtype or is_half
+
+
+def diagnose_refusal(
+    error: EngineError,
+    order: Sequence[RuntimeOperator],
+    operands: Mapping[str, RuntimeOperand],
+    values: Mapping[str, object],
+) -> str:
+    """What speaks for a loss in the converter; nothing where nothing does.
+
+    The file has the shapes that PyTorch computed. Where one before the error is another, something was lost there;
+    where all are as it says, and it says what the operator gives that refuses them, this one is not what it was.
+
+    Args:
+        error: of the first operator whose operands do not fit it.
+        order: all operators, makers before users.
+        values: what is known of operands up to there.
+    """
+    if not isinstance(error, ShapeError):
+        return ""
+    for name, value in values.items():
+        operands[name].value = value
+    mismatch = next(iter(find_mismatches(operands[name] for name in values)), None)
+    if mismatch is not None:
+        return f"before it, {mismatch}"
+    refusing = next(
+        (op for op in order if op.layer is not None and any(o.name not in values for o in op.outputs)), None
+    )
+    given = None if refusing is None else refusing.outputs[0].annotation
+    if given is None:
+        return ""
+    return f"the file says it gives {given}: the converter has changed it, or an operator before it"
+
+
+GraphWarning: TypeAlias = Mismatch | ExportFinding
+
+
+def strict_error(warnings: Sequence[GraphWarning]) -> GraphError:
+    """The first of some warnings as an error that says how many there are."""
+    error, others = warnings[0].as_error(), len(warnings) - 1
+    if others:
+        error.problem += f" (and {others} more like it)"
+    return error

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import engine
-from engine import GraphError, SuspectedLoss
+from engine import ExportFinding, GraphError
 from tests.engine.pnnx.build import pair
 
 F32 = np.float32
@@ -41,7 +41,7 @@ def problems(folder: Path, lines: list[str], strict: bool = False, **weights: np
 
 def test_a_mask_that_was_filled_in_place_is_reported_with_its_cause(tmp_path: Path) -> None:
     (problem,) = problems(tmp_path, FILLED, pnnx_fold_9__data=MASK)
-    assert isinstance(problem, SuspectedLoss)
+    assert isinstance(problem, ExportFinding)
     assert (problem.operator, problem.operand) == ("Tensor.masked_fill_1 (Tensor.masked_fill)", "3")
     assert "src_key_padding_mask" in problem.cause
     assert str(problem).startswith(

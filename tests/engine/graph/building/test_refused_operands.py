@@ -1,4 +1,4 @@
-"""Where operators refuse their operands, what the file says of them tells whether the converter is to blame."""
+"""Explanations of refused operands: the annotations of the file tell whether the converter is to blame."""
 
 from __future__ import annotations
 
