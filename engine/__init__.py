@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from engine.bundle import is_bundle
 from engine.check import check
-from engine.comparison import ComparedValue, Comparison, Difference, NonFiniteBirth, compare
+from engine.comparison import ComparedValue, Comparison, Difference, NonFiniteOrigin, compare
 from engine.comparison import measure as measure_difference
 from engine.errors import (
     BundleError,
@@ -75,7 +75,7 @@ __all__ = [
     "Layer",
     "Mismatch",
     "ModelFormatError",
-    "NonFiniteBirth",
+    "NonFiniteOrigin",
     "Options",
     "Outputs",
     "ParamSyntaxError",

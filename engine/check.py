@@ -28,7 +28,7 @@ def check(
         strict: whether what is otherwise a warning is an error too.
 
     Returns:
-        Errors, which forbid serving, then warnings: mismatches of computed and annotated shapes, suspected export errors.
+        Errors, which forbid serving, then warnings: mismatches of computed and annotated shapes, export errors.
         Each says what it is about with str().
     """
     try:

@@ -66,7 +66,7 @@ def report(comparison: engine.Comparison, about: str) -> str:
     """The whole text."""
     lines = [f"{about} · {counted(len(comparison.rows), 'recorded value')}", ""]
     lines += aligned([_TITLES, *map(_cells, comparison.rows)], _NUMBERS)
-    lines += ["", *_verdict(comparison), *map(_birth, comparison.births)]
+    lines += ["", *_verdict(comparison), *map(_origin, comparison.origins)]
     return "\n".join([*map(printable, lines), ""])
 
 
@@ -108,8 +108,8 @@ def _some(names: Sequence[str]) -> str:
     return ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
 
 
-def _birth(birth: engine.NonFiniteBirth) -> str:
-    made = f"{birth.operator} ({birth.type}), operand {birth.operand}" + " out of infinities" * birth.from_infinity
+def _origin(origin: engine.NonFiniteOrigin) -> str:
+    made = f"{origin.operator} ({origin.type}), operand {origin.operand}" + " out of infinities" * origin.from_infinity
     known = {None: "", True: "; the reference has it too", False: "; the reference has none there"}
-    share = f"{birth.count} of {counted(birth.size, 'element')}"
-    return f"first {birth.kind}: made by {made}: {share}{known[birth.in_reference]}"
+    share = f"{origin.count} of {counted(origin.size, 'element')}"
+    return f"first {origin.kind}: made by {made}: {share}{known[origin.in_reference]}"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from engine.comparison.birth import NonFiniteBirth
 from engine.comparison.comparison import ComparedValue, Comparison, compare
 from engine.comparison.difference import Difference, measure
+from engine.comparison.origin import NonFiniteOrigin
 
-__all__ = ["ComparedValue", "Comparison", "Difference", "NonFiniteBirth", "compare", "measure"]
+__all__ = ["ComparedValue", "Comparison", "Difference", "NonFiniteOrigin", "compare", "measure"]

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from engine.comparison.birth import NonFiniteBirth, find_births, holds
 from engine.comparison.difference import ATOL, Difference, measure
+from engine.comparison.origin import NonFiniteOrigin, find_origins, holds
 from engine.comparison.reference import Reference, sort_out
 from engine.errors import InputError, ParameterError
 from engine.graph import RuntimeGraph, RuntimeOperand
@@ -47,12 +47,12 @@ class Comparison:
         rows: every recorded value, in execution order.
         suspects: operators among which the first divergence must have its cause, in execution order: the diverging one
             and those before it that were not recorded. Empty when nothing diverges.
-        births: where the first NaN and the first infinity of the run come from.
+        origins: where the first NaN and the first infinity of the run come from.
     """
 
     rows: tuple[ComparedValue, ...]
     suspects: tuple[str, ...]
-    births: tuple[NonFiniteBirth, ...]
+    origins: tuple[NonFiniteOrigin, ...]
 
     @property
     def first(self) -> ComparedValue | None:
@@ -94,7 +94,7 @@ def compare(
     return Comparison(
         rows=tuple(rows),
         suspects=() if first is None else _suspects(session.graph, first, rows),
-        births=() if in_parts else _births(session, reference, outputs),
+        origins=() if in_parts else _origins(session, reference, outputs),
     )
 
 
@@ -156,7 +156,7 @@ def _suspects(graph: RuntimeGraph, first: ComparedValue, rows: list[ComparedValu
     return tuple(sorted(found, key=found.__getitem__)) or (first.operator,)
 
 
-def _births(session: Session, reference: Reference, outputs: Outputs) -> tuple[NonFiniteBirth, ...]:
+def _origins(session: Session, reference: Reference, outputs: Outputs) -> tuple[NonFiniteOrigin, ...]:
     """A second run keeps every operand, but only where something is not finite."""
     values = [*outputs, *outputs.taps.values()]
     if not any(holds("NaN", value) or holds("infinity", value) for value in values):
@@ -167,4 +167,4 @@ def _births(session: Session, reference: Reference, outputs: Outputs) -> tuple[N
         **{output_operands(graph)[k].name: array for k, array in reference.outputs.items()},
         **reference.operands,
     }
-    return find_births(graph.operators, taps, recorded)
+    return find_origins(graph.operators, taps, recorded)

@@ -1,4 +1,4 @@
-"""A run against recorded values: the first bad operator named, NaN traced to where it is born."""
+"""A run against recorded values: the first bad operator named, NaN traced to the operator that made it."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def names(rows: Any) -> list[str]:
 def test_equal_numbers_do_not_diverge(net: RuntimeGraph) -> None:
     result = compare(net, right())
     assert names(result.rows) == ["relu", "plus", "times", "minus", "minus"]
-    assert (result.first, result.suspects, result.births) == (None, (), ())
+    assert (result.first, result.suspects, result.origins) == (None, (), ())
 
 
 def test_the_first_operator_that_diverges_is_named(net: RuntimeGraph) -> None:
@@ -175,22 +175,22 @@ def logarithm() -> RuntimeGraph:
     )
 
 
-def births(net: RuntimeGraph, x: np.ndarray, **recorded: np.ndarray) -> list[tuple[Any, ...]]:
+def origins(net: RuntimeGraph, x: np.ndarray, **recorded: np.ndarray) -> list[tuple[Any, ...]]:
     result = compare(net, {"in_0": x, "out_0": x, **{key.removeprefix("_"): value for key, value in recorded.items()}})
-    return [(birth.kind, birth.operator, birth.count, birth.from_infinity) for birth in result.births]
+    return [(origin.kind, origin.operator, origin.count, origin.from_infinity) for origin in result.origins]
 
 
 def test_a_nan_is_traced_to_the_operator_that_made_it(logarithm: RuntimeGraph) -> None:
-    assert births(logarithm, X) == [("NaN", "log", 1, False)]
+    assert origins(logarithm, X) == [("NaN", "log", 1, False)]
 
 
 def test_a_nan_made_of_infinities_says_so(logarithm: RuntimeGraph) -> None:
     zeros = np.zeros((1, 3), F32)
-    assert births(logarithm, zeros) == [("infinity", "log", 3, False), ("NaN", "minus", 3, True)]
+    assert origins(logarithm, zeros) == [("infinity", "log", 3, False), ("NaN", "minus", 3, True)]
 
 
 def test_a_nan_of_the_input_is_traced_to_the_input(logarithm: RuntimeGraph) -> None:
-    assert births(logarithm, np.full((1, 3), np.nan, F32)) == [("NaN", "pnnx_input_0", 3, False)]
+    assert origins(logarithm, np.full((1, 3), np.nan, F32)) == [("NaN", "pnnx_input_0", 3, False)]
 
 
 def test_a_birth_that_was_recorded_too_says_so(logarithm: RuntimeGraph) -> None:
@@ -198,10 +198,10 @@ def test_a_birth_that_was_recorded_too_says_so(logarithm: RuntimeGraph) -> None:
         recorded = {"in_0": X, "2": np.log(X), "out_0": np.log(X) * 0}
     result = compare(logarithm, recorded)
     assert result.first is None
-    assert [birth.in_reference for birth in result.births] == [True]
+    assert [origin.in_reference for origin in result.origins] == [True]
 
 
-def test_an_infinite_mask_among_the_weights_is_no_birth() -> None:
+def test_an_infinite_mask_among_the_weights_is_no_origin() -> None:
     net = built(
         INPUT,
         op("pnnx.Attribute", "mask", "", "1", data=np.array([[0, 0, -np.inf]], F32)),
@@ -209,4 +209,4 @@ def test_an_infinite_mask_among_the_weights_is_no_birth() -> None:
         op("pnnx.Output", "out", "2"),
         _0=(1, 3),
     )
-    assert births(net, X) == []
+    assert origins(net, X) == []

@@ -1,4 +1,4 @@
-"""Where the first NaN and the first infinity of a run come from."""
+"""Origins of non-finite values: the operators that made the first NaN and the first infinity of a run."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ Kind = Literal["NaN", "infinity"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NonFiniteBirth:
+class NonFiniteOrigin:
     """The first operator whose result holds a NaN, or an infinity, that none of its operands holds.
 
     Args:
-        kind: what is born.
+        kind: NaN or infinity.
         index: place of the operator in the execution order.
         operator, type, operand: who makes it, and in which result.
         count, size: how many elements of how many.
@@ -39,9 +39,9 @@ class NonFiniteBirth:
     in_reference: bool | None = None
 
 
-def find_births(
+def find_origins(
     operators: Sequence[RuntimeOperator], values: Mapping[str, object], reference: Mapping[str, object]
-) -> tuple[NonFiniteBirth, ...]:
+) -> tuple[NonFiniteOrigin, ...]:
     """The first NaN and the first infinity of a run, in execution order.
 
     Args:
@@ -49,8 +49,8 @@ def find_births(
         values: the computed value of every operand.
         reference: recorded values of some of them.
     """
-    births = (_first("NaN", operators, values, reference), _first("infinity", operators, values, reference))
-    return tuple(sorted((birth for birth in births if birth is not None), key=lambda birth: birth.index))
+    origins = (_first("NaN", operators, values, reference), _first("infinity", operators, values, reference))
+    return tuple(sorted((origin for origin in origins if origin is not None), key=lambda origin: origin.index))
 
 
 def holds(kind: Kind, value: object) -> int:
@@ -60,7 +60,7 @@ def holds(kind: Kind, value: object) -> int:
 
 def _first(
     kind: Kind, operators: Sequence[RuntimeOperator], values: Mapping[str, object], reference: Mapping[str, object]
-) -> NonFiniteBirth | None:
+) -> NonFiniteOrigin | None:
     for op, operand in _made(operators):
         # A mask of infinities among the weights is meant to be there.
         is_constant = not op.inputs and op.type != "pnnx.Input"
@@ -69,7 +69,7 @@ def _first(
             continue
         if any(holds(kind, values[each.name]) for each in op.inputs):
             continue
-        return NonFiniteBirth(
+        return NonFiniteOrigin(
             kind=kind,
             index=op.index,
             operator=op.name,
