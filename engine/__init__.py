@@ -13,6 +13,7 @@ from engine.bundle import is_bundle
 from engine.check import check
 from engine.comparison import ComparedValue, Comparison, Difference, NonFiniteOrigin, compare
 from engine.comparison import measure as measure_difference
+from engine.compile_metrics import CompileMetrics, compile_metrics
 from engine.errors import (
     BundleError,
     CompileError,
@@ -30,7 +31,6 @@ from engine.errors import (
     WeightsError,
 )
 from engine.explanation import explain
-from engine.figures import CompileFigures, compile_figures
 from engine.graph import (
     ExportFinding,
     GraphState,
@@ -62,7 +62,7 @@ __all__ = [
     "ComparedValue",
     "Comparison",
     "CompileError",
-    "CompileFigures",
+    "CompileMetrics",
     "Difference",
     "EngineError",
     "Exchange",
@@ -96,7 +96,7 @@ __all__ = [
     "asking_for_room",
     "check",
     "compare",
-    "compile_figures",
+    "compile_metrics",
     "describe_host",
     "explain",
     "free_memory_bytes",

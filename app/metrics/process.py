@@ -21,7 +21,7 @@ _FILES: Final = Path("/proc/self/fd")
 
 
 def read_process(worker: str) -> Snapshot:
-    """The figures of this process, under the number of the worker that it is."""
+    """Yield the metrics of this process, labelled with its worker number."""
     found: Snapshot = {"pnnx_serve_build_info": {(_version(), platform.python_version()): 1.0}}
     for name, value, *labels in (*_of_system(), *_of_garbage(), *_of_compiler()):
         found.setdefault(name, {})[(worker, *labels)] = value
@@ -50,15 +50,15 @@ def _of_garbage() -> Iterator[tuple[str, float, *tuple[str, ...]]]:
 
 
 def _of_compiler() -> Iterator[tuple[str, float, *tuple[str, ...]]]:
-    figures = engine.compile_figures()
-    yield "pnnx_serve_programs_total", figures.compiled, "compiled"
-    yield "pnnx_serve_programs_total", figures.cached, "cache"
-    yield "pnnx_serve_program_seconds_total", figures.compiled_s, "compiled"
-    yield "pnnx_serve_program_seconds_total", figures.cached_s, "cache"
-    yield "pnnx_serve_instances", figures.instances
-    yield "pnnx_serve_instances_bytes", figures.instances_bytes
-    yield "pnnx_serve_compile_wishes", figures.wishes
-    yield "pnnx_serve_compiling", float(figures.is_compiling)
+    metrics = engine.compile_metrics()
+    yield "pnnx_serve_programs_total", metrics.compiled, "compiled"
+    yield "pnnx_serve_programs_total", metrics.cached, "cache"
+    yield "pnnx_serve_program_seconds_total", metrics.compiled_s, "compiled"
+    yield "pnnx_serve_program_seconds_total", metrics.cached_s, "cache"
+    yield "pnnx_serve_instances", metrics.instances
+    yield "pnnx_serve_instances_bytes", metrics.instances_bytes
+    yield "pnnx_serve_compile_wishes", metrics.compile_requests
+    yield "pnnx_serve_compiling", float(metrics.is_compiling)
 
 
 @cache

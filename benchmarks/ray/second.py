@@ -98,9 +98,9 @@ def replica(store: Path) -> None:
         async with app.router.lifespan_context(app):
             await app.state.dataplane.loaded.wait()
             ready = round(time.perf_counter() - start, 3)
-            while engine.compile_figures().is_compiling:
+            while engine.compile_metrics().is_compiling:
                 await asyncio.sleep(0.1)
-            found = {"ready": ready, "compiled": engine.compile_figures().compiled, "before": before}
+            found = {"ready": ready, "compiled": engine.compile_metrics().compiled, "before": before}
             print(json.dumps(found), flush=True)
             await asyncio.Event().wait()
 

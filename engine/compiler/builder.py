@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
+from engine.compile_metrics import METER
 from engine.compiler.blueprint import Blueprint
 from engine.compiler.bodies import Bodies, Compiles, bodies_of
 from engine.compiler.bundling.carried import Carried
@@ -30,7 +31,6 @@ from engine.compiler.runtime.program import Known, Origin, Program
 from engine.compiler.weights import with_own_weights
 from engine.defects import report_defect
 from engine.errors import CompileError, EngineError
-from engine.figures import METER
 from engine.graph import RuntimeGraph, RuntimeOperator
 from engine.graph.port import Port
 from engine.memory.blocks import is_mapped, move_to_disk
@@ -121,7 +121,7 @@ class Builder:
         self._generator.release(needs_graph=blueprint.needs_graph)
         object_code.settle()
         time_s = time.perf_counter() - start
-        METER.made(time_s, is_cached=is_cached)
+        METER.count_program(time_s, is_cached=is_cached)
         return replace(program, origin=Origin(is_cached=is_cached, time_s=time_s, entry_bytes=entry_bytes))
 
     def _symbolic_program(self, specs: Sequence[TensorSpec], progress: Progress, cores: int) -> Program:
@@ -138,7 +138,7 @@ class Builder:
         object_code.settle()
         self._keep_templates()
         time_s = time.perf_counter() - start
-        METER.made(time_s, is_cached=False)
+        METER.count_program(time_s, is_cached=False)
         origin = Origin(time_s=time_s, entry_bytes=self._templates_bytes)
         return replace(self._bound(loaded, numbers, specs), origin=origin)
 

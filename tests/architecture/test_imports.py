@@ -34,7 +34,7 @@ ALLOWED: dict[str, set[str]] = {
     "engine.memory.resources": set(),
     "engine.memory": VOCABULARY,
     "engine.tensor": {"engine.errors", "engine.ir"},
-    "engine.figures": set(),
+    "engine.compile_metrics": set(),
     "engine.limits": {"engine.errors", "engine.ir", "engine.memory.resources", "engine.tensor"},
     "engine.promotion": VOCABULARY,
     "engine.special": VOCABULARY,
@@ -63,7 +63,14 @@ ALLOWED: dict[str, set[str]] = {
     | {"engine.expression", "engine.graph", "engine.ir", "engine.layers", "engine.passes"}
     | {"engine.options", "engine.promotion"},
     "engine.compiler": VOCABULARY
-    | {"engine.bundle", "engine.figures", "engine.memory", "engine.options", "engine.profiling", "engine.progress"}
+    | {
+        "engine.bundle",
+        "engine.compile_metrics",
+        "engine.memory",
+        "engine.options",
+        "engine.profiling",
+        "engine.progress",
+    }
     | {"engine.expression", "engine.graph", "engine.ir", "engine.layers", "engine.passes", "engine.pnnx"}
     | {"engine.promotion", "engine.special"},
     "engine.toolchain": VOCABULARY | {"engine.bundle", "engine.compiler", "engine.options", "engine.progress"},

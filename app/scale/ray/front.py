@@ -199,7 +199,7 @@ async def _settle(turn: AsyncExitStack, limit_s: float) -> None:
     async with turn:
         with suppress(TimeoutError):
             async with asyncio.timeout(limit_s):
-                while engine.compile_figures().is_compiling:
+                while engine.compile_metrics().is_compiling:
                     await asyncio.sleep(_LOOK_S)
 
 

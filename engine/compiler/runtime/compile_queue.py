@@ -20,8 +20,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Final, Protocol, TypeAlias
 
+from engine.compile_metrics import METER
 from engine.errors import RunCancelledError
-from engine.figures import METER
 from engine.limits import MEMORY_RETRY_S
 from engine.progress import Progress
 from engine.stopping import cancelling
@@ -253,7 +253,7 @@ def _pause(doing: str, done: int, of: int) -> None:
 
 
 QUEUE: Final = CompileQueue()
-METER.wished = lambda: (len(QUEUE), QUEUE.is_busy)
+METER.read_queue = lambda: (len(QUEUE), QUEUE.is_busy)
 atexit.register(QUEUE.close)
 # A child has the requests, but neither the thread nor anyone who would open a lock that was closed.
 if hasattr(os, "register_at_fork"):

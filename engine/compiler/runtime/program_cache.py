@@ -17,9 +17,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
+from engine.compile_metrics import METER
 from engine.compiler.runtime.instance import Instance
 from engine.compiler.runtime.program import Program
-from engine.figures import METER
 
 # A program that ran later than this is not evicted, unless only machine code may answer.
 IDLE_S: Final = 60.0
@@ -115,4 +115,4 @@ class ProgramCache:
 
 
 CACHE: Final = ProgramCache()
-METER.kept = lambda: CACHE.total
+METER.read_cache = lambda: CACHE.total
