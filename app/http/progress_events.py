@@ -15,7 +15,7 @@ import engine
 from app.codec.answers import dump_json
 from app.errors import QueueFullError, ServiceError, from_engine
 from app.memory.allowance import Allowance, current
-from app.scheduling.job import Ticket
+from app.scheduling.job import CancelToken
 from app.serving.dataplane import DataPlane
 
 log = logging.getLogger(__name__)
@@ -121,9 +121,9 @@ class Telling:
             message = "something is measured or compared already: one at a time, so that they do not disturb each other"
             raise QueueFullError(message, retry_after_s=self._plane.settings.retry_after_s) from None
 
-    def _do(self, ticket: Ticket) -> None:
+    def _do(self, token: CancelToken) -> None:
         def is_over() -> bool:
-            return ticket.is_void() or self._plane.is_draining
+            return token.is_cancelled() or self._plane.is_draining
 
         allowance = current()
         assert allowance is not None  # the request's; tasks and lanes hand it on

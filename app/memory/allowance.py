@@ -34,7 +34,7 @@ class Allowance:
         self._arriving = 0
         self._users = 1
         self._lock = threading.Lock()
-        self._is_void: Callable[[], bool] | None = None
+        self._is_cancelled: Callable[[], bool] | None = None
         self._tokens: list[Token[Allowance | None]] = []
 
     def __enter__(self) -> Self:
@@ -95,23 +95,23 @@ class Allowance:
         with self._lock:
             self._users += 1
 
-    def working(self, is_void: Callable[[], bool]) -> AbstractContextManager[None]:
+    def working(self, is_cancelled: Callable[[], bool]) -> AbstractContextManager[None]:
         """A thread works for the request: what it holds stays counted until the thread is done, whoever went away.
 
-        is_void: whether the work may stop.
+        is_cancelled: whether the work may stop.
         """
-        return _Work(self, is_void)
+        return _Work(self, is_cancelled)
 
-    def begin(self, is_void: Callable[[], bool]) -> Callable[[], bool] | None:
+    def begin(self, is_cancelled: Callable[[], bool]) -> Callable[[], bool] | None:
         """What ``working`` does first; gives what was asked before."""
         with self._lock:
             self._users += 1
-            before, self._is_void = self._is_void, is_void
+            before, self._is_cancelled = self._is_cancelled, is_cancelled
         return before
 
     def end(self, before: Callable[[], bool] | None) -> None:
         """End a piece of work: what follows has a time of its own."""
-        self._is_void = before
+        self._is_cancelled = before
         self.close()
 
     def check(self) -> None:
@@ -120,7 +120,7 @@ class Allowance:
         Raises:
             DeadlineExceededError: its time is up, or its client is gone.
         """
-        if self._is_void is not None and self._is_void():
+        if self._is_cancelled is not None and self._is_cancelled():
             raise DeadlineExceededError("the request was not answered within its time")
 
     def close(self) -> None:
@@ -138,14 +138,14 @@ class Allowance:
 
 
 class _Work:
-    __slots__ = ("_allowance", "_before", "_is_void")
+    __slots__ = ("_allowance", "_before", "_is_cancelled")
 
-    def __init__(self, allowance: Allowance, is_void: Callable[[], bool]) -> None:
+    def __init__(self, allowance: Allowance, is_cancelled: Callable[[], bool]) -> None:
         self._allowance = allowance
-        self._is_void = is_void
+        self._is_cancelled = is_cancelled
 
     def __enter__(self) -> None:
-        self._before = self._allowance.begin(self._is_void)
+        self._before = self._allowance.begin(self._is_cancelled)
 
     def __exit__(self, *exc: object) -> None:
         self._allowance.end(self._before)

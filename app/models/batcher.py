@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 import engine
 from app.memory.allowance import charge, running
 from app.scheduling.config import BatchingConfig
-from app.scheduling.job import Batches, Demand
-from app.scheduling.share import parts
+from app.scheduling.job import Batches, RunSpec
+from app.scheduling.run_queue import split_batch
 
 Tensors: TypeAlias = Mapping[str, NDArray[Any]]
 Cancelled: TypeAlias = Callable[[], bool] | None
@@ -135,7 +135,7 @@ class Batcher:
         delay_s = self.config.max_queue_delay_us / 1e6
         self._batches = Batches(self.sizes, delay_s) if verdict.enabled and has_sizes else None
 
-    def demand(self, tensors: Tensors, items: int) -> Demand:
+    def run_spec(self, tensors: Tensors, items: int) -> RunSpec:
         """What a run on these inputs takes.
 
         Raises:
@@ -143,8 +143,8 @@ class Batcher:
         """
         if self.sizes and self.is_known(tensors, items):
             batches = self._batches
-            return Demand(items) if batches is None else Demand(items, id(self), batches)
-        return Demand(items, is_slow=not self.session.is_compiled(tensors))
+            return RunSpec(items) if batches is None else RunSpec(items, id(self), batches)
+        return RunSpec(items, is_slow=not self.session.is_compiled(tensors))
 
     def run(self, tensors: Tensors, items: int, cancelled: Cancelled = None) -> dict[str, NDArray[Any]]:
         """The outputs by name; in parts where there is no code for the whole batch, but for those.
@@ -156,7 +156,7 @@ class Batcher:
             EngineError: the engine refuses the inputs, or fails.
         """
         if items > 1 and self._needs_parts(tensors, items):
-            of = parts(items, self.sizes)
+            of = split_batch(items, self.sizes)
             if len(of) > FEW_PARTS and self.config.allowed_batch_sizes is None:
                 self.session.wish(tensors)
             return self._run_parts(tensors, of, cancelled)

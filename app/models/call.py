@@ -7,7 +7,7 @@ from typing import Generic, Self, TypeVar
 
 from app.models.model import Model
 from app.models.request import Decoded, InferRequest, InferResult, Prepared, Ran
-from app.scheduling.job import Demand
+from app.scheduling.job import RunSpec
 
 T = TypeVar("T")
 
@@ -28,13 +28,13 @@ class Call(Generic[T]):
         self._ran: Ran | None = None
         self._may_wait = True
 
-    def prepare(self) -> Demand | None:
+    def prepare(self) -> RunSpec | None:
         """Decode and preprocess, unless that was done; where the outputs are known already, nothing is to be run."""
         if self._prepared is None:
             self._prepared = self._model.prepare(self._request, self._decoded)
         self._may_wait = True
         self._ran = self._model.recall(self._prepared)
-        return None if self._ran is not None else self._model.demand(self._prepared)
+        return None if self._ran is not None else self._model.run_spec(self._prepared)
 
     def prepare_here(self) -> bool:
         """Decode, on the event loop, and see whether it is what the model is quick with."""

@@ -1,7 +1,7 @@
 """Worker threads with a bounded queue in front of them, for work that runs no model.
 
 A request that finds the queue full is refused at once. One that waits is dropped when its client goes away, when its
-deadline passes, when the server stops. One that runs is told so by its ticket, and its place is free once it heeds it.
+deadline passes, when the server stops. One that runs is told so by its token, and its place is free once it heeds it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
 from app.errors import DeadlineExceededError, ModelNotReadyError, QueueFullError
-from app.scheduling.job import Ticket, forget_locals
+from app.scheduling.job import CancelToken, forget_locals
 
 T = TypeVar("T")
 
@@ -41,11 +41,11 @@ class Lane:
         self._running = 0
         self._ended = "the server is stopping"
 
-    async def run(self, work: Callable[[Ticket], T], deadline: float) -> T:
+    async def run(self, work: Callable[[CancelToken], T], deadline: float) -> T:
         """What work returns, run in one of the threads.
 
         Args:
-            work: called with its ticket, and with the caller's context variables.
+            work: called with its token, and with the caller's context variables.
             deadline: on time.monotonic()'s clock; waiting counts.
 
         Raises:
@@ -53,15 +53,15 @@ class Lane:
             DeadlineExceededError: not done in time; work that has not begun never will.
             ModelNotReadyError: the lane is closed.
         """
-        ticket = Ticket(deadline)
-        future = self._submit(work, ticket)
+        token = CancelToken(deadline)
+        future = self._submit(work, token)
         try:
             async with asyncio.timeout(deadline - time.monotonic()):
                 return await asyncio.wrap_future(future)
         except TimeoutError:
             raise self._too_late() from None
         finally:
-            ticket.abandon()
+            token.cancel()
 
     @property
     def queued(self) -> int:
@@ -82,7 +82,7 @@ class Lane:
         """Drop what waits; what runs goes on to its end."""
         self._executor.shutdown(wait=False, cancel_futures=True)
 
-    def _submit(self, work: Callable[[Ticket], T], ticket: Ticket) -> Future[T]:
+    def _submit(self, work: Callable[[CancelToken], T], token: CancelToken) -> Future[T]:
         with self._lock:
             if self._pending >= self._limit:
                 raise QueueFullError(
@@ -92,20 +92,20 @@ class Lane:
                 )
             self._pending += 1
         try:
-            future = self._executor.submit(contextvars.copy_context().run, self._work, work, ticket)
+            future = self._executor.submit(contextvars.copy_context().run, self._work, work, token)
         except RuntimeError:  # shut down
             self._leave()
             raise ModelNotReadyError(self._ended, retry_after_s=self._retry_after_s) from None
         future.add_done_callback(lambda _: self._leave())
         return future
 
-    def _work(self, work: Callable[[Ticket], T], ticket: Ticket) -> T:
-        if ticket.is_void():
+    def _work(self, work: Callable[[CancelToken], T], token: CancelToken) -> T:
+        if token.is_cancelled():
             raise self._too_late()
         with self._lock:
             self._running += 1
         try:
-            return work(ticket)
+            return work(token)
         except BaseException as exc:
             forget_locals(exc)
             raise

@@ -30,7 +30,7 @@ from app.models.sizing import rest, settle
 from app.models.statistics import Timing, account
 from app.models.verification import Verification
 from app.models.warmup import example_inputs, partly_known, read_warmup
-from app.scheduling.job import Demand
+from app.scheduling.job import RunSpec
 from app.settings import Settings
 from app.signature import Inputs, Signature
 
@@ -148,13 +148,13 @@ class Model:
         """Whether its run is one like those that were measured: of one item, of the usual shapes."""
         return self.batcher.is_known(prepared.tensors, 1)
 
-    def demand(self, prepared: Prepared) -> Demand:
+    def run_spec(self, prepared: Prepared) -> RunSpec:
         """What its run will take of the machine.
 
         Raises:
             EngineError: the tensors do not fit the graph.
         """
-        return self.batcher.demand(prepared.tensors, prepared.items)
+        return self.batcher.run_spec(prepared.tensors, prepared.items)
 
     def recall(self, prepared: Prepared) -> Ran | None:
         """The cached outputs for these tensors; None where there are none, or none are kept.

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from app.images.placement import Placement
 from app.models.statistics import Timing
-from app.scheduling.job import USUAL_PRIORITY
+from app.scheduling.job import DEFAULT_PRIORITY
 from app.signature import Inputs, Signature
 from app.tasks.task import Finding
 
@@ -37,7 +37,7 @@ class InferRequest(NamedTuple):
     outputs: tuple[str, ...] | bool | None = None
     draw: bool = False
     predict: bool = True
-    priority: int = USUAL_PRIORITY
+    priority: int = DEFAULT_PRIORITY
     is_light: bool = False
     is_binary: bool = False
 

@@ -86,10 +86,10 @@ class _Flight:
         """Nothing more comes of it."""
         self._is_over.set()
 
-    def is_seen_to_its_end(self, is_void: Callable[[], bool]) -> bool:
+    def is_seen_to_its_end(self, is_cancelled: Callable[[], bool]) -> bool:
         """Wait for its end, as long as that is wanted."""
         while not self._is_over.wait(_LOOK_S):
-            if is_void():
+            if is_cancelled():
                 return False
         return True
 
@@ -152,7 +152,7 @@ class ResponseCache:
             return entry.outputs
 
     def once(
-        self, key: bytes, compute: Callable[[], Arrays], is_void: Callable[[], bool] | None
+        self, key: bytes, compute: Callable[[], Arrays], is_cancelled: Callable[[], bool] | None
     ) -> tuple[Arrays, bool]:
         """The outputs for a key, and whether somebody else's run has given them: one that ended, or that is under way.
 
@@ -161,7 +161,7 @@ class ResponseCache:
 
         Args:
             compute: the run.
-            is_void: whether the caller wants nothing any more; None for one that must not wait.
+            is_cancelled: whether the caller wants nothing any more; None for one that must not wait.
         """
         mine = _Flight()
         while True:
@@ -172,7 +172,7 @@ class ResponseCache:
                 flight = self._flights.setdefault(key, mine)
             if flight is mine:
                 return self._fly(key, mine, compute), False
-            if is_void is None or not flight.is_seen_to_its_end(is_void):
+            if is_cancelled is None or not flight.is_seen_to_its_end(is_cancelled):
                 return compute(), False
             if flight.outputs is not None:
                 return flight.outputs, True

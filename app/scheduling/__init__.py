@@ -1,11 +1,10 @@
-"""Who runs when: a request's steps, the one queue in front of a model's runs, and what may share a run.
+"""Scheduling of one model's requests: prepare, queue, run (alone or in a batch) and finish.
 
-ticket      whether anybody still wants the work
-job         a request on its way: prepare, run, finish
-waiting     jobs by priority and deadline
-share       who goes together with whom, as config.toml has it (config)
-pace        what runs take, and so how long the next request would wait
-admission   who is let in, and who is told to come again, and when
-threads     threads that are woken when there is something to do
+job         one request on its way, and the token that cancels it
+run_queue   jobs by priority and deadline, and which of them run next, alone or together
+config      the batching table of config.toml
+admission   measured step times, the expected wait, and which requests are refused
+threads     a pool of threads that are woken when there is work
+worker      the steps that these threads do
 scheduler   all of it for one served model
 """

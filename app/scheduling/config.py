@@ -1,4 +1,4 @@
-"""The table of config.toml that says how requests share runs."""
+"""The `batching` table of config.toml: how requests share runs."""
 
 from __future__ import annotations
 
@@ -8,20 +8,21 @@ from pydantic import Field, StrictBool, model_validator
 
 from app.schema import Section
 
-USUAL_MOST: Final = 8
+DEFAULT_MAX_ITEMS: Final = 8
 MAX_ITEMS: Final = 1024
 
 Size = Annotated[int, Field(ge=1, le=MAX_ITEMS)]
 
 
 class BatchingConfig(Section):
-    """Which requests may share a run; see docs/batching.md."""
+    """How requests are batched; see docs/batching.md."""
 
     enabled: Literal["auto"] | StrictBool = Field(
         default="auto", description="Whether requests may share a run; auto: where it was measured to help."
     )
     max_batch_size: Size | None = Field(
-        default=None, description=f"Items of one run, at most; default: the largest size allowed, else {USUAL_MOST}."
+        default=None,
+        description=f"Items of one run, at most; default: the largest size allowed, else {DEFAULT_MAX_ITEMS}.",
     )
     allowed_batch_sizes: Annotated[tuple[Size, ...], Field(min_length=1, max_length=16)] | None = Field(
         default=None,
@@ -40,12 +41,12 @@ class BatchingConfig(Section):
 
     @property
     def most(self) -> int:
-        """Items of one run, at most."""
-        return self.max_batch_size or max(self.allowed_batch_sizes or (USUAL_MOST,))
+        """Return the largest number of items in a run."""
+        return self.max_batch_size or max(self.allowed_batch_sizes or (DEFAULT_MAX_ITEMS,))
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """All that code may be made for, rising."""
+        """Return all batch sizes that may be compiled, rising."""
         if self.allowed_batch_sizes is not None:
             return tuple(sorted({1, *self.allowed_batch_sizes}))
         return tuple(sorted({*(1 << power for power in range(self.most.bit_length())), self.most}))

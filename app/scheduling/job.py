@@ -15,34 +15,34 @@ from typing import Any, Final, Protocol
 import engine
 from app.memory.allowance import current
 
-# What requests have that say nothing; 1 comes first of all.
-USUAL_PRIORITY: Final = 10
+# Priority of requests that name none; 1 comes first.
+DEFAULT_PRIORITY: Final = 10
 
 
-class Ticket:
-    """What running work can ask: does anybody still want the result?
+class CancelToken:
+    """Cancellation of work in a thread: by its client, or by its deadline.
 
     Args:
         deadline: on time.monotonic()'s clock.
     """
 
-    __slots__ = ("_is_abandoned", "deadline")
+    __slots__ = ("_is_cancelled", "deadline")
 
     def __init__(self, deadline: float) -> None:
         self.deadline = deadline
-        self._is_abandoned = False
+        self._is_cancelled = False
 
-    def abandon(self) -> None:
-        """Nobody waits for it any more."""
-        self._is_abandoned = True
+    def cancel(self) -> None:
+        """Cancel the work; its result is no longer needed."""
+        self._is_cancelled = True
 
-    def is_void(self) -> bool:
-        """Whether the work may stop."""
-        return self._is_abandoned or time.monotonic() > self.deadline
+    def is_cancelled(self) -> bool:
+        """Return whether the work may stop."""
+        return self._is_cancelled or time.monotonic() > self.deadline
 
 
 def forget_locals(exc: BaseException | None) -> None:
-    """Free what the frames of an exception, and of those behind it, still hold: here, not where it is answered."""
+    """Clear the frames of an exception and of its causes, so that what they hold is freed in this thread."""
     seen: set[int] = set()
     while exc is not None and id(exc) not in seen:
         seen.add(id(exc))
@@ -52,10 +52,10 @@ def forget_locals(exc: BaseException | None) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Batches:
-    """How requests of a kind may share runs.
+    """How requests of a group may share runs.
 
     Args:
-        sizes: that there is code for, rising.
+        sizes: compiled batch sizes, rising.
         delay_s: how long a request may wait for others to share its run.
     """
 
@@ -64,19 +64,19 @@ class Batches:
 
     @property
     def most(self) -> int:
-        """Items of one run, at most."""
+        """Return the largest number of items in a run."""
         return self.sizes[-1]
 
 
 @dataclass(frozen=True, slots=True)
-class Demand:
-    """What a prepared request wants of a run.
+class RunSpec:
+    """What a prepared request needs of a run.
 
     Args:
-        items: pictures, or rows of a batch; 0 for what is no request.
-        group: requests of the same group may share a run; None for one that runs alone.
-        batches: how they share it; there where group is.
-        is_slow: whether there is no code for its shapes, so that it would hold up those that there is code for.
+        items: images, or rows of a batch; 0 for work that is not a request.
+        group: requests of the same group may share a run; None for a request that runs alone.
+        batches: how the group shares runs; set when group is.
+        is_slow: whether the shapes are not compiled, so that the run would delay requests whose shapes are.
     """
 
     items: int = 1
@@ -86,56 +86,58 @@ class Demand:
 
 
 class Work(Protocol):
-    """One request's steps, each on some thread and with the request's context, one after the other."""
+    """Steps of one request. They are called one after the other, each in some thread, in the request's context."""
 
-    def prepare(self) -> Demand | None:
-        """Make it ready to run, and say what the run will take; None where none is needed."""
+    def prepare(self) -> RunSpec | None:
+        """Prepare the request and return what its run needs, or None when no run is needed."""
 
     def prepare_here(self) -> bool:
-        """Make it ready on the event loop, as far as that takes no time; whether the rest of it takes none either."""
+        """Prepare the request on the event loop if that takes no time; return whether the other steps are as quick."""
 
     def run(self, cancelled: Callable[[], bool]) -> None:
-        """Compute it by itself."""
+        """Run the request alone."""
 
     def run_with(self, others: Sequence[Any], cancelled: Callable[[], bool]) -> None:
-        """Compute it and others of its group in one run; where that fails, each is run by itself.
+        """Run the request together with others of its group; the caller runs each alone when this fails.
 
-        cancelled: nobody wants any of them.
+        cancelled: whether none of the results is needed.
         """
 
     def finish(self, queue_s: float) -> Any:
-        """Make the answer.
+        """Return the answer.
 
-        queue_s: how long it waited, all in all.
+        queue_s: how long the request has waited in all.
         """
 
 
 class Stage(enum.IntEnum):
-    """Where a job is."""
+    """Stage of a job."""
 
     WAITING = 0  # in a queue: it may be dropped at once
-    WORKING = 1  # in a thread's hands
+    WORKING = 1  # a thread works on it
     OVER = 2
 
 
 class Job:
-    """A request that has a place in the queue. What changes, changes under the scheduler's lock.
+    """A queued request. Its attributes change under the scheduler's lock only.
 
     Args:
-        work: dropped as soon as nobody wants it.
-        order: among those that wait; lower comes first.
+        work: the steps; dropped as soon as the result is not needed.
+        deadline: on time.monotonic()'s clock.
+        priority: 1 comes first.
+        number: breaks ties in order of arrival.
     """
 
-    __slots__ = ("_context", "demand", "future", "loop", "order", "queue_s", "since", "stage", "ticket", "work")
+    __slots__ = ("_context", "run_spec", "future", "loop", "order", "queue_s", "since", "stage", "token", "work")
 
     def __init__(self, work: Work, deadline: float, priority: int, number: int) -> None:
         self.work: Work | None = work
-        self.ticket = Ticket(deadline)
+        self.token = CancelToken(deadline)
         self.order = (priority, deadline, number)
         self.loop = asyncio.get_running_loop()
         self.future: asyncio.Future[Any] = self.loop.create_future()
         self.stage = Stage.WAITING
-        self.demand: Demand | None = None
+        self.run_spec: RunSpec | None = None
         self.queue_s = 0.0
         self.since = time.perf_counter()
         self._context = contextvars.copy_context()
@@ -144,36 +146,36 @@ class Job:
         return self.order < other.order
 
     def begin(self) -> Work:
-        """A thread takes it from a queue, where it has waited."""
-        assert self.work is not None  # it is dropped together with its place
+        """Take the job from its queue and return its work."""
+        assert self.work is not None  # a job without work has left its queue
         self.stage = Stage.WORKING
         self.queue_s += time.perf_counter() - self.since
         return self.work
 
     def wait(self) -> None:
-        """Go back to waiting in a queue."""
+        """Mark the job as waiting in a queue."""
         self.stage = Stage.WAITING
         self.since = time.perf_counter()
 
     def end(self) -> None:
-        """Nothing is left to do for it; what it held is free."""
+        """Mark the job as over and release its work."""
         self.stage = Stage.OVER
         self.work = None
 
-    def do(self, step: Callable[[], Any], is_void: Callable[[], bool] | None = None) -> Any:
-        """What a step returns, done with the request's context; what it holds stays counted meanwhile.
+    def do(self, step: Callable[[], Any], is_cancelled: Callable[[], bool] | None = None) -> Any:
+        """Run a step in the request's context, charged to the request's memory, and return its result.
 
-        is_void: whether the step may stop, where that is not the same as for the request.
+        is_cancelled: whether the step may stop, where that differs from the job's own token (a shared run).
         """
-        return self._context.run(_counted, step, is_void or self.ticket.is_void)
+        return self._context.run(_counted, step, is_cancelled or self.token.is_cancelled)
 
-    def settle(self, result: Any = None, error: BaseException | None = None) -> None:
-        """Let the loop know, from a thread."""
+    def resolve(self, result: Any = None, error: BaseException | None = None) -> None:
+        """Set the future from a thread."""
         forget_locals(error)
-        with suppress(RuntimeError):  # the loop is closed, and nobody waits
-            self.loop.call_soon_threadsafe(self._tell, result, error)
+        with suppress(RuntimeError):  # the loop is closed
+            self.loop.call_soon_threadsafe(self._resolve_now, result, error)
 
-    def _tell(self, result: Any, error: BaseException | None) -> None:
+    def _resolve_now(self, result: Any, error: BaseException | None) -> None:
         if self.future.done():
             return
         if error is None:
@@ -182,13 +184,13 @@ class Job:
             self.future.set_exception(error)
 
 
-def _counted(step: Callable[[], Any], is_void: Callable[[], bool]) -> Any:
-    """What a step returns; what its request holds stays counted until it is done, whoever waits for it."""
+def _counted(step: Callable[[], Any], is_cancelled: Callable[[], bool]) -> Any:
+    """Run a step; its request's memory stays charged until the step is over, even when the client has left."""
     allowance = current()
-    with engine.cancelling(is_void):
+    with engine.cancelling(is_cancelled):
         if allowance is None:
             return step()
-        before = allowance.begin(is_void)
+        before = allowance.begin(is_cancelled)
         try:
             return step()
         finally:

@@ -1,10 +1,10 @@
-"""One served model's requests: a bounded queue in order of priority and deadline, and the threads behind it.
+"""Scheduler of one served model: a bounded queue in order of priority and deadline, and the threads behind it.
 
-A request is prepared in a thread, waits for its run, and is finished. A request that finds the run free goes through
-all of it in one thread; else it waits in the one queue there is, and whoever ends a run wakes a thread for the next.
-Requests that may share a run are run together with what waits when their turn comes.
+A request is prepared in a thread, waits for its run, and is finished. If the model is idle, one thread does all of it;
+otherwise the request waits in the only queue there is, and the thread that ends a run takes the next one. Requests
+that may share a run are run together with what waits when the run begins.
 
-Here is what the event loop asks; turns.py says what is next, and worker.py is what threads do with it.
+This module holds what the event loop calls; run_queue.py chooses the next step, worker.py executes it.
 """
 
 from __future__ import annotations
@@ -13,30 +13,29 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 from app.errors import ModelNotReadyError, ServiceError
-from app.scheduling.admission import Admission, Pace
-from app.scheduling.job import USUAL_PRIORITY, Demand, Job, Stage, Work
+from app.scheduling.admission import Admission, StepTimes
+from app.scheduling.job import DEFAULT_PRIORITY, Job, RunSpec, Stage, Work
+from app.scheduling.run_queue import RunQueue
 from app.scheduling.threads import Step, Threads
-from app.scheduling.turns import Turns
 from app.scheduling.worker import Worker
 from app.settings import Settings
 
 T = TypeVar("T")
 
-# Answers that take longer are made while the next run goes on; for others a thread costs more.
-_LONG_S: Final = 0.0005
-
 
 def make_scheduler(name: str, settings: Settings, threads: int) -> Scheduler:
-    """A model's, as the settings want it.
+    """Return the scheduler of a model.
 
-    Machine code runs on all threads at once, so that one run after the other is as fast as several, and each is over
-    sooner. The reference leaves threads idle.
+    Compiled code uses all threads in one run, so one run at a time has the throughput of several and the shortest
+    latency. The reference backend leaves threads idle, so it gets as many runs as threads.
 
     Args:
-        threads: that this process may use.
+        name: the model.
+        settings: limits, backend and waiting times.
+        threads: threads that this process may use.
     """
     runs = settings.max_in_flight or (threads if settings.backend == "reference" else 1)
     has_slow = settings.max_in_flight is None and settings.backend != "reference"
@@ -52,16 +51,16 @@ def make_scheduler(name: str, settings: Settings, threads: int) -> Scheduler:
 
 
 class Scheduler:
-    """Takes requests through a model.
+    """Scheduler of one model's requests.
 
     Args:
-        name: whose requests, for messages and thread names.
-        threads: requests that are prepared at once.
-        runs: runs that go on at once.
-        queue: requests that may wait, beside those that run.
-        slow: runs beside these of shapes that there is no code for, so that they hold up no others.
-        retry_after_s: the least that a refused client is told.
-        max_wait_s: a request that would wait longer is refused; None for the usual limit (app/scheduling/admission.py).
+        name: the model, for messages and thread names.
+        threads: requests that are prepared at a time.
+        runs: runs at a time.
+        queue: requests that may wait, in addition to those that run.
+        slow: additional runs for shapes that are not compiled, so that these do not delay others.
+        retry_after_s: smallest Retry-After.
+        max_wait_s: a request that would wait longer is refused; None for the default limit (see admission.py).
     """
 
     def __init__(
@@ -81,32 +80,32 @@ class Scheduler:
         self._admission = Admission(name, queue=queue, retry_after_s=retry_after_s, max_wait_s=max_wait_s)
         self._preparers = threads
         self._lock = threading.Lock()
-        self._threads = Threads(f"lane-{name}", threads + runs + slow, self._lock, self._take)
-        self.pace = Pace()
-        self._turns = Turns(name, preparers=threads, runs=(runs, slow), look_again=self._look_again)
-        self._worker = Worker(self._turns, self.pace, self._lock, self._threads.wake)
+        self._threads = Threads(f"scheduler-{name}", threads + runs + slow, self._lock, self._take)
+        self.step_times = StepTimes()
+        self._run_queue = RunQueue(name, preparers=threads, runs=(runs, slow), recheck=self._recheck)
+        self._worker = Worker(self._run_queue, self.step_times, self._lock, self._threads.wake)
         self._number = 0
         self._ended: str | None = None
 
     # -- from the event loop -----------------------------------------------------------------------------------------
 
     def run_now(self, work: Work, deadline: float) -> tuple[Any] | None:
-        """What the work's last step returns, all of it done here and now: None where that takes time, or others wait.
+        """Do quick work on the event loop and return its result in a tuple, or None if it must be scheduled.
 
-        For work that takes no time a thread, and the way there and back, takes longer.
+        For quick work, handing it to a thread and back would take longer than the work.
 
         Raises:
-            DeadlineExceededError: its time is up.
+            DeadlineExceededError: the deadline has passed.
         """
-        if not (self._turns.is_free and work.prepare_here() and self._claim()):
+        if not (self._run_queue.is_free and work.prepare_here() and self._claim()):
             return None
         try:
             return (self._run_here(work, deadline),)
         finally:
             self._release()
 
-    async def run(self, work: Work, deadline: float, priority: int = USUAL_PRIORITY) -> Any:
-        """What the work's last step returns.
+    async def run(self, work: Work, deadline: float, priority: int = DEFAULT_PRIORITY) -> Any:
+        """Return the result of the work's last step.
 
         Args:
             work: done in threads, with the caller's context variables.
@@ -114,9 +113,9 @@ class Scheduler:
             priority: 1 comes first.
 
         Raises:
-            QueueFullError: nothing was started.
-            DeadlineExceededError: not done in time; a step that has not begun never will.
-            ModelNotReadyError: it is closed.
+            QueueFullError: refused; nothing was started.
+            DeadlineExceededError: not done in time; no further step is started.
+            ModelNotReadyError: the scheduler is closed.
         """
         job = self._enter(work, deadline, priority)
         timer = job.loop.call_later(max(0.0, deadline - time.monotonic()), self._expire, job)
@@ -127,15 +126,15 @@ class Scheduler:
             self._leave(job)
 
     async def call(self, work: Callable[[], T], deadline: float) -> T:
-        """What some other work returns that runs the model; it waits as requests do."""
-        result: T = await self.run(Errand(work), deadline)
+        """Return the result of other work that runs the model; it waits as requests do."""
+        result: T = await self.run(FunctionWork(work), deadline)
         return result
 
-    def check(self, deadline: float, priority: int = USUAL_PRIORITY) -> None:
-        """Refuse early what would be refused anyway.
+    def check(self, deadline: float, priority: int = DEFAULT_PRIORITY) -> None:
+        """Raise now what ``run`` would raise at once.
 
         Raises:
-            QueueFullError, ModelNotReadyError: as ``run`` says.
+            QueueFullError, ModelNotReadyError: as in ``run``.
         """
         error = self.refusal(deadline, priority)
         try:
@@ -144,87 +143,87 @@ class Scheduler:
         finally:
             del error  # its traceback refers to this
 
-    def refusal(self, deadline: float, priority: int = USUAL_PRIORITY) -> ServiceError | None:
-        """Return what a request would be refused with that comes now; None where it would be taken."""
+    def refusal(self, deadline: float, priority: int = DEFAULT_PRIORITY) -> ServiceError | None:
+        """Return the error that a request arriving now would get, or None."""
         if self._ended is not None:
             return ModelNotReadyError(self._ended, retry_after_s=self._retry_after_s)
-        return self._admission.refusal(self.queued, self._turns.idle, self._wait_s(), deadline, priority)
+        return self._admission.refusal(self.queued, self._run_queue.idle, self._wait_s(), deadline, priority)
 
     @property
     def is_empty(self) -> bool:
-        """Whether no request is there."""
-        return self._turns.pending == 0
+        """Return whether there is no request."""
+        return self._run_queue.pending == 0
 
     @property
     def reasons(self) -> Counter[str]:
-        """Why runs that could have been shared were as small as they were."""
-        return self._turns.reasons
+        """Return counts of why batches were not larger."""
+        return self._run_queue.reasons
 
     def _wait_s(self) -> float:
-        """Return how long a request that comes now would wait, about."""
-        return self.pace.wait_s(
-            unprepared=len(self._turns.arrived),
+        """Return the expected wait of a request that arrives now."""
+        return self.step_times.wait_s(
+            unprepared=len(self._run_queue.arrived),
             threads=self._preparers,
-            items=self._turns.ready.items + self._turns.items_in_runs,
+            items=self._run_queue.ready.items + self._run_queue.items_in_runs,
             runs=self.runs,
         )
 
     @property
     def queued(self) -> int:
-        """How many requests are there that do not run now."""
-        return max(0, self._turns.pending - self._turns.in_runs)
+        """Return the number of requests that are not running."""
+        return max(0, self._run_queue.pending - self._run_queue.in_runs)
 
     @property
     def waiting(self) -> int:
-        """How many of them are prepared, and wait for a run."""
-        return len(self._turns.ready) + len(self._turns.slow)
+        """Return the number of prepared requests that wait for a run."""
+        return len(self._run_queue.ready) + len(self._run_queue.slow)
 
     @property
     def running(self) -> int:
-        """How many requests run now."""
-        return self._turns.in_runs
+        """Return the number of requests that are running."""
+        return self._run_queue.in_runs
 
     @property
     def is_busy(self) -> bool:
-        """Whether a thread is at work."""
-        return self._turns.is_busy
+        """Return whether a thread is working."""
+        return self._run_queue.is_busy
 
     def retire(self) -> None:
-        """Take no more; what runs and what waits goes on to its end."""
+        """Refuse new requests; those that wait or run are completed."""
         with self._lock:
             self._ended = f"this version of '{self.name}' is no longer served"
-            self._turns.is_closed = True
+            self._run_queue.is_closed = True
             self._threads.close()
 
     def close(self) -> None:
-        """Drop what waits; what runs goes on to its end."""
+        """Refuse new requests and drop those that wait; those that run are completed."""
         with self._lock:
             self._ended = "the server is stopping"
-            self._turns.is_closed = True
-            for job in self._turns.drain():
-                job.settle(error=ModelNotReadyError(self._ended, retry_after_s=self._retry_after_s))
+            self._run_queue.is_closed = True
+            for job in self._run_queue.drain():
+                job.resolve(error=ModelNotReadyError(self._ended, retry_after_s=self._retry_after_s))
             self._threads.close()
 
     def _claim(self) -> bool:
-        """Take the place of a run, if there is one."""
+        """Begin a run if nothing waits."""
         with self._lock:
-            if not self._turns.is_free:
+            if not self._run_queue.is_free:
                 return False
-            self._turns.count_one(1)
+            self._run_queue.count_one(1)
             return True
 
     def _release(self) -> None:
         with self._lock:
-            self._turns.count_one(-1)
-            if self._turns.ready or self._turns.arrived:
+            self._run_queue.count_one(-1)
+            if self._run_queue.ready or self._run_queue.arrived:
                 self._threads.wake()
 
     def _run_here(self, work: Work, deadline: float) -> Any:
         if time.monotonic() > deadline:
-            raise self._turns.too_late()
+            raise self._run_queue.deadline_error()
         start = time.perf_counter()
         work.run(_never)
-        self.pace.ran(time.perf_counter() - start, 1)
+        self.step_times.ran(time.perf_counter() - start, 1)
         return work.finish(0.0)
 
     def _enter(self, work: Work, deadline: float, priority: int) -> Job:
@@ -232,33 +231,34 @@ class Scheduler:
             self.check(deadline, priority)
             self._number += 1
             job = Job(work, deadline, priority, self._number)
-            self._turns.enter(job)
+            self._run_queue.enter(job)
             try:
-                if not (self.pace.is_quick and self._threads.busy):
+                if not (self.step_times.is_quick and self._threads.busy):
                     self._threads.wake()
             except RuntimeError:  # the system has no more threads
-                self._turns.drop(job)
-                raise ModelNotReadyError("there are no threads", retry_after_s=self._retry_after_s) from None
+                self._run_queue.drop(job)
+                message = f"'{self.name}': the system cannot start another thread"
+                raise ModelNotReadyError(message, retry_after_s=self._retry_after_s) from None
         return job
 
     def _expire(self, job: Job) -> None:
         if not job.future.done():
-            job.future.set_exception(self._turns.too_late())
+            job.future.set_exception(self._run_queue.deadline_error())
 
     def _leave(self, job: Job) -> None:
-        """Nobody waits for it any more."""
-        job.ticket.abandon()
+        """Cancel a job whose client no longer waits."""
+        job.token.cancel()
         with self._lock:
             if job.stage is Stage.WAITING:
-                self._turns.drop(job)
+                self._run_queue.drop(job)
 
     # -- from threads ------------------------------------------------------------------------------------------------
 
     def _take(self) -> Step | None:
-        """What a thread should do next; called with the lock held."""
-        return self._turns.next(self._worker)
+        """Return the next step of a thread; called with the lock held."""
+        return self._run_queue.next(self._worker)
 
-    def _look_again(self) -> None:
+    def _recheck(self) -> None:
         with self._lock:
             self._threads.wake()
 
@@ -267,29 +267,29 @@ def _never() -> bool:
     return False
 
 
-class Errand:
-    """A function's call as work."""
+class FunctionWork:
+    """A function call as work."""
 
     def __init__(self, call: Callable[[], Any]) -> None:
         self._call = call
         self._result: Any = None
 
-    def prepare(self) -> Demand:
-        """Nothing to prepare."""
-        return Demand(items=0)
+    def prepare(self) -> RunSpec:
+        """Return an empty run spec; there is nothing to prepare."""
+        return RunSpec(items=0)
 
     def prepare_here(self) -> bool:
-        """Nobody knows how long it takes."""
+        """Return False, since the duration is unknown."""
         return False
 
     def run(self, cancelled: Callable[[], bool]) -> None:
-        """All of it; what it does asks by itself whether it is cancelled."""
+        """Call the function, which checks by itself whether it is cancelled."""
         self._result = self._call()
 
     def run_with(self, others: Sequence[Any], cancelled: Callable[[], bool]) -> None:
-        """Never: it has no group."""
+        """Raise, since a function has no group."""
         raise NotImplementedError
 
     def finish(self, queue_s: float) -> Any:
-        """The result of the work."""
+        """Return the function's result."""
         return self._result

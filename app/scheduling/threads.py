@@ -1,4 +1,4 @@
-"""Threads that wait to be woken when there is something to do, and see for themselves what."""
+"""Threads that wait until there is work, and take it themselves."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ Step: TypeAlias = Callable[[], None]
 
 
 class Threads:
-    """Started when they are first needed.
+    """Pool of threads that start when they are first needed.
 
     Args:
-        name: of the threads.
-        limit: how many there are, at most.
-        lock: whoever wakes one holds it, and ``take`` is called with it held.
-        take: gives what is to be done next; None for nothing. What it gives must not raise.
+        name: prefix of the threads' names.
+        limit: largest number of threads.
+        lock: held by callers of ``wake``, and while ``take`` is called.
+        take: returns the next step, or None; a step must not raise.
     """
 
     def __init__(self, name: str, limit: int, lock: threading.Lock, take: Callable[[], Step | None]) -> None:
@@ -25,39 +25,39 @@ class Threads:
         self._limit = limit
         self._lock = lock
         self._take = take
-        self._bell: SimpleQueue[None] = SimpleQueue()
+        self._wakeups: SimpleQueue[None] = SimpleQueue()
         self._count = 0
         self._idle = 0
         self._is_closed = False
 
     def wake(self) -> None:
-        """There is something to do. Threads that are at work look for more before they rest.
+        """Wake or start a thread for new work. Busy threads look for more work before they sleep.
 
         Raises:
-            RuntimeError: there is no thread, and the system has none for us.
+            RuntimeError: there is no thread, and the system cannot start one.
         """
         if self._idle:
             self._idle -= 1
-            self._bell.put(None)
+            self._wakeups.put(None)
         elif self._count < self._limit:
             self._start()
 
     def close(self) -> None:
-        """No thread stays once there is nothing to do."""
+        """Let every thread end as soon as it finds no work."""
         self._is_closed = True
         for _ in range(self._idle):
-            self._bell.put(None)
+            self._wakeups.put(None)
         self._idle = 0
 
     @property
     def busy(self) -> int:
-        """How many are at work."""
+        """Return the number of working threads."""
         return self._count - self._idle
 
     def _start(self) -> None:
         self._count += 1
         try:
-            # Daemons: one that is stuck in a run must not keep the process from ending.
+            # A daemon: a thread that is stuck in a run must not keep the process from ending.
             threading.Thread(target=self._live, name=f"{self._name}_{self._count}", daemon=True).start()
         except RuntimeError:
             self._count -= 1
@@ -74,7 +74,7 @@ class Threads:
                         return
                     self._idle += 1
             if step is None:
-                self._bell.get()
+                self._wakeups.get()
             else:
                 step()
-                del step  # what it holds is not for a thread that rests
+                del step  # a sleeping thread must not hold a request's memory

@@ -30,7 +30,7 @@ from app.models.model import Model
 from app.models.request import InferRequest, InferResult
 from app.models.statistics import account
 from app.remote.opening import open_store
-from app.scheduling.job import Ticket
+from app.scheduling.job import CancelToken
 from app.serving.commands import Commands
 from app.serving.control import Control
 from app.serving.drawings import Drawings
@@ -128,7 +128,7 @@ class DataPlane:
 
     @property
     def is_busy(self) -> bool:
-        """Whether a thread still works: one that runs heeds its ticket between operators only."""
+        """Whether a thread still works: one that runs heeds its token between operators only."""
         lanes = [version.lane for entry in self.store.entries for version in entry.versions]
         others = self.drawings.running + self._desk.running + self.trials.running
         return others > 0 or any(lane.is_busy for lane in lanes)
@@ -192,7 +192,7 @@ class DataPlane:
 
     async def offload(self, work: Callable[[], T], deadline: float) -> T:
         """What work returns, run in a thread; for work of no model."""
-        return await self._desk.run(lambda ticket: _charged(work, ticket), deadline)
+        return await self._desk.run(lambda token: _charged(work, token), deadline)
 
     def can_draw(self, name: str | None, number: int | str | None) -> bool:
         """Whether what a model finds can be answered as a picture.
@@ -338,11 +338,11 @@ def _encoded(encode: Callable[[Answer], T], model: str, version: int, result: In
     return encode(Answer(model=model, version=version, result=result))
 
 
-def _charged(work: Callable[[], T], ticket: Ticket) -> T:
+def _charged(work: Callable[[], T], token: CancelToken) -> T:
     """What work returns; what its request holds stays counted until it is done, whoever waits for it."""
     allowance = current()
-    with engine.cancelling(ticket.is_void):
+    with engine.cancelling(token.is_cancelled):
         if allowance is None:
             return work()
-        with allowance.working(ticket.is_void):
+        with allowance.working(token.is_cancelled):
             return work()

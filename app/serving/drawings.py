@@ -68,7 +68,7 @@ class Drawings:
             with allowance:
                 allowance.charge(cost)
                 deadline = time.monotonic() + self._limit_s
-                return await self._lane.run(lambda ticket: _heeding(draw, ticket.is_void), deadline)
+                return await self._lane.run(lambda token: _heeding(draw, token.is_cancelled), deadline)
         finally:
             allowance.close()
 
@@ -78,8 +78,8 @@ class Drawings:
             task.exception()  # whoever waited has it; nobody may have
 
 
-def _heeding(draw: Callable[[], bytes], is_void: Callable[[], bool]) -> bytes:
+def _heeding(draw: Callable[[], bytes], is_cancelled: Callable[[], bool]) -> bytes:
     allowance = current()
     assert allowance is not None  # set by _draw; lanes hand it on
-    with allowance.working(is_void):
+    with allowance.working(is_cancelled):
         return draw()

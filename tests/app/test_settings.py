@@ -330,7 +330,7 @@ def test_settings_max_in_flight_and_max_queue_bound_what_is_pending(tmp_path: Pa
 def test_setting_max_wait_s_refuses_who_would_wait_longer(tmp_path: Path) -> None:
     write_model(tmp_path, "wait", through("test.Wait", "(1,2)f32"))
     with serving(tmp_path, warmup=False, max_in_flight=1, max_wait_s=2.0) as client:
-        client.plane.store.version("wait").lane.pace.ran(5.0, 1)
+        client.plane.store.version("wait").lane.step_times.ran(5.0, 1)
 
         async def two() -> list[int]:
             first = asyncio.create_task(client.http.post("/infer", json=ONES))

@@ -55,7 +55,7 @@ class Stop:
         """Nobody waits for it any more."""
         self._is_given_up = True
 
-    def is_void(self) -> bool:
+    def is_cancelled(self) -> bool:
         """Whether its time is over, or nobody wants it any more."""
         return self._is_given_up or time.monotonic() > self._end
 
@@ -70,7 +70,7 @@ class Stop:
         Raises:
             LoadingStoppedError: nobody does.
         """
-        if self.is_void():
+        if self.is_cancelled():
             raise LoadingStoppedError
 
 

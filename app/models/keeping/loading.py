@@ -38,7 +38,7 @@ def load_model(
         LoadFailedError: whatever it is that goes wrong.
     """
     try:
-        with engine.cancelling(stop.is_void):
+        with engine.cancelling(stop.is_cancelled):
             return _load(files, version, settings, threads, stop, verify)
     except (engine.EngineError, ConfigError, ServiceError) as exc:
         raise LoadFailedError(told(str(exc))) from exc
@@ -65,7 +65,7 @@ def _load(
     stop.check()
     if settings.warmup:
         with compiling(files.name) as progress:
-            model.warm_up(progress, stop.is_void)
+            model.warm_up(progress, stop.is_cancelled)
     if model.remark is not None and settings.strict_warmup:
         raise ConfigError(f"{model.remark} (strict_warmup)")
     stop.check()

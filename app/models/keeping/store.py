@@ -306,7 +306,7 @@ class Store:
         """Read a model's folder, and have its versions loaded."""
         order = self._order(found)
         files = read_model(found, None if order is None else order.config)
-        if not stop.is_void() and self._entries.get(found.name) is entry:  # else it was unloaded meanwhile
+        if not stop.is_cancelled() and self._entries.get(found.name) is entry:  # else it was unloaded meanwhile
             self._show(files, entry)
             for version in entry.versions:
                 self.load_version(files, version)
@@ -327,7 +327,7 @@ class Store:
         try:
             model = load_model(files, version.files, self._settings, self._threads, stop, verify=version.is_update)
         except LoadFailedError as exc:
-            version.fail(f"not loaded {self._too_long}" if stop.is_void() else str(exc))
+            version.fail(f"not loaded {self._too_long}" if stop.is_cancelled() else str(exc))
         else:
             version.serve(model, time.perf_counter() - start)
             if version.model is model:

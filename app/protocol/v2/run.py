@@ -11,7 +11,7 @@ from app.protocol.v2.outputs import Plan, plan_outputs
 from app.protocol.v2.ports import wire_ports
 from app.protocol.v2.regions import Regions
 from app.protocol.v2.request import V2Request, Wanted, read_count
-from app.scheduling.job import USUAL_PRIORITY
+from app.scheduling.job import DEFAULT_PRIORITY
 from app.settings import Settings
 
 
@@ -36,7 +36,7 @@ def prepare(
         parameters={},
         is_light=size is not None and size <= _light_bytes(said),
         is_binary=all(_is_binary(said, wanted) for _, _, wanted in plan.rows),
-        priority=read_count(said.parameters, "priority") or USUAL_PRIORITY,
+        priority=read_count(said.parameters, "priority") or DEFAULT_PRIORITY,
     )
 
 

@@ -76,7 +76,7 @@ def test_short_calls_of_a_quick_model_are_run_without_a_thread(
     monkeypatch.setattr(model, "is_quick", lambda _: True)
     monkeypatch.setattr(model, "is_as_measured", lambda _: True)
     answer = call(made, "ModelInfer", request("simple", [X.tobytes()], inputs=[ONE]))
-    assert len(received(answer)) == 1 and len(found) == 1 and not found[0].startswith("lane-")
+    assert len(received(answer)) == 1 and len(found) == 1 and not found[0].startswith("scheduler-")
 
 
 def test_what_numbers_do_not_fit_their_datatype_is_told(made: grpc.Channel) -> None:

@@ -58,7 +58,7 @@ def test_what_is_short_and_for_a_quick_model_is_run_without_a_thread(tmp_path: P
         assert client.post("/infer", content=png(128, 129, "L"), headers=picture).status_code == 200
         assert client.post("/infer", content=png(2, 2, "L") + bytes(9000), headers=picture).status_code == 200
         assert client.infer("shades", pixels, padding="x" * 10_000).status_code in (200, 400)
-        assert all(each.startswith("lane-shades") for each in threads[3:]) and len(threads) >= 6
+        assert all(each.startswith("scheduler-shades") for each in threads[3:]) and len(threads) >= 6
         assert client.infer("shades", [[1]]).status_code == 422
         for broken in (b"\x89PNG\r\n\x1a\n", png(2, 2, "L")[:-30], png(2, 2, "L")[:40]):
             assert client.post("/infer", content=broken, headers=picture).status_code == 400
@@ -100,7 +100,7 @@ def busy(client: Client, path: str, **more: Any) -> Any:
 
     async def test() -> Any:
         lane = client.plane.store.version("one").lane
-        lane.pace.item_s.value, lane.pace._item_turn_s.value = 61.0, None
+        lane.step_times.item_s.value, lane.step_times._item_turn_s.value = 61.0, None
         task = Task("held", Order(), is_held=True)
         held = asyncio.create_task(lane.run(task, soon()))
         await task.running()
@@ -132,7 +132,7 @@ def test_who_has_not_the_time_to_wait_is_refused_at_once_and_a_long_body_is_not_
 def test_the_header_ends_the_waiting(tmp_path: Path) -> None:
     write_model(tmp_path, "one", elementwise("add(@0,1)", "(1,3)f32"))
     with serving(tmp_path, threads=1) as client:
-        client.plane.store.version("one").lane.pace.item_s.value = None
+        client.plane.store.version("one").lane.step_times.item_s.value = None
 
         async def test() -> int:
             lane = client.plane.store.version("one").lane

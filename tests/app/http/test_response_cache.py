@@ -212,7 +212,7 @@ def together(client: Client, values: list[int], leaves: int | None = None) -> li
 
     async def ask() -> list[httpx.Response]:
         lane = client.plane.store.version("one").lane
-        lane.pace.finish_s.value = 1.0  # or those that wait would be left to the thread that runs
+        lane.step_times.finish_s.value = 1.0  # or those that wait would be left to the thread that runs
         held, first = await hold(lane, Order())
         asked = []
         for value in values:

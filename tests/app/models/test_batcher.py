@@ -128,9 +128,9 @@ def test_what_is_of_another_kind_shares_no_run(ready: Batcher, tensors: dict[str
 
 
 def test_items_of_a_request_are_what_it_counts_for(ready: Batcher) -> None:
-    demand = ready.demand({"in": np.zeros((3, 3), np.float32)}, 3)
-    assert demand.items == 3 and demand.group is not None and demand.batches is not None
-    assert demand.batches.sizes == (1, 2, 4, 8) and not demand.is_slow
+    run_spec = ready.run_spec({"in": np.zeros((3, 3), np.float32)}, 3)
+    assert run_spec.items == 3 and run_spec.group is not None and run_spec.batches is not None
+    assert run_spec.batches.sizes == (1, 2, 4, 8) and not run_spec.is_slow
 
 
 def test_sizes_are_made_as_long_as_an_item_becomes_cheaper_and_no_longer(
@@ -151,8 +151,8 @@ def test_where_a_batch_is_no_faster_requests_share_no_run_and_batches_are_run_on
     made = finish(batcher(linear(tmp_path)))
     assert made.sizes == (1,) and not made.verdict.enabled and made.verdict.is_final
     assert made.verdict.reason == "an item takes 0.95 of its time in a run of 2, at most 0.9 is worth it"
-    demand = made.demand({"in": np.zeros((3, 3), np.float32)}, 3)
-    assert demand.group is None and not demand.is_slow
+    run_spec = made.run_spec({"in": np.zeros((3, 3), np.float32)}, 3)
+    assert run_spec.group is None and not run_spec.is_slow
 
 
 def test_what_was_found_out_is_known_to_the_next_start(tmp_path: Path, times: dict[int, float]) -> None:

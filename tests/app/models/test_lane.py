@@ -12,7 +12,7 @@ import pytest
 
 from app.errors import DeadlineExceededError, ModelNotReadyError, QueueFullError
 from app.log import request_id
-from app.models.lane import Lane, Ticket
+from app.models.lane import CancelToken, Lane
 from tests.patience import PATIENCE_S, limits
 
 LATER = 60.0
@@ -23,10 +23,10 @@ class Held:
 
     def __init__(self) -> None:
         self.started, self.release = threading.Event(), threading.Event()
-        self.ticket: Ticket | None = None
+        self.token: CancelToken | None = None
 
-    def __call__(self, ticket: Ticket) -> str:
-        self.ticket = ticket
+    def __call__(self, token: CancelToken) -> str:
+        self.token = token
         self.started.set()
         assert self.release.wait(PATIENCE_S)
         return "done"
@@ -106,11 +106,11 @@ def test_running_work_is_told_when_its_caller_left() -> None:
         work = Held()
         task = asyncio.create_task(lane.run(work, soon()))
         await work.running()
-        assert work.ticket is not None and not work.ticket.is_void()
+        assert work.token is not None and not work.token.is_cancelled()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        assert work.ticket.is_void()
+        assert work.token.is_cancelled()
         work.release.set()
 
     run(test)
@@ -126,7 +126,7 @@ def test_a_deadline_ends_the_waiting_and_voids_the_ticket() -> None:
                 await asyncio.sleep(0.001)
             if work.started.is_set():
                 break
-        assert work.ticket is not None and work.ticket.is_void()
+        assert work.token is not None and work.token.is_cancelled()
         assert lane.running == 1
         work.release.set()
 

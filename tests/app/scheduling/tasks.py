@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 from app.log import request_id
-from app.scheduling.job import Batches, Demand
+from app.scheduling.job import Batches, RunSpec
 from app.scheduling.scheduler import Scheduler
 from tests.patience import PATIENCE_S
 
@@ -30,12 +30,12 @@ class Task:
     """fails: the step that does. is_answered: whether it needs no run."""
 
     def __init__(
-        self, name: str, order: Order, demand: Demand | None = None, *, is_held: bool = False, fails: str = "",
+        self, name: str, order: Order, run_spec: RunSpec | None = None, *, is_held: bool = False, fails: str = "",
         is_answered: bool = False, is_quick: bool = False,
     ) -> None:  # fmt: skip
         self.name, self.order, self.fails, self.is_answered = name, order, fails, is_answered
         self.is_quick = is_quick
-        self.demand = demand or Demand()
+        self.run_spec = run_spec or RunSpec()
         self.prepared, self.started, self.release = threading.Event(), threading.Event(), threading.Event()
         if not is_held:
             self.release.set()
@@ -43,11 +43,11 @@ class Task:
         self.threads: list[str] = []
         self.queue_s = -1.0
 
-    def prepare(self) -> Demand | None:
+    def prepare(self) -> RunSpec | None:
         self.threads.append(threading.current_thread().name)
         self._fail("prepare")
         self.prepared.set()
-        return None if self.is_answered else self.demand
+        return None if self.is_answered else self.run_spec
 
     def prepare_here(self) -> bool:
         self.threads.append(threading.current_thread().name)
@@ -83,8 +83,8 @@ class Task:
         assert await asyncio.to_thread(self.started.wait, PATIENCE_S)
 
 
-def group(items: int = 1, sizes: tuple[int, ...] = (1, 2, 4), name: str = "g", delay_s: float = 0.0) -> Demand:
-    return Demand(items=items, group=name, batches=Batches(sizes, delay_s))
+def group(items: int = 1, sizes: tuple[int, ...] = (1, 2, 4), name: str = "g", delay_s: float = 0.0) -> RunSpec:
+    return RunSpec(items=items, group=name, batches=Batches(sizes, delay_s))
 
 
 def run(test: Callable[[Scheduler, Order], Coroutine[Any, Any, None]], **options: Any) -> None:

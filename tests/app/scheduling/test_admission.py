@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from app.errors import QueueFullError
-from app.scheduling.admission import FEW_REQUESTS, USUAL_WAIT_S, Admission, Pace
+from app.scheduling.admission import DEFAULT_MAX_WAIT_S, FEW_REQUESTS, Admission, StepTimes
 
 
 @dataclass
@@ -33,7 +33,7 @@ class Server:
         self.service_s, self.stolen_s = service_s, stolen_s
         self.now = 0.0
         self.admission = Admission("model", queue=queue, retry_after_s=1, max_wait_s=max_wait_s, clock=lambda: self.now)
-        self.pace = Pace()
+        self.step_times = StepTimes()
         self.ends: list[float] = []
 
     def ask(self, now: float) -> float | QueueFullError:
@@ -41,13 +41,13 @@ class Server:
         self.now = now
         self.ends = [end for end in self.ends if end > now]
         pending = len(self.ends)
-        wait_s = self.pace.wait_s(unprepared=0, threads=1, items=pending, runs=1)
+        wait_s = self.step_times.wait_s(unprepared=0, threads=1, items=pending, runs=1)
         refusal = self.admission.refusal(max(0, pending - 1), int(not pending), wait_s, float("inf"), 10)
         if refusal is not None:
             return refusal
         start = max([now, *self.ends])
         end = self._end(start)
-        self.pace.ran(end - start, 1, end - start if self.ends else None)
+        self.step_times.ran(end - start, 1, end - start if self.ends else None)
         self.ends.append(end)
         return end
 
@@ -118,7 +118,7 @@ def test_a_burst_is_answered_as_long_as_nobody_waits_for_more_than_a_second() ->
     ("service_s", "max_wait_s", "most_s"),
     [
         (0.001, None, 0.066),  # as many as may wait
-        (0.03, None, USUAL_WAIT_S + 0.07),
+        (0.03, None, DEFAULT_MAX_WAIT_S + 0.07),
         (0.5, None, (FEW_REQUESTS + 3) * 0.5),
         (0.03, 0.2, 0.27),
     ],
@@ -142,7 +142,7 @@ def refusal(retry_after_s: int = 1, *, pending: int = 50, wait_s: float = 1.5, l
 
 def test_who_is_refused_is_told_the_wait_and_when_it_would_be_short_enough() -> None:
     found = refusal(wait_s=9.25)
-    assert found.message == "'model' is busy: the request would wait some 9.25 seconds, at most 1 may be"
+    assert found.message == "'model' is busy: the request would wait about 9.25 seconds, expected at most 1"
     assert found.detail == {"wait_s": 9.25} and found.headers["Retry-After"] == "9"
     assert 8250 <= float(found.headers["Retry-After-Ms"]) <= 1.5 * 8250
 
@@ -177,11 +177,11 @@ def test_who_has_no_time_left_is_refused_however_few_wait() -> None:
 
 
 def test_what_follows_at_once_says_how_long_many_wait_with_all_that_is_done_in_between() -> None:
-    pace = Pace()
-    pace.prepare_s.add(0.002)
-    assert pace.wait_s(unprepared=3, threads=1, items=3, runs=1) == 0
-    pace.ran(0.010, 2)
-    assert pace.wait_s(unprepared=0, threads=1, items=4, runs=1) == pytest.approx(0.020)
-    pace.ran(0.010, 2, turn_s=0.030)
-    assert pace.wait_s(unprepared=0, threads=1, items=4, runs=1) == pytest.approx(0.060)
-    assert pace.wait_s(unprepared=0, threads=1, items=4, runs=2) == pytest.approx(0.060)
+    step_times = StepTimes()
+    step_times.prepare_s.add(0.002)
+    assert step_times.wait_s(unprepared=3, threads=1, items=3, runs=1) == 0
+    step_times.ran(0.010, 2)
+    assert step_times.wait_s(unprepared=0, threads=1, items=4, runs=1) == pytest.approx(0.020)
+    step_times.ran(0.010, 2, turn_s=0.030)
+    assert step_times.wait_s(unprepared=0, threads=1, items=4, runs=1) == pytest.approx(0.060)
+    assert step_times.wait_s(unprepared=0, threads=1, items=4, runs=2) == pytest.approx(0.060)

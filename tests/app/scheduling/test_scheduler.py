@@ -14,7 +14,7 @@ import engine
 from app.errors import DeadlineExceededError, ModelNotReadyError, QueueFullError
 from app.log import request_id
 from app.scheduling.admission import FEW_REQUESTS
-from app.scheduling.job import Demand
+from app.scheduling.job import RunSpec
 from app.scheduling.scheduler import Scheduler
 from tests.app.scheduling.tasks import Order, Task, group, hold, queue_up, run, soon, until
 from tests.patience import limits
@@ -25,7 +25,7 @@ def test_a_request_that_finds_the_run_free_is_done_in_one_thread_with_the_caller
         request_id.set("r1")
         task = Task("a", order)
         assert await scheduler.run(task, soon()) == "a by r1"
-        assert len(task.threads) == 3 and len(set(task.threads)) == 1 and task.threads[0].startswith("lane-model")
+        assert len(task.threads) == 3 and len(set(task.threads)) == 1 and task.threads[0].startswith("scheduler-model")
         assert task.queue_s >= 0
 
     run(test)
@@ -43,7 +43,7 @@ def test_what_is_quick_is_done_on_the_spot() -> None:
         slow = Task("slow", order)
         assert scheduler.run_now(slow, soon()) is None
         assert await scheduler.run(slow, soon()) == "slow by -"
-        assert slow.threads[-1].startswith("lane-model")
+        assert slow.threads[-1].startswith("scheduler-model")
         assert scheduler.queued == scheduler.running == 0
 
     run(test)
@@ -87,7 +87,9 @@ def test_one_more_than_may_wait_is_refused_at_once_and_others_go_on() -> None:
         held, first = await hold(scheduler, order)
         second = await queue_up(scheduler, [Task("b", order)])
         assert (scheduler.running, scheduler.queued) == (1, 1)
-        with pytest.raises(QueueFullError, match="'model' is busy: 1 requests wait, at most 1 may") as caught:
+        with pytest.raises(
+            QueueFullError, match="'model' is busy: 1 requests are waiting, expected at most 1"
+        ) as caught:
             await scheduler.run(Task("c", order), soon())
         assert caught.value.headers == {"Retry-After": "3"}
         held.release.set()
@@ -135,7 +137,7 @@ def test_a_thousand_who_left_leave_nothing_behind() -> None:
             for each in waiting:
                 each.cancel()
             await asyncio.gather(*waiting, return_exceptions=True)
-            assert scheduler.queued == 0 and len(scheduler._turns.ready._heap) < 300
+            assert scheduler.queued == 0 and len(scheduler._run_queue.ready._heap) < 300
         held.release.set()
         await first
 
@@ -213,10 +215,10 @@ def test_who_is_late_is_told_so_by_whoever_finds_out_first(
 
 def test_runs_without_code_hold_up_only_their_own_kind() -> None:
     async def test(scheduler: Scheduler, order: Order) -> None:
-        slow = Task("slow", order, Demand(is_slow=True), is_held=True)
+        slow = Task("slow", order, RunSpec(is_slow=True), is_held=True)
         first = asyncio.create_task(scheduler.run(slow, soon()))
         await slow.running()
-        (second,) = await queue_up(scheduler, [Task("slow too", order, Demand(is_slow=True))])
+        (second,) = await queue_up(scheduler, [Task("slow too", order, RunSpec(is_slow=True))])
         assert await scheduler.run(Task("quick", order), soon()) == "quick by -"
         assert order.runs == [["quick"]]
         slow.release.set()
@@ -251,9 +253,9 @@ def test_other_work_waits_for_its_turn_as_requests_do() -> None:
 
 def test_a_request_that_would_wait_longer_than_its_time_is_refused_at_once_with_when_to_come_again() -> None:
     async def test(scheduler: Scheduler, order: Order) -> None:
-        scheduler.pace.ran(65.2, 1)
+        scheduler.step_times.ran(65.2, 1)
         held, first = await hold(scheduler, order)
-        with pytest.raises(QueueFullError, match=r"would wait some 65\.2 seconds") as caught:
+        with pytest.raises(QueueFullError, match=r"would wait about 65\.2 seconds") as caught:
             await scheduler.run(Task("b", order), soon())
         assert 6 <= int(caught.value.headers["Retry-After"]) < 60  # what is over its time
         held.release.set()
@@ -266,9 +268,9 @@ def test_a_request_that_would_wait_longer_than_its_time_is_refused_at_once_with_
 
 def test_waiting_is_bounded_by_the_setting_but_not_for_those_that_come_first() -> None:
     async def test(scheduler: Scheduler, order: Order) -> None:
-        scheduler.pace.ran(1.0, 1)
+        scheduler.step_times.ran(1.0, 1)
         held, first = await hold(scheduler, order)
-        with pytest.raises(QueueFullError, match=r"at most 0\.5 may be"):
+        with pytest.raises(QueueFullError, match=r"expected at most 0\.5"):
             await scheduler.run(Task("b", order), soon())
         asked = asyncio.create_task(scheduler.run(Task("c", order), soon(), 1))
         await asyncio.sleep(0)
@@ -280,13 +282,13 @@ def test_waiting_is_bounded_by_the_setting_but_not_for_those_that_come_first() -
 
 def test_who_would_wait_longer_than_a_second_behind_many_is_refused_and_told_when_to_come_again() -> None:
     async def test(scheduler: Scheduler, order: Order) -> None:
-        scheduler.pace.ran(0.5, 1)
+        scheduler.step_times.ran(0.5, 1)
         held, first = await hold(scheduler, order)
         waiting = await queue_up(scheduler, [Task(str(number), order) for number in range(FEW_REQUESTS)])
         assert scheduler.refusal(soon()) is None  # as many may wait for any time
         waiting += await queue_up(scheduler, [Task("last", order)])
         assert scheduler.refusal(soon(), priority=1) is None
-        message = "'model' is busy: the request would wait some 13 seconds, at most 1 may be"
+        message = "'model' is busy: the request would wait about 13 seconds, expected at most 1"
         with pytest.raises(QueueFullError, match=message) as caught:
             await scheduler.run(Task("late", order), soon())
         assert caught.value.headers["Retry-After"] == "12" and caught.value.detail == {"wait_s": 13.0}
@@ -318,10 +320,10 @@ def test_runs_that_follow_each_other_say_how_long_many_wait() -> None:
     async def test(scheduler: Scheduler, order: Order) -> None:
         held, first = await hold(scheduler, order)
         waiting = await queue_up(scheduler, [Task("b", order), Task("c", order)])
-        assert scheduler.pace._item_turn_s.value is None
+        assert scheduler.step_times._item_turn_s.value is None
         held.release.set()
         await asyncio.gather(first, *waiting)
-        assert scheduler.pace._item_turn_s.value is not None and scheduler._turns.began is None
+        assert scheduler.step_times._item_turn_s.value is not None and scheduler._run_queue.began is None
 
     run(test)
 
@@ -330,12 +332,12 @@ def test_what_left_the_queue_is_no_turn() -> None:
     async def test(scheduler: Scheduler, order: Order) -> None:
         held, first = await hold(scheduler, order)
         (gone,) = await queue_up(scheduler, [Task("gone", order)])
-        scheduler._turns.began = 0.0  # as if a run had ended long ago
+        scheduler._run_queue.began = 0.0  # as if a run had ended long ago
         gone.cancel()
         first.cancel()
         await asyncio.gather(first, gone, return_exceptions=True)
         held.release.set()
-        await until(lambda: not scheduler.is_busy and scheduler._turns.began is None)
+        await until(lambda: not scheduler.is_busy and scheduler._run_queue.began is None)
 
     run(test)
 
@@ -364,7 +366,7 @@ def test_retired_it_ends_what_it_has_begun_and_its_threads_go() -> None:
             await scheduler.run(Task("c", order), soon())
         held.release.set()
         assert await asyncio.gather(first, second) == ["held by -", "b by -"]
-        await until(lambda: not any(each.name.startswith("lane-retiring") for each in threading.enumerate()))
+        await until(lambda: not any(each.name.startswith("scheduler-retiring") for each in threading.enumerate()))
 
     asyncio.run(test(Scheduler("retiring", threads=2, runs=1, queue=10), Order()))
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-from app.scheduling.job import Demand
+from app.scheduling.job import RunSpec
+from app.scheduling.run_queue import split_batch
 from app.scheduling.scheduler import Scheduler
-from app.scheduling.share import parts
 from tests.app.scheduling.tasks import Order, Task, group, hold, queue_up, run, soon, until
 from tests.patience import PATIENCE_S
 
@@ -26,8 +26,8 @@ def test_those_of_a_group_that_wait_share_a_run_as_far_as_there_is_code_for_it()
 def test_items_are_counted_not_requests_and_groups_are_not_mixed() -> None:
     async def test(scheduler: Scheduler, order: Order) -> None:
         held, first = await hold(scheduler, order)
-        demands = [group(3), group(name="h"), group(2), group(1), group(name="h"), Demand()]
-        asked = await queue_up(scheduler, [Task(str(at), order, each) for at, each in enumerate(demands)])
+        specs = [group(3), group(name="h"), group(2), group(1), group(name="h"), RunSpec()]
+        asked = await queue_up(scheduler, [Task(str(at), order, each) for at, each in enumerate(specs)])
         held.release.set()
         await asyncio.gather(first, *asked)
         # 3 and 2 are more than 4, and nobody passes by another of the same group.
@@ -88,7 +88,7 @@ def test_a_run_that_may_wait_for_others_does_not_wait_for_ever() -> None:
 
 
 def test_a_batch_of_any_size_is_run_in_sizes_that_there_is_code_for() -> None:
-    assert parts(5, (1, 2, 4, 8)) == [4, 1]
-    assert parts(23, (1, 2, 4, 8)) == [8, 8, 4, 2, 1]
-    assert parts(3, (1,)) == [1, 1, 1]
-    assert parts(0, (1, 2)) == []
+    assert split_batch(5, (1, 2, 4, 8)) == [4, 1]
+    assert split_batch(23, (1, 2, 4, 8)) == [8, 8, 4, 2, 1]
+    assert split_batch(3, (1,)) == [1, 1, 1]
+    assert split_batch(0, (1, 2)) == []

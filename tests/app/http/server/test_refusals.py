@@ -57,11 +57,11 @@ def closed(front: Front) -> Iterator[None]:
         return None if priority < 10 else error
 
     lane.refusal = refusal  # type: ignore[method-assign, assignment]
-    lane._turns.pending += 1
+    lane._run_queue.pending += 1
     try:
         yield
     finally:
-        lane._turns.pending -= 1
+        lane._run_queue.pending -= 1
         del lane.refusal  # type: ignore[method-assign]
 
 

@@ -32,7 +32,7 @@ LINES = [
 ]
 ONES = {"inputs": [[1] * WIDTH]}
 # Threads of the model that stays: its requests need none while it is quick, and all it may have on a busy machine.
-STAYS = "lane-other"
+STAYS = "scheduler-other"
 # Not there, and on its way: what a client may be told while a model comes and goes.
 AWAY = (404, 503)
 

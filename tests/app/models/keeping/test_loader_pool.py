@@ -118,7 +118,7 @@ def test_a_closed_crew_asks_what_runs_to_stop_and_begins_nothing(stuck: list[Wor
 
     def heed(stop: Stop) -> None:
         began.set()
-        while not stop.is_void():
+        while not stop.is_cancelled():
             heeded.wait(0.005)
         with pytest.raises(LoadingStoppedError):
             stop.check()

@@ -22,7 +22,7 @@ class Impatient(Stop):
         self.times = 0
         self.until = until
 
-    def is_void(self) -> bool:
+    def is_cancelled(self) -> bool:
         self.times += 1
         return self.times > self.until
 

@@ -48,9 +48,9 @@ def test_what_a_process_has_counted_that_is_gone_is_told_on_and_once_by_the_one_
     with serving(tmp_path, reload_interval_s=0) as client:
         store = client.plane.store
         (version,) = store.entries[0].versions
-        version.statistics, version.lane._turns.pending = counted(3), 4
+        version.statistics, version.lane._run_queue.pending = counted(3), 4
         left = Tallies().to_bytes(store.entries)
-        version.statistics, version.lane._turns.pending = counted(2), 0
+        version.statistics, version.lane._run_queue.pending = counted(2), 0
 
         def told(tallies: Tallies) -> tuple[int, int, int]:
             tally = tallies.read()(version)

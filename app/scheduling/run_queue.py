@@ -1,7 +1,7 @@
-"""What waits, what runs, and what is next: nothing of it is done here.
+"""Queues of one model's jobs: what waits, what runs, and what a thread does next.
 
-A request is prepared, waits for its run, and is finished; whoever is through with a step asks what the next one is.
-All of it is asked and told with the scheduler's lock held.
+A job is prepared, waits for its run, and is finished. Nothing is executed here: a thread that has done a step asks
+``next``. All methods are called with the scheduler's lock held.
 """
 
 from __future__ import annotations
@@ -9,32 +9,36 @@ from __future__ import annotations
 import heapq
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Final, Protocol
 
 from app.errors import DeadlineExceededError
 from app.scheduling.job import Job, Stage, Work
-from app.scheduling.share import ALONE, FULL, OTHERS, choose
 from app.scheduling.threads import Step
 
-# The kinds of runs: usual ones, and those of shapes that there is no code for.
+# Kinds of runs: compiled shapes, and shapes that are not compiled.
 USUAL: Final = 0
 SLOW: Final = 1
-# So many of them may lie there beside those that wait.
+# Number of jobs that are over but may stay in a heap, beside as many as wait.
 _MAX_GONE: Final = 64
+# Why a batch has no more requests: it is full, no more of its group waited, none did, or only other groups did.
+FULL: Final = "full"
+FEW: Final = "few"
+ALONE: Final = "alone"
+OTHERS: Final = "others"
 
 
 class Steps(Protocol):
-    """What threads do."""
+    """The steps that threads execute."""
 
     def prepare(self, job: Job, work: Work) -> None:
-        """Make a request ready to run."""
+        """Prepare a request."""
         ...
 
     def run(self, jobs: list[Job], kind: int) -> None:
-        """Compute requests, together where they are several."""
+        """Run requests, several of them as one batch."""
         ...
 
     def finish(self, job: Job, queue_s: float) -> None:
@@ -42,96 +46,96 @@ class Steps(Protocol):
         ...
 
 
-class Turns:
-    """One model's.
+class RunQueue:
+    """Waiting and running jobs of one model.
 
     Args:
-        name: of the model, for messages.
-        preparers: requests that are prepared at once.
-        runs: usual runs that go on at once, and slow ones.
-        look_again: called on a job's loop when its time to wait for others is up.
+        name: the model, for messages.
+        preparers: requests that are prepared at a time.
+        runs: usual runs and slow runs at a time.
+        recheck: called on a job's loop when its time to wait for others is up.
 
     Attributes:
-        pending: requests that are there.
-        began: when a run ended, where the next one could begin at once; None where it could not.
-        in_runs: requests that run, and their items, those of slow runs left out.
-        to_finish: requests that have run, and how long they waited.
-        is_closed: whether nobody else comes, so that nothing is waited for.
-        reasons: why runs that could have been shared were as small as they were.
+        pending: jobs that are not over.
+        began: when a run ended, if the next one could begin at once; else None.
+        in_runs: jobs that are running; items_in_runs counts their items without those of slow runs.
+        to_finish: jobs that have run, and how long each has waited.
+        is_closed: whether no more jobs come, so that a batch does not wait for others.
+        reasons: counts of why batches were not larger.
     """
 
-    def __init__(self, name: str, *, preparers: int, runs: tuple[int, int], look_again: Callable[[], None]) -> None:
+    def __init__(self, name: str, *, preparers: int, runs: tuple[int, int], recheck: Callable[[], None]) -> None:
         self._name = name
         self._preparers = preparers
         self._runs = runs
-        self._look_again = look_again
+        self._recheck = recheck
         self.pending = 0
         self.preparing = 0
         self.running = [0, 0]
         self.began: float | None = None
         self.in_runs = self.items_in_runs = 0
-        self.arrived, self.ready, self.slow = Waiting(), Waiting(), Waiting()
+        self.arrived, self.ready, self.slow = JobHeap(), JobHeap(), JobHeap()
         self.to_finish: deque[tuple[Job, float]] = deque()
         self.is_closed = False
         self.reasons: Counter[str] = Counter()
 
     @property
     def is_free(self) -> bool:
-        """Whether nobody waits, and one more may run."""
+        """Return whether nothing waits and a run could begin."""
         return not (self.ready or self.arrived) and self.running[USUAL] < self._runs[USUAL] and not self.is_closed
 
     @property
     def idle(self) -> int:
-        """Return how many more usual runs could go on now."""
+        """Return the number of usual runs that could begin now."""
         return self._runs[USUAL] - self.running[USUAL]
 
     @property
     def is_busy(self) -> bool:
-        """Whether a thread is at work."""
+        """Return whether a thread is working."""
         return self.preparing > 0 or any(self.running) or bool(self.to_finish)
 
     def count_one(self, sign: int) -> None:
-        """One runs that has never waited, or has run: 1 or -1."""
+        """Count a job of one item that begins (1) or ends (-1) its run without having waited."""
         self.pending += sign
         self.running[USUAL] += sign
         self.in_runs += sign
         self.items_in_runs += sign
 
     def enter(self, job: Job) -> None:
-        """One has come."""
+        """Add a job that has arrived."""
         self.arrived.push(job)
         self.pending += 1
 
     def wait(self, job: Job) -> None:
-        """One is prepared, and waits for its run."""
+        """Queue a prepared job for its run."""
         job.wait()
         self._queue_of(job).push(job)
 
     def drop(self, job: Job) -> None:
-        """One that waits is not wanted any more."""
+        """Remove a waiting job whose result is not needed."""
         queue = self._queue_of(job)
         self.over(job)
-        queue.took(job)
+        queue.discard(job)
 
     def over(self, job: Job) -> None:
-        """Nothing is left to do for it."""
+        """End a job."""
         if job.stage is not Stage.OVER:
             job.end()
             self.pending -= 1
 
     def drain(self) -> list[Job]:
-        """All that wait; none is left."""
+        """Remove and return all waiting jobs."""
         jobs = [*self.arrived.drain(), *self.ready.drain(), *self.slow.drain()]
         for job in jobs:
             self.over(job)
         return jobs
 
-    def too_late(self) -> DeadlineExceededError:
-        """What a request is told whose time is up."""
+    def deadline_error(self) -> DeadlineExceededError:
+        """Return the error of a request whose deadline has passed."""
         return DeadlineExceededError(f"'{self._name}' did not answer within the request's time")
 
     def next(self, steps: Steps) -> Step | None:
-        """What a thread should do next: what is nearly done comes first."""
+        """Return the next step of a thread, or None. Steps later in a request come first."""
         if self.to_finish:
             return partial(steps.finish, *self.to_finish.popleft())
         if self.running[USUAL] < self._runs[USUAL] and self.ready:
@@ -145,31 +149,31 @@ class Turns:
             self.preparing += 1
             return partial(steps.prepare, job, job.begin())
         if not (self.ready or self.arrived or self.preparing):
-            self.began = None  # whoever waited for the next turn has left
+            self.began = None  # the jobs that waited for the next run were dropped
         return None
 
     def end_run(self, jobs: list[Job], kind: int) -> None:
-        """A run is over."""
+        """Count a run as ended."""
         self.running[kind] -= 1
         self.in_runs -= len(jobs)
         self.items_in_runs -= 0 if kind else items_of(jobs)
 
-    def _queue_of(self, job: Job) -> Waiting:
-        if job.demand is None:
+    def _queue_of(self, job: Job) -> JobHeap:
+        if job.run_spec is None:
             return self.arrived
-        return self.slow if job.demand.is_slow and self._runs[SLOW] else self.ready
+        return self.slow if job.run_spec.is_slow and self._runs[SLOW] else self.ready
 
-    def _next(self, queue: Waiting) -> Job | None:
-        """The next one that is still wanted."""
+    def _next(self, queue: JobHeap) -> Job | None:
+        """Return the next job that is still needed."""
         while (job := queue.pop()) is not None:
-            if not job.ticket.is_void():
+            if not job.token.is_cancelled():
                 return job
             self.over(job)
-            job.settle(error=self.too_late())
+            job.resolve(error=self.deadline_error())
         return None
 
     def _next_run(self) -> list[Job]:
-        """The next one and those that share its run; none where all have still time to wait for more."""
+        """Return the next job and those that share its run; nothing while all may wait for more."""
         put_off: list[Job] = []
         try:
             while (job := self._next(self.ready)) is not None:
@@ -184,19 +188,19 @@ class Turns:
                 self.ready.push(job)
 
     def _together(self, job: Job) -> list[Job]:
-        """Those that share a job's run, about to begin; none where it has time to wait for more."""
-        jobs, batches = [job], None if job.demand is None else job.demand.batches
-        if job.demand is not None and batches is not None:
-            jobs, reason = choose(job, self.ready.of_group(job.demand.group), batches.sizes)
+        """Begin a job's run and return all jobs that share it; nothing while the job may wait for more."""
+        jobs, batches = [job], None if job.run_spec is None else job.run_spec.batches
+        if job.run_spec is not None and batches is not None:
+            jobs, reason = choose_batch(job, self.ready.of_group(job.run_spec.group), batches.sizes)
             left_s = batches.delay_s - (time.perf_counter() - job.since)
             if left_s > 0 and reason != FULL and not self.is_closed:
                 with suppress(RuntimeError):  # the loop is closed
-                    job.loop.call_soon_threadsafe(job.loop.call_later, left_s, self._look_again)
+                    job.loop.call_soon_threadsafe(job.loop.call_later, left_s, self._recheck)
                 return []
             self.reasons[OTHERS if reason == ALONE and self.ready else reason] += 1
         self._begin_run(jobs, USUAL)
         for other in jobs[1:]:
-            self.ready.took(other)
+            self.ready.discard(other)
         return jobs
 
     def _begin_run(self, jobs: list[Job], kind: int) -> None:
@@ -207,17 +211,51 @@ class Turns:
         self.items_in_runs += 0 if kind else items_of(jobs)
 
 
+def choose_batch(first: Job, others: Sequence[Job], sizes: Sequence[int]) -> tuple[list[Job], str]:
+    """Return the first job and those that share its run, in order, and the reason why there are no more.
+
+    Takes as many as fit, but, if possible, no more than fill a compiled size: the remainder would need a run of its
+    own, and the others would wait for it.
+
+    Returns:
+        The reason is never OTHERS, since other groups are not known here.
+    """
+    most = sizes[-1]
+    jobs, counts = [first], [_items(first)]
+    is_full = counts[0] >= most
+    for job in others:
+        if counts[-1] + _items(job) > most:
+            is_full = True
+            break
+        jobs.append(job)
+        counts.append(counts[-1] + _items(job))
+    is_full = is_full or counts[-1] == most
+    exact = [at for at, count in enumerate(counts) if count in sizes and at > 0]
+    if exact:
+        jobs = jobs[: exact[-1] + 1]
+    return jobs, FULL if is_full else FEW if len(jobs) > 1 else ALONE
+
+
+def split_batch(items: int, sizes: Sequence[int]) -> list[int]:
+    """Split a batch into compiled sizes, large ones first; 1 must be one of them."""
+    found: list[int] = []
+    for size in reversed(sizes):
+        found += [size] * (items // size)
+        items %= size
+    return found
+
+
 def _is_same_group(one: Job, other: Job) -> bool:
-    return one.demand is not None and other.demand is not None and one.demand.group == other.demand.group
+    return one.run_spec is not None and other.run_spec is not None and one.run_spec.group == other.run_spec.group
 
 
 def items_of(jobs: list[Job]) -> int:
-    """Items of a run."""
-    return sum(1 if job.demand is None else job.demand.items for job in jobs)
+    """Return the number of items in a run."""
+    return sum(1 if job.run_spec is None else job.run_spec.items for job in jobs)
 
 
-class Waiting:
-    """Jobs that wait, in their order. Those that are not wanted any more stay until they come up, but not many."""
+class JobHeap:
+    """Waiting jobs in order. Jobs that were dropped stay until they come up, but only up to a limit."""
 
     def __init__(self) -> None:
         self._heap: list[Job] = []
@@ -228,19 +266,19 @@ class Waiting:
         return self._live
 
     def push(self, job: Job) -> None:
-        """Put a job in the queue."""
+        """Add a job."""
         heapq.heappush(self._heap, job)
         self._live += 1
         self.items += _items(job)
 
     def first(self) -> Job | None:
-        """The one that is next; it stays."""
+        """Return the next job without removing it."""
         while self._heap and self._heap[0].stage is not Stage.WAITING:
             heapq.heappop(self._heap)
         return self._heap[0] if self._heap else None
 
     def pop(self) -> Job | None:
-        """The one that is next; it is the caller's, who must begin it."""
+        """Remove and return the next job; the caller must begin it."""
         job = self.first()
         if job is not None:
             heapq.heappop(self._heap)
@@ -248,13 +286,13 @@ class Waiting:
         return job
 
     def of_group(self, group: Hashable) -> list[Job]:
-        """All of a group in their order; they stay."""
+        """Return all waiting jobs of a group in order, without removing them."""
         return sorted(
-            job for job in self._heap if job.stage is Stage.WAITING and job.demand and job.demand.group == group
+            job for job in self._heap if job.stage is Stage.WAITING and job.run_spec and job.run_spec.group == group
         )
 
-    def took(self, job: Job) -> None:
-        """It was taken out of its turn, or is not wanted any more; its stage says so."""
+    def discard(self, job: Job) -> None:
+        """Count out a job that was dropped or taken out of order; its stage says so already."""
         self._count_out(job)
         if len(self._heap) > 2 * self._live + _MAX_GONE:
             self._heap = [each for each in self._heap if each.stage is Stage.WAITING]
@@ -265,11 +303,11 @@ class Waiting:
         self.items -= _items(job)
 
     def drain(self) -> list[Job]:
-        """All of them; none is left."""
+        """Remove and return all waiting jobs."""
         jobs = [job for job in self._heap if job.stage is Stage.WAITING]
         self._heap, self._live, self.items = [], 0, 0
         return jobs
 
 
 def _items(job: Job) -> int:
-    return 1 if job.demand is None else job.demand.items
+    return 1 if job.run_spec is None else job.run_spec.items
