@@ -1,4 +1,4 @@
-"""What is shown while something takes long: one line on a terminal, nothing in a pipe."""
+"""Progress of long operations on stderr: one line on a terminal, a line every ten seconds in a pipe."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
-if TYPE_CHECKING:  # it imports numpy, for which threads must be settled
+if TYPE_CHECKING:  # imports numpy, which must wait for the thread settings
     import engine
 
 _WIPE: Final = "\r\x1b[2K"
@@ -16,7 +16,7 @@ _WIPE: Final = "\r\x1b[2K"
 
 @contextmanager
 def progress(doing: str) -> Iterator[None]:
-    """Show what is being done, on stderr, until it is done."""
+    """Show an operation on stderr until it is done."""
     with _line() as show:
         show(doing)
         yield
@@ -24,28 +24,28 @@ def progress(doing: str) -> Iterator[None]:
 
 @contextmanager
 def compiling(name: str) -> Iterator[engine.Progress]:
-    """Show how far the compiler is with a model, once it tells; nothing where it has nothing to do."""
+    """Show how far the compiler is with a model; nothing if there is nothing to compile."""
     with _line() as show:
         yield lambda doing, done, of: show(f"compiling {name}: {doing}" + (f" {done + 1} of {of}" if of > 1 else ""))
 
 
 @contextmanager
 def rounds(doing: str) -> Iterator[Callable[[int, int], None]]:
-    """Show which of many equal parts is being done."""
+    """Show the current one of several equal rounds."""
     with _line() as show:
         yield lambda done, of: show(f"{doing}: {done + 1} of {of}")
 
 
 @contextmanager
 def telling(doing: str) -> Iterator[Callable[[str], None]]:
-    """Show what is told of something, as it is told."""
+    """Show a text that changes while an operation runs."""
     with _line() as show:
         yield lambda text: show(f"{doing}: {text}")
 
 
 @contextmanager
 def _line() -> Iterator[Callable[[str], None]]:
-    """A line of the terminal that can be written again and again; wiped at the end if it was written."""
+    """Yield a function that replaces the line of the terminal; the line is wiped at the end."""
     is_watched = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
     written = ""
 

@@ -1,12 +1,11 @@
-"""``pnnx-serve``: a command line, and the module that does what it says.
+"""Command line ``pnnx-serve``.
 
-All verbs and their flags are in ``verbs``; the module of a verb's name has ``execute(args, settings) -> int``. The
-number of BLAS threads must be settled before numpy is imported, and flags have a say in it. So the command line is read
-first, by modules that import no numpy; then the module of the verb is imported, here and nowhere else, and from there
-on every module imports at its top what it needs.
+``verbs`` holds all verbs and their flags; the module named after a verb has ``execute(args, settings) -> int``. The
+number of BLAS threads must be set before numpy is imported, and flags can set it. The command line is therefore parsed
+by modules that do not import numpy; only then is the module of the verb imported.
 
-What fails is one line on stderr, ``pnnx-serve: error: ...``, and a status: 1, or 2 when the call itself is wrong. A
-reader that goes away ends the program quietly, Ctrl-C with 130.
+A failure is one line on stderr, ``pnnx-serve: error: ...``, with status 1, or 2 for a usage error. Ctrl-C ends with
+status 130, a closed pipe with 141.
 """
 
 from __future__ import annotations
@@ -27,9 +26,9 @@ from app.wording import did_you_mean
 
 _PROGRAM: Final = "pnnx-serve"
 _INTERRUPTED: Final = 130
-# 128 + SIGPIPE, what a shell reports of a program that the signal ended.
+# 128 + SIGPIPE: the status that a shell reports for a program killed by that signal.
 _PIPE_CLOSED: Final = 141
-# Values of boolean flags: those that may follow a flag after a blank, and those that may follow it after "=".
+# Values of boolean flags: allowed after a space, and allowed after "=".
 _WORDS: Final = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 _ANY_WORDS: Final = {**_WORDS, "1": True, "t": True, "y": True, "0": False, "f": False, "n": False}
 _EPILOG: Final = """Every setting of the server is also an environment variable, PNNX_SERVE_NAME, and a key
@@ -41,7 +40,7 @@ Example:
 
 
 class _Parser(argparse.ArgumentParser):
-    """argparse's parser, with errors of one line, flags that are written out, and values for flags that are booleans.
+    """Parser with one-line errors, no abbreviated flags, and values for boolean flags.
 
     ``--otel true``, ``--otel=off`` and ``--no-otel`` are all understood, as values of environment variables are.
     """
@@ -50,7 +49,7 @@ class _Parser(argparse.ArgumentParser):
         super().__init__(*args, **{"allow_abbrev": False, **more})
 
     def parse_args(self, *args: Any, **more: Any) -> Any:
-        """The arguments; an unknown flag is told with the one it may have been meant for."""
+        """Return the parsed arguments; the error of an unknown flag suggests the nearest known one."""
         found, unknown = self.parse_known_args(*args, **more)
         if unknown:
             hint = did_you_mean(unknown[0].partition("=")[0], found.flags)
@@ -58,13 +57,14 @@ class _Parser(argparse.ArgumentParser):
         return found
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Parse the arguments, each boolean flag with its value turned into the flag that says so."""
+        """Parse the arguments after rewriting each boolean flag that has a value."""
         given = sys.argv[1:] if args is None else args
         return super().parse_known_args([*self._plain([*given])], namespace)
 
     def _plain(self, args: list[str]) -> Iterator[str]:
         switches = {flag: each for each in self._actions for flag in each.option_strings if _is_switch(each)}
-        # A name that follows a flag may be a model's: a digit is a value only where nothing but flags is expected.
+        # After a space, "1" and "0" count as values only for verbs without positional arguments: a model may be named
+        # so.
         words = _WORDS if any(not each.option_strings for each in self._actions) else {**_WORDS, "1": True, "0": False}
         while args:
             flag, equals, text = args.pop(0).partition("=")
@@ -91,7 +91,7 @@ def _is_switch(action: argparse.Action) -> bool:
 
 
 def _spelled(flag: str, action: argparse.Action, is_on: bool) -> Iterator[str]:
-    """Yield a boolean flag as argparse understands it; nothing where it is off and there is no flag that says so."""
+    """Yield a boolean flag as argparse understands it; nothing if it is off and has no negative form."""
     if is_on:
         yield flag
     elif isinstance(action, argparse.BooleanOptionalAction):
@@ -99,9 +99,11 @@ def _spelled(flag: str, action: argparse.Action, is_on: bool) -> Iterator[str]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the program; argv without its name, by default that of the process. The exit status."""
+    """Run the program and return its exit status. ``argv`` excludes the program's name and defaults to the
+    process's.
+    """
     for stream in (sys.stdout, sys.stderr):
-        # Names of operators may hold what the terminal's encoding has not.
+        # Operator names may hold characters that the terminal's encoding lacks.
         if reconfigure := getattr(stream, "reconfigure", None):
             reconfigure(errors="backslashreplace")
     args = _parser().parse_args(argv)
@@ -124,13 +126,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _settled(name: str) -> Any:
-    """A module of this package that imports numpy, for which the number of threads is settled by now."""
+    """Import a module of this package that needs numpy; the number of threads has been set by now."""
     return import_module(f"{__name__}.{name}")
 
 
 def _discard_output() -> None:
-    """Let the interpreter's last flush go nowhere instead of complaining."""
-    with suppress(OSError):  # a stand-in without a file behind it has nothing to flush
+    """Redirect stdout to /dev/null, so that the interpreter's final flush does not fail."""
+    with suppress(OSError):  # a replaced stdout without a file descriptor
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

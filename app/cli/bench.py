@@ -1,4 +1,4 @@
-"""``pnnx-serve bench``: how fast a model is, kernel by kernel, and beside other engines."""
+"""``pnnx-serve bench``: speed of a model, of its kernels, and of other engines on the same model."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _OURS: Final = "pnnx-serve"
 
 
 def execute(args: argparse.Namespace, settings: Settings) -> int:
-    """Check, measure, report; 1 when an engine that was asked for cannot take part."""
+    """Check, measure and report; return 1 if a requested engine cannot take part."""
     names = _rivals(args)
     found = models.find(args.model, settings)
     version = models.newest(found)
@@ -71,7 +71,7 @@ def execute(args: argparse.Namespace, settings: Settings) -> int:
 
 
 def _rivals(args: argparse.Namespace) -> list[str]:
-    """The engines that --against names, once the command line is found to make sense."""
+    """Return the engines named by --against, after checking the arguments."""
     names = list(dict.fromkeys(name.strip() for name in args.against.split(",") if name.strip()))
     if unknown := [name for name in names if name not in RIVALS]:
         raise UsageError(f"--against: found {', '.join(unknown)}, expected some of {', '.join(RIVALS)}")
@@ -83,7 +83,7 @@ def _rivals(args: argparse.Namespace) -> list[str]:
 
 
 def _contest(model: Model, inputs: list[Array], settings: Settings) -> Contest:
-    """A contest with the model as its first engine, its answer held against the reference's."""
+    """Return a contest with the model as its first engine, checked against the reference."""
     contest = Contest(inputs, _reference(model, settings).run(inputs))
     try:
         contest.enter(_OURS, model.session.run)
@@ -97,7 +97,7 @@ def _reference(model: Model, settings: Settings) -> engine.Session:
 
 
 def _challenge(name: str, param: Path, args: argparse.Namespace, contest: Contest, model: Model) -> None:
-    """Let another engine take part, or say why it cannot."""
+    """Add another engine to the contest, or print why it cannot take part."""
     try:
         with progress(f"loading {name}"):
             contest.enter(*rivals.load(name, param, {"onnx": args.onnx, "ncnn": args.ncnn}, _threads(model)))
@@ -106,7 +106,7 @@ def _challenge(name: str, param: Path, args: argparse.Namespace, contest: Contes
 
 
 def _kernels(model: Model, inputs: list[Array]) -> list[dict[str, Any]]:
-    """The kernels of a run, or the operators where the reference runs it, each with the least time of several runs."""
+    """Return the kernels of a run (operators on the reference back end), each with its least time of several runs."""
     profiles = []
     for _ in range(_PROFILES):
         outputs = model.session.run(inputs, profile=True)

@@ -1,4 +1,4 @@
-"""``pnnx-serve compile MODEL --bundle DIR``: a model and what is compiled of it, in a folder that travels."""
+"""``pnnx-serve compile MODEL --bundle DIR``: model and compiled programs in one folder."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _MAX_BYTES: Final = 8 << 20
 
 
 def write(name: str, args: argparse.Namespace, settings: Settings) -> Iterator[str]:
-    """Make the bundle; a line for each program, and one for all.
+    """Write the bundle; yield a line for each program and one for the whole.
 
     Raises:
-        EngineError, ConfigError, ServiceError: it cannot be made.
+        EngineError, ConfigError, ServiceError: it cannot be written.
     """
     files = models.find(name, settings)
     version = models.newest(files)
@@ -61,7 +61,7 @@ def write(name: str, args: argparse.Namespace, settings: Settings) -> Iterator[s
 
 
 def _shapes(model: Model, args: argparse.Namespace) -> Iterator[list[engine.TensorSpec]]:
-    """Of each program; --shape may be given several times over for all inputs."""
+    """Yield the input specs of each program; --shape may be given several times for all inputs."""
     inputs = len(model.signature.inputs)
     sets = [args.shape[at : at + inputs] for at in range(0, len(args.shape), inputs)] if args.shape else [[]]
     for each in sets:
@@ -74,12 +74,12 @@ def _shapes(model: Model, args: argparse.Namespace) -> Iterator[list[engine.Tens
 
 
 def _name(files: ModelFiles) -> str:
-    """Of the model; for a path nothing that says where somebody had the file."""
+    """Return the name of the model; for a path the file's name without folder and endings."""
     return Path(files.name).name.removesuffix(".param").removesuffix(".pnnx").removesuffix(".onnx")
 
 
 def _beside(files: ModelFiles, version: VersionFiles) -> dict[str, bytes]:
-    """The config of a model of the store and its labels."""
+    """Return the config and the label file of a model of the store."""
     if files.is_pair:
         return {}
     names = [CONFIG, *([files.config.labels] if isinstance(files.config.labels, str) else [])]

@@ -1,4 +1,4 @@
-"""``pnnx-serve calibrate``: measures this machine, and keeps what was found beside what is compiled for it."""
+"""``pnnx-serve calibrate``: measure this machine and store the result in the cache folder."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LEVELS: Final = (
 
 
 def execute(args: argparse.Namespace, settings: Settings) -> int:
-    """Measure, keep and print."""
+    """Measure, store and print."""
     with progress("measuring this machine"):
         described = engine.describe_host(cache_of(settings), again=True)
     sys.stdout.write(host_text(described))
@@ -30,7 +30,7 @@ def execute(args: argparse.Namespace, settings: Settings) -> int:
 
 
 def host_text(host: Mapping[str, Any]) -> str:
-    """What ``engine.describe_host`` returns, to be read."""
+    """Format the result of ``engine.describe_host``."""
     measured, caches, costs = host["measured"], host["caches"], host["costs"]
     rows = [["read from", "size", "GB/s of one core"]]
     for title, size, rate in _LEVELS:

@@ -1,4 +1,4 @@
-"""``pnnx-serve check``: everything that keeps a model from being served, at once."""
+"""``pnnx-serve check``: report every reason why a model cannot be served."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from app.wording import printable
 
 
 def execute(args: argparse.Namespace, settings: Settings) -> int:
-    """1 when a model cannot be served."""
+    """Check the models and return 1 if one of them cannot be served."""
     failed = False
     for name in args.model:
         with progress(f"checking {name}"):
@@ -31,7 +31,7 @@ def execute(args: argparse.Namespace, settings: Settings) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remark:
-    """One line about a model; ``problem`` is None when all is well."""
+    """Line about a model; ``problem`` is None if all is well."""
 
     place: str
     problem: str | None = None
@@ -43,7 +43,7 @@ class Remark:
 
 
 def inspect(model: str, settings: Settings) -> list[Remark]:
-    """Everything there is to say about a model; it can be served when no remark is an error."""
+    """Return all remarks on a model; it can be served if none of them is an error."""
     try:
         files = find(model, settings)
     except (ServiceError, ConfigError) as exc:
@@ -72,14 +72,14 @@ def _version(place: str, files: ModelFiles, version: VersionFiles, settings: Set
 
 
 def _gaps(place: str, bundle: Mapping[str, Any] | None) -> Iterator[Remark]:
-    """Say of a bundle where it is slow here."""
+    """Warn about shapes that a bundle runs on the reference here."""
     if bundle is not None and "why" in bundle:
         programs = "; ".join(" and ".join(map(str, shapes)) for shapes in bundle["programs"])
         yield Remark(place=place, problem=f"other shapes than {programs} run on the reference: {bundle['why']}")
 
 
 def _trial(place: str, files: ModelFiles, version: VersionFiles, settings: Settings) -> Iterator[Remark]:
-    """Load the model as the server does, and run it once on zeros; of sizes that may do where the file has none."""
+    """Load the model as the server does and run it once on zeros; assume sizes for open dimensions."""
     try:
         model = prepare(files, version, load(version, settings), settings)
         try_out(model)

@@ -1,4 +1,4 @@
-"""``pnnx-serve compare``: where a model's numbers leave a reference."""
+"""``pnnx-serve compare``: find where a model's values first differ from a recording."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _NUMBERS: Final = frozenset({"#", "max error", "of scale"})
 
 
 def execute(args: argparse.Namespace, settings: Settings) -> int:
-    """1 when the model diverges."""
+    """Compare and return 1 if the model diverges."""
     for name in ("rtol", "atol"):
         value = getattr(args, name)
         if value is not None and not value >= 0:
@@ -46,10 +46,10 @@ def execute(args: argparse.Namespace, settings: Settings) -> int:
 
 
 def read_recording(path: str) -> dict[str, NDArray[Any]]:
-    """The arrays of an .npz file by name.
+    """Return the arrays of an .npz file by name.
 
     Raises:
-        InvalidRequestError: not an .npz file, damaged, or with objects in it.
+        InvalidRequestError: the file is not an .npz file, is damaged, or holds pickled objects.
         OSError: the file cannot be read.
     """
     try:
@@ -63,7 +63,7 @@ def read_recording(path: str) -> dict[str, NDArray[Any]]:
 
 
 def report(comparison: engine.Comparison, about: str) -> str:
-    """The whole text."""
+    """Return the report."""
     lines = [f"{about} · {counted(len(comparison.rows), 'recorded value')}", ""]
     lines += aligned([_TITLES, *map(_cells, comparison.rows)], _NUMBERS)
     lines += ["", *_verdict(comparison), *map(_origin, comparison.origins)]
@@ -71,7 +71,7 @@ def report(comparison: engine.Comparison, about: str) -> str:
 
 
 def amount(difference: engine.Difference) -> str:
-    """``max error 0.31, 12 % of the largest value``, or what keeps the two from being compared."""
+    """Return ``max error 0.31, 12 % of the largest value``, or the reason why values cannot be compared."""
     if difference.problem is not None:
         return difference.problem
     return f"max error {difference.max_abs:.3g}, {100 * difference.relative:.2g} % of the largest value"

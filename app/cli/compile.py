@@ -1,4 +1,4 @@
-"""``pnnx-serve compile``: fill the cache, or a bundle, so that no later start has to compile."""
+"""``pnnx-serve compile``: fill the cache or a bundle ahead of time."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from app.wording import printable
 
 
 def execute(args: argparse.Namespace, settings: Settings) -> int:
-    """A line for each model and batch; 1 when one of them should be in the cache afterwards and is not."""
+    """Print a line for each model and batch; return 1 if a program could not be kept in the cache."""
     if args.shape and args.batch != [None]:
         raise UsageError("--shape and --batch: a shape says how large the batch is, expected one of them")
     settings = settings.model_copy(update={"backend": "compiled", "cache": True})
@@ -53,8 +53,8 @@ def execute(args: argparse.Namespace, settings: Settings) -> int:
 
 
 def _compile(files: ModelFiles, args: argparse.Namespace, settings: Settings) -> Iterator[tuple[bool, str]]:
-    """What was done for every version and batch, and whether that is all that can be done."""
-    models.newest(files)  # a folder that is not what it should be is refused here
+    """Yield for every version and batch whether it succeeded, and a line about it."""
+    models.newest(files)  # raises ConfigError for an invalid folder
     for version in files.versions:
         label = f"{files.name} version {version.number}" if len(files.versions) > 1 else files.name
         yield from _batches(label, files, version, args, settings)
@@ -74,7 +74,7 @@ def _batches(
         except engine.ShapeError as error:
             if args.shape or batch is not None or model.refuses_its_sizes(error):
                 raise
-            made = None  # of the sizes that were assumed for open ones
+            made = None  # the sizes assumed for open dimensions do not work
         if made is None:
             yield True, f"{about} · nothing to do ahead: a request, or --shape, has to say the sizes of its inputs"
         else:

@@ -1,4 +1,4 @@
-"""``pnnx-serve deploy ray``: the store as an application of Ray Serve, on this machine or on a cluster."""
+"""``pnnx-serve deploy ray``: serve the store with Ray Serve, on this machine or a cluster."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from app.settings import Settings
 
 
 def execute(args: argparse.Namespace, settings: Settings) -> int:
-    """Deploy, say where it is served, and on this machine stay until told to stop."""
+    """Deploy and print the URL; on a local cluster, wait for SIGTERM or SIGINT."""
     said = {name: getattr(args, name) for name in ("replicas", "cpus", "models_per_replica")}
     scaling = {name: value for name, value in said.items() if value is not None}
     options = Options(store=_address(settings), settings=_given(settings), **scaling)
@@ -31,7 +31,7 @@ def execute(args: argparse.Namespace, settings: Settings) -> int:
 
 
 def _address(settings: Settings) -> str:
-    """The store as every replica finds it, whatever folder it runs in."""
+    """Return the absolute address of the store, valid in every replica."""
     store = settings.store
     if not isinstance(store, Remote):
         return str(store.absolute())
@@ -39,7 +39,7 @@ def _address(settings: Settings) -> str:
 
 
 def _given(settings: Settings) -> dict[str, object]:
-    """What was said on the command line, in the environment or in a file; replicas have neither of these."""
+    """Return the settings that differ from the defaults; replicas do not see this command line or environment."""
     usual = type(settings)()
     names = [name for name in type(settings).model_fields if name not in OF_RAY]
     return {name: value for name in names if (value := getattr(settings, name)) != getattr(usual, name)}

@@ -1,4 +1,4 @@
-"""``pnnx-serve export``: from PyTorch to a model that can be served."""
+"""``pnnx-serve export``: turn a PyTorch or ONNX model into a pair that can be served."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from app.wording import printable
 
 
 def execute(args: argparse.Namespace, settings: Settings) -> int:
-    """Export, check, place, report."""
+    """Export, verify, place in the store and report."""
     if not args.shape and args.source.endswith(".onnx"):
         return _rewrite(args, settings)
     if not args.shape:
@@ -48,7 +48,7 @@ def execute(args: argparse.Namespace, settings: Settings) -> int:
 
 
 def _rewrite(args: argparse.Namespace, settings: Settings) -> int:
-    """Read an ONNX file as the server would, and write it as a pair."""
+    """Read an ONNX file as the server would and write it as a pair."""
     with progress(f"reading {args.source}"):
         graph = engine.load(args.source)
     with tempfile.TemporaryDirectory() as scratch:
@@ -65,7 +65,7 @@ def _rewrite(args: argparse.Namespace, settings: Settings) -> int:
 
 
 def _require_extra() -> None:
-    """Say which extra to install, rather than which module is missing."""
+    """Raise ConfigError that names the extra if torch or pnnx is missing."""
     missing = [name for name in ("torch", "pnnx") if find_spec(name) is None]
     if missing:
         raise ConfigError(f"export needs {' and '.join(missing)}: pip install 'pnnx-serve[export]'")
@@ -79,7 +79,7 @@ def _placed(exported: exporter.Exported, args: argparse.Namespace, settings: Set
 
 
 def _store(settings: Settings) -> Path:
-    """The store that is written to, which must be here."""
+    """Return the local store that is written to."""
     if isinstance(settings.store, Remote):
         raise UsageError(f"the store {settings.store} is elsewhere: expected --output, or --store with a folder")
     return settings.store

@@ -1,4 +1,4 @@
-"""``pnnx-serve graph``: look into a model."""
+"""``pnnx-serve graph``: show the graph of a model."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PARAM: Final = "param"
 
 
 def execute(args: argparse.Namespace, settings: Settings) -> int:
-    """Load, measure if asked to, write."""
+    """Load, measure if requested, and write."""
     if args.profile and args.format == _PARAM:
         raise UsageError("--profile: the model's own file has no times, expected another format")
     if args.explain and (args.profile or args.format != "text"):
@@ -47,7 +47,7 @@ def execute(args: argparse.Namespace, settings: Settings) -> int:
 
 
 def _text(version: VersionFiles, settings: Settings) -> bytes:
-    """The text file of a pair as it is; of an ONNX model that of the pair it would be."""
+    """Return the text file of a pair; for an ONNX model, the text of the equivalent pair."""
     if engine.is_onnx(version.param):
         return models.load(version, settings).text().encode()
     return engine.read_file(version.param, 1 << 28)

@@ -1,4 +1,4 @@
-"""``pnnx-serve models``: what a store holds, without loading any of it."""
+"""``pnnx-serve models``: list the models of a store without loading them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from app.settings import Settings
 
 
 def execute(args: argparse.Namespace, settings: Settings) -> int:
-    """A row for each model; one that cannot be read has its reason. Whether they can be served says ``check``."""
+    """Print a row for each model; a model that cannot be read has its reason."""
     found = scan(fetched(settings), settings.model_name)
     rows = [("MODEL", "VERSIONS", "TAGS", "TASK", ""), *map(_row, found)]
     lines = aligned(rows) if found else [f"no models in '{settings.store}'"]

@@ -1,4 +1,4 @@
-"""``pnnx-serve report``: a model and a run of it as one HTML file."""
+"""``pnnx-serve report``: write a model and a measured run as one HTML file."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from app.settings import Settings
 
 
 def execute(args: argparse.Namespace, settings: Settings) -> int:
-    """Load, compile, measure, write."""
+    """Load, compile, measure and write."""
     found = models.find(args.model, settings)
     version = models.newest(found)
     with progress(f"loading {found.name}"):
@@ -27,7 +27,7 @@ def execute(args: argparse.Namespace, settings: Settings) -> int:
     with compiling(found.name) as show:
         model.compile(progress=show)
     told = None
-    # Where its sizes are open there may be nothing to run it on, but a graph to show.
+    # With open sizes and no shapes there is nothing to run, but still a graph to show.
     shapes = [",".join(map(str, each)) or "scalar" for each in args.shape]
     with progress(f"measuring {found.name}"), nullcontext() if shapes else suppress(InvalidRequestError):
         told = profile(model, settings, *inputs_to_measure(model, found, partial(_read, settings), shapes))

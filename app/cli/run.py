@@ -1,4 +1,4 @@
-"""``pnnx-serve run``: one inference, exactly as the server would do it."""
+"""``pnnx-serve run``: one inference, computed as the server would."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from app.wording import printable
 
 
 def execute(args: argparse.Namespace, settings: Settings) -> int:
-    """Load, run, report."""
+    """Load, run and report."""
     settings = files.without_limits(settings)
     found = models.find(args.model, settings)
     with progress(f"loading {found.name}"):
@@ -33,7 +33,7 @@ def execute(args: argparse.Namespace, settings: Settings) -> int:
         model = models.prepare(found, version, models.load(version, settings), settings)
     pictures = files.find_pictures(args.image)
     inputs = files.read_inputs(args.input, pictures, model.signature, settings)
-    if _is_exported(model, inputs):  # what the run would have to wait for, and would not tell
+    if _is_exported(model, inputs):  # compile with progress shown, rather than silently within the run
         with compiling(found.name) as show:
             model.compile(progress=show)
     request = InferRequest(
@@ -53,7 +53,7 @@ def execute(args: argparse.Namespace, settings: Settings) -> int:
 
 
 def _is_exported(model: Model, inputs: Inputs) -> bool:
-    """Whether a run of these inputs is one of the shapes that are compiled when they are first met."""
+    """Return whether the inputs have the exported shapes, which are compiled on first use."""
     zeros = model.example_inputs() or {}
     return bool(zeros) and all(
         len(given) == len(zeros[name]) if isinstance(given, tuple) else np.shape(given) == zeros[name].shape
@@ -66,7 +66,7 @@ _UNSAID = ("label", "index", "color")
 
 
 def report(result: InferResult, items: Sequence[str], about: str) -> str:
-    """The whole text; items are what the predictions of a batch are of."""
+    """Return the report; ``items`` names the items of a batch for the predictions."""
     lines = [f"{about} · {time_text(result.timing.infer_s * 1e6)}"]
     width = max(map(len, result.outputs), default=0)
     lines += [f"{name.ljust(width)}  {statistics(array)}" for name, array in result.outputs.items()]
@@ -75,7 +75,7 @@ def report(result: InferResult, items: Sequence[str], about: str) -> str:
 
 
 def statistics(array: NDArray[Any]) -> str:
-    """``[1, 10] float32  min -4.02  max 9.87  mean 0.31``, over the finite values; NaN and infinities are counted."""
+    """Return ``[1, 10] float32  min -4.02  max 9.87  mean 0.31`` over finite values; NaN and infinities are counted."""
     head = f"{list(array.shape)} {dtype_name(array.dtype)}"
     if array.dtype.kind == "c":
         return f"{head}  magnitudes: {_numbers(np.abs(array))}"
@@ -105,7 +105,7 @@ def _predictions(findings: Sequence[Finding], items: Sequence[str]) -> Iterator[
 
 
 def _finding(finding: Finding) -> Iterator[str]:
-    """A line for each of a list; an object has a list of classes, or is a picture."""
+    """Yield a line for each prediction; a segmentation has a list of classes, an image task has a picture."""
     if isinstance(finding, dict) and "classes" not in finding:
         yield f"  a picture of {finding['width']}x{finding['height']}"
         return

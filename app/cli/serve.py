@@ -1,4 +1,4 @@
-"""``pnnx-serve serve``: the server, imported once its store can be read and its address is bound."""
+"""``pnnx-serve serve``: start the server, imported once its store is readable and its address bound."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ def execute(args: argparse.Namespace, settings: Settings) -> int:
 
 
 def check_store(settings: Settings) -> None:
-    """Check that the folder of the models can be listed, before the port is bound and anything is imported.
+    """Check that the model folder can be listed, before the port is bound and the server imported.
 
     Raises:
-        ConfigError: it cannot; the error is the one that reading the models would raise.
+        ConfigError: it cannot; the error is the same that reading the models would raise.
     """
     if isinstance(settings.store, Remote):
         return

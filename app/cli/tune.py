@@ -1,4 +1,4 @@
-"""``pnnx-serve tune``: ways to run a model, measured against each other."""
+"""``pnnx-serve tune``: measure ways to run a model against each other."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _TITLES: Final = ("median", "least", "items/s", "error", "candidate")
 
 
 def execute(args: argparse.Namespace, settings: Settings) -> int:
-    """Make, check, measure, report; 1 when one of them could not take part."""
+    """Make, check, measure and report; return 1 if a candidate could not take part."""
     threads = thread_budget(settings.threads).threads
     candidates = _candidates(args, threads)
     found = models.find(args.model, settings)
@@ -64,7 +64,7 @@ def _candidates(args: argparse.Namespace, threads: int) -> list[Candidate]:
 
 
 def _brief(exc: ValueError) -> str:
-    """What pydantic has to say on many lines, on one."""
+    """Return a pydantic error as one line in our own words."""
     if isinstance(exc, ValidationError):
         first = exc.errors(include_url=False)[0]
         return f"--{first['loc'][0]}: {first['msg']}, found {first['input']}"
@@ -72,10 +72,10 @@ def _brief(exc: ValueError) -> str:
 
 
 class Table:
-    """What was told of them so far.
+    """Table of the events received so far.
 
     Args:
-        name: of the model.
+        name: name of the model.
     """
 
     def __init__(self, name: str) -> None:
@@ -85,7 +85,7 @@ class Table:
         self.doing = ""
 
     def take(self, event: Mapping[str, Any]) -> None:
-        """Add what an event of ``app.trials.tuning`` tells."""
+        """Add an event of ``app.trials.tuning``."""
         kind = event["event"]
         if kind == "plan":
             self._rows = {row["id"]: dict(row) for row in event["candidates"]}
@@ -99,11 +99,11 @@ class Table:
 
     @property
     def has_problem(self) -> bool:
-        """Whether one of them took no part."""
+        """Return whether a candidate failed."""
         return any(row.get("problem") for row in self._rows.values())
 
     def text(self) -> str:
-        """All of it."""
+        """Return the table with the recommendations."""
         measured = sorted((row for row in self._rows.values() if "median_s" in row), key=lambda row: row["median_s"])
         lines = [f"{self._name} · {counted(len(self._rows), 'candidate')}, run in turn", ""]
         lines += aligned([_TITLES, *map(_cells, measured)], _TITLES[:-1])
@@ -125,7 +125,7 @@ class Table:
 
 
 def candidate_text(row: Mapping[str, Any]) -> str:
-    """A candidate in half a line."""
+    """Return a candidate as a short phrase."""
     batch = f"batch {row['batch']}"
     if row["backend"] == "reference":
         return f"reference, {batch}"

@@ -1,7 +1,7 @@
-"""The command line on one page: every verb, its flags, and examples of it.
+"""Verbs of the command line with their flags and examples.
 
-What a verb does is in the module of its name beside this one, which may import whatever it needs. This one is read
-before the number of BLAS threads is settled, so it imports neither numpy nor anything that does.
+Each verb is implemented in the module of its name. This module is read before the number of BLAS threads is set, so
+it imports neither numpy nor anything that does.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ _MODEL: Final = "name of a model in the store, or path of a .pnnx.param or .onnx
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verb:
-    """A verb on the command line.
+    """Verb of the command line.
 
     Args:
-        summary: what it does, in half a sentence.
-        examples: how it is called, and what else is to be known.
-        configure: adds its flags to a parser.
-        settings: of the server that are flags of it, too.
+        summary: description of at most half a sentence.
+        examples: example calls and further notes.
+        configure: function that adds its flags to a parser.
+        settings: server settings that are also flags of the verb.
         is_concurrent: whether its runs go on side by side, so that each gets its share of the cores.
     """
 
@@ -40,7 +40,7 @@ class Verb:
     is_concurrent: bool = False
 
     def add_to(self, parser: ArgumentParser) -> None:
-        """Give a parser all flags of the verb."""
+        """Add all flags of the verb to a parser."""
         self.configure(parser)
         add_config(parser)
         for section in SECTIONS:
@@ -389,10 +389,10 @@ model in the store, but only if it gives the model's own answers.
 
 
 def positive(text: str) -> int:
-    """An integer of at least 1.
+    """Return an integer of at least 1.
 
     Raises:
-        ArgumentTypeError: it is none.
+        ArgumentTypeError: the text is not such a number.
     """
     if not (text.isdecimal() and int(text) > 0):
         raise argparse.ArgumentTypeError(f"found '{text}', expected a positive whole number")
@@ -400,10 +400,10 @@ def positive(text: str) -> int:
 
 
 def duration(text: str) -> float:
-    """Seconds, more than none.
+    """Return a positive number of seconds.
 
     Raises:
-        ArgumentTypeError: it is no such number.
+        ArgumentTypeError: the text is not such a number.
     """
     try:
         seconds = float(text)
@@ -415,10 +415,10 @@ def duration(text: str) -> float:
 
 
 def shape(text: str) -> tuple[int, ...]:
-    """Sizes by comma, ``1,3,224,224``.
+    """Return a shape from comma-separated sizes, ``1,3,224,224``.
 
     Raises:
-        ArgumentTypeError: it is no shape.
+        ArgumentTypeError: the text is not a shape.
     """
     sizes = [size.strip() for size in text.strip().removeprefix("[").removesuffix("]").split(",")]
     if not all(size.isdecimal() and int(size) > 0 for size in sizes):

@@ -1,1 +1,1 @@
-"""What is named on a command line: models, files, numbers, settings."""
+"""Parsing of models, files, numbers and settings given on the command line."""

@@ -1,4 +1,4 @@
-"""Arrays and pictures named on a command line -> the inputs of a model."""
+"""Conversion of arrays and pictures named on the command line to the inputs of a model."""
 
 from __future__ import annotations
 
@@ -17,27 +17,29 @@ from app.signature import Inputs, Signature, describe
 from app.wording import quoted
 
 _PICTURES = frozenset((".bmp", ".gif", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp"))
-# A user's own files are not a stranger's request.
+# Limits protect the server from untrusted requests; they do not apply to the user's own files.
 _NO_LIMIT = 2**62
 
 
 def without_limits(settings: Settings) -> Settings:
-    """The settings without the limits that protect a server from its clients."""
+    """Return the settings without the limits that protect a server from its clients."""
     limits = ("max_elements", "max_body_bytes", "max_images")
     return settings.model_copy(update=dict.fromkeys(limits, _NO_LIMIT))
 
 
 def read_inputs(arrays: Sequence[str], pictures: Sequence[str], signature: Signature, settings: Settings) -> Inputs:
-    """The inputs of one run.
+    """Return the inputs of one run.
 
     Args:
-        arrays: ``x.npy``, for the next input in the model's order; ``NAME=x.npy``, for that input; or ``x.npz``, whose
-            arrays are named after inputs or else stand in their order.
-        pictures: a batch of pictures for the input that takes them.
+        arrays: ``x.npy`` for the next input in the model's order; ``NAME=x.npy`` for that input; or ``x.npz``, whose
+            arrays are named after inputs or follow their order.
+        pictures: batch of pictures for the input that takes them.
+        signature: inputs of the model.
+        settings: settings of the server.
 
     Raises:
-        UsageError: inputs are missing; says which, and what they are.
-        ServiceError: a file is damaged, or given for an input the model has not.
+        UsageError: inputs are missing; the message names them.
+        ServiceError: a file is damaged, or names an input that the model does not have.
         OSError: a file cannot be read.
     """
     inputs: Inputs = {}
@@ -54,16 +56,16 @@ def read_inputs(arrays: Sequence[str], pictures: Sequence[str], signature: Signa
 
 
 def find_pictures(paths: Sequence[str]) -> list[str]:
-    """Pictures, with those of a folder in its place by their names.
+    """Return the paths with each folder replaced by its pictures, sorted by name.
 
     Raises:
-        UsageError: a folder has none.
+        UsageError: a folder has no pictures.
     """
     return [found for path in paths for found in (_inside(Path(path)) if Path(path).is_dir() else [path])]
 
 
 def needed(signature: Signature, inputs: Inputs) -> str:
-    """What is still to be given, as flags: ``--input in0.npy ([1, 3, ?, ?] float32)``."""
+    """Return the flags for the missing inputs: ``--input in0.npy ([1, 3, ?, ?] float32)``."""
     missing = [port for port in signature.inputs if port.name not in inputs]
     flags = [f"--input {port.name}.npy ({describe(port)})" for port in missing]
     text = " and ".join(flags)

@@ -1,4 +1,4 @@
-"""MODEL on a command line: a name of the store, or the path of a .pnnx.param or .onnx file, a folder or a bundle."""
+"""Lookup of MODEL: a name in the store, or the path of a .pnnx.param or .onnx file, a folder or a bundle."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ _EXPORT: Final = "turn it into a pair with 'pnnx-serve export {} --shape ...'"
 
 
 def find(model: str, settings: Settings) -> ModelFiles:
-    """The files of a model. A pair given by its path has the default config, and one version.
+    """Return the files of a model. A pair given by its path has the default config and one version.
 
-    A folder that is no model of the store is looked into: it may hold one pair, or be a model of another store.
+    A folder that is not a model of the store may hold one pair, or be a model of another store.
 
     Raises:
-        ModelNotFoundError: the store has no such model, or there is no such file.
+        ModelNotFoundError: the store has no such model, or the file does not exist.
         ConfigError: the store cannot be read.
     """
     if not model:
@@ -61,7 +61,7 @@ def find(model: str, settings: Settings) -> ModelFiles:
 
 
 def all_names(settings: Settings) -> list[str]:
-    """Every model of the store.
+    """Return the names of all models of the store.
 
     Raises:
         ConfigError: the store cannot be read, or is empty.
@@ -73,10 +73,10 @@ def all_names(settings: Settings) -> list[str]:
 
 
 def newest(files: ModelFiles) -> VersionFiles:
-    """The version that answers when none is named.
+    """Return the version that answers requests without a version.
 
     Raises:
-        ConfigError: the model's config or folder is not what it should be.
+        ConfigError: the model's config or folder is invalid.
     """
     if files.problem is not None:
         raise ConfigError(f"model '{files.name}': {files.problem}")
@@ -84,12 +84,12 @@ def newest(files: ModelFiles) -> VersionFiles:
 
 
 def load(version: VersionFiles, settings: Settings) -> engine.RuntimeGraph:
-    """The built graph of a version."""
+    """Return the built graph of a version."""
     return read_graph(version, settings)
 
 
 def prepare(files: ModelFiles, version: VersionFiles, graph: engine.RuntimeGraph, settings: Settings) -> Model:
-    """The model as the server would run it.
+    """Return the model as the server would run it.
 
     Raises:
         ConfigError: the config does not fit the graph.
@@ -100,7 +100,7 @@ def prepare(files: ModelFiles, version: VersionFiles, graph: engine.RuntimeGraph
 
 
 def _in_folder(folder: Path) -> ModelFiles | None:
-    """What a folder holds: a bundle, the only pair in it, or the versions of a model; None for what holds neither."""
+    """Return the bundle, the single pair or the model versions in a folder, or None."""
     try:
         names = [path.name for path in folder.iterdir()]
     except OSError:
@@ -130,12 +130,13 @@ def _at_path(param: Path) -> ModelFiles:
 
 
 def example_specs(model: Model, shapes: Sequence[tuple[int, ...]]) -> list[engine.TensorSpec] | None:
-    """The inputs of a run, in the model's order; without shapes those that the graph and the config tell.
+    """Return the input specs of a run in the model's order; without shapes, those given by the graph and the config.
 
-    None where these leave a size open.
+    Returns:
+        None if graph and config leave a size open.
 
     Raises:
-        UsageError: the shapes are not as many as the inputs, or do not fit them.
+        UsageError: the number of shapes differs from that of the inputs, or a shape does not fit.
     """
     if not shapes:
         zeros = model.example_inputs()
@@ -156,7 +157,7 @@ def _spec(port: engine.Port, shape: tuple[int, ...]) -> engine.TensorSpec:
 
 
 def advice(path: Path) -> str | None:
-    """``'net.onnx' is an ONNX model: turn it into a pair with ...``; None where there is nothing of that name."""
+    """Return ``'net.onnx' is an ONNX model: turn it into a pair with ...``, or None if the path does not exist."""
     try:
         found = _folder(path) if path.is_dir() else _file(path) if path.is_file() else None
     except OSError:

@@ -1,4 +1,4 @@
-"""Settings from the command line: a flag whose name is a setting's stands over the environment's variable."""
+"""Settings given as flags of the command line; a flag overrides the environment variable."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from app.settings import Settings, variable
 from app.sources import CONFIG
 from app.thread_limits import limit_threads, thread_budget
 
-# What decides how a model computes: for verbs that run one.
+# Settings that decide how a model computes, for verbs that run one.
 COMPUTING: Final = ("backend", "threads", "winograd", "passes_off", "cache", "cache_dir")
 
 
 class UsageError(Exception):
-    """The command line asks for something that cannot be meant."""
+    """Error for arguments that do not make sense together."""
 
 
 def add_setting(parser: argparse._ActionsContainer, name: str) -> None:
-    """The flag of a setting, with its help, unit and default."""
+    """Add the flag of a setting with its help, unit and default."""
     field = Settings.model_fields[name]
     default = "unset" if field.default in (None, ()) else field.default
     unit = str((field.json_schema_extra or {}).get("unit", ""))  # type: ignore[union-attr]  # a dict, see Settings
@@ -38,21 +38,22 @@ def add_setting(parser: argparse._ActionsContainer, name: str) -> None:
 
 
 def add_config(parser: argparse.ArgumentParser) -> None:
-    """The flag that names a file of settings."""
+    """Add the flag that names a settings file."""
     parser.add_argument(f"--{CONFIG}", metavar="FILE", help="TOML file of settings; flags and the environment win.")
 
 
 def read_settings(args: argparse.Namespace, *, concurrent: bool = False) -> Settings:
-    """The settings of flags, environment and file; also settles the number of BLAS threads, so call it first of all.
+    """Return the settings from flags, environment and file; set the number of BLAS threads; load plugins.
 
-    The user's own operators are known from then on.
+    Call it before numpy is imported.
 
-    concurrent: whether runs go on side by side. Each then gets its share of the cores: BLAS threads of several runs
-    that fight for the same cores wait for each other far longer than they compute.
+    Args:
+        args: parsed arguments.
+        concurrent: whether runs go on side by side. Each then gets its share of the cores, because BLAS threads of
+            several runs on the same cores wait for each other far longer than they compute.
 
     Raises:
-        SettingsError: a variable or key that names no setting, a value out of its range, a plugin that cannot be
-            loaded.
+        SettingsError: a variable or key names no setting, a value is out of range, or a plugin cannot be loaded.
     """
     given = {name: getattr(args, name, None) for name in (*Settings.model_fields, CONFIG)}
     flags = {variable(name): _text(value) for name, value in given.items() if value is not None}

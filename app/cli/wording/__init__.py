@@ -1,1 +1,1 @@
-"""What the command line says of results and failures."""
+"""Text output of results and failures."""

@@ -1,4 +1,4 @@
-"""What the user is told of an error, and the exit status."""
+"""Error messages and exit status."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from app.wording import printable
 
 
 def explain(exc: Exception) -> tuple[str, int]:
-    """One line, and 1, or 2 when the call itself is wrong. What nobody foresaw says of what kind it is."""
+    """Return one line and the exit status: 2 for a usage error, else 1. Unexpected errors name their type."""
     if isinstance(exc, (UsageError, SettingsError)):
         return printable(str(exc)), 2
     if isinstance(exc, ServiceError):

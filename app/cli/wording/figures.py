@@ -1,4 +1,4 @@
-"""What ``bench`` measured, in words and tables."""
+"""Text report of ``bench``."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ _TUNED_TITLES: Final = ("µs", "of model's", "operator", "found fastest")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bench:
-    """What there is to tell.
+    """Result of ``bench``.
 
     Args:
         name, session: of the model.
-        items: of the batch.
-        times, errors: of every engine, ours first.
-        kernels: of one run.
-        peak: floating-point operations a second of one core; None where it cannot be measured.
-        tuned: by operator what was measured of its kernel beside others.
-        has_bars: whether each kernel's time is shown as a bar as well.
+        items: number of items in the batch.
+        times, errors: by engine, ours first.
+        kernels: kernels of one run with their times.
+        peak: peak FLOP/s of one core, or None if it cannot be measured.
+        tuned: measurements of tuned kernels by operator.
+        has_bars: whether each kernel's time is also shown as a bar.
     """
 
     name: str
@@ -43,7 +43,7 @@ class Bench:
     has_bars: bool = False
 
     def text(self) -> str:
-        """All of it."""
+        """Return the report."""
         lines = [self._about(), "", *self._summary(), "", *self._kernels()]
         if self.tuned:
             lines += ["", *_tuned_table(self.tuned)]
@@ -65,7 +65,7 @@ class Bench:
         return " · ".join([*parts, counted(self._threads, "thread"), f"within {error:.0e} of the reference"])
 
     def _summary(self) -> list[str]:
-        """Latency, throughput and arithmetic, a line each."""
+        """Return a line each for latency, throughput and arithmetic."""
         times = self.times[self._ours]
         figures = ("min", times.least_s), ("median", times.median_s), ("p99", times.p99_s)
         shown = " · ".join(f"{name} {time_text(seconds * 1e6)}" for name, seconds in figures)
@@ -88,7 +88,7 @@ class Bench:
         return "" if self.peak is None else percent_text(rate / (self.peak * self._threads))
 
     def _kernels(self) -> list[str]:
-        """A row for each kernel, in the order they run, and one for all of them."""
+        """Return a row for each kernel in order of execution, and one for the total."""
         total_us = sum(each["time_us"] for each in self.kernels)
         total = (f"{total_us:.1f}", "", "", "", "", f"in {counted(len(self.kernels), 'kernel')}")
         rows = [_TITLES, *map(self._kernel, self.kernels), total]
@@ -111,7 +111,7 @@ class Bench:
         )
 
     def _engines(self) -> list[str]:
-        """A row for each engine, ours first."""
+        """Return a row for each engine, ours first."""
         best = self.times[self._ours].least_s
         rows = [
             (
@@ -126,12 +126,12 @@ class Bench:
 
 
 def tuned_short(tuned: Mapping[str, Mapping[str, Any]]) -> str:
-    """What was tuned, short enough for the end of a line."""
+    """Return a summary of the tuning for the end of a line."""
     return f"{counted(len(tuned), 'operator')} tuned, {len(_changed(tuned))} otherwise than the model has it"
 
 
 def _tuned_table(tuned: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """A row for each operator whose kernel is another than its model of cost would have taken."""
+    """Return a row for each operator whose fastest kernel differs from the cost model's choice."""
     rows = [
         (f"{each['time_us']:.1f}", f"{each['time_us'] / each['first_us']:.2f}", name, each["kernel"])
         for name, each in _changed(tuned).items()

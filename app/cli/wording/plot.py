@@ -1,4 +1,4 @@
-"""What ``bench`` measured as a picture: a bar for each engine, and one for each kernel."""
+"""Bar chart of ``bench``: engines and kernels."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from app.render.svg.markup import element, number, text
 KINDS: Final = (".svg", ".png")
 _WIDTH, _MARGIN, _LABEL, _ROW, _SIZE = 860, 24, 260, 22, 12
 _INK, _SOFT, _PAGE, _OURS = "#131820", "#535e6e", "#ffffff", COLOURS["conv"]
-# A picture of more kernels is of the slowest.
+# Only the slowest kernels are drawn if there are more.
 _MOST: Final = 40
-# How much finer a PNG is than its numbers say.
+# Pixels of a PNG per unit of the drawing.
 _SCALE: Final = 2
 
 
@@ -53,17 +53,17 @@ class _Box:
 
 
 def check_ending(path: str) -> None:
-    """Refuse a file of another kind before anything is measured.
+    """Raise for an unsupported file ending, before anything is measured.
 
     Raises:
-        UsageError: saying which there are.
+        UsageError: the message names the supported endings.
     """
     if Path(path).suffix.lower() not in KINDS:
         raise UsageError(f"--plot: found {path}, expected a name that ends in {' or '.join(KINDS)}")
 
 
 def plot(path: str, title: str, times: Mapping[str, Times], kernels: Sequence[Mapping[str, Any]]) -> bytes:
-    """The file, of the kind its name says."""
+    """Return the file in the format of its ending."""
     shapes = [*_shapes(title, times, kernels)]
     height = max(shape.y for shape in shapes) + _ROW
     return _png(shapes, height) if path.lower().endswith(".png") else _svg(shapes, height, title).encode()
@@ -144,5 +144,5 @@ def _png(shapes: Sequence[_Word | _Box], height: float) -> bytes:
 
 
 def _plain(content: str) -> str:
-    """Pillow's own typeface has few letters."""
+    """Replace characters that Pillow's built-in font lacks."""
     return content.replace("µ", "u").encode("latin-1", "replace").decode("latin-1")

@@ -1,4 +1,4 @@
-"""Where results go, and what a drawing or a report calls its model."""
+"""Output of results, and display name of a model."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def write_result(content: bytes, output: str | None) -> None:
-    """Send text to a file, or to stdout as it is."""
+    """Write to a file, or to stdout unchanged."""
     if output is not None:
         Path(output).write_bytes(content)
         return
@@ -16,5 +16,5 @@ def write_result(content: bytes, output: str | None) -> None:
 
 
 def title(name: str) -> str:
-    """The name of a store, or that of a file without its endings: nothing of the folder where somebody had it."""
+    """Return the name of a stored model, or of a file without folder and endings."""
     return Path(name).name.removesuffix(".param").removesuffix(".pnnx").removesuffix(".onnx")
