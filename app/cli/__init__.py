@@ -109,7 +109,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = _parser().parse_args(argv)
     try:
         settings = read_settings(args, concurrent=VERBS[args.verb].is_concurrent)
-        status = int(_settled(args.verb).execute(args, settings))
+        status = int(_import(args.verb).execute(args, settings))
         sys.stdout.flush()
         return status
     except BrokenPipeError:
@@ -120,12 +120,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception as exc:
         if args.debug:
             raise
-        message, status = _settled("wording.failure").explain(exc)
+        message, status = _import("output").explain(exc)
         print(f"{_PROGRAM}: error: {message}", file=sys.stderr)
         return int(status)
 
 
-def _settled(name: str) -> Any:
+def _import(name: str) -> Any:
     """Import a module of this package that needs numpy; the number of threads has been set by now."""
     return import_module(f"{__name__}.{name}")
 

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any, Final
 
 import engine
+from app.cli import bench_report
 from app.cli.arguments import models
 from app.cli.arguments.models import example_specs
 from app.cli.arguments.options import UsageError
+from app.cli.bench_plot import check_ending, plot
+from app.cli.output import display_name, write_result
 from app.cli.verbs import RIVALS
-from app.cli.wording import figures
-from app.cli.wording.plot import check_ending, plot
-from app.cli.wording.terminal import title, write_result
 from app.measuring import rivals
 from app.measuring.contest import Contest
 from app.measuring.rivals import Array
@@ -53,7 +53,7 @@ def execute(args: argparse.Namespace, settings: Settings) -> int:
         times = contest.measure(args.seconds, tell)
     with progress(f"profiling {found.name}"):
         kernels, peak = _kernels(model, inputs), _peak()
-    report = figures.Bench(
+    report = bench_report.Bench(
         name=found.name,
         session=model.session,
         items=_items(inputs),
@@ -120,7 +120,7 @@ def _threads(model: Model) -> int:
 
 
 def _heading(name: str, model: Model) -> str:
-    return f"{title(name)}, {counted(_threads(model), 'thread')}"
+    return f"{display_name(name)}, {counted(_threads(model), 'thread')}"
 
 
 def _peak() -> float | None:

@@ -8,7 +8,7 @@ from typing import Final
 import engine
 from app.cli.arguments import models
 from app.cli.arguments.options import UsageError
-from app.cli.wording.terminal import title, write_result
+from app.cli.output import display_name, write_result
 from app.models.folder.repository import VersionFiles
 from app.models.sessions import open_session
 from app.progress import compiling, progress
@@ -38,7 +38,7 @@ def execute(args: argparse.Namespace, settings: Settings) -> int:
     session = open_session(graph, settings, thread_budget(settings.threads).threads)
     with compiling(found.name) as show:
         session.prepare(progress=show)
-    description = {**session.describe(), "name": title(found.name)}
+    description = {**session.describe(), "name": display_name(found.name)}
     if args.profile:
         with progress(f"measuring {found.name}"):
             description = with_times(description, models.prepare(found, version, graph, settings).profile())

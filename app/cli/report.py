@@ -7,7 +7,7 @@ from contextlib import nullcontext, suppress
 from functools import partial
 
 from app.cli.arguments import models
-from app.cli.wording.terminal import title, write_result
+from app.cli.output import display_name, write_result
 from app.codec.parse import parse
 from app.console.profiling import profile
 from app.console.report import report
@@ -31,7 +31,7 @@ def execute(args: argparse.Namespace, settings: Settings) -> int:
     shapes = [",".join(map(str, each)) or "scalar" for each in args.shape]
     with progress(f"measuring {found.name}"), nullcontext() if shapes else suppress(InvalidRequestError):
         told = profile(model, settings, *inputs_to_measure(model, found, partial(_read, settings), shapes))
-    description = {**model.session.describe(), "name": title(found.name)}
+    description = {**model.session.describe(), "name": display_name(found.name)}
     write_result(report(description, told).encode(), args.output)
     return 0
 

@@ -1,12 +1,29 @@
-"""Error messages and exit status."""
+"""Output of results and errors."""
 
 from __future__ import annotations
+
+import sys
+from pathlib import Path
 
 import engine
 from app.cli.arguments.options import UsageError
 from app.errors import ConfigError, ServiceError
 from app.settings import SettingsError
 from app.wording import printable
+
+
+def write_result(content: bytes, output: str | None) -> None:
+    """Write to a file, or to stdout unchanged."""
+    if output is not None:
+        Path(output).write_bytes(content)
+        return
+    sys.stdout.flush()
+    sys.stdout.buffer.write(content)
+
+
+def display_name(name: str) -> str:
+    """Return the name of a stored model, or of a file without folder and endings."""
+    return Path(name).name.removesuffix(".param").removesuffix(".pnnx").removesuffix(".onnx")
 
 
 def explain(exc: Exception) -> tuple[str, int]:

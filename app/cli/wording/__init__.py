@@ -1,1 +1,0 @@
-"""Text output of results and failures."""
