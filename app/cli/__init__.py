@@ -99,9 +99,7 @@ def _spelled(flag: str, action: argparse.Action, is_on: bool) -> Iterator[str]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the program and return its exit status. ``argv`` excludes the program's name and defaults to the
-    process's.
-    """
+    """Run the program and return its exit status; ``argv`` excludes the program's name."""
     for stream in (sys.stdout, sys.stderr):
         # Operator names may hold characters that the terminal's encoding lacks.
         if reconfigure := getattr(stream, "reconfigure", None):
