@@ -25,6 +25,7 @@ from pydantic import (
 
 from app.location import Remote, locate, stores_folder
 from app.sources import CONFIG, PREFIX, SECRETS, SettingsError, read_file, read_variables, variable
+from app.wording import explain_validation, parse_size
 
 __all__ = ["PREFIX", "SECRETS", "SECTIONS", "Settings", "SettingsError", "variable"]
 
@@ -301,7 +302,7 @@ class Settings(
         stored = {key: value for key, value in stored.items() if key not in values}
         _check_flags(stored, cls)
         try:
-            return cls.model_validate(stored | values)
+            return cls.model_validate({name: _size(cls, name, value) for name, value in (stored | values).items()})
         except ValidationError as exc:
             raise SettingsError("; ".join(_problem(error, stored) for error in exc.errors())) from None
 
@@ -317,9 +318,18 @@ def _check_flags(stored: Mapping[str, Any], cls: type[BaseModel]) -> None:
             raise SettingsError(f"{name} (config): found {str(value).lower()}, expected no flag")
 
 
+def _size(cls: type[BaseModel], name: str, value: Any) -> Any:
+    """Return the number of bytes in a size such as ``64 GiB``; any other value unchanged."""
+    if not isinstance(value, str) or cls.model_fields[name].json_schema_extra != {"unit": "bytes"}:
+        return value
+    size = parse_size(value)
+    return value if size is None else size
+
+
 def _problem(error: Any, stored: Mapping[str, Any]) -> str:
     name = str(error["loc"][0]) if error["loc"] else "settings"
     # An address may hold a password.
     is_secret = name in SECRETS or (name == "store" and "://" in str(error["input"]))
-    found = "" if is_secret else f", found {error['input']!r}"
-    return f"{name} ({CONFIG if name in stored else variable(name)}): {error['msg']}{found}"
+    reason = explain_validation(error)
+    reason = reason.partition(", found ")[0] if is_secret else reason
+    return f"{name} ({CONFIG if name in stored else variable(name)}): {reason}"

@@ -10,8 +10,8 @@ import difflib
 import itertools
 import re
 import reprlib
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
 
 # What XML 1.0 (section 2.2) does not allow in a document, and marks that end a line or reorder what is around them.
 FORBIDDEN: Final = re.compile(
@@ -66,3 +66,62 @@ def quoted(names: Iterable[str]) -> str:
     shown = [f"'{cut(name)}'" for name in every[:_NAMES]]
     more = [f"and {len(every) - _NAMES} more"] if len(every) > _NAMES else []
     return ", ".join(shown + more) or "none"
+
+
+def size_text(count: int) -> str:
+    """Return a number of bytes with the largest unit that divides it: ``64 GiB``, ``10000 bytes``."""
+    for power, unit in ((40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")):
+        if count and count % (1 << power) == 0:
+            return f"{count >> power} {unit}"
+    return f"{count} bytes"
+
+
+def parse_size(text: str) -> int | None:
+    """Return the number of bytes in ``64 GiB``, ``64GB`` or ``65536``; None if the text is not a size."""
+    match = _SIZE.fullmatch(text)
+    if match is None:
+        return None
+    power = " kmgt".index((match[2] or " ").lower())
+    return round(float(match[1]) * float(1024 if match[3] else 1000) ** power)
+
+
+_SIZE: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(?:([kmgt])(i?)b|b|bytes)\s*", re.I)
+
+
+def explain_validation(error: Mapping[str, Any]) -> str:
+    """Return the reason in a pydantic error: ``expected a whole number, found 'x'``."""
+    kind = error["type"]
+    context = {key: f"{value:g}" if isinstance(value, float) else value for key, value in error.get("ctx", {}).items()}
+    if kind == "missing":
+        return "missing"
+    if kind == "extra_forbidden":
+        return "unknown key"
+    if kind in ("value_error", "assertion_error"):
+        return str(error["msg"]).partition(", ")[2]
+    if (template := _EXPECTED.get(kind)) is None:
+        template = f"{error['msg'][:1].lower()}{error['msg'][1:]}".replace("input should", "expected it to")
+    else:
+        template = f"expected {template.format_map(context)}"
+    return f"{template}, found {told(brief(error.get('input')))}"
+
+
+_EXPECTED: Final = {
+    **dict.fromkeys(("int_parsing", "int_type", "int_from_float", "int_parsing_size"), "a whole number"),
+    **dict.fromkeys(("float_parsing", "float_type"), "a number"),
+    "finite_number": "a finite number",
+    **dict.fromkeys(("bool_parsing", "bool_type"), "true or false"),
+    "string_type": "text",
+    **dict.fromkeys(("list_type", "tuple_type"), "a list"),
+    **dict.fromkeys(("dict_type", "model_type", "model_attributes_type", "mapping_type"), "a table"),
+    **dict.fromkeys(("path_type", "path_parsing"), "a path"),
+    **dict.fromkeys(("literal_error", "enum"), "{expected}"),
+    "greater_than": "more than {gt}",
+    "greater_than_equal": "at least {ge}",
+    "less_than": "less than {lt}",
+    "less_than_equal": "at most {le}",
+    "too_short": "at least {min_length} values",
+    "too_long": "at most {max_length} values",
+    "string_too_short": "at least {min_length} characters",
+    "string_too_long": "at most {max_length} characters",
+    "json_invalid": "JSON ({error})",
+}

@@ -20,7 +20,7 @@ from app.thread_limits import thread_budget
 from app.trials.candidates import Candidate, Grid
 from app.trials.inputs import random_inputs
 from app.trials.tuning import Surroundings, tune
-from app.wording import printable
+from app.wording import explain_validation, printable
 
 _TITLES: Final = ("median", "least", "items/s", "error", "candidate")
 
@@ -67,7 +67,7 @@ def _brief(exc: ValueError) -> str:
     """Return a pydantic error as one line in our own words."""
     if isinstance(exc, ValidationError):
         first = exc.errors(include_url=False)[0]
-        return f"--{first['loc'][0]}: {first['msg']}, found {first['input']}"
+        return f"--{first['loc'][0]}: {explain_validation(first)}"
     return str(exc)
 
 

@@ -16,7 +16,7 @@ from starlette.types import Receive, Scope, Send
 from app.codec.answers import dump_json
 from app.errors import InvalidRequestError, MethodNotAllowedError, NotFoundError, ServiceError, http_error
 from app.memory.allowance import Allowance
-from app.wording import brief, cut
+from app.wording import cut, explain_validation
 
 # More of a slow client's answer waits here, where it is counted, and not in the socket's buffer.
 PIECE: Final = 1 << 20
@@ -118,5 +118,5 @@ def _methods(request: Request) -> set[str]:
 async def _validation_error(request: Request, exc: Exception) -> Response:
     """A query or path parameter that is not of its type: the request is malformed, whatever the model is."""
     assert isinstance(exc, RequestValidationError)
-    problems = [f"{error['loc'][-1]}: {error['msg']}, found {brief(error.get('input'))}" for error in exc.errors()]
+    problems = [f"{error['loc'][-1]}: {explain_validation(error)}" for error in exc.errors()]
     return error_response(InvalidRequestError("; ".join(problems)))

@@ -15,7 +15,7 @@ from app.errors import ConfigError, InvalidRequestError
 from app.images.placement import Placement
 from app.schema import Section
 from app.signature import Signature
-from app.wording import brief, cut, did_you_mean, quoted
+from app.wording import cut, did_you_mean, explain_validation, quoted
 
 Outputs: TypeAlias = Mapping[str, NDArray[Any]]
 Prediction: TypeAlias = dict[str, Any]
@@ -86,7 +86,7 @@ class Task(ABC, Generic[ConfigT]):
             return type(self._config).model_validate({**self._config.model_dump(), **parameters})
         except ValidationError as exc:
             first = exc.errors()[0]
-            raise InvalidRequestError(f"{first['loc'][0]}: {first['msg']}, found {brief(first['input'])}") from None
+            raise InvalidRequestError(f"{first['loc'][0]}: {explain_validation(first)}") from None
 
     @abstractmethod
     def predict(self, outputs: Outputs, placements: Sequence[Placement], options: ConfigT) -> Sequence[Finding] | None:

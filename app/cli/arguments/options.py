@@ -10,6 +10,7 @@ from app.models.folder.plugins import load_plugins
 from app.settings import Settings, variable
 from app.sources import CONFIG
 from app.thread_limits import limit_threads, thread_budget
+from app.wording import size_text
 
 # Settings that decide how a model computes, for verbs that run one.
 COMPUTING: Final = ("backend", "threads", "winograd", "passes_off", "cache", "cache_dir")
@@ -23,6 +24,8 @@ def add_setting(parser: argparse._ActionsContainer, name: str) -> None:
     """Add the flag of a setting with its help, unit and default."""
     field = Settings.model_fields[name]
     default = "unset" if field.default in (None, ()) else field.default
+    if type(default) is int and field.json_schema_extra == {"unit": "bytes"}:
+        default = size_text(default)
     unit = str((field.json_schema_extra or {}).get("unit", ""))  # type: ignore[union-attr]  # a dict, see Settings
     text = f"{field.description} Default: {default}.".replace("%", "%%")
     flag = f"--{name.replace('_', '-')}"

@@ -32,7 +32,7 @@ from app.trials.comparing import compare
 from app.trials.entries import read_entries
 from app.trials.inputs import example
 from app.trials.tuning import Surroundings, tune
-from app.wording import brief
+from app.wording import explain_validation
 
 log = logging.getLogger(__name__)
 router = APIRouter(prefix="/models/{name}")
@@ -146,12 +146,11 @@ def _read(body: bytes) -> Grid:
     try:
         return Grid.model_validate_json(body)
     except ValidationError as exc:
-        errors = exc.errors(include_url=False, include_context=False)[:10]
-        told = [
-            f"{'.'.join(map(str, each['loc'])) or 'body'}: {each['msg']}, found {brief(each['input'])}"
-            for each in errors
+        problems = [
+            f"{'.'.join(map(str, each['loc'])) or 'body'}: {explain_validation(each)}"
+            for each in exc.errors(include_url=False)[:10]
         ]
-        raise InvalidRequestError("; ".join(told)) from None
+        raise InvalidRequestError("; ".join(problems)) from None
 
 
 def _sample(plane: DataPlane, version: Version, name: str | None) -> list[NDArray[Any]]:

@@ -25,7 +25,7 @@ from app.schema import Section
 from app.tasks.registry import TASKS
 from app.tasks.task import Task
 from app.text_files import read_text
-from app.wording import brief, did_you_mean, told
+from app.wording import brief, did_you_mean, explain_validation, told
 
 # Names of a hundred thousand classes fit; reading it takes a second at most.
 MAX_BYTES: Final = 2**20
@@ -207,7 +207,7 @@ def _problems(exc: ValidationError) -> list[str]:
     """One sentence per wrong key; of a value that could be several types only the first complaint."""
     problems: dict[str, str] = {}
     known = _keys()
-    for error in exc.errors(include_url=False, include_context=False):
+    for error in exc.errors(include_url=False):
         if len(problems) == _MAX_PROBLEMS:
             return [*_told(problems), f"and more: {exc.error_count()} in all"]
         is_key = error["type"] == "extra_forbidden"  # else the place may end in the name of a type that was tried
@@ -228,10 +228,7 @@ def _told(problems: Mapping[str, str]) -> list[str]:
 def _sentence(error: Any, known: Set[str]) -> str:
     if error["type"] == "extra_forbidden":
         return f"unknown key{did_you_mean(str(error['loc'][-1]), known)}"
-    if error["type"] == "value_error":
-        return str(error["msg"]).removeprefix("Value error, ")
-    message = str(error["msg"])
-    return f"{message[0].lower()}{message[1:]}, found {told(brief(error['input']))}"
+    return explain_validation(error)
 
 
 def _keys() -> Set[str]:

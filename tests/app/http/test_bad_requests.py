@@ -55,8 +55,8 @@ ROWS = [
     js(ONE, '{"model": 5, "inputs": [[1]]}', 400, "model: expected a string"),
     # the query
     js(f"{ONE}?modle=x", '{"inputs": [[1]]}', 400, "unknown query parameter 'modle' (did you mean 'model'?)"),
-    js("/models/shades/infer?top_k=0", '{"inputs": [[[[1, 2], [3, 4]]]]}', 400, "top_k: Input should be greater"),
-    js("/models/shades/infer?top_k=many", '{"inputs": [[[[1, 2], [3, 4]]]]}', 400, "top_k: Input should be a valid"),
+    js("/models/shades/infer?top_k=0", '{"inputs": [[[[1, 2], [3, 4]]]]}', 400, "top_k: expected at least 1, found"),
+    js("/models/shades/infer?top_k=many", '{"inputs": [[[[1, 2], [3, 4]]]]}', 400, "top_k: expected a whole number, found"),
     js(f"{ONE}?top_k=1", '{"inputs": [[1, 2, 3]]}', 400, "unknown parameter 'top_k', this model takes none"),
     # the JSON text
     Bad(path=ONE, status=400, code="invalid_request", message="the body is empty"),
@@ -193,10 +193,10 @@ def test_a_failure_of_ours_shows_nothing_of_its_inside(zoo: Client, caplog: pyte
             "/models/add/tune does not take DELETE, expected GET, POST",
         ),
         ("DELETE", "/models", 405, "method_not_allowed", "/models does not take DELETE, expected GET"),
-        ("GET", "/graph?model=one&format=gif", 400, "invalid_request", "format: Input should be 'json', 'svg'"),
+        ("GET", "/graph?model=one&format=gif", 400, "invalid_request", "format: expected 'json', 'svg'"),
         ("GET", "/graph?model=one&version=x", 404, "version_not_found", "model 'one' has no tag 'x'; tags: none"),
         ("GET", "/graph?model=one&version=-1", 400, "invalid_request", "version: "),
-        ("GET", "/graph?model=one&profile=maybe", 400, "invalid_request", "profile: Input should be a valid boolean"),
+        ("GET", "/graph?model=one&profile=maybe", 400, "invalid_request", "profile: expected true or false"),
     ],
 )
 def test_the_frameworks_own_errors_have_the_same_shape(

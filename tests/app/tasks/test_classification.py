@@ -101,7 +101,7 @@ def test_a_request_can_ask_for_fewer(parameters: dict[str, object]) -> None:
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({"top_k": 0}, "top_k: Input should be greater than or equal to 1, found 0"),
+        ({"top_k": 0}, "top_k: expected at least 1, found 0"),
         ({"top_k": "x"}, "top_k: .*found 'x'"),
         ({"topk": 1}, r"unknown parameter 'topk' \(did you mean 'top_k'\?\), this model takes 'top_k', 'activation'"),
         ({"output": "out1"}, "unknown parameter 'output'"),

@@ -75,7 +75,7 @@ def test_a_task_of_the_table_is_in_the_openapi_document(tmp_path: Path) -> None:
     [
         (
             "[counting]\nat_least = 2",
-            "config.toml: counting.at_least: input should be less than or equal to 1, found 2",
+            "config.toml: counting.at_least: expected at most 1, found 2",
         ),
         ("[counting]\nleast = 1", "config.toml: counting.least: unknown key (did you mean 'at_least'?)"),
         ("[countin]", "config.toml: countin: unknown key (did you mean 'counting'?)"),
