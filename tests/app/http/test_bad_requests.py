@@ -56,7 +56,7 @@ ROWS = [
     # the query
     js(f"{ONE}?modle=x", '{"inputs": [[1]]}', 400, "unknown query parameter 'modle' (did you mean 'model'?)"),
     js("/models/shades/infer?top_k=0", '{"inputs": [[[[1, 2], [3, 4]]]]}', 400, "top_k: expected at least 1, found"),
-    js("/models/shades/infer?top_k=many", '{"inputs": [[[[1, 2], [3, 4]]]]}', 400, "top_k: expected a whole number, found"),
+    js("/models/shades/infer?top_k=many", '{"inputs": [[[[1, 2], [3, 4]]]]}', 400, "top_k: expected a whole number"),
     js(f"{ONE}?top_k=1", '{"inputs": [[1, 2, 3]]}', 400, "unknown parameter 'top_k', this model takes none"),
     # the JSON text
     Bad(path=ONE, status=400, code="invalid_request", message="the body is empty"),
