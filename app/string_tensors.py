@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 import engine
 from app.errors import InputMismatchError
-from app.memory.allowance import charge
+from app.memory.reservation import charge
 
 _TEXTS: Final = np.dtype(np.object_)
 # What Python takes for a text beside its characters, and a place in an array.

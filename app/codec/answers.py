@@ -14,7 +14,7 @@ import orjson
 from numpy.typing import NDArray
 
 from app.codec.arrays.numpy_files import portable
-from app.memory.allowance import charge, check
+from app.memory.reservation import charge, check
 from app.small_arrays import all_finite, dtype_name, few_values
 from app.string_tensors import as_strings, is_text
 

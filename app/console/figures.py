@@ -11,7 +11,7 @@ from PIL import Image
 
 from app.errors import NotFoundError
 from app.images.png import encode_png, to_text
-from app.memory.allowance import charge, check, running
+from app.memory.reservation import charge, check, running
 from app.models.model import Model
 from app.models.request import InferRequest
 from app.small_arrays import dtype_name

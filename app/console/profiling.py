@@ -9,7 +9,7 @@ from typing import Any, Final
 from numpy.typing import NDArray
 
 import engine
-from app.memory.allowance import check, running
+from app.memory.reservation import check, running
 from app.models.model import Model
 from app.models.sessions import cache_of
 from app.render.family import family_of

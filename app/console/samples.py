@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 import engine
 from app.errors import ConfigError, InvalidRequestError, NotFoundError
-from app.memory.allowance import would_fit
+from app.memory.reservation import would_fit
 from app.models.folder.links import check_links
 from app.models.folder.repository import ModelFiles
 from app.models.model import Model

@@ -11,7 +11,7 @@ from app.codec.message import read_version
 from app.errors import InternalError, ServiceError
 from app.grpc.call import Call
 from app.grpc.reception import details_of
-from app.memory.allowance import Allowance
+from app.memory.reservation import Reservation
 from app.models.statistics import Account, account
 from app.protocol.grpc.infer import read_infer, read_names, write_answer
 from app.protocol.grpc.schema import message_class
@@ -47,23 +47,23 @@ class Inference:
     async def one(self, call: Call) -> bytes:
         """ModelInfer."""
         data = await call.read_one(self._plane.settings.max_body_bytes)
-        allowance = self._plane.memory.open()
+        reservation = self._plane.memory.open()
         try:
-            answer = await self._run(call, data, allowance)
+            answer = await self._run(call, data, reservation)
         except BaseException:
-            allowance.close()
+            reservation.close()
             raise
-        self._until_sent(call, allowance, len(answer))
+        self._until_sent(call, reservation, len(answer))
         return answer
 
     async def stream(self, call: Call) -> bytes:
         """ModelStreamInfer. What is wrong with a message is told in its answer, and the stream goes on."""
         while (data := await call.read(self._plane.settings.max_body_bytes, None)) is not None:
-            allowance = self._plane.memory.open()
+            reservation = self._plane.memory.open()
             account.set(Account(call.id))
             try:
                 try:
-                    answer = await self._run(call, data, allowance, streamed=True)
+                    answer = await self._run(call, data, reservation, streamed=True)
                 except ServiceError as error:
                     answer = _failed(data, error)
                 except Exception:
@@ -74,10 +74,10 @@ class Inference:
                 async with asyncio.timeout(self._plane.settings.answer_timeout_s):
                     await call.context.write(answer)
             finally:
-                allowance.close()
+                reservation.close()
         return b""
 
-    def _until_sent(self, call: Call, allowance: Allowance, size: int) -> None:
+    def _until_sent(self, call: Call, reservation: Reservation, size: int) -> None:
         """What a request holds is held until its answer is on its way; a client that does not take it is left."""
         task = asyncio.current_task()
         timer = None
@@ -87,17 +87,17 @@ class Inference:
         def sent(_: Any) -> None:
             if timer is not None:
                 timer.cancel()
-            allowance.close()
+            reservation.close()
 
         call.context.add_done_callback(sent)
 
-    async def _run(self, call: Call, data: bytes, allowance: Allowance, *, streamed: bool = False) -> bytes:
+    async def _run(self, call: Call, data: bytes, reservation: Reservation, *, streamed: bool = False) -> bytes:
         """The bytes of an answer."""
         plane = self._plane
         deadline = call.deadline(plane.deadline())
-        with allowance:
-            allowance.charge(len(data), arriving=True)
-            allowance.arrived()
+        with reservation:
+            reservation.charge(len(data), arriving=True)
+            reservation.arrived()
             work = partial(read_infer, data)
             message = work() if len(data) <= _INLINE else await plane.offload(work, deadline)
             size = len(data)

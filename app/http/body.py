@@ -21,7 +21,7 @@ from app.errors import (
 )
 from app.http.order import Asked, answer
 from app.http.responses import ChargedResponse
-from app.memory.allowance import Allowance
+from app.memory.reservation import Reservation
 from app.serving.dataplane import DataPlane
 from app.wording import cut
 
@@ -92,15 +92,15 @@ def unread() -> AbstractContextManager[None]:
 
 async def respond(request: Request, plane: DataPlane, asked: Asked) -> Response:
     """Return the answer to a request to run a model that has come by ASGI."""
-    with plane.memory.answering() as allowance:
+    with plane.memory.answering() as reservation:
         limit = plane.settings.max_body_bytes
-        body = await read_body(request, limit, asked.deadline, allowance, asked.encodings)
+        body = await read_body(request, limit, asked.deadline, reservation, asked.encodings)
         reply = await until_disconnect(request, answer(plane, asked, body))
-    return ChargedResponse(reply.pieces, allowance, reply.media_type, reply.headers)
+    return ChargedResponse(reply.pieces, reservation, reply.media_type, reply.headers)
 
 
 async def read_body(
-    request: Request, limit: int, deadline: float, allowance: Allowance, encodings: Sequence[str] = ()
+    request: Request, limit: int, deadline: float, reservation: Reservation, encodings: Sequence[str] = ()
 ) -> bytearray:
     """Return the whole body, if it comes before the deadline on time.monotonic()'s clock.
 
@@ -123,8 +123,8 @@ async def read_body(
     try:
         async with asyncio.timeout(deadline - time.monotonic()):
             with unread():
-                body = await _collect(request, limit, length, allowance)
-            allowance.arrived()
+                body = await _collect(request, limit, length, reservation)
+            reservation.arrived()
             return body
     except ClientDisconnect:
         raise broken_off() from None
@@ -198,9 +198,9 @@ def first_headers(request: Request) -> Mapping[bytes, bytes]:
     return found
 
 
-async def _collect(request: Request, limit: int, announced: int, allowance: Allowance) -> bytearray:
+async def _collect(request: Request, limit: int, announced: int, reservation: Reservation) -> bytearray:
     body, room = bytearray(), 0
-    allowance.would_fit(announced, arriving=True)
+    reservation.would_fit(announced, arriving=True)
     more = True
     while more:
         message = await request.receive()
@@ -211,7 +211,7 @@ async def _collect(request: Request, limit: int, announced: int, allowance: Allo
         check_length(size, limit)
         if size > room:
             step = max(size - room, min(STEP, announced - room))
-            allowance.charge(step, arriving=True)
+            reservation.charge(step, arriving=True)
             room += step
         body += chunk
     return body

@@ -14,7 +14,7 @@ from starlette.responses import StreamingResponse
 import engine
 from app.codec.answers import dump_json
 from app.errors import QueueFullError, ServiceError, from_engine
-from app.memory.allowance import Allowance, current
+from app.memory.reservation import Reservation, current
 from app.scheduling.job import CancelToken
 from app.serving.dataplane import DataPlane
 
@@ -64,19 +64,19 @@ class Telling:
 
     Args:
         name: of the model it is about, for messages.
-        allowance: what it holds, which may be something already; given back when it is over.
+        reservation: what it holds, which may be something already; given back when it is over.
         work: is given where to tell what it finds, and whom to ask whether it is still wanted.
         limit_s: how long it may take.
     """
 
-    def __init__(self, plane: DataPlane, allowance: Allowance, name: str, work: Work, limit_s: float) -> None:
+    def __init__(self, plane: DataPlane, reservation: Reservation, name: str, work: Work, limit_s: float) -> None:
         self._plane = plane
         self._name = name
         self._work = work
         self._queue: asyncio.Queue[Mapping[str, Any] | None] = asyncio.Queue()
         self._loop = asyncio.get_running_loop()
         self._task = asyncio.create_task(self._run(time.monotonic() + limit_s))
-        self._task.add_done_callback(lambda _: self._over(allowance))
+        self._task.add_done_callback(lambda _: self._over(reservation))
 
     async def answer(self) -> Told:
         """The answer, once there is something to tell; what the work fails with before that is told by its status.
@@ -108,8 +108,8 @@ class Telling:
         """Nobody listens any more."""
         self._task.cancel()
 
-    def _over(self, allowance: Allowance) -> None:
-        allowance.close()
+    def _over(self, reservation: Reservation) -> None:
+        reservation.close()
         self._queue.put_nowait(None)
 
     async def _run(self, deadline: float) -> None:
@@ -125,9 +125,9 @@ class Telling:
         def is_over() -> bool:
             return token.is_cancelled() or self._plane.is_draining
 
-        allowance = current()
-        assert allowance is not None  # the request's; tasks and lanes hand it on
-        with allowance.working(is_over):
+        reservation = current()
+        assert reservation is not None  # the request's; tasks and lanes hand it on
+        with reservation.working(is_over):
             try:
                 self._work(self._tell, is_over)
             except engine.EngineError as exc:

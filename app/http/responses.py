@@ -15,7 +15,7 @@ from starlette.types import Receive, Scope, Send
 
 from app.codec.answers import dump_json
 from app.errors import InvalidRequestError, MethodNotAllowedError, NotFoundError, ServiceError, http_error
-from app.memory.allowance import Allowance
+from app.memory.reservation import Reservation
 from app.wording import cut, explain_validation
 
 # More of a slow client's answer waits here, where it is counted, and not in the socket's buffer.
@@ -33,14 +33,14 @@ class ChargedResponse(Response):
     def __init__(
         self,
         pieces: Sequence[bytes],
-        allowance: Allowance,
+        reservation: Reservation,
         media_type: str,
         headers: Mapping[str, str] | None = None,
     ) -> None:
         self.status_code, self.media_type, self.background, self.body = 200, media_type, None, b""
         self.raw_headers = good_headers(pieces, media_type, headers or {})
         self._pieces = pieces
-        self._allowance = allowance
+        self._reservation = reservation
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send it, a large one in pieces: each waits until those before it are on their way."""
@@ -51,7 +51,7 @@ class ChargedResponse(Response):
                 await send({"type": "http.response.body", "body": piece, "more_body": True})
             await send({"type": "http.response.body", "body": last})
         finally:
-            self._allowance.close()
+            self._reservation.close()
 
 
 def good_headers(pieces: Sequence[bytes], media_type: str, headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:

@@ -19,7 +19,7 @@ from app.images.colour_key import apply_grey_key, apply_wide_key, depth_of, is_w
 from app.images.excerpt import Excerpt
 from app.images.survey import survey
 from app.images.survey.types import Survey, SurveyError, TooManyPartsError
-from app.memory.allowance import check
+from app.memory.reservation import check
 from app.wording import cut
 
 FORMATS: Final = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF")

@@ -7,7 +7,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import accumulate
 
-from app.memory.allowance import check
+from app.memory.reservation import check
 
 
 class Excerpt(io.RawIOBase):

@@ -21,7 +21,7 @@ from app.images.config import PreprocessConfig
 from app.images.decode import SMALL_PIXELS, Mode, OpenPicture, Picture, is_small, make_ready
 from app.images.placement import Placement, place
 from app.images.settling import background, pixel_values, settled, takes_pictures
-from app.memory.allowance import charge, charged, check
+from app.memory.reservation import charge, charged, check
 from app.settings import Settings
 
 _INTERPOLATION: Final = {

@@ -1,8 +1,8 @@
-"""How much memory requests may take together, and what is kept between them.
+"""Memory budget: how many bytes all requests may hold together, and what caches keep between them.
 
-Everything a request makes the server hold is charged to its ``Allowance`` before it is made: its body while it arrives,
-what decoding will make of it, what the run will need, the answer. All allowances together stay within one
-``MemoryBudget``. What can never fit is refused for good (413); what does not fit now is told to come again (429).
+Everything that a request makes the server hold is charged to its ``Reservation`` first: its body while it arrives, what
+decoding makes of it, what the run needs, the answer. All reservations together stay within one ``MemoryBudget``. A
+request that can never fit is refused for good (413), one that does not fit now is asked to retry (429).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager
 from typing import Final
 
 from app.errors import QueueFullError, RequestTooLargeError
-from app.memory.allowance import Allowance, Answering
+from app.memory.reservation import Answering, Reservation
 
 # Bodies that are still arriving may hold so much of the budget: what has arrived can always be answered.
 _ARRIVING: Final = 1 / 2
@@ -53,18 +53,18 @@ class MemoryBudget:
         """Bytes that are held between requests, as long as none needs them."""
         return self._kept
 
-    def open(self) -> Allowance:
-        """The allowance of a new request."""
-        return Allowance(self)
+    def open(self) -> Reservation:
+        """The reservation of a new request."""
+        return Reservation(self)
 
-    def answering(self, allowance: Allowance | None = None) -> AbstractContextManager[Allowance]:
-        """The allowance of a request, which is the one at hand in the block; given back if that fails.
+    def answering(self, reservation: Reservation | None = None) -> AbstractContextManager[Reservation]:
+        """The reservation of a request, which is the one at hand in the block; given back if that fails.
 
         Else it goes on with the answer, which closes it when it is sent.
 
-        allowance: the one it has, where it is not new.
+        reservation: the one it has, where it is not new.
         """
-        return Answering(self.open() if allowance is None else allowance)
+        return Answering(self.open() if reservation is None else reservation)
 
     def take(self, count: int, held: int, *, arriving: bool = False, is_only_asked: bool = False) -> None:
         """Count bytes as used.

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import engine
-from app.memory.allowance import charge, running
+from app.memory.reservation import charge, running
 from app.scheduling.config import BatchingConfig
 from app.scheduling.job import Batches, RunSpec
 from app.scheduling.run_queue import split_batch

@@ -15,8 +15,8 @@ import engine
 from app.errors import ConfigError, InvalidRequestError, ServiceError
 from app.images.placement import Placement
 from app.images.preprocess import find_preprocessor
-from app.memory.allowance import bounded, would_fit
 from app.memory.machine import budget_bytes
+from app.memory.reservation import bounded, would_fit
 from app.models.batcher import Batcher
 from app.models.folder.config import ModelConfig
 from app.models.folder.layout import WARMUP

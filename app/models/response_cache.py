@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 
 import engine
 from app.errors import ConfigError
-from app.memory.allowance import keeper
 from app.memory.budget import Keeper
+from app.memory.reservation import keeper
 from app.models.folder.config import ResponseCacheConfig
 from app.string_tensors import as_bytes, is_text
 

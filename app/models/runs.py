@@ -8,7 +8,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from app.memory.allowance import charge
+from app.memory.reservation import charge
 from app.models.batcher import Batcher
 from app.models.request import Prepared, Ran
 from app.models.response_cache import ResponseCache

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 import engine
-from app.memory.allowance import current
+from app.memory.reservation import current
 
 # Priority of requests that name none; 1 comes first.
 DEFAULT_PRIORITY: Final = 10
@@ -186,12 +186,12 @@ class Job:
 
 def _counted(step: Callable[[], Any], is_cancelled: Callable[[], bool]) -> Any:
     """Run a step; its request's memory stays charged until the step is over, even when the client has left."""
-    allowance = current()
+    reservation = current()
     with engine.cancelling(is_cancelled):
-        if allowance is None:
+        if reservation is None:
             return step()
-        before = allowance.begin(is_cancelled)
+        before = reservation.begin(is_cancelled)
         try:
             return step()
         finally:
-            allowance.end(before)
+            reservation.end(before)

@@ -16,9 +16,9 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 import engine
 from app.errors import ConfigError, InferenceFailedError, ServiceError, from_engine
-from app.memory.allowance import current
 from app.memory.budget import MemoryBudget
 from app.memory.machine import Trimmer, budget_bytes
+from app.memory.reservation import current
 from app.models.call import Call
 from app.models.keeping.discovery import Discovery
 from app.models.keeping.orders import Demand
@@ -313,10 +313,10 @@ class _Accounting:
 
 def _within(work: Callable[[], T], deadline: float) -> T:
     """What work returns; it is asked to end when its deadline is over."""
-    allowance = current()
-    if allowance is None:
+    reservation = current()
+    if reservation is None:
         return work()
-    with allowance.working(lambda: time.monotonic() > deadline):
+    with reservation.working(lambda: time.monotonic() > deadline):
         return work()
 
 
@@ -340,9 +340,9 @@ def _encoded(encode: Callable[[Answer], T], model: str, version: int, result: In
 
 def _charged(work: Callable[[], T], token: CancelToken) -> T:
     """What work returns; what its request holds stays counted until it is done, whoever waits for it."""
-    allowance = current()
+    reservation = current()
     with engine.cancelling(token.is_cancelled):
-        if allowance is None:
+        if reservation is None:
             return work()
-        with allowance.working(token.is_cancelled):
+        with reservation.working(token.is_cancelled):
             return work()

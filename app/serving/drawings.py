@@ -11,8 +11,8 @@ import time
 from collections.abc import Callable, Hashable
 
 from app.errors import DeadlineExceededError
-from app.memory.allowance import current
 from app.memory.budget import MemoryBudget
+from app.memory.reservation import current
 from app.models.lane import Lane
 
 
@@ -63,14 +63,14 @@ class Drawings:
         self._lane.close()
 
     async def _draw(self, cost: int, draw: Callable[[], bytes]) -> bytes:
-        allowance = self._memory.open()
+        reservation = self._memory.open()
         try:
-            with allowance:
-                allowance.charge(cost)
+            with reservation:
+                reservation.charge(cost)
                 deadline = time.monotonic() + self._limit_s
                 return await self._lane.run(lambda token: _heeding(draw, token.is_cancelled), deadline)
         finally:
-            allowance.close()
+            reservation.close()
 
     def _finished(self, key: Hashable, task: asyncio.Task[bytes]) -> None:
         del self._tasks[key]
@@ -79,7 +79,7 @@ class Drawings:
 
 
 def _heeding(draw: Callable[[], bytes], is_cancelled: Callable[[], bool]) -> bytes:
-    allowance = current()
-    assert allowance is not None  # set by _draw; lanes hand it on
-    with allowance.working(is_cancelled):
+    reservation = current()
+    assert reservation is not None  # set by _draw; lanes hand it on
+    with reservation.working(is_cancelled):
         return draw()

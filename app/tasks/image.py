@@ -17,7 +17,7 @@ from pydantic import Field
 from app.errors import ConfigError
 from app.images.placement import Placement
 from app.images.png import encode_png, from_text, to_text
-from app.memory.allowance import charge, charged
+from app.memory.reservation import charge, charged
 from app.schema import Body, Channels, Finite, Section
 from app.small_arrays import dtype_name
 from app.tasks.task import DrawingTask, Outputs, Prediction, TaskContext, check_items

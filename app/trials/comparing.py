@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 import engine
 from app.errors import ConfigError, InputMismatchError, ServiceError
 from app.measuring.timing import summary, turn, turns
-from app.memory.allowance import charge
+from app.memory.reservation import charge
 from app.models.request import InferRequest, Prepared, Ran
 from app.small_arrays import dtype_name
 from app.trials.entries import Entry

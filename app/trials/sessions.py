@@ -9,8 +9,8 @@ from typing import Any, Final, Self
 from numpy.typing import NDArray
 
 import engine
-from app.memory.allowance import charged
 from app.memory.machine import budget_bytes
+from app.memory.reservation import charged
 from app.models.sessions import cache_of
 from app.settings import Settings
 from app.trials.candidates import Build

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import engine
-from app.memory.allowance import charge
+from app.memory.reservation import charge
 from app.trials.candidates import Build
 from app.trials.sessions import Sessions
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from app.codec.arrays.zip_members import DEFLATED, STORED, Member, ZipError, members, unpack
 from app.codec.message import Message
 from app.errors import InvalidRequestError, RequestTooLargeError
-from app.memory.allowance import charge
+from app.memory.reservation import charge
 from app.settings import Settings
 from app.signature import Inputs, Signature
 from app.string_tensors import as_fixed, is_text

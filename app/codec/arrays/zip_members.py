@@ -14,7 +14,7 @@ from typing import Final
 
 import numpy as np
 
-from app.memory.allowance import check
+from app.memory.reservation import check
 
 STORED: Final = 0
 DEFLATED: Final = 8

@@ -14,7 +14,7 @@ import numpy as np
 import orjson
 
 from app.errors import InvalidRequestError, RequestTooLargeError
-from app.memory.allowance import charge
+from app.memory.reservation import charge
 
 # Shorter texts hold too few of anything to be counted.
 COUNTED_BYTES: Final = 1 << 18

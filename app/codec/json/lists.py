@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from app.codec.json.limits import BINARY, count, not_json
 from app.errors import InvalidRequestError, RequestTooLargeError
-from app.memory.allowance import charge, check
+from app.memory.reservation import charge, check
 
 # Shorter lists are not worth the search for them.
 _LEAST: Final = 1 << 12

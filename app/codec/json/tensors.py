@@ -15,7 +15,7 @@ import engine
 from app.codec.json.numbers import spelling, to_array
 from app.errors import InputMismatchError, InvalidRequestError, RequestTooLargeError
 from app.images.decode import Picture
-from app.memory.allowance import charge, check
+from app.memory.reservation import charge, check
 from app.settings import Settings
 from app.signature import Input, Inputs, Signature
 from app.small_arrays import dtype_name

@@ -140,9 +140,9 @@ def _drawn(version: Version, times: list[dict[str, Any]], look: _Look) -> bytes:
 
 
 def _charged(plane: DataPlane, text: bytes, media_type: str) -> Response:
-    with plane.memory.answering() as allowance:
-        allowance.charge(len(text))
-        return ChargedResponse([text], allowance, media_type)
+    with plane.memory.answering() as reservation:
+        reservation.charge(len(text))
+        return ChargedResponse([text], reservation, media_type)
 
 
 def _size(version: Version, retry_after_s: int) -> int:

@@ -100,13 +100,13 @@ async def tuning(request: Request, name: str, version: VersionNumber = None) -> 
         finally:
             log.info("tuning model '%s' version %d has ended", name, found.number)
 
-    with plane.memory.answering() as allowance:
-        grid = _read(bytes(await read_body(request, _MAX_BODY, plane.deadline(), allowance)) or b"{}")
+    with plane.memory.answering() as reservation:
+        grid = _read(bytes(await read_body(request, _MAX_BODY, plane.deadline(), reservation)) or b"{}")
         try:
             candidates = grid.candidates(plane.budget.threads)
         except ValueError as exc:
             raise InvalidRequestError(str(exc)) from None
-        return await Telling(plane, allowance, name, work, _LIMIT_S).answer()
+        return await Telling(plane, reservation, name, work, _LIMIT_S).answer()
 
 
 @comparing.post(
@@ -121,9 +121,9 @@ async def compared(request: Request, entries: Entries, rtol: Tolerance = None) -
     """The body is one of `/infer`, or empty. Server-sent events: answers, times, and where their values part."""
     plane = dataplane(request)
     wanted = read_entries(entries, plane.store.version, plane.settings, plane.budget.threads)
-    with plane.memory.answering() as allowance:
+    with plane.memory.answering() as reservation:
         head = first_headers(request)
-        body = await read_body(request, plane.settings.max_body_bytes, plane.deadline(read_limit(head)), allowance)
+        body = await read_body(request, plane.settings.max_body_bytes, plane.deadline(read_limit(head)), reservation)
         content_type = head.get(b"content-type", b"").decode("latin-1")
 
         def work(tell: Tell, cancelled: Callable[[], bool]) -> None:
@@ -132,7 +132,7 @@ async def compared(request: Request, entries: Entries, rtol: Tolerance = None) -
                 asked = InferRequest(decode=parse(body, content_type, plane.settings).decode, parameters={})
             compare(wanted, asked, rtol, around(plane, cancelled), tell)
 
-        return await Telling(plane, allowance, wanted[0].name, work, _COMPARING_S).answer()
+        return await Telling(plane, reservation, wanted[0].name, work, _COMPARING_S).answer()
 
 
 def around(plane: DataPlane, cancelled: Callable[[], bool]) -> Surroundings:

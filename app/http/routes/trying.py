@@ -128,15 +128,15 @@ def _report(files: ModelFiles, settings: Settings, shapes: list[str], sample: st
 async def operand(request: Request, name: str, operand: Operand, version: VersionNumber = None) -> Response:
     """The body is one of `/infer`. An operand's figures, and its channels as pictures, from a run of the reference."""
     plane = dataplane(request)
-    with plane.memory.answering() as allowance:
+    with plane.memory.answering() as reservation:
         head = first_headers(request)
         deadline = plane.deadline(read_limit(head))
-        body = await read_body(request, plane.settings.max_body_bytes, deadline, allowance)
+        body = await read_body(request, plane.settings.max_body_bytes, deadline, reservation)
         content_type = head.get(b"content-type", b"").decode("latin-1")
         found = plane.store.version(name, read_version(version))
         message = await plane.offload(partial(parse, body, content_type, plane.settings), deadline)
         asked = InferRequest(decode=message.decode, parameters={})
         work = plane.look(found, lambda model: dump_json(activation(model, asked, operand)), deadline)
         text = await until_disconnect(request, work)
-        allowance.charge(len(text))
-        return ChargedResponse([text], allowance, "application/json")
+        reservation.charge(len(text))
+        return ChargedResponse([text], reservation, "application/json")

@@ -22,8 +22,8 @@ from app.http.server.connection import Connection
 from app.http.server.messages import Head, Request
 from app.http.v2 import errors as v2
 from app.http.v2.infer import PRIORITY, V2Asked, V2Head
-from app.memory.allowance import Allowance
 from app.memory.machine import unwritten
+from app.memory.reservation import Reservation
 from app.serving.dataplane import DataPlane
 
 # As the outermost layer of the app logs it.
@@ -127,7 +127,7 @@ class InferenceRequest:
         if service.spans is not None:
             self._exchange.begin_trace()
         self._asked: Asked | None = None
-        self._allowance: Allowance | None = None
+        self._reservation: Reservation | None = None
         # The body, how much of it has come, and the bytes of it that are charged.
         self._body, self._have, self._charged = bytearray(), 0, 0
         # Once so many bytes are there, it is known whether the request would be refused.
@@ -147,10 +147,10 @@ class InferenceRequest:
                 self._judged_at = asked.text_bytes(request.head.length)
                 self._judge()
             check_announced(asked.encoding, length, self._plane.settings.max_body_bytes, asked.encodings)
-            self._allowance = memory.open()
+            self._reservation = memory.open()
             if length > INLINE_BYTES:
                 with unread():
-                    self._allowance.would_fit(length, arriving=True)
+                    self._reservation.would_fit(length, arriving=True)
         except Exception as error:
             self._fail(error)
         else:
@@ -199,7 +199,7 @@ class InferenceRequest:
 
     def _charge(self, count: int) -> bool:
         """Hold the memory for so many bytes more; return whether there is any, else the request is over."""
-        if self._is_over or self._allowance is None:
+        if self._is_over or self._reservation is None:
             return False
         have = self._have + count
         try:
@@ -207,7 +207,7 @@ class InferenceRequest:
             check_length(have, self._plane.settings.max_body_bytes)
             if have > self._charged:
                 with unread():
-                    self._allowance.charge(have - self._charged, arriving=True)
+                    self._reservation.charge(have - self._charged, arriving=True)
                 self._charged = have
         except ServiceError as error:
             self._fail(error)
@@ -220,14 +220,14 @@ class InferenceRequest:
         """Answer: now, where that takes no time, or in a task."""
         if self._is_over:
             return
-        asked, allowance, body = self._asked, self._allowance, self._body
-        assert asked is not None and allowance is not None  # begin has set them, or the request is over
+        asked, reservation, body = self._asked, self._reservation, self._body
+        assert asked is not None and reservation is not None  # begin has set them, or the request is over
         order: Order | None = None
         reply: Reply | None = None
         self._exchange.enter()
         try:
-            with allowance:
-                allowance.arrived()
+            with reservation:
+                reservation.arrived()
                 self._judge()
                 if asked.is_short(body):
                     order = asked.order(body)
@@ -238,17 +238,17 @@ class InferenceRequest:
             if reply is not None:
                 self._reply(reply)
             else:
-                self._task = self._connection.loop.create_task(self._later(asked, allowance, order))
+                self._task = self._connection.loop.create_task(self._later(asked, reservation, order))
                 self._connection.state.tasks.add(self._task)
                 self._task.add_done_callback(self._ended)
         finally:
             self._exchange.leave()
 
-    async def _later(self, asked: Asked, allowance: Allowance, order: Order | None) -> None:
+    async def _later(self, asked: Asked, reservation: Reservation, order: Order | None) -> None:
         """Make the answer in the model's threads."""
         self._exchange.enter()
         try:
-            with allowance:
+            with reservation:
                 reply = None
                 if order is None:
                     order = await asked.order_apart(self._body)
@@ -323,9 +323,9 @@ class InferenceRequest:
         self._is_over = self._is_told = True
         service, exchange = self._service, self._exchange
         exchange.status, exchange.received = exchange.status or status, self._have
-        if self._allowance is not None:
-            self._allowance.close()
-            self._allowance = None
+        if self._reservation is not None:
+            self._reservation.close()
+            self._reservation = None
         self._body = bytearray()
         service.statuses[exchange.status] += 1
         if service.spans is not None:

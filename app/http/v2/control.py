@@ -127,13 +127,13 @@ def _model(request: Request) -> str | None:
 async def _object(request: Request) -> Mapping[str, Any]:
     """The body's JSON object; an empty one for an empty body."""
     plane = dataplane(request)
-    allowance = plane.memory.open()
+    reservation = plane.memory.open()
     try:
-        with allowance:
-            body = await read_body(request, _MAX_BYTES, plane.deadline(), allowance)
+        with reservation:
+            body = await read_body(request, _MAX_BYTES, plane.deadline(), reservation)
             document = parse_json(body) if body.strip() else {}
     finally:
-        allowance.close()
+        reservation.close()
     if not isinstance(document, dict):
         raise RefusedError(f"the body: found {brief(document)}, expected a JSON object")
     return document

@@ -16,7 +16,7 @@ from app.errors import InvalidRequestError, RequestTooLargeError
 from app.http.body import INLINE_BYTES, encoding_of, first_headers, respond
 from app.http.order import Order, Reply, read_limit
 from app.http.routes.state import dataplane
-from app.memory.allowance import charge
+from app.memory.reservation import charge
 from app.protocol.v2.lookup import find
 from app.protocol.v2.outputs import Encoded, encode
 from app.protocol.v2.ports import are_known, wire_ports

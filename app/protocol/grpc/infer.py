@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.errors import RefusedError
-from app.memory.allowance import charge, charged
+from app.memory.reservation import charge, charged
 from app.protocol.grpc.parameters import read_parameters
 from app.protocol.grpc.schema import message_class, parse
 from app.protocol.grpc.wire import Piece, field, take_tensors

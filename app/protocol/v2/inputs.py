@@ -15,7 +15,7 @@ from app.codec.json.tensors import decode_input, filled
 from app.errors import RefusedError, RequestTooLargeError
 from app.images.decode import Picture
 from app.images.survey import format_of
-from app.memory.allowance import charge, check
+from app.memory.reservation import charge, check
 from app.protocol.v2.datatypes import BYTES, NAMES, dtype_of
 from app.protocol.v2.ports import OPEN, WirePort, WirePorts
 from app.protocol.v2.regions import DISABLED, Place, Regions

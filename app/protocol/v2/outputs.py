@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from app.codec.answers import Slabs, dump_json, dump_pieces
 from app.codec.arrays.numpy_files import portable
 from app.errors import InvalidRequestError, RefusedError
-from app.memory.allowance import charge, check
+from app.memory.reservation import charge, check
 from app.protocol.v2.datatypes import BYTES, datatype_of
 from app.protocol.v2.ports import Row, WirePort, WirePorts
 from app.protocol.v2.regions import DISABLED, Regions

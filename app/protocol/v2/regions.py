@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from app.errors import NotFoundError, RefusedError
-from app.memory.allowance import charge
+from app.memory.reservation import charge
 from app.settings import Settings, SettingsError
 from app.wording import brief, cut
 

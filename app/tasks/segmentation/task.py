@@ -19,7 +19,7 @@ from app.images.drawing import blend
 from app.images.palette import Color, generated, parsed
 from app.images.placement import Placement
 from app.images.png import decode_png, encode_png, from_text, to_text
-from app.memory.allowance import charged, check
+from app.memory.reservation import charged, check
 from app.schema import Body
 from app.small_arrays import dtype_name
 from app.tasks.segmentation.class_maps import NOTHING, ClassMap, areas, without_small

@@ -238,8 +238,8 @@ def test_a_decoder_is_stopped_when_nobody_waits(format: str, options: dict[str, 
     data = encoded(Image.effect_noise((300, 300), 90), format, **options)
     budget = MemoryBudget(10**9)
     answers = iter([False] * 8)
-    allowance = budget.open()
-    with allowance, allowance.working(lambda: next(answers, True)), pytest.raises(DeadlineExceededError):
+    reservation = budget.open()
+    with reservation, reservation.working(lambda: next(answers, True)), pytest.raises(DeadlineExceededError):
         decode(data)
         decode(data)
 

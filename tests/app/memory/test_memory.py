@@ -19,9 +19,9 @@ import engine
 from app.codec.json.limits import check_parsed
 from app.errors import DeadlineExceededError, QueueFullError, RequestTooLargeError
 from app.images.decode import OpenPicture
-from app.memory.allowance import Allowance, charge, charged, check, running
 from app.memory.budget import MemoryBudget
 from app.memory.machine import budget_bytes
+from app.memory.reservation import Reservation, charge, charged, check, running
 from engine.limits import check_size
 from tests.app.client import Client, serving
 from tests.app.pictures import encoded, gradient, npy, npz
@@ -33,8 +33,8 @@ MB = 2**20
 
 
 def test_what_comes_after_the_work_of_a_thread_does_not_end_with_the_threads_time() -> None:
-    with MemoryBudget(10).open() as allowance:
-        with allowance.working(lambda: True), pytest.raises(DeadlineExceededError):
+    with MemoryBudget(10).open() as reservation:
+        with reservation.working(lambda: True), pytest.raises(DeadlineExceededError):
             check()
         check()
 
@@ -47,16 +47,16 @@ def test_without_a_request_nothing_is_bounded() -> None:
 
 
 def test_what_a_run_held_is_free_without_the_collector_of_cyclic_garbage() -> None:
-    def run(allowance: Allowance) -> None:
-        with allowance, allowance.working(lambda: False), running(10):
+    def run(reservation: Reservation) -> None:
+        with reservation, reservation.working(lambda: False), running(10):
             check_size((1,), engine.TensorSpec((1,), np.dtype("float32")).dtype)
 
-    allowance = MemoryBudget(100).open()
-    seen = weakref.ref(allowance)
+    reservation = MemoryBudget(100).open()
+    seen = weakref.ref(reservation)
     gc.disable()
     try:
-        copy_context().run(run, allowance)
-        del allowance
+        copy_context().run(run, reservation)
+        del reservation
         assert seen() is None
     finally:
         gc.enable()
@@ -89,19 +89,19 @@ def test_bodies_that_still_arrive_leave_half_for_those_that_are_there() -> None:
 def test_the_last_user_gives_back() -> None:
     returned: list[int] = []
     budget = MemoryBudget(100, on_large_return=returned.append)
-    allowance = budget.open()
+    reservation = budget.open()
     entered, leave = threading.Event(), threading.Event()
 
     def work() -> None:
-        with allowance.working(lambda: False):
-            allowance.charge(10)
+        with reservation.working(lambda: False):
+            reservation.charge(10)
             entered.set()
             assert leave.wait(PATIENCE_S)
 
     thread = threading.Thread(target=work)
     thread.start()
     assert entered.wait(PATIENCE_S)
-    allowance.close()
+    reservation.close()
     assert budget.used == 10
     leave.set()
     thread.join()
@@ -109,8 +109,8 @@ def test_the_last_user_gives_back() -> None:
 
 
 def test_work_that_nobody_waits_for_is_stopped_at_its_next_check() -> None:
-    allowance = MemoryBudget(100).open()
-    with allowance, allowance.working(lambda: True), pytest.raises(DeadlineExceededError):
+    reservation = MemoryBudget(100).open()
+    with reservation, reservation.working(lambda: True), pytest.raises(DeadlineExceededError):
         check()
 
 
@@ -287,8 +287,8 @@ def test_what_values_ask_for_is_charged_before_it_is_made(backend: str, tmp_path
 
 def test_a_run_that_turns_out_larger_holds_more_and_gives_all_of_it_back() -> None:
     budget = MemoryBudget(1000)
-    allowance = budget.open()
-    with allowance:
+    reservation = budget.open()
+    with reservation:
         with running(100):
             check_size((20, 5), np.dtype(np.float32))
             assert budget.used == 800

@@ -171,9 +171,9 @@ def test_a_closed_cache_keeps_nothing_also_of_runs_that_end_later() -> None:
 
 def filled(budget: MemoryBudget, max_bytes: int, count: int, size: int) -> ResponseCache:
     cache = ResponseCache(max_bytes)
-    with budget.open() as allowance:
+    with budget.open() as reservation:
         fill(cache, count, size)
-    allowance.close()
+    reservation.close()
     return cache
 
 
@@ -196,23 +196,23 @@ def test_a_request_that_needs_the_memory_gets_it() -> None:
     budget = MemoryBudget(1 << 20)
     cache = filled(budget, 1 << 20, 100, 1000)
     assert cache.held_bytes > 400_000
-    with budget.open() as allowance:
-        allowance.would_fit(1 << 20)
-        allowance.charge(1 << 20)
+    with budget.open() as reservation:
+        reservation.would_fit(1 << 20)
+        reservation.charge(1 << 20)
         assert (cache.held_bytes, budget.kept, budget.used) == (0, 0, 1 << 20)
         with pytest.raises(QueueFullError):
             budget.open().charge(1)
-    allowance.close()
+    reservation.close()
     assert budget.used == 0
 
 
 def test_memory_short_is_asked_back_of_all_who_keep_some() -> None:
     budget = MemoryBudget(1 << 20)
     caches = [filled(budget, 100_000, 20, 1000) for _ in range(3)]
-    with budget.open() as allowance:
-        allowance.charge(1 << 20)
+    with budget.open() as reservation:
+        reservation.charge(1 << 20)
         assert sum(cache.held_bytes for cache in caches) == 0
-    allowance.close()
+    reservation.close()
 
 
 def test_a_cache_that_is_forgotten_gives_everything_back() -> None:
@@ -222,9 +222,9 @@ def test_a_cache_that_is_forgotten_gives_everything_back() -> None:
     del cache
     gc.collect()
     assert budget.kept == 0
-    with budget.open() as allowance:
-        allowance.charge(1 << 20)
-    allowance.close()
+    with budget.open() as reservation:
+        reservation.charge(1 << 20)
+    reservation.close()
 
 
 def test_many_threads_find_right_answers_and_every_byte_is_accounted_for() -> None:
@@ -235,7 +235,7 @@ def test_many_threads_find_right_answers_and_every_byte_is_accounted_for() -> No
     def work(seed: int) -> int:
         chooser, wrong = np.random.default_rng(seed), 0
         barrier.wait()
-        with budget.open() as allowance:
+        with budget.open() as reservation:
             for number in chooser.integers(0, 60, 400).tolist():
                 key = numbered(cache, number)
                 found = cache.get(key)
@@ -245,7 +245,7 @@ def test_many_threads_find_right_answers_and_every_byte_is_accounted_for() -> No
                     wrong += bool((found["out0"] != number).any())
                 if not number:
                     cache.give_way(5_000)
-        allowance.close()
+        reservation.close()
         return wrong
 
     with ThreadPoolExecutor(8) as pool:
@@ -261,14 +261,14 @@ def test_requests_and_caches_that_take_turns_never_wait_for_each_other() -> None
     def ask(seed: int) -> None:
         chooser = np.random.default_rng(seed)
         for number in chooser.integers(0, 50, 200).tolist():
-            with budget.open() as allowance:
+            with budget.open() as reservation:
                 try:
-                    allowance.charge(number * 2_000)
+                    reservation.charge(number * 2_000)
                     cache = caches[number % 2]
                     cache.put(numbered(cache, number), outputs(number, 1000))
                 except QueueFullError:
                     next(refused)
-            allowance.close()
+            reservation.close()
 
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(ask, range(8)))

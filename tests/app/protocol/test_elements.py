@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from app.errors import DeadlineExceededError, RefusedError, RequestTooLargeError
-from app.memory.allowance import Allowance
 from app.memory.budget import MemoryBudget
+from app.memory.reservation import Reservation
 from app.protocol.v2.inputs import elements_of
 
 MANY = 100_000
@@ -14,19 +14,19 @@ MANY = 100_000
 
 def test_a_body_of_empty_elements_is_charged_for_the_objects_it_becomes() -> None:
     body = memoryview(bytes(4 * MANY))
-    with Allowance(MemoryBudget(10 * len(body))), pytest.raises(RequestTooLargeError):
+    with Reservation(MemoryBudget(10 * len(body))), pytest.raises(RequestTooLargeError):
         elements_of(body, "in0", MANY)
-    with Allowance(MemoryBudget(100 * len(body))) as allowance:
+    with Reservation(MemoryBudget(100 * len(body))) as reservation:
         assert len(elements_of(body, "in0", MANY)) == MANY
-        assert allowance.held >= 100 * MANY
+        assert reservation.held >= 100 * MANY
 
 
 def test_more_elements_than_there_are_lengths_are_refused_before_anything_is_charged() -> None:
-    with Allowance(MemoryBudget(1)), pytest.raises(RefusedError, match="are not 1152921504606846976 elements"):
+    with Reservation(MemoryBudget(1)), pytest.raises(RefusedError, match="are not 1152921504606846976 elements"):
         elements_of(memoryview(bytes(8)), "in0", 1 << 60)
 
 
 def test_elements_that_nobody_waits_for_are_not_made() -> None:
-    allowance = Allowance(MemoryBudget(10**9))
-    with allowance, allowance.working(lambda: True), pytest.raises(DeadlineExceededError):
+    reservation = Reservation(MemoryBudget(10**9))
+    with reservation, reservation.working(lambda: True), pytest.raises(DeadlineExceededError):
         elements_of(memoryview(bytes(4 * MANY)), "in0", MANY)

@@ -1,6 +1,6 @@
 """What one request holds of the budget, and the request at hand.
 
-The allowance of the request at hand is found through a context variable, which lanes hand on to their threads: code
+The reservation of the request at hand is found through a context variable, which lanes hand on to their threads: code
 that decodes says ``charge(bytes)`` and ``check()``, and does not know of servers. Without a request nothing is bounded.
 """
 
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 # A tensor that turns out larger than was estimated, and what is computed from it.
 _TIMES: Final = 2
 
-_current: ContextVar[Allowance | None] = ContextVar("allowance", default=None)
+_current: ContextVar[Reservation | None] = ContextVar("reservation", default=None)
 
 
-class Allowance:
+class Reservation:
     """What one request holds of the budget, until it is over and no thread works for it any more."""
 
     def __init__(self, budget: MemoryBudget) -> None:
@@ -35,7 +35,7 @@ class Allowance:
         self._users = 1
         self._lock = threading.Lock()
         self._is_cancelled: Callable[[], bool] | None = None
-        self._tokens: list[Token[Allowance | None]] = []
+        self._tokens: list[Token[Reservation | None]] = []
 
     def __enter__(self) -> Self:
         self._tokens.append(_current.set(self))
@@ -138,69 +138,69 @@ class Allowance:
 
 
 class _Work:
-    __slots__ = ("_allowance", "_before", "_is_cancelled")
+    __slots__ = ("_reservation", "_before", "_is_cancelled")
 
-    def __init__(self, allowance: Allowance, is_cancelled: Callable[[], bool]) -> None:
-        self._allowance = allowance
+    def __init__(self, reservation: Reservation, is_cancelled: Callable[[], bool]) -> None:
+        self._reservation = reservation
         self._is_cancelled = is_cancelled
 
     def __enter__(self) -> None:
-        self._before = self._allowance.begin(self._is_cancelled)
+        self._before = self._reservation.begin(self._is_cancelled)
 
     def __exit__(self, *exc: object) -> None:
-        self._allowance.end(self._before)
+        self._reservation.end(self._before)
 
 
 class Answering:
-    """Opens the allowance of a new request for a block, and gives it back if that fails."""
+    """Opens the reservation of a new request for a block, and gives it back if that fails."""
 
-    __slots__ = ("_allowance",)
+    __slots__ = ("_reservation",)
 
-    def __init__(self, allowance: Allowance) -> None:
-        self._allowance = allowance
+    def __init__(self, reservation: Reservation) -> None:
+        self._reservation = reservation
 
-    def __enter__(self) -> Allowance:
-        return self._allowance.__enter__()
+    def __enter__(self) -> Reservation:
+        return self._reservation.__enter__()
 
     def __exit__(self, kind: type[BaseException] | None, *exc: object) -> None:
-        self._allowance.__exit__(kind, *exc)
+        self._reservation.__exit__(kind, *exc)
         if kind is not None:
-            self._allowance.close()
+            self._reservation.close()
 
 
 class _Charge:
-    __slots__ = ("_allowance", "_count")
+    __slots__ = ("_reservation", "_count")
 
-    def __init__(self, allowance: Allowance, count: int) -> None:
-        self._allowance = allowance
+    def __init__(self, reservation: Reservation, count: int) -> None:
+        self._reservation = reservation
         self._count = count
 
     def __enter__(self) -> None:
-        self._allowance.charge(self._count)
+        self._reservation.charge(self._count)
 
     def __exit__(self, *exc: object) -> None:
-        self._allowance.return_(self._count)
+        self._reservation.return_(self._count)
 
 
 class _Run:
     """Memory for a run: what was estimated, and what values turn out to ask for."""
 
-    __slots__ = ("_allowance", "_asking", "_held", "_refusal")
+    __slots__ = ("_reservation", "_asking", "_held", "_refusal")
 
-    def __init__(self, allowance: Allowance, count: int) -> None:
-        self._allowance = allowance
+    def __init__(self, reservation: Reservation, count: int) -> None:
+        self._reservation = reservation
         self._held = count
         self._refusal: ServiceError | None = None
         self._asking = engine.asking_for_room(self._need)
 
     def __enter__(self) -> None:
-        self._allowance.charge(self._held)
+        self._reservation.charge(self._held)
         self._asking.__enter__()
 
     def __exit__(self, *exc: object) -> None:
         self._asking.__exit__(None, None, None)
         del self._asking  # which refers to this: every request would leave that to the collector of cyclic garbage
-        self._allowance.return_(self._held)
+        self._reservation.return_(self._held)
         if self._refusal is not None and isinstance(exc[1], engine.EngineError):
             raise self._refusal from None  # the engine speaks of shapes, and this of what others hold as well
 
@@ -209,7 +209,7 @@ class _Run:
         more = _TIMES * count - self._held
         if more > 0:
             try:
-                self._allowance.charge(more)
+                self._reservation.charge(more)
             except ServiceError as refusal:
                 self._refusal = refusal
                 raise engine.ShapeError("there is no memory for it now", found=f"{count:,} bytes") from None
@@ -221,7 +221,7 @@ _LITTLE: Final = 1 << 28
 
 
 def bounded(most: int) -> AbstractContextManager[None]:
-    """Refuse tensors beyond so many bytes, or what is little for any machine, where no request's allowance does."""
+    """Refuse tensors beyond so many bytes, or what is little for any machine, where no request's reservation does."""
     most = max(most, _LITTLE)
 
     def room(count: int) -> None:
@@ -232,8 +232,8 @@ def bounded(most: int) -> AbstractContextManager[None]:
     return engine.asking_for_room(room)
 
 
-def current() -> Allowance | None:
-    """The allowance of the request at hand; None where there is no request."""
+def current() -> Reservation | None:
+    """The reservation of the request at hand; None where there is no request."""
     return _current.get()
 
 
@@ -243,15 +243,15 @@ def charge(count: int) -> None:
     Raises:
         RequestTooLargeError, QueueFullError: as MemoryBudget.take says.
     """
-    allowance = _current.get()
-    if allowance is not None:
-        allowance.charge(count)
+    reservation = _current.get()
+    if reservation is not None:
+        reservation.charge(count)
 
 
 def keeper(give_way: Callable[[], Callable[[int], None] | None]) -> Keeper | None:
     """An account with the budget of the request at hand, for what is to outlive it; None where there is no request."""
-    allowance = _current.get()
-    return None if allowance is None else allowance.keeper(give_way)
+    reservation = _current.get()
+    return None if reservation is None else reservation.keeper(give_way)
 
 
 def would_fit(count: int) -> None:
@@ -260,9 +260,9 @@ def would_fit(count: int) -> None:
     Raises:
         RequestTooLargeError, QueueFullError: as MemoryBudget.take says.
     """
-    allowance = _current.get()
-    if allowance is not None:
-        allowance.would_fit(count)
+    reservation = _current.get()
+    if reservation is not None:
+        reservation.would_fit(count)
 
 
 def charged(count: int) -> AbstractContextManager[None]:
@@ -271,8 +271,8 @@ def charged(count: int) -> AbstractContextManager[None]:
     Raises:
         RequestTooLargeError, QueueFullError: as MemoryBudget.take says.
     """
-    allowance = _current.get()
-    return _NOTHING if allowance is None else _Charge(allowance, count)
+    reservation = _current.get()
+    return _NOTHING if reservation is None else _Charge(reservation, count)
 
 
 def running(count: int) -> AbstractContextManager[None]:
@@ -281,8 +281,8 @@ def running(count: int) -> AbstractContextManager[None]:
     Raises:
         RequestTooLargeError, QueueFullError: as MemoryBudget.take says.
     """
-    allowance = _current.get()
-    return _NOTHING if allowance is None else _Run(allowance, count)
+    reservation = _current.get()
+    return _NOTHING if reservation is None else _Run(reservation, count)
 
 
 def check() -> None:
@@ -291,6 +291,6 @@ def check() -> None:
     Raises:
         DeadlineExceededError: its time is up, or its client is gone.
     """
-    allowance = _current.get()
-    if allowance is not None:
-        allowance.check()
+    reservation = _current.get()
+    if reservation is not None:
+        reservation.check()
