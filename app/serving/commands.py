@@ -28,7 +28,7 @@ class Command:
 
 
 @dataclass(frozen=True, slots=True)
-class Deed:
+class CommandHandler:
     """How a verb is done.
 
     Args:
@@ -56,18 +56,18 @@ class Commands:
     """What a server's process can be told to do."""
 
     def __init__(self) -> None:
-        self._deeds: dict[str, Deed] = {}
+        self._handlers: dict[str, CommandHandler] = {}
         self._channel: Channel | None = None
 
-    def on(self, verb: str, deed: Deed) -> None:
+    def on(self, verb: str, handler: CommandHandler) -> None:
         """Know how a verb is done."""
-        self._deeds[verb] = deed
+        self._handlers[verb] = handler
 
     def join(self, channel: Channel, begun: Iterable[Command]) -> None:
         """Be one of several workers, and begin with what the others were told before."""
         self._channel = channel
         for command in begun:
-            self._deeds[command.verb].begin(command.arguments)
+            self._handlers[command.verb].begin(command.arguments)
 
     async def make(self, command: Command) -> None:
         """Have a command done by all.
@@ -86,4 +86,4 @@ class Commands:
         Raises:
             ServiceError: it cannot be done.
         """
-        return await self._deeds[command.verb].do(command.arguments)
+        return await self._handlers[command.verb].do(command.arguments)

@@ -18,7 +18,7 @@ from weakref import WeakValueDictionary
 from app.errors import ModelNotFoundError, ModelNotReadyError
 from app.models.folder.layout import is_model_name
 from app.models.keeping.orders import Demand, Loaded
-from app.serving.commands import Arguments, Command, Commands, Deed
+from app.serving.commands import Arguments, Command, Commands, CommandHandler
 from app.settings import Settings
 from app.wording import told
 
@@ -56,8 +56,8 @@ class Control:
         self._tasks: set[asyncio.Task[None]] = set()
         self.is_closed = False
         self._commands = commands
-        commands.on(_LOAD, Deed(self._do_load, partial(self._begin, True)))
-        commands.on(_UNLOAD, Deed(self._do_unload, partial(self._begin, False)))
+        commands.on(_LOAD, CommandHandler(self._do_load, partial(self._begin, True)))
+        commands.on(_UNLOAD, CommandHandler(self._do_unload, partial(self._begin, False)))
 
     async def load(self, name: str, config: str | None = None) -> None:
         """Load a model as it lies in the store now, beside what serves of it; until it serves.

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from app.errors import RefusedError
 from app.models.statistics import Timing
-from app.serving.commands import Arguments, Command, Commands, Deed
+from app.serving.commands import Arguments, Command, Commands, CommandHandler
 from app.wording import brief, cut, quoted
 
 _trace = logging.getLogger("app.trace")
@@ -183,5 +183,5 @@ def install(commands: Commands, changing: ChangingSettings) -> None:
         trace(arguments)
         return {**arguments, "wanted": changing.trace.kept(arguments["model"])}
 
-    commands.on(_LOGGING, Deed(do_log, log))
-    commands.on(_TRACING, Deed(do_trace, trace))
+    commands.on(_LOGGING, CommandHandler(do_log, log))
+    commands.on(_TRACING, CommandHandler(do_trace, trace))

@@ -13,7 +13,7 @@ import pytest
 from app.errors import InvalidRequestError, ModelLoadError, ModelNotReadyError, ServiceError
 from app.process.switchboard import Switchboard, receive_first
 from app.process.team import Team, as_error, as_json
-from app.serving.commands import Arguments, Command, Commands, Deed
+from app.serving.commands import Arguments, Command, Commands, CommandHandler
 from tests.patience import PATIENCE_S
 
 
@@ -29,7 +29,7 @@ class Worker:
         self.published = 0
         self.team = team
         self.commands = Commands()
-        self.commands.on("note", Deed(self._do, self.begun.append))
+        self.commands.on("note", CommandHandler(self._do, self.begun.append))
 
     async def _do(self, arguments: Arguments) -> Arguments:
         await self.gate.wait()
