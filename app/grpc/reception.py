@@ -19,7 +19,7 @@ from app.access.keys import Keys, refusal
 from app.errors import InternalError, QueueFullError, RetryLaterError, ServiceError
 from app.grpc.call import Call
 from app.settings import Settings
-from app.tracing.request import Spans, Told, server_timing
+from app.tracing.request import Spans, FinishedRequest, server_timing
 from app.wording import told
 
 log = logging.getLogger(__name__)
@@ -127,7 +127,7 @@ class Reception:
             self._streams -= is_stream
             self._codes[code.name] += 1
             if spans is not None:
-                spans.tell(_told(call, path, code))
+                spans.record(_finished(call, path, code))
             if self._settings.access_log and not is_probe:
                 access.info("gRPC %s %s", path, code.name, extra=call.fields())
         return answered
@@ -152,7 +152,7 @@ class Reception:
         )
 
 
-def _told(call: Call, path: str, code: Any) -> Told:
+def _finished(call: Call, path: str, code: Any) -> FinishedRequest:
     """What a trace is told of a call."""
     _, service, method = path.split("/")
     attributes = {
@@ -161,7 +161,7 @@ def _told(call: Call, path: str, code: Any) -> Told:
         "rpc.method": method,
         "rpc.grpc.status_code": code.value[0],
     }
-    return call.told(method, attributes, is_failed=code is grpc.StatusCode.INTERNAL)
+    return call.finished(method, attributes, is_failed=code is grpc.StatusCode.INTERNAL)
 
 
 def _close(call: Call, error: ServiceError | None) -> Any:

@@ -76,7 +76,7 @@ class Edge:
             if exchange.status:
                 self._statuses[exchange.status] += 1
             if spans is not None:
-                spans.tell(exchange.told_of(exchange.route))
+                spans.record(exchange.finished_as(exchange.route))
             if self._access_log and not is_probe:
                 exchange.log()
             exchange.leave()

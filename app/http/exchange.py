@@ -10,7 +10,7 @@ from app.codec.answers import dump_json
 from app.errors import InternalError
 from app.log import request_id, trace_id
 from app.models.statistics import account
-from app.tracing.request import Told, TracedRequest, server_timing
+from app.tracing.request import FinishedRequest, TracedRequest, server_timing
 from app.wording import told
 
 access = logging.getLogger("app.access")
@@ -65,7 +65,7 @@ class Exchange(TracedRequest):
         body = dump_json(error.body())
         return error.status, [_JSON, (b"content-length", b"%d" % len(body))], body
 
-    def told_of(self, route: str | None) -> Told:
+    def finished_as(self, route: str | None) -> FinishedRequest:
         """Return what spans are told of the request.
 
         route: the template of the path that answered it, such as ``/models/{name}/infer``; None where there is none.
@@ -77,7 +77,7 @@ class Exchange(TracedRequest):
         }
         if route is not None:
             attributes["http.route"] = route
-        return self.told(self.method, attributes, is_failed=self.status >= 500)
+        return self.finished(self.method, attributes, is_failed=self.status >= 500)
 
     def log(self) -> None:
         """Write the access log's line."""

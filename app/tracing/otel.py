@@ -21,7 +21,7 @@ from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
 
 from app.models.statistics import Timing
 from app.settings import SettingsError
-from app.tracing.request import Told
+from app.tracing.request import FinishedRequest
 from app.version import version
 
 _GROUP: Final = "opentelemetry_traces_exporter"
@@ -76,7 +76,7 @@ class OtelSpans:
             self._provider.add_span_processor(processor(exporter))
         self._tracer = self._provider.get_tracer(_NAME, version())
 
-    def tell(self, request: Told) -> None:
+    def record(self, request: FinishedRequest) -> None:
         """Tell of a request that ends now: a span of it, and one of each stage of its answer."""
         now, clock = time.time_ns(), time.perf_counter()
         account = request.account
@@ -87,12 +87,12 @@ class OtelSpans:
                 if not key.endswith("_ms") and value is not None:
                     span.set_attribute(f"inference.{key}", value)
             if account.timing is not None and account.began is not None:
-                self._tell_stages(span, account.timing, now - round((clock - account.began) * _NS))
+                self._record_stages(span, account.timing, now - round((clock - account.began) * _NS))
             if request.is_failed:
                 span.set_status(api.Status(api.StatusCode.ERROR))
         span.end(now)
 
-    def _begin(self, request: Told, start_ns: int) -> Any:
+    def _begin(self, request: FinishedRequest, start_ns: int) -> Any:
         """Start the request's span, with the ids that its client and the log were given."""
         trace, model = request.trace, request.account.model
         # Without a parent the span begins a trace, whatever span another library has open here.
@@ -117,7 +117,7 @@ class OtelSpans:
         finally:
             self._next = None
 
-    def _tell_stages(self, span: Any, timing: Timing, start_ns: int) -> None:
+    def _record_stages(self, span: Any, timing: Timing, start_ns: int) -> None:
         """One after the other from when the request reached its model; waiting, which may be in two places, first."""
         context = api.set_span_in_context(span)
         prepared_s = timing.decode_s + timing.preprocess_s

@@ -62,7 +62,7 @@ class TraceContext:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class FinishedRequest:
     """A request that is over.
 
     Args:
@@ -125,16 +125,16 @@ class TracedRequest:
             **self.account.fields(),
         }
 
-    def told(self, name: str, attributes: Mapping[str, str | int], *, is_failed: bool) -> Told:
+    def finished(self, name: str, attributes: Mapping[str, str | int], *, is_failed: bool) -> FinishedRequest:
         """Return what spans are told of the request, which is over; ``begin_trace`` was called."""
         assert self.trace is not None
-        return Told(name, self.id, self._start, self.account, self.trace, attributes, is_failed)
+        return FinishedRequest(name, self.id, self._start, self.account, self.trace, attributes, is_failed)
 
 
 class Spans(Protocol):
     """Where spans go; app/tracing/otel.py."""
 
-    def tell(self, request: Told) -> None:
+    def record(self, request: FinishedRequest) -> None:
         """Tell of a request that ends now."""
         ...
 

@@ -329,7 +329,7 @@ class InferenceRequest:
         self._body = bytearray()
         service.statuses[exchange.status] += 1
         if service.spans is not None:
-            service.spans.tell(exchange.told_of(self._target.route))
+            service.spans.record(exchange.finished_as(self._target.route))
         if service.has_log:
             exchange.enter()
             exchange.log()
