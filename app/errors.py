@@ -33,7 +33,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Final
 
 import engine
-from app.wording import cut
+from app.messages import cut
 
 _MESSAGE: Final = 4_000
 _DETAIL: Final = 1_000

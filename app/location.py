@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 from typing import Final
 from urllib.parse import SplitResult, urlsplit
 
-from app.wording import told
+from app.messages import safe_text
 
 BUCKETS: Final = ("s3", "gs")
 SCHEMES: Final = (*BUCKETS, "https", "http")
@@ -38,7 +38,7 @@ class Remote:
 
     def __str__(self) -> str:
         parts = urlsplit(self.url)
-        return told(f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}", 200)
+        return safe_text(f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}", 200)
 
     @property
     def scheme(self) -> str:
@@ -99,7 +99,7 @@ _FRAGMENT: Final = "found another fragment than #sha256= and 64 hexadecimal digi
 
 def _problem(parts: SplitResult, host: str) -> str | None:
     if parts.scheme not in SCHEMES:
-        return f"found the scheme '{told(parts.scheme, 20)}', expected a folder, or one of {', '.join(SCHEMES)}"
+        return f"found the scheme '{safe_text(parts.scheme, 20)}', expected a folder, or one of {', '.join(SCHEMES)}"
     if not host:
         return "found an address without a host or bucket, expected one such as s3://bucket/models"
     if parts.scheme in BUCKETS and (parts.query or "@" in parts.netloc or ":" in parts.netloc):

@@ -20,7 +20,7 @@ from typing import Any, Final
 import orjson
 
 from app.codec.answers import as_text, dump_json
-from app.wording import cut, printable
+from app.messages import cut, printable
 
 request_id: Final[ContextVar[str]] = ContextVar("request_id", default="-")
 # The id of the trace that the request belongs to, where its client names one.

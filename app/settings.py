@@ -24,8 +24,8 @@ from pydantic import (
 )
 
 from app.location import Remote, locate, stores_folder
+from app.messages import explain_validation, parse_size
 from app.sources import CONFIG, PREFIX, SECRETS, SettingsError, read_file, read_variables, variable
-from app.wording import explain_validation, parse_size
 
 __all__ = ["PREFIX", "SECRETS", "SECTIONS", "Settings", "SettingsError", "variable"]
 

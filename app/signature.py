@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 import engine
 from app.errors import InputMismatchError
 from app.images.decode import Picture
+from app.messages import cut, quoted
 from app.small_arrays import dtype_name
-from app.wording import cut, quoted
 
 # What a request gives for one input: a tensor, or pictures that the model's preprocessing makes one from.
 Input: TypeAlias = NDArray[Any] | tuple[Picture, ...]

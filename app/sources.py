@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from app.wording import did_you_mean, printable
+from app.messages import did_you_mean, printable
 
 PREFIX: Final = "PNNX_SERVE_"
 # Names the file of settings, and is none.

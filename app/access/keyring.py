@@ -15,7 +15,7 @@ from enum import StrEnum
 from hashlib import blake2b, sha256
 from typing import Final, TypeAlias
 
-from app.wording import quoted
+from app.messages import quoted
 
 # What may stand behind "Bearer" (RFC 6750 section 2.1); shorter ones are guessed.
 _KEY: Final = re.compile(r"[A-Za-z0-9._~+/-]{16,1024}={0,2}")

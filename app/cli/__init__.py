@@ -21,8 +21,8 @@ from typing import Any, Final, NoReturn
 
 from app.cli.arguments.options import read_settings
 from app.cli.verbs import VERBS
+from app.messages import did_you_mean
 from app.version import version
-from app.wording import did_you_mean
 
 _PROGRAM: Final = "pnnx-serve"
 _INTERRUPTED: Final = 130

@@ -20,13 +20,13 @@ from app.measuring import rivals
 from app.measuring.contest import Contest
 from app.measuring.rivals import Array
 from app.measuring.timing import fastest_kernels
+from app.messages import printable
 from app.models.model import Model
 from app.models.sessions import open_session
 from app.progress import compiling, progress, rounds
 from app.render.spelling import counted
 from app.settings import Settings
 from app.trials.inputs import random_inputs
-from app.wording import printable
 
 _PROFILES: Final = 10
 _OURS: Final = "pnnx-serve"

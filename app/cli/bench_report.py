@@ -8,9 +8,9 @@ from typing import Any, Final
 
 import engine
 from app.measuring.timing import Times
+from app.messages import printable
 from app.render.spelling import count_text, counted, percent_text, time_text
 from app.render.table import aligned
-from app.wording import printable
 
 _TITLES: Final = ("µs", "GFLOP/s", "of peak", "GB/s", "kernel", "operators")
 _BAR, _BAR_LENGTH = "█", 16

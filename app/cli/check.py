@@ -11,11 +11,11 @@ from typing import Any
 import engine
 from app.cli.arguments.models import find, load, prepare
 from app.errors import ConfigError, ServiceError
+from app.messages import printable
 from app.models.folder.repository import ModelFiles, VersionFiles, waits_for_files
 from app.models.trial import NotTriedError, try_out
 from app.progress import progress
 from app.settings import Settings
-from app.wording import printable
 
 
 def execute(args: argparse.Namespace, settings: Settings) -> int:

@@ -16,13 +16,13 @@ import engine
 from app.cli.arguments import models
 from app.cli.arguments.options import UsageError
 from app.errors import InvalidRequestError
+from app.messages import printable
 from app.models.sessions import open_session
 from app.progress import progress
 from app.render.spelling import counted
 from app.render.table import aligned
 from app.settings import Settings
 from app.thread_limits import thread_budget
-from app.wording import printable
 
 _TITLES: Final = ("#", "operator", "type", "operand", "max error", "of scale", "")
 _NUMBERS: Final = frozenset({"#", "max error", "of scale"})

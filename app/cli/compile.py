@@ -16,13 +16,13 @@ from app.cli.arguments.options import UsageError
 from app.cli.bench_report import tuned_short
 from app.cli.output import display_name
 from app.errors import ConfigError, ServiceError
+from app.messages import printable
 from app.models.folder.layout import CONFIG
 from app.models.folder.repository import ModelFiles, VersionFiles
 from app.models.model import Model
 from app.progress import compiling
 from app.render.spelling import count_text, counted, time_text
 from app.settings import Settings
-from app.wording import printable
 
 _OCI: Final = "oci:"
 _TAG: Final = "latest"

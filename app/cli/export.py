@@ -13,10 +13,10 @@ import exporter
 from app.cli.arguments.options import UsageError
 from app.errors import ConfigError
 from app.location import Remote
+from app.messages import printable
 from app.models.folder.layout import BIN, PARAM
 from app.progress import progress
 from app.settings import Settings
-from app.wording import printable
 
 
 def execute(args: argparse.Namespace, settings: Settings) -> int:

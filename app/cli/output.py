@@ -8,8 +8,8 @@ from pathlib import Path
 import engine
 from app.cli.arguments.options import UsageError
 from app.errors import ConfigError, ServiceError
+from app.messages import printable
 from app.settings import SettingsError
-from app.wording import printable
 
 
 def write_result(content: bytes, output: str | None) -> None:

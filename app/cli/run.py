@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from app.cli.arguments import files, models
 from app.codec.arrays.numpy_files import write_npz
+from app.messages import printable
 from app.models.model import Model
 from app.models.request import InferRequest, InferResult
 from app.progress import compiling, progress
@@ -21,7 +22,6 @@ from app.settings import Settings
 from app.signature import Inputs
 from app.small_arrays import dtype_name
 from app.tasks.task import Finding
-from app.wording import printable
 
 
 def execute(args: argparse.Namespace, settings: Settings) -> int:

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from app.cli.arguments import models
 from app.cli.arguments.models import example_specs
 from app.cli.arguments.options import UsageError
+from app.messages import explain_validation, printable
 from app.progress import progress, telling
 from app.render.spelling import counted, time_text
 from app.render.table import aligned
@@ -20,7 +21,6 @@ from app.thread_limits import thread_budget
 from app.trials.candidates import Candidate, Grid
 from app.trials.inputs import random_inputs
 from app.trials.tuning import Surroundings, tune
-from app.wording import explain_validation, printable
 
 _TITLES: Final = ("median", "least", "items/s", "error", "candidate")
 

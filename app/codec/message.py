@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from app.errors import InvalidRequestError
+from app.messages import brief, cut
 from app.signature import Inputs, Signature
-from app.wording import brief, cut
 
 # The most outputs that a request may name.
 MAX_OUTPUTS: Final = 1_000

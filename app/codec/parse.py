@@ -12,9 +12,9 @@ from app.codec.message import Message
 from app.errors import InvalidRequestError, UnsupportedMediaTypeError
 from app.images.decode import FORMATS, Picture
 from app.images.survey import format_of
+from app.messages import cut
 from app.settings import Settings
 from app.signature import Inputs, Signature
-from app.wording import cut
 
 JSON: Final = "application/json"
 FORM: Final = "multipart/form-data"

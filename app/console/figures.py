@@ -12,10 +12,10 @@ from PIL import Image
 from app.errors import NotFoundError
 from app.images.png import encode_png, to_text
 from app.memory.reservation import charge, check, running
+from app.messages import cut
 from app.models.model import Model
 from app.models.request import InferRequest
 from app.small_arrays import dtype_name
-from app.wording import cut
 
 _BINS: Final = 48
 _FIRST: Final = 64

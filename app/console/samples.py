@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 import engine
 from app.errors import ConfigError, InvalidRequestError, NotFoundError
 from app.memory.reservation import would_fit
+from app.messages import cut, quoted
 from app.models.folder.links import check_links
 from app.models.folder.repository import ModelFiles
 from app.models.model import Model
 from app.models.request import InferRequest
 from app.models.warmup import fits
-from app.wording import cut, quoted
 
 TYPES: Final[Mapping[str, str]] = {
     ".png": "image/png",

@@ -12,6 +12,7 @@ from app.access.keyring import Group
 from app.codec.message import read_version
 from app.errors import ModelNotReadyError, NotFoundError, RefusedError
 from app.grpc.call import Call
+from app.messages import cut
 from app.models.keeping.version import Entry, Version
 from app.models.model import Model
 from app.protocol.grpc.parameters import read_choice, read_lists, read_parameters, write_choices, write_lists
@@ -23,7 +24,6 @@ from app.protocol.v2.regions import Regions
 from app.protocol.v2.repository import check_unload, read_load
 from app.protocol.v2.settings import ChangingSettings, change_logging, change_trace
 from app.serving.dataplane import DataPlane
-from app.wording import cut
 
 _MAX_BYTES: Final = 1 << 20
 # Settings are read and changed by one method: what its message asks for is looked at later.

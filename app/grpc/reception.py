@@ -18,9 +18,9 @@ from app.access.keyring import Group
 from app.access.keys import Keys, refusal
 from app.errors import InternalError, QueueFullError, RetryLaterError, ServiceError
 from app.grpc.call import Call
+from app.messages import safe_text
 from app.settings import Settings
-from app.tracing.request import Spans, FinishedRequest, server_timing
-from app.wording import told
+from app.tracing.request import FinishedRequest, Spans, server_timing
 
 log = logging.getLogger(__name__)
 access = logging.getLogger("app.access")
@@ -189,7 +189,7 @@ def code_of(error: ServiceError) -> Any:
 
 def details_of(error: ServiceError) -> str:
     """What its client is told."""
-    return told(error.message, _DETAILS if error.message.isascii() else _DETAILS_NOT_ASCII)
+    return safe_text(error.message, _DETAILS if error.message.isascii() else _DETAILS_NOT_ASCII)
 
 
 def metadata_of(error: ServiceError) -> tuple[tuple[str, str], ...]:

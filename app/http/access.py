@@ -22,7 +22,7 @@ from app.errors import InvalidRequestError, ServiceError
 from app.http.origin import OriginPolicy
 from app.http.responses import error_response
 from app.http.v2 import errors as v2
-from app.wording import cut
+from app.messages import cut
 
 Headers: TypeAlias = Sequence[tuple[bytes, bytes]]
 

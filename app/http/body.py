@@ -22,8 +22,8 @@ from app.errors import (
 from app.http.order import Asked, answer
 from app.http.responses import ChargedResponse
 from app.memory.reservation import Reservation
+from app.messages import cut
 from app.serving.dataplane import DataPlane
-from app.wording import cut
 
 T = TypeVar("T")
 

@@ -9,9 +9,9 @@ from typing import Final, TypeAlias
 from app.codec.answers import dump_json
 from app.errors import InternalError
 from app.log import request_id, trace_id
+from app.messages import safe_text
 from app.models.statistics import account
 from app.tracing.request import FinishedRequest, TracedRequest, server_timing
-from app.wording import told
 
 access = logging.getLogger("app.access")
 
@@ -72,7 +72,7 @@ class Exchange(TracedRequest):
         """
         attributes: dict[str, str | int] = {
             "http.request.method": self.method,
-            "url.path": told(self._path),
+            "url.path": safe_text(self._path),
             "http.response.status_code": self.status,
         }
         if route is not None:

@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple, Protocol
 
 from app.errors import InvalidRequestError
+from app.messages import cut
 from app.models.keeping.version import Version
 from app.models.request import InferRequest
 from app.serving.dataplane import Answer, DataPlane
-from app.wording import cut
 
 _NONE: Final[Mapping[str, str]] = {}
 _TIMEOUT: Final = "X-Request-Timeout-Ms"

@@ -13,8 +13,8 @@ from typing import Final
 from urllib.parse import SplitResult, urlsplit
 
 from app.errors import ForbiddenError, ServiceError
+from app.messages import cut
 from app.settings import Settings
-from app.wording import cut
 
 _PORTS: Final = {"http": 80, "https": 443}
 _ANY: Final = "*"

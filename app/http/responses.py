@@ -16,7 +16,7 @@ from starlette.types import Receive, Scope, Send
 from app.codec.answers import dump_json
 from app.errors import InvalidRequestError, MethodNotAllowedError, NotFoundError, ServiceError, http_error
 from app.memory.reservation import Reservation
-from app.wording import cut, explain_validation
+from app.messages import cut, explain_validation
 
 # More of a slow client's answer waits here, where it is counted, and not in the socket's buffer.
 PIECE: Final = 1 << 20

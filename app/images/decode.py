@@ -20,7 +20,7 @@ from app.images.excerpt import Excerpt
 from app.images.survey import survey
 from app.images.survey.types import Survey, SurveyError, TooManyPartsError
 from app.memory.reservation import check
-from app.wording import cut
+from app.messages import cut
 
 FORMATS: Final = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF")
 Mode = Literal["RGB", "L"]

@@ -12,12 +12,12 @@ from PIL import Image
 from app.errors import InputMismatchError, NotAcceptableError
 from app.images.placement import Placement
 from app.images.preprocess import Preprocessor
+from app.messages import cut, quoted
 from app.models.folder.config import ModelConfig
 from app.models.request import InferRequest, InferResult, Prepared, Ran, batch_of
 from app.signature import Inputs, Signature
 from app.tasks.registry import find_task
 from app.tasks.task import DrawingTask, Finding, Outputs, TaskContext
-from app.wording import cut, quoted
 
 
 class Postprocessing:

@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 import engine
 from app.errors import ConfigError, InputMismatchError
 from app.images.preprocess import Preprocessor
+from app.messages import cut, quoted, safe_text
 from app.models.folder.layout import WARMUP
 from app.signature import Signature, describe
 from app.small_arrays import dtype_name
 from app.string_tensors import blank, is_text
-from app.wording import cut, quoted, told
 
 # Unpacked bytes; a warm-up that needs more is a benchmark.
 MAX_BYTES: Final = 2**30
@@ -40,7 +40,9 @@ def read_warmup(path: Path | None, signature: Signature) -> dict[str, NDArray[An
     except OSError as exc:
         raise ConfigError(f"{WARMUP}: cannot be read: {exc.strerror or type(exc).__name__}") from None
     except (ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error, NotImplementedError) as exc:
-        raise ConfigError(f"{WARMUP}: cannot be read as an .npz file without pickles: {told(str(exc), 200)}") from None
+        raise ConfigError(
+            f"{WARMUP}: cannot be read as an .npz file without pickles: {safe_text(str(exc), 200)}"
+        ) from None
 
 
 def _arrays(path: Path) -> dict[str, NDArray[Any]]:

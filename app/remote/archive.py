@@ -21,10 +21,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final
 
+from app.messages import safe_text
 from app.models.folder.layout import CONFIG as MODEL_CONFIG
 from app.models.folder.layout import MANIFEST, PARAM, is_version
 from app.remote.names import MAX_FILES, SourceError, check_all, check_name
-from app.wording import told
 
 _BLOCK: Final = tarfile.BLOCKSIZE
 _PIECE: Final = 2**20
@@ -175,7 +175,7 @@ def _records(data: bytes) -> dict[str, str]:
 
 def _member(header: tarfile.TarInfo, records: Mapping[str, str]) -> _Member:
     name = records.get("path", header.name)
-    shown = told(name, 100)
+    shown = safe_text(name, 100)
     is_folder = header.isdir()
     is_sparse = any(key.startswith("GNU.sparse.") for key in records)
     if not is_folder and (header.type not in _FILES or is_sparse):
@@ -192,7 +192,7 @@ def _bytes(file: _Bounded, member: _Member) -> Iterator[bytes]:
         while left:
             piece = file.read(min(_PIECE // 2, left))
             if not piece:
-                raise SourceError(f"the archive ends in the middle of '{told(member.name, 100)}'")
+                raise SourceError(f"the archive ends in the middle of '{safe_text(member.name, 100)}'")
             left -= len(piece)
             yield piece
 
@@ -220,6 +220,6 @@ def _telling() -> Iterator[None]:
     except SourceError:
         raise
     except (tarfile.TarError, EOFError, ValueError, zlib.error, OverflowError) as exc:
-        raise SourceError(f"it is no tar archive, or a damaged one ({told(str(exc), 100)})") from None
+        raise SourceError(f"it is no tar archive, or a damaged one ({safe_text(str(exc), 100)})") from None
     except gzip.BadGzipFile:
         raise SourceError("it is no gzip file, or a damaged one") from None

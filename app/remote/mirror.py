@@ -12,11 +12,11 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from app.location import Remote
+from app.messages import safe_text
 from app.remote.archive import Archive, placed
 from app.remote.names import SourceError, check_all
 from app.remote.shelf import Index, Kept, Shelf
 from app.remote.source import DeniedError, Object, Source
-from app.wording import told
 
 _SMALL: Final = 64 * 1024
 SUMS: Final = "SHA256SUMS"
@@ -206,7 +206,7 @@ def parse_sums(text: bytes) -> dict[str, str]:
     for number, line in enumerate(text.decode("utf-8", "surrogateescape").splitlines(), 1):
         match = _LINE.fullmatch(line)
         if match is None and line.strip():
-            raise SourceError(f"{SUMS} line {number}: found '{told(line, 80)}', expected a digest and a file")
+            raise SourceError(f"{SUMS} line {number}: found '{safe_text(line, 80)}', expected a digest and a file")
         if match is not None and match[2] != SUMS:
             found.append((match[2], match[1].lower()))
     check_all([path for path, _ in found])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from app.errors import ConfigError
-from app.wording import told
+from app.messages import safe_text
 
 MAX_FILES: Final = 20_000
 _MAX_DEPTH: Final = 8
@@ -26,7 +26,7 @@ def check_name(path: str) -> str:
     parts = path.split("/")
     is_long = len(path.encode("utf-8", "surrogateescape")) > _MAX_PATH or len(parts) > _MAX_DEPTH
     if is_long or "\\" in path or not path.isprintable() or not all(map(_is_part, parts)):
-        raise SourceError(f"the file name '{told(path, 100)}' is none that a store may have")
+        raise SourceError(f"the file name '{safe_text(path, 100)}' is none that a store may have")
     return path
 
 
@@ -41,13 +41,13 @@ def check_all(paths: list[str]) -> None:
     seen: set[str] = set()
     for path in paths:
         if check_name(path) in seen:
-            raise SourceError(f"the file '{told(path, 100)}' is there twice")
+            raise SourceError(f"the file '{safe_text(path, 100)}' is there twice")
         seen.add(path)
     for path in paths:
         folder = path.rpartition("/")[0]
         while folder:
             if folder in seen:
-                raise SourceError(f"'{told(folder, 100)}' is a file, and the folder of others")
+                raise SourceError(f"'{safe_text(folder, 100)}' is a file, and the folder of others")
             folder = folder.rpartition("/")[0]
 
 

@@ -18,8 +18,8 @@ from aiohttp import ClientResponse, ClientSession, TCPConnector, ThreadedResolve
 from aiohttp.abc import AbstractResolver
 
 from app.location import Remote, plain_http_fault
+from app.messages import safe_text
 from app.remote.names import SourceError
-from app.wording import told
 
 _T = TypeVar("_T")
 
@@ -55,7 +55,7 @@ def refuse_redirects() -> TraceConfig:
     async def refuse(session: object, context: object, found: Any) -> None:
         target = urljoin(str(found.url), found.response.headers.get("Location", ""))
         if _origin(target) != _origin(str(found.url)):
-            raise SourceError(f"it redirects to '{told(_shown(target), 100)}', expected no redirect of a bucket")
+            raise SourceError(f"it redirects to '{safe_text(_shown(target), 100)}', expected no redirect of a bucket")
 
     config = TraceConfig()
     config.on_request_redirect.append(refuse)
@@ -140,7 +140,7 @@ class Redirects:
             host, _ = parts.hostname or "", parts.port
         except ValueError:
             raise self._refused("to something that is no address") from None
-        where = f"to '{told(_shown(target), 100)}'"
+        where = f"to '{safe_text(_shown(target), 100)}'"
         if not location or parts.scheme not in _DEFAULT_PORTS or not host:
             raise self._refused(f"{where}, expected https://")
         if parts.username is not None:
@@ -160,9 +160,9 @@ class Redirects:
             return
         own = ipaddress.ip_address("127.0.0.1") if _is_local_name(self._host) else _address(self._host)
         if _is_of_machine(address) and not (own and _is_of_machine(own)):
-            raise self._refused(f"to '{told(host, 100)}', an address of this machine; configure it to allow that")
+            raise self._refused(f"to '{safe_text(host, 100)}', an address of this machine; configure it to allow that")
         if address.is_link_local and not (own and own.is_link_local):
-            raise self._refused(f"to '{told(host, 100)}', a link-local address; configure it to allow that")
+            raise self._refused(f"to '{safe_text(host, 100)}', a link-local address; configure it to allow that")
 
     def _refused(self, where: str) -> SourceError:
         return SourceError(f"{self._remote} cannot be read: it redirects {where}")

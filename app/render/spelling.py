@@ -1,7 +1,7 @@
 """How values, sizes and times are spelt in every rendering.
 
 Texts of a model are hostile: names may hold control characters, terminal escapes and halves of surrogate pairs.
-``app.wording.printable`` makes them harmless for a terminal, ``cleaned`` for a markup language; both keep what people
+``app.messages.printable`` makes them harmless for a terminal, ``cleaned`` for a markup language; both keep what people
 can read.
 """
 
@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from itertools import chain, repeat
 from typing import Any, Final
 
-from app.wording import FORBIDDEN
+from app.messages import FORBIDDEN
 
 _WIDE: Final = frozenset("WF")
 _NARROW: Final = frozenset("iljtfrI.,:;'|!()[]{} -/")

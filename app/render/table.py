@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+from app.messages import printable
 from app.render.caption import output_shapes
 from app.render.description import Description, Operator
 from app.render.spelling import count_text, params_text, percent_text, time_text, totals_text
-from app.wording import printable
 
 _NUMBERS = frozenset({"#", "flops", "time", "share"})
 

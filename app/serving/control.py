@@ -16,11 +16,11 @@ from typing import Any, Final, TypeVar
 from weakref import WeakValueDictionary
 
 from app.errors import ModelNotFoundError, ModelNotReadyError
+from app.messages import safe_text
 from app.models.folder.layout import is_model_name
 from app.models.keeping.orders import Demand, Loaded
-from app.serving.commands import Arguments, Command, Commands, CommandHandler
+from app.serving.commands import Arguments, Command, CommandHandler, Commands
 from app.settings import Settings
-from app.wording import told
 
 T = TypeVar("T")
 
@@ -114,7 +114,7 @@ class Control:
         if self.is_closed:
             raise self._not_now("the server is stopping")
         if not is_model_name(name):
-            raise ModelNotFoundError(f"no model '{told(name, 100)}' is in the store")
+            raise ModelNotFoundError(f"no model '{safe_text(name, 100)}' is in the store")
 
     def _not_now(self, message: str) -> ModelNotReadyError:
         return ModelNotReadyError(message, retry_after_s=self._settings.retry_after_s)

@@ -19,6 +19,7 @@ from app.errors import ConfigError, InferenceFailedError, ServiceError, from_eng
 from app.memory.budget import MemoryBudget
 from app.memory.machine import Trimmer, budget_bytes
 from app.memory.reservation import current
+from app.messages import cut
 from app.models.call import Call
 from app.models.keeping.discovery import Discovery
 from app.models.keeping.orders import Demand
@@ -36,7 +37,6 @@ from app.serving.control import Control
 from app.serving.drawings import Drawings
 from app.settings import Settings
 from app.thread_limits import ThreadBudget, thread_budget
-from app.wording import cut
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")

@@ -7,13 +7,13 @@ from typing import Any, Final
 
 from app.errors import ConfigError
 from app.images.placement import Placement
+from app.messages import cut, did_you_mean, quoted
 from app.schema import Section
 from app.tasks.classification import ClassificationTask
 from app.tasks.detection.task import DetectionTask
 from app.tasks.image import ImageTask
 from app.tasks.segmentation.task import SegmentationTask
 from app.tasks.task import Outputs, Task
-from app.wording import cut, did_you_mean, quoted
 
 
 class TensorTask(Task[Section]):

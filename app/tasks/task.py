@@ -13,9 +13,9 @@ from pydantic import ValidationError
 
 from app.errors import ConfigError, InvalidRequestError
 from app.images.placement import Placement
+from app.messages import cut, did_you_mean, explain_validation, quoted
 from app.schema import Section
 from app.signature import Signature
-from app.wording import cut, did_you_mean, explain_validation, quoted
 
 Outputs: TypeAlias = Mapping[str, NDArray[Any]]
 Prediction: TypeAlias = dict[str, Any]

@@ -23,6 +23,7 @@ import engine
 from app.errors import ConfigError, InputMismatchError, ServiceError
 from app.measuring.timing import summary, turn, turns
 from app.memory.reservation import charge
+from app.messages import safe_text
 from app.models.request import InferRequest, Prepared, Ran
 from app.small_arrays import dtype_name
 from app.trials.entries import Entry
@@ -30,7 +31,6 @@ from app.trials.inputs import example
 from app.trials.sessions import Sessions
 from app.trials.tuning import Surroundings, Tell
 from app.trials.values import Place, Values, values_of
-from app.wording import told
 
 _ROUNDS: Final = 5
 _TURN_S: Final = 0.1
@@ -92,7 +92,7 @@ def _attempt(work: Callable[[], Any]) -> tuple[dict[str, Any], Any]:
     except engine.RunCancelledError:
         raise
     except (engine.EngineError, ServiceError, ConfigError) as exc:
-        return {"problem": told(str(exc))}, None
+        return {"problem": safe_text(str(exc))}, None
 
 
 def _answer(

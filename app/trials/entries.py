@@ -10,11 +10,11 @@ from typing import Any, Final
 import engine
 from app.codec.message import read_version
 from app.errors import InvalidRequestError
+from app.messages import cut
 from app.models.keeping.version import Version
 from app.models.model import Model
 from app.settings import Settings
 from app.trials.candidates import Build, as_served
-from app.wording import cut
 
 # Compared in one go.
 MAX_ENTRIES: Final = 12

@@ -25,11 +25,11 @@ import engine
 from app.errors import ServiceError
 from app.measuring.contest import ALLOWED_SHARE, error_share
 from app.measuring.timing import summary, turn, turns
+from app.messages import safe_text
 from app.settings import Settings, variable
 from app.trials.candidates import Build, Candidate, as_served
 from app.trials.inputs import repeated
 from app.trials.sessions import Sessions
-from app.wording import told
 
 Tell: TypeAlias = Callable[[Mapping[str, Any]], None]
 Inputs: TypeAlias = Sequence[NDArray[Any]]
@@ -150,7 +150,7 @@ def _enter(
         except engine.RunCancelledError:
             raise
         except (engine.EngineError, ServiceError) as exc:
-            tell({"event": "ready", "id": at, "problem": told(str(exc))})
+            tell({"event": "ready", "id": at, "problem": safe_text(str(exc))})
             continue
         tell({"event": "ready", "id": at, **row})
         if row["problem"] is None:

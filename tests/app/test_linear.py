@@ -21,9 +21,9 @@ from app.codec.message import Message
 from app.codec.parse import parse
 from app.errors import ServiceError
 from app.http.routes.infer import choose
+from app.messages import brief, cut, did_you_mean, printable
 from app.settings import Settings
 from app.signature import Signature
-from app.wording import brief, cut, did_you_mean, printable
 
 Reader = Callable[[bytes], object]
 PORT = engine.Port(name="in0", operand="0", spec=None)

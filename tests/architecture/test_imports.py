@@ -23,7 +23,7 @@ BASICS = {
     "app.settings",
     "app.sources",
     "app.version",
-    "app.wording",
+    "app.messages",
     "engine",
 }
 ALLOWED: dict[str, set[str]] = {

@@ -12,9 +12,9 @@ from app.cli.arguments.options import UsageError
 from app.codec.arrays.numpy_files import read_npy, read_npz
 from app.errors import InvalidRequestError, ServiceError
 from app.images.decode import Picture
+from app.messages import quoted
 from app.settings import Settings
 from app.signature import Inputs, Signature, describe
-from app.wording import quoted
 
 _PICTURES = frozenset((".bmp", ".gif", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp"))
 # Limits protect the server from untrusted requests; they do not apply to the user's own files.

@@ -11,6 +11,7 @@ from typing import Any, Final
 import engine
 from app.cli.arguments.options import UsageError
 from app.errors import ConfigError, ModelNotFoundError
+from app.messages import did_you_mean, quoted
 from app.models.folder.layout import is_version
 from app.models.folder.repository import FoundModel, ModelFiles, VersionFiles, find_models, read_model, scan
 from app.models.model import Model
@@ -20,7 +21,6 @@ from app.remote.opening import fetched
 from app.settings import Settings
 from app.signature import describe
 from app.thread_limits import thread_budget
-from app.wording import did_you_mean, quoted
 
 _PARAM = ".param"
 _ONNX = ".onnx"

@@ -6,11 +6,11 @@ import argparse
 import os
 from typing import Final, Literal, get_args, get_origin
 
+from app.messages import size_text
 from app.models.folder.plugins import load_plugins
 from app.settings import Settings, variable
 from app.sources import CONFIG
 from app.thread_limits import limit_threads, thread_budget
-from app.wording import size_text
 
 # Settings that decide how a model computes, for verbs that run one.
 COMPUTING: Final = ("backend", "threads", "winograd", "passes_off", "cache", "cache_dir")

@@ -21,10 +21,10 @@ from app.codec.arrays.zip_members import DEFLATED, STORED, Member, ZipError, mem
 from app.codec.message import Message
 from app.errors import InvalidRequestError, RequestTooLargeError
 from app.memory.reservation import charge
+from app.messages import cut
 from app.settings import Settings
 from app.signature import Inputs, Signature
 from app.string_tensors import as_fixed, is_text
-from app.wording import cut
 
 NPY_MAGIC: Final = b"\x93NUMPY"
 ZIP_MAGIC: Final = b"PK\x03\x04"

@@ -15,9 +15,9 @@ from app.codec.forms.multipart import Part, split_parts
 from app.codec.message import Message, output_names, read_version
 from app.errors import InputMismatchError, InvalidRequestError, RequestTooLargeError
 from app.images.decode import Picture
+from app.messages import cut, quoted
 from app.settings import Settings
 from app.signature import Input, Inputs, Signature
-from app.wording import cut, quoted
 
 _FIELDS: Final = ("model", "version", "outputs", "parameters")
 # The most bytes of a field that is no file: names and a few numbers.

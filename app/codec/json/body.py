@@ -9,8 +9,8 @@ from app.codec.json.tensors import decode_inputs
 from app.codec.json.text import parse_request_json
 from app.codec.message import MAX_OUTPUTS, Message, output_names, read_version
 from app.errors import InvalidRequestError
+from app.messages import cut, did_you_mean, quoted
 from app.settings import Settings
-from app.wording import cut, did_you_mean, quoted
 
 # A longer body is worth advice on the binary forms.
 _LONG: Final = 1 << 16

@@ -20,10 +20,10 @@ from app.errors import ConfigError, InvalidRequestError, ModelNotReadyError, Not
 from app.http.openapi.schemas import REFUSED, VersionNumber
 from app.http.responses import ChargedResponse
 from app.http.routes.state import dataplane
+from app.messages import cut
 from app.models.keeping.version import Version
 from app.render import MEDIA_TYPES, render, with_times
 from app.serving.dataplane import DataPlane
-from app.wording import cut
 
 router = APIRouter(tags=["graph"])
 

@@ -27,12 +27,12 @@ from app.http.body import INLINE_BYTES, encoding_of, first_headers, respond
 from app.http.openapi.inference import infer_documentation
 from app.http.order import Order, Reply, read_limit
 from app.http.routes.state import dataplane
+from app.messages import brief, cut, did_you_mean
 from app.models.keeping.version import Version
 from app.models.request import LIGHT_BYTES, PLAIN_BYTES, InferRequest
 from app.serving.dataplane import Answer, DataPlane
 from app.tasks.registry import TASKS, parameter_names
 from app.tasks.task import Task
-from app.wording import brief, cut, did_you_mean
 
 # Of every path that runs a model, the other protocol's included.
 ENDING: Final = "/infer"

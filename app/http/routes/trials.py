@@ -23,6 +23,7 @@ from app.http.order import read_limit
 from app.http.progress_events import STREAMED, Tell, Telling
 from app.http.responses import json_response
 from app.http.routes.state import dataplane
+from app.messages import explain_validation
 from app.models.keeping.version import Version
 from app.models.model import Model
 from app.models.request import InferRequest
@@ -32,7 +33,6 @@ from app.trials.comparing import compare
 from app.trials.entries import read_entries
 from app.trials.inputs import example
 from app.trials.tuning import Surroundings, tune
-from app.wording import explain_validation
 
 log = logging.getLogger(__name__)
 router = APIRouter(prefix="/models/{name}")

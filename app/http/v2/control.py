@@ -16,12 +16,12 @@ from app.errors import RefusedError
 from app.http.body import read_body
 from app.http.responses import json_response
 from app.http.routes.state import dataplane
+from app.messages import brief, cut
 from app.protocol.v2.metadata import repository_index
 from app.protocol.v2.regions import Regions
 from app.protocol.v2.repository import check_unload, read_load
 from app.protocol.v2.request import read_flag
 from app.protocol.v2.settings import ChangingSettings, change_logging, change_trace
-from app.wording import brief, cut
 
 _MAX_BYTES: Final = 1 << 20
 

@@ -18,6 +18,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, cr
 
 from app.errors import ConfigError
 from app.images.config import PreprocessConfig
+from app.messages import brief, did_you_mean, explain_validation, safe_text
 from app.models.folder.layout import CONFIG, MAX_VERSION, TAG_RULE, is_tag
 from app.models.folder.links import check_links
 from app.scheduling.config import BatchingConfig
@@ -25,7 +26,6 @@ from app.schema import Section
 from app.tasks.registry import TASKS
 from app.tasks.task import Task
 from app.text_files import read_text
-from app.wording import brief, did_you_mean, explain_validation, told
 
 # Names of a hundred thousand classes fit; reading it takes a second at most.
 MAX_BYTES: Final = 2**20
@@ -44,7 +44,7 @@ _MAX_VALUE: Final = 100
 
 def _tag(name: str) -> str:
     if not is_tag(name):
-        raise ValueError(f"found '{told(name, _MAX_VALUE)}', expected {TAG_RULE}")
+        raise ValueError(f"found '{safe_text(name, _MAX_VALUE)}', expected {TAG_RULE}")
     return name
 
 
@@ -82,7 +82,7 @@ def _spelt_out(value: object) -> object:
     if isinstance(value, (list, tuple)):
         return {"policy": "specific", "specific": value}
     if not isinstance(value, (dict, VersionPolicy)):
-        raise ValueError(f"found {told(brief(value))}, expected 'latest', 'all', a list of numbers or a table")
+        raise ValueError(f"found {safe_text(brief(value))}, expected 'latest', 'all', a list of numbers or a table")
     return value
 
 
@@ -179,7 +179,7 @@ def parse_config(text: str) -> ModelConfig:
     try:
         document = orjson.loads(text)
     except orjson.JSONDecodeError as exc:
-        raise ConfigError(f"config: not JSON: {told(str(exc))}") from None
+        raise ConfigError(f"config: not JSON: {safe_text(str(exc))}") from None
     try:
         return config_type().model_validate(document)
     except ValidationError as exc:
@@ -198,9 +198,9 @@ def _parse(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as exc:
-        raise ConfigError(told(str(exc))) from None
+        raise ConfigError(safe_text(str(exc))) from None
     except ValueError as exc:  # a number of more digits than Python reads
-        raise ConfigError(f"found a value that cannot be read: {told(str(exc), _MAX_VALUE)}") from None
+        raise ConfigError(f"found a value that cannot be read: {safe_text(str(exc), _MAX_VALUE)}") from None
 
 
 def _problems(exc: ValidationError) -> list[str]:
@@ -222,7 +222,7 @@ def _problems(exc: ValidationError) -> list[str]:
 
 
 def _told(problems: Mapping[str, str]) -> list[str]:
-    return [f"{told(key, _MAX_VALUE)}: {sentence}" for key, sentence in problems.items()]
+    return [f"{safe_text(key, _MAX_VALUE)}: {sentence}" for key, sentence in problems.items()]
 
 
 def _sentence(error: Any, known: Set[str]) -> str:

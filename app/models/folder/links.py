@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from app.errors import ConfigError
-from app.wording import told
+from app.messages import safe_text
 
 
 def check_links(path: Path, roots: Iterable[Path]) -> Path:
@@ -27,7 +27,7 @@ def check_links(path: Path, roots: Iterable[Path]) -> Path:
         return path
     if not any(real.is_relative_to(os.path.realpath(root)) for root in roots):
         raise ConfigError(
-            f"'{told(path.name, 100)}' is a link, or lies behind one, that leads out of the model's folder,"
+            f"'{safe_text(path.name, 100)}' is a link, or lies behind one, that leads out of the model's folder,"
             " expected a file below it"
         )
     return path

@@ -15,6 +15,7 @@ from typing import Final
 
 import engine
 from app.errors import ConfigError
+from app.messages import quoted, safe_text
 from app.models.folder.config import MAX_VERSIONS, ModelConfig, read_config
 from app.models.folder.layout import (
     BIN,
@@ -31,7 +32,6 @@ from app.models.folder.layout import (
 )
 from app.models.folder.links import check_links
 from app.text_files import read_text
-from app.wording import quoted, told
 
 log = logging.getLogger(__name__)
 MAX_BYTES: Final = 8 * 2**20
@@ -133,7 +133,7 @@ def find_models(store: Path, only: str | None = None) -> list[FoundModel]:
     try:
         paths = sorted(path for path in store.iterdir() if not path.name.startswith("."))
     except OSError as exc:
-        raise ConfigError(f"the store '{told(store.name)}' cannot be read: {exc.strerror}") from None
+        raise ConfigError(f"the store '{safe_text(store.name)}' cannot be read: {exc.strerror}") from None
     if only is not None:
         _check_name(only)
         return [FoundModel(name=only, path=store)]
@@ -166,11 +166,11 @@ def _found(path: Path) -> FoundModel | None:
         mode = os.stat(path).st_mode
     except OSError as exc:
         # A link that leads nowhere, or in a circle.
-        return FoundModel(name=told(path.name), path=path, problem=exc.strerror or type(exc).__name__)
+        return FoundModel(name=safe_text(path.name), path=path, problem=exc.strerror or type(exc).__name__)
     if stat.S_ISDIR(mode):
-        return FoundModel(name=told(path.name), path=path, store=path.parent)
+        return FoundModel(name=safe_text(path.name), path=path, store=path.parent)
     if path.name.endswith(FLAT_PARAM):
-        name = told(path.name.removesuffix(FLAT_PARAM))
+        name = safe_text(path.name.removesuffix(FLAT_PARAM))
         return FoundModel(name=name, path=path, store=path.parent, is_pair=True)
     return None
 
@@ -197,7 +197,7 @@ def read_model(found: FoundModel, config: ModelConfig | None = None) -> ModelFil
 
 def failed(found: FoundModel, problem: str) -> ModelFiles:
     """The files of a model that cannot be served."""
-    return ModelFiles(name=found.name, folder=found.path, store=found.store, problem=told(problem))
+    return ModelFiles(name=found.name, folder=found.path, store=found.store, problem=safe_text(problem))
 
 
 def _read_folder(found: FoundModel, config: ModelConfig | None) -> ModelFiles:
@@ -309,7 +309,7 @@ def read_labels(
     """
     if not isinstance(labels, str):
         return labels
-    name = told(labels, _MAX_NAME)
+    name = safe_text(labels, _MAX_NAME)
     path = folder / labels
     if path.name != labels or labels == os.pardir:
         raise ConfigError(f"{CONFIG}: labels: found '{name}', expected the name of a file beside {CONFIG}")

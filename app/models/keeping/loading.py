@@ -7,13 +7,13 @@ from typing import Final
 
 import engine
 from app.errors import ConfigError, ServiceError
+from app.messages import safe_text
 from app.models.folder.repository import ModelFiles, VersionFiles
 from app.models.keeping.loader_pool import LoadingStoppedError, Stop
 from app.models.model import Model
 from app.models.sessions import read_graph
 from app.progress import compiling
 from app.settings import Settings
-from app.wording import told
 
 log = logging.getLogger(__name__)
 
@@ -41,7 +41,7 @@ def load_model(
         with engine.cancelling(stop.is_cancelled):
             return _load(files, version, settings, threads, stop, verify)
     except (engine.EngineError, ConfigError, ServiceError) as exc:
-        raise LoadFailedError(told(str(exc))) from exc
+        raise LoadFailedError(safe_text(str(exc))) from exc
     except LoadingStoppedError as exc:
         raise LoadFailedError("loading was stopped") from exc
     except MemoryError as exc:
@@ -74,6 +74,6 @@ def _load(
 
 def _log_warnings(name: str, number: int, warnings: list[str]) -> None:
     for warning in warnings[:_MAX_WARNINGS]:
-        log.warning("model '%s' version %d: %s", name, number, told(warning))
+        log.warning("model '%s' version %d: %s", name, number, safe_text(warning))
     if len(warnings) > _MAX_WARNINGS:
         log.warning("model '%s' version %d: and %d more warnings", name, number, len(warnings) - _MAX_WARNINGS)

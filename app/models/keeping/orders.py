@@ -15,6 +15,7 @@ from typing import Final
 
 from app.errors import ConfigError, ModelLoadError, ModelNotFoundError, ModelNotReadyError
 from app.memory.machine import collect
+from app.messages import cut, safe_text
 from app.models.folder.config import ModelConfig, parse_config
 from app.models.folder.identity import Contents, contents_of, mark_of
 from app.models.folder.repository import FoundModel, ModelFiles, find_model, find_models, read_model
@@ -22,7 +23,6 @@ from app.models.keeping.store import Order, Store, unloaded_entry
 from app.models.keeping.version import Entry, State, Version
 from app.models.keeping.watch import Watcher
 from app.settings import Settings
-from app.wording import cut, told
 
 log = logging.getLogger(__name__)
 
@@ -79,7 +79,9 @@ class Demand:
         """
         found = find_model(self._settings.store_folder, name, self._settings.model_name)
         if found is None:
-            raise ModelNotFoundError(f"failed to load '{told(name, 100)}': it is not in the store", found=cut(name))
+            raise ModelNotFoundError(
+                f"failed to load '{safe_text(name, 100)}': it is not in the store", found=cut(name)
+            )
         override = None if config is None else _override(name, config)
         self._store.is_begun.wait()
         self._store.claimed.add(name)

@@ -18,6 +18,7 @@ from typing import Final
 
 import engine
 from app.errors import ConfigError, ModelNotFoundError, ModelNotReadyError, VersionNotFoundError
+from app.messages import cut, did_you_mean, quoted, safe_text
 from app.models.folder.config import ModelConfig
 from app.models.folder.identity import identify, mark_of
 from app.models.folder.repository import FoundModel, ModelFiles, VersionFiles, failed, find_models, read_model
@@ -27,7 +28,6 @@ from app.models.keeping.tally import Tallies
 from app.models.keeping.version import Entry, State, Version
 from app.scheduling.scheduler import make_scheduler
 from app.settings import Settings
-from app.wording import cut, did_you_mean, quoted, told
 
 log = logging.getLogger(__name__)
 
@@ -350,7 +350,7 @@ def unloaded_entry(entry: Entry) -> Entry:
 
 def _missing(store: Path, name: str) -> Entry:
     """What stands for a model that the settings name and the store has not."""
-    files = ModelFiles(name=told(name), folder=store, problem="it is not in the store")
+    files = ModelFiles(name=safe_text(name), folder=store, problem="it is not in the store")
     return Entry(files, is_read=True)
 
 

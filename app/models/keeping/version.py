@@ -14,12 +14,12 @@ import threading
 from dataclasses import dataclass, field
 
 from app.errors import VersionNotFoundError
+from app.messages import cut, safe_text
 from app.models.folder.identity import Identity
 from app.models.folder.repository import ModelFiles, VersionFiles
 from app.models.model import Model
 from app.models.statistics import Statistics
 from app.scheduling.scheduler import Scheduler
-from app.wording import cut, told
 
 log = logging.getLogger(__name__)
 
@@ -62,14 +62,14 @@ class Version:
     @property
     def remark(self) -> str | None:
         """Return why the warm-up on zeros failed, though the version serves; None where it did not fail."""
-        return None if self.model is None or self.model.remark is None else told(self.model.remark)
+        return None if self.model is None or self.model.remark is None else safe_text(self.model.remark)
 
     def fail(self, reason: str) -> None:
         """Give up on it, unless it has an end already."""
         with self._lock:
             if self.state is not State.LOADING:
                 return
-            self.state, self.reason = State.FAILED, told(reason)
+            self.state, self.reason = State.FAILED, safe_text(reason)
         log.error("model '%s' version %d failed to load: %s", self.name, self.number, self.reason)
 
     def forget(self) -> None:
@@ -79,7 +79,7 @@ class Version:
 
     def warn(self, reason: str) -> None:
         """It serves on, though other files are there by now; the reason why those are not served."""
-        self.reason = told(f"the files have changed and are not served: {reason}")
+        self.reason = safe_text(f"the files have changed and are not served: {reason}")
         log.error("model '%s' version %d: %s", self.name, self.number, self.reason)
 
     def serve(self, model: Model, load_s: float) -> None:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from app.errors import RefusedError
 from app.memory.reservation import charge, charged
+from app.messages import cut
 from app.protocol.grpc.parameters import read_parameters
 from app.protocol.grpc.schema import message_class, parse
 from app.protocol.grpc.wire import Piece, field, take_tensors
@@ -23,7 +24,6 @@ from app.protocol.v2.datatypes import BYTES, dtype_of
 from app.protocol.v2.outputs import Plan, encode_apart
 from app.protocol.v2.regions import REGION
 from app.protocol.v2.request import V2Request, read_request
-from app.wording import cut
 
 _REQUEST: Final = message_class("ModelInferRequest")
 _RESPONSE: Final = message_class("ModelInferResponse")

@@ -16,6 +16,7 @@ from app.errors import RefusedError, RequestTooLargeError
 from app.images.decode import Picture
 from app.images.survey import format_of
 from app.memory.reservation import charge, check
+from app.messages import cut, quoted
 from app.protocol.v2.datatypes import BYTES, NAMES, dtype_of
 from app.protocol.v2.ports import OPEN, WirePort, WirePorts
 from app.protocol.v2.regions import DISABLED, Place, Regions
@@ -24,7 +25,6 @@ from app.settings import Settings
 from app.signature import Input, Inputs, Signature
 from app.small_arrays import dtype_name
 from app.string_tensors import from_bytes, is_text
-from app.wording import cut, quoted
 
 _LENGTH: Final = 4
 # What Python takes for a view of an element and its place in a list, in bytes; and how many are made between two looks

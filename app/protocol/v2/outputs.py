@@ -15,13 +15,13 @@ from app.codec.answers import Slabs, dump_json, dump_pieces
 from app.codec.arrays.numpy_files import portable
 from app.errors import InvalidRequestError, RefusedError
 from app.memory.reservation import charge, check
+from app.messages import brief, cut, quoted
 from app.protocol.v2.datatypes import BYTES, datatype_of
 from app.protocol.v2.ports import Row, WirePort, WirePorts
 from app.protocol.v2.regions import DISABLED, Regions
 from app.protocol.v2.request import V2Request, Wanted
 from app.small_arrays import all_finite, few_values
 from app.string_tensors import as_bytes, is_text
-from app.wording import brief, cut, quoted
 
 # Bytes of a value as text.
 _TEXT: Final = 24

@@ -19,8 +19,8 @@ from typing import Any, Final
 
 from app.errors import NotFoundError, RefusedError
 from app.memory.reservation import charge
+from app.messages import brief, cut
 from app.settings import Settings, SettingsError
-from app.wording import brief, cut
 
 _FOLDER: Final = Path("/dev/shm")
 _KEY: Final = re.compile(r"/?([A-Za-z0-9_-][A-Za-z0-9._-]{0,254})")

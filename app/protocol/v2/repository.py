@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from app.errors import RefusedError
-from app.wording import brief, cut, quoted
+from app.messages import brief, cut, quoted
 
 _LOAD: Final = ("config",)
 _UNLOAD: Final = ("unload_dependents",)

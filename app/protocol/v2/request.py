@@ -11,9 +11,9 @@ from typing import Any, Final, NamedTuple
 
 from app.codec.json.text import parse_request_json
 from app.errors import RefusedError
+from app.messages import brief, cut
 from app.protocol.v2.regions import REGION, Place, read_place
 from app.settings import Settings
-from app.wording import brief, cut
 
 HEADER_LENGTH: Final = "inference-header-content-length"
 _MAX_RANK: Final = 32

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from app.errors import RefusedError
+from app.messages import brief, cut, quoted
 from app.models.statistics import Timing
-from app.serving.commands import Arguments, Command, Commands, CommandHandler
-from app.wording import brief, cut, quoted
+from app.serving.commands import Arguments, Command, CommandHandler, Commands
 
 _trace = logging.getLogger("app.trace")
 

@@ -11,9 +11,9 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from app.errors import ConfigError
+from app.messages import safe_text
 from app.scale.ray.building import build, check_ray
 from app.scale.ray.options import ModelOptions, Options
-from app.wording import told
 
 _LOOK_S: Final = 0.25
 _REASON: Final = 600
@@ -76,10 +76,10 @@ class Cluster:
             raise _absent(address) from None
         except RuntimeError as exc:
             if "ersion" not in str(exc):
-                raise ClusterError(f"Ray does not start: {told(str(exc), _REASON)}") from None
+                raise ClusterError(f"Ray does not start: {safe_text(str(exc), _REASON)}") from None
             raise ClusterError(
                 f"the cluster at '{address}' has another version of Ray or of Python than this one (Ray {found}): "
-                f"install the same on both. {told(str(exc), _REASON)}"
+                f"install the same on both. {safe_text(str(exc), _REASON)}"
             ) from None
         self._ray = ray
         self._is_ours = address is None
@@ -166,4 +166,4 @@ def _reasons(found: Any) -> str:
     own = [] if found is None else [each.message for each in found.deployments.values() if each.message]
     texts = own or ([found.message] if found is not None and found.message else [])
     lasts = [(_RAISED.findall(text) or [text])[-1] for text in texts]
-    return told("; ".join(dict.fromkeys(lasts)), _REASON)
+    return safe_text("; ".join(dict.fromkeys(lasts)), _REASON)

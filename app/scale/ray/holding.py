@@ -15,13 +15,13 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from app.errors import ConfigError, ModelNotFoundError, ServiceError
+from app.messages import quoted
 from app.models.folder.identity import mark_of
 from app.models.folder.repository import find_models, read_model
 from app.serving.commands import Command
 from app.serving.control import aside
 from app.serving.dataplane import DataPlane
 from app.settings import Settings
-from app.wording import quoted
 
 log = logging.getLogger(__name__)
 

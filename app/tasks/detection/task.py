@@ -17,11 +17,11 @@ from app.errors import ConfigError
 from app.images.drawing import draw_boxes
 from app.images.placement import Placement
 from app.images.png import encode_png
+from app.messages import quoted
 from app.schema import Body
 from app.tasks.detection.boxes import Floats, suppress, to_corners
 from app.tasks.detection.decoders import DECODERS, Candidates, DetectionConfig
 from app.tasks.task import DrawingTask, Outputs, Prediction, TaskContext, check_items, rounded
-from app.wording import quoted
 
 # A threshold of 0 lets everything through; the best decide all the same.
 _MAX_CANDIDATES: Final = 30_000

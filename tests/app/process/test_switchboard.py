@@ -13,7 +13,7 @@ import pytest
 from app.errors import InvalidRequestError, ModelLoadError, ModelNotReadyError, ServiceError
 from app.process.switchboard import Switchboard, receive_first
 from app.process.team import Team, as_error, as_json
-from app.serving.commands import Arguments, Command, Commands, CommandHandler
+from app.serving.commands import Arguments, Command, CommandHandler, Commands
 from tests.patience import PATIENCE_S
 
 

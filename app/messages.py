@@ -1,7 +1,7 @@
-"""How messages and log lines say names and values, and guess at misspelt ones.
+"""Names and values in messages and log lines, and suggestions for misspelt names.
 
-What a client or a file wrote is echoed, because that helps to find it, but never at any length, and never with
-characters that do something to a terminal or end a line of the log.
+What a client or a file wrote is echoed, since that helps to find the mistake, but cut to a bounded length and without
+characters that control a terminal or end a line of the log.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import reprlib
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-# What XML 1.0 (section 2.2) does not allow in a document, and marks that end a line or reorder what is around them.
+# Characters that XML 1.0 (section 2.2) does not allow, and marks that end a line or reorder the text around them.
 FORBIDDEN: Final = re.compile(
     "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]"
 )
@@ -26,17 +26,17 @@ _SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = _ECHO
 
 
 def cut(text: str, limit: int = _ECHO) -> str:
-    """The text, or the beginning and the end of one that is longer than limit, with its length."""
+    """Return the text; one longer than limit as its beginning, its end and its length."""
     if len(text) <= limit:
         return text
     return f"{text[: limit * 2 // 3]}...{text[-(limit // 4) :]} ({len(text):,} characters)"
 
 
 def brief(value: object) -> str:
-    """``repr(value)``, of bounded length however long or deep the value is."""
+    """Return ``repr(value)``, of bounded length for long and deeply nested values."""
     try:
         return _SHORT.repr(value)
-    except ValueError:  # a whole number of more digits than Python is willing to write
+    except ValueError:  # an integer of more digits than Python converts to text
         return "a very long number"
 
 
@@ -47,21 +47,21 @@ def printable(text: str) -> str:
     return FORBIDDEN.sub(lambda match: match[0].encode("unicode_escape").decode("ascii"), text)
 
 
-def told(text: str, limit: int = MAX_REASON) -> str:
-    """The text cut and printable, as an answer or a log can carry it."""
+def safe_text(text: str, limit: int = MAX_REASON) -> str:
+    """Return the text cut and with control characters escaped, for an answer or a log line."""
     return printable(cut(text, limit))
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """``" (did you mean 'top_k'?)"`` for the nearest known name, empty when none is near."""
-    if len(name) > _ECHO:  # a slip of the pen is short, and comparing takes time
+    """Return ``" (did you mean 'top_k'?)"`` for the most similar known name, or an empty text."""
+    if len(name) > _ECHO:  # a typing mistake is short, and comparing long texts is slow
         return ""
     near = difflib.get_close_matches(name, list(itertools.islice(known, 1000)), n=1)
     return f" (did you mean '{cut(near[0])}'?)" if near else ""
 
 
 def quoted(names: Iterable[str]) -> str:
-    """``'a', 'b'``: names as messages list them; ``none`` when there are none, and no more than fit a message."""
+    """Return names as messages list them, ``'a', 'b'``: at most _NAMES, and ``none`` when there are none."""
     every = list(names)
     shown = [f"'{cut(name)}'" for name in every[:_NAMES]]
     more = [f"and {len(every) - _NAMES} more"] if len(every) > _NAMES else []
@@ -102,7 +102,7 @@ def explain_validation(error: Mapping[str, Any]) -> str:
         template = f"{error['msg'][:1].lower()}{error['msg'][1:]}".replace("input should", "expected it to")
     else:
         template = f"expected {template.format_map(context)}"
-    return f"{template}, found {told(brief(error.get('input')))}"
+    return f"{template}, found {safe_text(brief(error.get('input')))}"
 
 
 _EXPECTED: Final = {
