@@ -1,8 +1,8 @@
-"""Every setting of the server, by section: one row each, with default, unit and one line of help.
+"""Settings of the server by section, with default, unit and one line of help each.
 
-A setting ``name`` is read from the environment variable ``PNNX_SERVE_NAME``, and else from the file that
-``PNNX_SERVE_CONFIG`` names (app/sources.py). docs/settings.md is checked against this file.
-Nothing here imports numpy: the threads setting must be known before that happens (app/thread_limits.py).
+A setting ``name`` is read from the environment variable ``PNNX_SERVE_NAME``, else from the file that
+``PNNX_SERVE_CONFIG`` names (app/sources.py). A test compares docs/settings.md with this file.
+Nothing here imports numpy, because the number of threads must be set before that (app/thread_limits.py).
 """
 
 from __future__ import annotations
@@ -40,34 +40,32 @@ class StoreSettings(BaseModel):
     store: Annotated[Path | Remote, BeforeValidator(locate)] = _row(
         Path("model_store"),
         "folder",
-        "Folder of the models to serve, or s3://, gs://, https:// for one elsewhere; that needs the extra [remote].",
+        "Folder of models, or a remote address (s3://, gs://, https://), which needs the extra [remote].",
     )
     store_poll_s: float = _row(
-        60.0, "seconds", "How often a store elsewhere is asked whether it has changed; 0: never.", ge=0
+        60.0, "seconds", "Interval between checks of a remote store for changes; 0: never.", ge=0
     )
     store_dir: Path | None = _row(
-        None, "folder", "Where files of such a store are kept; unset: stores in the folder of the compile cache."
+        None, "folder", "Local copy of a remote store; unset: 'stores' in the compile cache folder."
     )
-    store_max_bytes: int = _row(64 * 2**30, "bytes", "Largest store that is fetched from elsewhere, unpacked.", ge=1)
-    model_name: str | None = _row(
-        None, "name", "The store's folder is one model by itself, and is served under this name."
-    )
+    store_max_bytes: int = _row(64 * 2**30, "bytes", "Largest remote store, unpacked.", ge=1)
+    model_name: str | None = _row(None, "name", "Serve the store folder as a single model of this name.")
     reload_interval_s: float = _row(
-        2.0, "seconds", "How often the store is looked at, to serve what was replaced or has come; 0: never.", ge=0
+        2.0, "seconds", "Interval between checks of the store for new, changed and removed models; 0: never.", ge=0
     )
     model_control: Literal["poll", "explicit", "none"] = _row(
         "poll",
         "choice",
-        "Who says what of the store is served: its folder and calls, calls alone, or the folder at the start alone.",
+        "Models change by: poll (folder and load requests), explicit (load requests), none (start-up only).",
     )
     load_model: tuple[str, ...] = _row(
-        (), "names", "With explicit, and only so: models to load at the start, by comma; * for all."
+        (), "names", "Models to load at start-up, with commas; * for all. Needs model_control=explicit."
     )
 
     @field_validator("load_model")
     @classmethod
     def _check_load_model(cls, names: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
-        """Whoever names models to load wants the others not loaded, which nothing but explicit does."""
+        """Require explicit: only there does a list of models exclude the others."""
         control = info.data.get("model_control", "explicit")
         if names and control != "explicit":
             raise ValueError(f"names models to load, which takes model_control explicit; it is {control}")
@@ -77,96 +75,99 @@ class StoreSettings(BaseModel):
 class ModelsSettings(BaseModel):
     """Models."""
 
-    default_model: str | None = _row(
-        None, "name", "Model for requests that name none; a store of one needs no default."
-    )
+    default_model: str | None = _row(None, "name", "Model for requests that name none; not needed with a single model.")
     required: tuple[str, ...] = _row(
-        (), "names", "Models that /health/ready waits for, by comma; unset: all that the server should load."
+        (), "names", "Models that /health/ready waits for, with commas; unset: all models loaded at start-up."
     )
-    warmup: bool = _row(True, "flag", "Run every model once before it counts as ready.")
+    warmup: bool = _row(True, "flag", "Run each model once before it becomes ready.")
     strict_warmup: bool = _row(
-        False, "flag", "Refuse models that cannot be warmed up on zeros; off: a remark, unless they can never run."
+        False, "flag", "Fail models that cannot run on zeros; off: add a remark, unless no request could run."
     )
     strict: bool = _row(
-        False, "flag", "Refuse models that contradict their files or show a loss of the export; off: only warn."
+        False, "flag", "Refuse models that contradict their file or lost something in the export; off: warn."
     )
-    load_timeout_s: float = _row(300.0, "seconds", "Time one model may take to load; then it has failed.", gt=0)
+    load_timeout_s: float = _row(300.0, "seconds", "Longest time to load a model; then it has failed.", gt=0)
     plugins: tuple[str, ...] = _row(
-        (), "modules", "Python modules or .py files with operators of your own, by comma; loading one runs it."
+        (), "modules", "Python modules or .py files with custom operators, with commas. Their code runs in the server."
     )
     bundles: bool = _row(
         True,
         "flag",
-        "Run the code of bundles in the store; off: only their pairs are read, where others may write to the store.",
+        "Run machine code of bundles in the store; turn off if others can write to the store.",
     )
 
 
 class EngineSettings(BaseModel):
     """Engine."""
 
-    backend: Literal["auto", "compiled", "reference"] = _row("auto", "choice", "How models run.")
+    backend: Literal["auto", "compiled", "reference"] = _row(
+        "auto",
+        "choice",
+        "auto: machine code, numpy where that is impossible; compiled: machine code only; reference: numpy only.",
+    )
     threads: int | None = _row(
-        None, "threads", "Upper limit of compute threads; unset: all this process may use.", ge=1
+        None, "threads", "Most compute threads; unset: all cores that the process may use.", ge=1
     )
     winograd: Literal["auto", "off"] = _row(
-        "auto", "choice", "off: convolutions are summed directly, which is slower and closer to the reference."
+        "auto", "choice", "off: no Winograd convolutions, which is slower and closer to the reference."
     )
-    passes_off: tuple[str, ...] = _row((), "names", "Graph optimisations to leave out, by comma; see passes.md.")
-    cache: bool = _row(True, "flag", "Keep what is compiled on disk, and start from there.")
+    passes_off: tuple[str, ...] = _row((), "names", "Graph passes to skip, with commas; see passes.md.")
+    cache: bool = _row(True, "flag", "Store compiled code on disk and reuse it.")
     cache_dir: Path | None = _row(
-        None, "folder", "Where it is kept; unset: pnnx-serve in the user's folder for caches."
+        None, "folder", "Folder of the compile cache; unset: pnnx-serve in the user's cache folder."
     )
     cache_max_bytes: int = _row(
-        4 * 2**30, "bytes", "Limit of all that is kept; what was not used for longest goes first.", ge=0
+        4 * 2**30, "bytes", "Size limit of the compile cache; the least recently used entry is evicted first.", ge=0
     )
     instances_max_bytes: int | None = _row(
         None,
         "bytes",
-        "Memory for code compiled for other shapes than the models' own, in all; unset: a quarter of what there is.",
+        "Memory for code of shapes met at run time, all models together; unset: a quarter of the memory.",
         ge=0,
     )
     verify_batches: bool = _row(
-        False, "flag", "For debugging: compute runs of several items again on the reference, log and count differences."
+        False, "flag", "Debugging: repeat batches on the reference layers, log and count differences."
     )
 
 
 class QueueSettings(BaseModel):
     """Queue and timeouts."""
 
-    max_in_flight: int | None = _row(
-        None, "runs", "Runs of one model that go on at once; unset: one, on all its threads.", ge=1
-    )
-    max_queue: int = _row(64, "requests", "Requests of one model that may wait; one more is answered 429.", ge=0)
+    max_in_flight: int | None = _row(None, "runs", "Parallel runs of one model; unset: one, on all threads.", ge=1)
+    max_queue: int = _row(64, "requests", "Most waiting requests of one model; beyond: 429.", ge=0)
     max_wait_s: float | None = _row(
         None,
         "seconds",
-        "A request that would wait longer for its run is answered 429; unset: 1 s, or more while at most 24 wait.",
+        "Longest expected wait in the queue; beyond: 429. Unset: 1 s, or any while at most 24 wait.",
         gt=0,
     )
-    request_timeout_s: float = _row(30.0, "seconds", "Time for an answer, waiting included; then 504.", gt=0)
-    retry_after_s: int = _row(1, "seconds", "The least that Retry-After tells a client answered 429 or 503.", ge=1)
+    request_timeout_s: float = _row(30.0, "seconds", "Longest time to an answer, waiting included; then 504.", gt=0)
+    retry_after_s: int = _row(1, "seconds", "Smallest Retry-After of answers 429 and 503.", ge=1)
 
 
 class ServerSettings(BaseModel):
     """Server."""
 
-    host: str = _row("127.0.0.1", "address", "Address to listen on; 0.0.0.0 for every interface.")
-    port: int = _row(8000, "port", "Port to listen on; 0 lets the system choose one.", ge=0, le=65535)
+    host: str = _row("127.0.0.1", "address", "Address to listen on; 0.0.0.0: all interfaces.")
+    port: int = _row(8000, "port", "Port to listen on; 0: chosen by the system.", ge=0, le=65535)
     grpc_port: int | None = _row(
-        None, "port", "Port for gRPC, 0 lets the system choose; needs the extra [grpc]; unset: no gRPC.", ge=0, le=65535
+        None, "port", "Port for gRPC; 0: chosen by the system. Needs the extra [grpc]; unset: no gRPC.", ge=0, le=65535
     )
     grpc_max_calls: int = _row(
-        256, "calls", "gRPC calls open in a process, half of them streams at most; one more: RESOURCE_EXHAUSTED.", ge=2
+        256,
+        "calls",
+        "Most open gRPC calls of a process, at most half of them streams; beyond: RESOURCE_EXHAUSTED.",
+        ge=2,
     )
-    workers: int = _row(1, "processes", "Server processes; more than one only helps loads bound by HTTP.", ge=1, le=64)
+    workers: int = _row(
+        1, "processes", "Server processes; more than one helps only if HTTP is the bottleneck.", ge=1, le=64
+    )
     drain_delay_s: float = _row(
-        0.0, "seconds", "From SIGTERM to closing the port, not ready but serving: for load balancers.", ge=0
+        0.0, "seconds", "Time from SIGTERM, not ready but serving, until the port closes; for load balancers.", ge=0
     )
-    shutdown_timeout_s: float = _row(
-        30.0, "seconds", "How long requests in flight may take to finish at the end.", gt=0
-    )
+    shutdown_timeout_s: float = _row(30.0, "seconds", "Longest time to finish requests at shutdown.", gt=0)
     shared_memory: bool = _row(
-        False, "flag", "Clients on the machine may register shared memory for tensors (/v2/systemsharedmemory)."
+        False, "flag", "Let local clients register shared memory for tensors (/v2/systemsharedmemory)."
     )
 
 
@@ -176,69 +177,67 @@ class ConnectionSettings(BaseModel):
     max_connections: int = _row(
         1024,
         "connections",
-        "Open connections of a process, idle ones go first, then 503; at most 5/8 of its files.",
+        "Most open connections, at most 5/8 of the file descriptors; beyond: idle ones are closed, then 503.",
         ge=1,
     )
     max_connections_per_peer: int = _row(
-        256, "connections", "Open connections of one address, or IPv6 network; at most 3/4 of all.", ge=1
+        256, "connections", "Most open connections of one IPv4 address or IPv6 /64; at most 3/4 of all.", ge=1
     )
-    max_pipelined: int = _row(
-        16, "requests", "Requests that may wait on one connection behind the one being answered; then 429.", ge=1
-    )
-    keep_alive_s: float = _row(15.0, "seconds", "How long a connection may stay open without a request.", gt=0)
-    max_url_bytes: int = _row(8 * 1024, "bytes", "Longest URL of a request; then 414.", ge=256, le=2**20)
+    max_pipelined: int = _row(16, "requests", "Most pipelined requests that wait on one connection; beyond: 429.", ge=1)
+    keep_alive_s: float = _row(15.0, "seconds", "Longest idle time of a connection.", gt=0)
+    max_url_bytes: int = _row(8 * 1024, "bytes", "Longest URL; beyond: 414.", ge=256, le=2**20)
     max_header_bytes: int = _row(
-        32 * 1024, "bytes", "Longest headers of a request, all together; then 431.", ge=1024, le=2**24
+        32 * 1024, "bytes", "Largest total size of the headers of a request; beyond: 431.", ge=1024, le=2**24
     )
-    max_headers: int = _row(100, "headers", "Most headers of a request; then 431.", ge=10, le=10_000)
-    header_timeout_s: float = _row(10.0, "seconds", "Time for the headers of a request to arrive; then 408.", gt=0)
+    max_headers: int = _row(100, "headers", "Most headers of a request; beyond: 431.", ge=10, le=10_000)
+    header_timeout_s: float = _row(10.0, "seconds", "Longest time to receive headers; then 408.", gt=0)
     body_timeout_s: float = _row(
-        60.0, "seconds", "Time for the body of a request to arrive; then 408, or before that 504.", gt=0
+        60.0, "seconds", "Longest time to receive a body; then 408, or 504 if the deadline passes first.", gt=0
     )
-    answer_timeout_s: float = _row(120.0, "seconds", "Time for a client to take its answer.", gt=0)
+    answer_timeout_s: float = _row(120.0, "seconds", "Longest time to send an answer.", gt=0)
     min_bytes_per_s: int = _row(
-        10_000, "bytes/s", "Slowest body, and slowest reader of an answer, after header_timeout_s.", ge=0
+        10_000,
+        "bytes/s",
+        "Lowest rate at which a client must send a body and read an answer, after header_timeout_s.",
+        ge=0,
     )
 
 
 class BodySettings(BaseModel):
     """Request sizes."""
 
-    max_body_bytes: int = _row(64 * 2**20, "bytes", "Largest request body; an .npz counts unpacked as well.", ge=1)
+    max_body_bytes: int = _row(64 * 2**20, "bytes", "Largest request body; for .npz also its unpacked size.", ge=1)
     max_bytes_in_flight: int | None = _row(
-        None, "bytes", "Memory that all requests together may take; unset: a quarter of what there is.", ge=1
+        None, "bytes", "Memory for all requests together; unset: a quarter of the memory.", ge=1
     )
     max_elements: int = _row(16 * 2**20, "elements", "Largest tensor of a request.", ge=1)
-    max_images: int = _row(32, "pictures", "Most pictures in one request.", ge=1)
-    # Pillow refuses twice its own MAX_IMAGE_PIXELS whatever we say, so a larger limit would promise too much.
-    max_pixels: int = _row(50_000_000, "pixels", "Largest picture, checked before decoding.", ge=1, le=178_956_970)
+    max_images: int = _row(32, "pictures", "Most images in one request.", ge=1)
+    # Pillow always refuses twice its own MAX_IMAGE_PIXELS, so a larger limit would have no effect.
+    max_pixels: int = _row(50_000_000, "pixels", "Largest image, checked before decoding.", ge=1, le=178_956_970)
 
 
 class AccessSettings(BaseModel):
     """Access."""
 
     cors_origins: tuple[str, ...] = _row(
-        (), "origins", "Web origins that may call from a browser, by comma; * for all."
+        (), "origins", "Web origins whose pages may send requests (CORS), with commas; * for all."
     )
     allowed_hosts: tuple[str, ...] = _row(
         (),
         "names",
-        "Without keys: names the server is called by beside IP addresses and names without dots, by comma; "
-        "*.example.org for all below, * for all.",
+        "Without keys: host names with dots that are accepted, with commas; *.example.org, or * for all.",
     )
     keys_file: Path | None = _row(
-        None, "file", "Keys and what they open, a 'group: key' a line, or TOML; read again when it changes."
+        None, "file", "File of keys, a line 'group: key' each, or TOML; read again when it changes."
     )
     keys: SecretStr | None = _row(
-        None, "keys", "The same, parted by semicolons; only in the environment. Neither: open to all who can connect."
+        None, "keys", "Keys as in keys_file, with semicolons; environment only. Neither: open to all clients."
     )
-    tls_certificate: Path | None = _row(
-        None, "file", "Certificate of the server with its chain, PEM; unset: HTTP without TLS."
-    )
-    tls_key: Path | None = _row(None, "file", "Its private key, PEM; unset: it is in the certificate's file.")
-    tls_key_password: SecretStr | None = _row(None, "password", "What the private key is encrypted with.")
+    tls_certificate: Path | None = _row(None, "file", "Certificate chain of the server, PEM; unset: HTTP without TLS.")
+    tls_key: Path | None = _row(None, "file", "Private key, PEM; unset: in the file of tls_certificate.")
+    tls_key_password: SecretStr | None = _row(None, "password", "Password of the private key.")
     tls_client_ca: Path | None = _row(
-        None, "file", "Authorities of clients, PEM: who brings no certificate of theirs does not come in."
+        None, "file", "Certificate authorities for client certificates, PEM; set: clients without one are refused."
     )
 
 
@@ -246,19 +245,17 @@ class ObservabilitySettings(BaseModel):
     """Logs, metrics, traces."""
 
     metrics_histograms: Literal["used", "all", "none"] = _row(
-        "used", "choice", "Whose histograms /metrics has: of models that had requests, of all models, or of none."
+        "used", "choice", "Histograms in /metrics: of models that had requests, of all models, or none."
     )
-    metrics_triton_names: bool = _row(
-        False, "flag", "/metrics has the models' figures under Triton's names (nv_inference_*) as well."
-    )
+    metrics_triton_names: bool = _row(False, "flag", "Add Triton's metric names (nv_inference_*) to /metrics.")
     otel: bool = _row(
-        False, "flag", "Spans of requests go where the OTEL_* variables say; needs the extra [otel]; see operating.md."
+        False,
+        "flag",
+        "Send OpenTelemetry traces as the OTEL_* variables say; needs the extra [otel]; see operating.md.",
     )
-    access_log: bool = _row(False, "flag", "One log line per request, except for probes.")
-    log_level: Literal["debug", "info", "warning", "error"] = _row(
-        "info", "choice", "Least severe line that is logged."
-    )
-    log_format: Literal["text", "json"] = _row("text", "choice", "Shape of log lines.")
+    access_log: bool = _row(False, "flag", "Log one line for each request except probes.")
+    log_level: Literal["debug", "info", "warning", "error"] = _row("info", "choice", "Lowest level that is logged.")
+    log_format: Literal["text", "json"] = _row("text", "choice", "Format of log lines.")
 
 
 class Settings(
@@ -272,28 +269,28 @@ class Settings(
     AccessSettings,
     ObservabilitySettings,
 ):
-    """All sections in one. Immutable; build one with ``Settings()`` or ``Settings.from_env()``."""
+    """All sections in one immutable object, made by ``Settings()`` or ``Settings.from_env()``."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     @property
     def store_folder(self) -> Path:
-        """The folder of the models, also where they are fetched into it."""
+        """Return the folder of the models; for a remote store, the folder of its local copy."""
         if isinstance(self.store, Remote):
             return stores_folder(self.store_dir, self.cache_dir) / self.store.key / "current"
         return self.store
 
     @property
     def has_keys(self) -> bool:
-        """Whether requests need a key."""
+        """Return whether requests need a key."""
         return self.keys is not None or self.keys_file is not None
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str] = os.environ, **overrides: object) -> Self:
-        """Settings from PNNX_SERVE_* variables, else from the file one of them names; overrides that are not None win.
+        """Return settings from PNNX_SERVE_* variables, else from the file; overrides that are not None win.
 
         Raises:
-            SettingsError: for a variable or key that names no setting, a value out of its range, a file that is none.
+            SettingsError: an unknown variable or key, a value out of range, or an unreadable file.
         """
         values = read_variables(environ, cls.model_fields)
         file = values.pop(CONFIG, None)
@@ -308,11 +305,11 @@ class Settings(
 
 
 SECTIONS: Final = cast("tuple[type[BaseModel], ...]", Settings.__bases__)
-"""The sections, in the order of the documentation."""
+"""Sections in the order of docs/settings.md."""
 
 
 def _check_flags(stored: Mapping[str, Any], cls: type[BaseModel]) -> None:
-    """A file has a type of its own for flags, which would pass for a number."""
+    """Refuse TOML booleans for other settings: Python would take them for numbers."""
     for name, value in stored.items():
         if isinstance(value, bool) and cls.model_fields[name].annotation is not bool:
             raise SettingsError(f"{name} (config): found {str(value).lower()}, expected no flag")
