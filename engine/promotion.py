@@ -21,7 +21,7 @@ import numpy as np
 from engine.errors import ShapeError
 from engine.ir.dims import plain
 from engine.ir.ratios import InexactError
-from engine.ir.sizes import as_reals, as_whole, has_sizes, holds_sizes, settled_sizes, sizes_dtype
+from engine.ir.sizes import as_reals, as_whole, has_sizes, holds_sizes, sizes_dtype, specialise_sizes
 from engine.tensor import BFLOAT16, UNKNOWN, Array, Dim, DType, Number, Shape, TensorSpec, format_shape
 
 _BOOL: Final[DType] = np.dtype(np.bool_)
@@ -191,7 +191,7 @@ def _convert(array: Array, dtype: DType) -> Array:
         cut = _cast_sizes(array, dtype)
         if cut is not None:
             return cut
-        array = settled_sizes(array)
+        array = specialise_sizes(array)
     with np.errstate(all="ignore"):
         if array.dtype.kind == "c" and dtype.kind not in "cb":
             array = array.real

@@ -17,7 +17,7 @@ from engine.errors import ExpressionError
 from engine.expression import arrays
 from engine.expression.sizes import compute_sizes
 from engine.ir.ratios import InexactError
-from engine.ir.sizes import has_sizes, settled_sizes
+from engine.ir.sizes import has_sizes, specialise_sizes
 from engine.promotion import (
     Category,
     broadcast_shapes,
@@ -144,7 +144,7 @@ class ElementwiseFunction:
         try:
             return compute_sizes(self.name, args)
         except InexactError:
-            return self.evaluate(*settled_sizes(tuple(args)))
+            return self.evaluate(*specialise_sizes(tuple(args)))
 
     def working_dtype(self, *args: object) -> DType:
         """The dtype the operands meet in.

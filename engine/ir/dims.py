@@ -116,11 +116,11 @@ class ShapeEnv:
     def operate(self, operation: str, left: Terms, right: Terms, bounds: Bounds) -> int:
         """Return the atom of an operation on two polynomials; a number where expressions would grow beyond bounds."""
         if self._depth(left, right) >= MOST_DEPTH or len(self.atoms) >= MOST_ATOMS:
-            return _OPERATIONS[operation](self.settled(left), self.settled(right))
+            return _OPERATIONS[operation](self.specialise(left), self.specialise(right))
         hint = _OPERATIONS[operation](self.hint_of(left), self.hint_of(right))
         return self._atom(Atom(operation, "", left, right, hint, bounds))
 
-    def settled(self, terms: Terms) -> int:
+    def specialise(self, terms: Terms) -> int:
         """Return the value of a polynomial for the hints, and record that it equals that."""
         value = self.hint_of(terms)
         self.decide("== 0", _sum(terms, terms_of(value), -1))
@@ -133,7 +133,7 @@ class ShapeEnv:
         if len(terms) == 1 and not terms[0][0]:
             return terms[0][1]
         if len(terms) > MOST_TERMS or len(max((product for product, _ in terms), key=len)) > MOST_DEGREE:
-            return self.settled(terms)
+            return self.specialise(terms)
         return cast(int, Dim(self, terms))
 
     def hint_of(self, terms: Terms) -> int:
@@ -545,9 +545,9 @@ class Dim:
         """Return the value it has now."""
         return self.env.hint_of(self.terms)
 
-    def settled(self) -> int:
-        """Return the number itself: what is made of it is for this one alone."""
-        return self.env.settled(self.terms)
+    def specialise(self) -> int:
+        """Return the hint as a plain number and record the guard that the size equals it."""
+        return self.env.specialise(self.terms)
 
     def __repr__(self) -> str:
         return self.env.text_of(self.terms)
@@ -559,13 +559,13 @@ class Dim:
         return hash((id(self.env), self.terms))
 
     def __index__(self) -> int:
-        return self.settled()
+        return self.specialise()
 
     def __int__(self) -> int:
-        return self.settled()
+        return self.specialise()
 
     def __float__(self) -> float:
-        return float(self.settled())
+        return float(self.specialise())
 
     def __bool__(self) -> bool:
         return not self.env.decide("== 0", self.terms)
@@ -606,13 +606,13 @@ class Dim:
     def _sum(self, other: Any, sign: int) -> Any:
         number = _whole(other)
         if number is None:
-            return self.settled() + sign * other if isinstance(other, float) else NotImplemented
+            return self.specialise() + sign * other if isinstance(other, float) else NotImplemented
         return self.env.made(self.env.reduced(_sum(self.terms, terms_of(number), sign)))
 
     def __mul__(self, other: Any) -> Any:
         number = _whole(other)
         if number is None:
-            return self.settled() * other if isinstance(other, float) else NotImplemented
+            return self.specialise() * other if isinstance(other, float) else NotImplemented
         return self.env.made(self.env.reduced(_product(self.terms, terms_of(number))))
 
     __rmul__ = __mul__
@@ -620,15 +620,15 @@ class Dim:
     def __pow__(self, other: Any) -> Any:
         if not isinstance(other, Dim) and isinstance(other, int) and 0 <= other <= _MOST_FACTORS:
             return reduce(lambda found, _: found * self, range(other), cast(Any, 1))
-        return self.settled() ** other
+        return self.specialise() ** other
 
     def __rpow__(self, other: Any) -> Any:
-        return other ** self.settled()
+        return other ** self.specialise()
 
     def __floordiv__(self, other: Any) -> Any:
         number = _whole(other)
         if number is None:
-            return self.settled() // other if isinstance(other, float) else NotImplemented
+            return self.specialise() // other if isinstance(other, float) else NotImplemented
         return divided(self.env, *map(self.env.reduced, (self.terms, terms_of(number))))
 
     def __rfloordiv__(self, other: Any) -> Any:
@@ -638,7 +638,7 @@ class Dim:
     def __mod__(self, other: Any) -> Any:
         number = _whole(other)
         if number is None:
-            return self.settled() % other if isinstance(other, float) else NotImplemented
+            return self.specialise() % other if isinstance(other, float) else NotImplemented
         return _remainder(self.env, *map(self.env.reduced, (self.terms, terms_of(number))))
 
     def __rmod__(self, other: Any) -> Any:
@@ -654,31 +654,31 @@ class Dim:
         return other // self, other % self
 
     def __truediv__(self, other: Any) -> Any:
-        return self.settled() / (other.settled() if isinstance(other, Dim) else other)
+        return self.specialise() / (other.specialise() if isinstance(other, Dim) else other)
 
     def __rtruediv__(self, other: Any) -> Any:
-        return other / self.settled()
+        return other / self.specialise()
 
     def __and__(self, other: Any) -> Any:
-        return self.settled() & _settled(other)
+        return self.specialise() & _specialise(other)
 
     __rand__ = __and__
 
     def __or__(self, other: Any) -> Any:
-        return self.settled() | _settled(other)
+        return self.specialise() | _specialise(other)
 
     __ror__ = __or__
 
     def __lshift__(self, other: Any) -> Any:
-        return self * (1 << _settled(other))
+        return self * (1 << _specialise(other))
 
     def __rshift__(self, other: Any) -> Any:
-        return self // (1 << _settled(other))
+        return self // (1 << _specialise(other))
 
     def __eq__(self, other: object) -> bool:
         number = _whole(other)
         if number is None or (isinstance(number, Dim) and number.env is not self.env):
-            return isinstance(other, float) and self.settled() == other
+            return isinstance(other, float) and self.specialise() == other
         return self.env.decide("== 0", _sum(self.terms, terms_of(number), -1))
 
     def __ne__(self, other: object) -> bool:
@@ -760,11 +760,11 @@ def is_at_most(a: int, b: int) -> bool:
     return a <= b if env is None else env.is_never_negative(_sum(terms_of(b), terms_of(a), -1))
 
 
-def settled(value: Any) -> Any:
-    """Return the number itself of what may be a symbolic size, which records that it equals its hint."""
+def specialise(value: Any) -> Any:
+    """Return a symbolic size (or those of a tuple or list) as its hint, guarded; other values unchanged."""
     if isinstance(value, tuple | list):
-        return type(value)(settled(each) for each in value)
-    return value.settled() if isinstance(value, Dim) else value
+        return type(value)(specialise(each) for each in value)
+    return value.specialise() if isinstance(value, Dim) else value
 
 
 def plain(size: Any) -> int:
@@ -1017,5 +1017,5 @@ def _whole(value: Any) -> Any:
         return None
 
 
-def _settled(value: Any) -> Any:
-    return value.settled() if isinstance(value, Dim) else value
+def _specialise(value: Any) -> Any:
+    return value.specialise() if isinstance(value, Dim) else value

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import Any, Final, cast
 
-from engine.ir.dims import Dim, settled
+from engine.ir.dims import Dim, specialise
 
 FLOAT32_BITS: Final = 24
 FLOAT64_BITS: Final = 53
@@ -37,12 +37,12 @@ class Ratio:
     def __init__(self, size: Any, by: int, bits: int) -> None:
         self.size, self.by, self.bits = size, by, bits
 
-    def settled(self) -> float:
-        """Return the number itself: what is made of it is for this one alone."""
-        return cast(int, settled(self.size)) / self.by
+    def specialise(self) -> float:
+        """Return the plain number; guards the size to its hint."""
+        return cast(int, specialise(self.size)) / self.by
 
     def __float__(self) -> float:
-        return self.settled()
+        return self.specialise()
 
     def __repr__(self) -> str:
         return f"({self.size})/{self.by}"
@@ -51,11 +51,11 @@ class Ratio:
 def _of_number(name: str) -> Callable[..., Any]:
     """Return a method of ``float`` that is called on the number itself."""
     method = getattr(float, name)
-    return lambda self, *others: method(self.settled(), *map(_plain, others))
+    return lambda self, *others: method(self.specialise(), *map(_plain, others))
 
 
 def _plain(value: Any) -> Any:
-    return value.settled() if isinstance(value, (Dim, Ratio)) else value
+    return value.specialise() if isinstance(value, (Dim, Ratio)) else value
 
 
 _PAIRS: Final = ("add", "sub", "mul", "truediv", "floordiv", "mod", "divmod", "pow")

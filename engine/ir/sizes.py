@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.ir.dims import Dim, largest, settled, smallest
+from engine.ir.dims import Dim, largest, smallest, specialise
 from engine.ir.ratios import (
     FLOAT32_BITS,
     FLOAT64_BITS,
@@ -58,13 +58,13 @@ def sizes_dtype(array: Any) -> np.dtype[Any]:
     return FLOAT32 if any(map(is_real, array.flat)) else INT64
 
 
-def settled_sizes(value: Any) -> Any:
+def specialise_sizes(value: Any) -> Any:
     """Return a value with the numbers in place of symbolic ones, which records that they equal their hints."""
     if isinstance(value, tuple | list):
-        return type(value)(map(settled_sizes, value))
+        return type(value)(map(specialise_sizes, value))
     if holds_sizes(value):
-        return np.array([settled_sizes(each) for each in value.flat], sizes_dtype(value)).reshape(value.shape)
-    return value.settled() if _is_symbolic(value) else value
+        return np.array([specialise_sizes(each) for each in value.flat], sizes_dtype(value)).reshape(value.shape)
+    return value.specialise() if _is_symbolic(value) else value
 
 
 def as_reals(array: NDArray[Any]) -> NDArray[Any]:
@@ -85,7 +85,7 @@ def slice_length(piece: slice, length: int) -> int:
     """Return how many elements of an axis a slice picks."""
     if type(length) is int and not has_sizes((piece.start, piece.stop, piece.step)):
         return len(range(*piece.indices(length)))
-    step = settled(1 if piece.step is None else piece.step)
+    step = specialise(1 if piece.step is None else piece.step)
     if step > 0:
         span = slice_bound(piece.stop, length, length) - slice_bound(piece.start, length, 0)
     else:
@@ -116,5 +116,5 @@ def step_count(start: Any, end: Any, step: Any) -> int:
         InexactError: rounding decides.
     """
     (span, by), (stride, divisor) = parts(subtract(end, start, FLOAT64_BITS)), parts(step)
-    count: int = -(-span * divisor // (by * settled(stride)))
+    count: int = -(-span * divisor // (by * specialise(stride)))
     return count

@@ -20,7 +20,7 @@ from engine.compiler.lowering.steps import KernelStep, Step
 from engine.compiler.runtime.team import team_code
 from engine.defects import report_defect
 from engine.errors import CompileError, RunCancelledError
-from engine.ir.dims import settled
+from engine.ir.dims import specialise
 from engine.progress import Progress
 from engine.stopping import wanted_quick
 
@@ -162,7 +162,7 @@ class _Maker:
             return False
         self._written.keep(opening, b"")
         if not self._find(step, opening):  # what it relies on cannot be told: it is for these sizes alone
-            settled(opening.sizes.values)
+            specialise(opening.sizes.values)
             self._calls[id(step.kernel)] = opening.call
         self._assemble_module(step, opening, module)
         return True

@@ -193,15 +193,15 @@ def with_numbers(kernel: K) -> K:
     changed = {name: number for name, value in vars(kernel).items() if (number := _numbers(value)) is not value}
     if not changed:
         return kernel
-    settled = object.__new__(type(kernel))
-    vars(settled).update({**vars(kernel), **changed})
-    return settled
+    specialised = object.__new__(type(kernel))
+    vars(specialised).update({**vars(kernel), **changed})
+    return specialised
 
 
 def _numbers(value: Any) -> Any:
     """Return a value with its symbolic sizes as numbers; the value itself where there are none."""
     if isinstance(value, Dim):
-        return value.settled()
+        return value.specialise()
     if isinstance(value, tuple | list):
         items = [_numbers(each) for each in value]
         is_same = all(new is old for new, old in zip(items, value, strict=True))
@@ -212,10 +212,10 @@ def _numbers(value: Any) -> Any:
     new = {name: _numbers(each) for name, each in old.items()}
     if all(new[name] is each for name, each in old.items()):
         return value
-    settled = object.__new__(type(value))
+    specialised = object.__new__(type(value))
     for name, each in new.items():
-        object.__setattr__(settled, name, each)
-    return settled
+        object.__setattr__(specialised, name, each)
+    return specialised
 
 
 def derived(kernel: K, **values: object) -> K:

@@ -10,7 +10,7 @@ import numpy as np
 from engine.errors import EngineError, ParameterError, ShapeError
 from engine.expression import evaluate, parse
 from engine.ir.ratios import FLOAT64_BITS, InexactError, parts, subtract, truncate
-from engine.ir.sizes import has_sizes, settled_sizes, size_array, step_count
+from engine.ir.sizes import has_sizes, size_array, specialise_sizes, step_count
 from engine.layers.creation.creation import FLOAT32, announced_dtype
 from engine.layers.definition.layer import NO_ANNOTATIONS, Annotations, Layer
 from engine.layers.definition.overload import PLACEMENT, overload
@@ -95,7 +95,7 @@ def _count(start: float, end: float, step: float, dtype: DType) -> int:
             first, last, stride = (_cut(each) if dtype == INT64 else each for each in (start, end, step))
             count, distance = step_count(first, last, stride), parts(subtract(last, first, FLOAT64_BITS))[0]
         except InexactError:
-            first, last, stride = settled_sizes((start, end, step))
+            first, last, stride = specialise_sizes((start, end, step))
             return _count(first, last, stride, dtype)
         if distance * parts(stride)[0] < 0:
             raise ShapeError("step does not lead from start to end", found=f"arange({start}, {end}, {step})")

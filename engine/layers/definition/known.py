@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 
 from engine.ir.dims import is_symbolic
-from engine.ir.sizes import has_sizes, holds_sizes, settled_sizes
+from engine.ir.sizes import has_sizes, holds_sizes, specialise_sizes
 from engine.layers.definition.layer import Layer
 from engine.tensor import UNKNOWN, TensorSpec, is_known, known_value, spec_of
 
@@ -59,10 +59,10 @@ def _with_sizes(layer: Layer, result: Any, values: list[object], forward: Callab
 
     Most layers cannot compute with them, and get the numbers.
     """
-    for settle in (list, settled_sizes) if layer.takes_sizes else (settled_sizes,):
+    for convert in (list, specialise_sizes) if layer.takes_sizes else (specialise_sizes,):
         try:
             with np.errstate(all="ignore"):
-                return _valued(result, forward(settle(values)))
+                return _valued(result, forward(convert(values)))
         except Exception:  # whatever it is, a run shows it, at its place
             continue
     return result

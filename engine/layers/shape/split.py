@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from engine.errors import ParameterError, ShapeError
-from engine.ir.dims import hint, is_symbolic, largest, settled
+from engine.ir.dims import hint, is_symbolic, largest, specialise
 from engine.ir.sizes import slice_bound
 from engine.layers.definition.layer import NO_ANNOTATIONS, Annotations
 from engine.layers.definition.registry import register
@@ -120,7 +120,7 @@ def _even_pieces(length: int, size: int) -> list[int]:
     count = max(-(-length // size), 1) if size else 1
     if is_symbolic(count):  # of the pieces at hand there are enough, and none is empty
         likely = hint(count)
-        count = likely if (likely - 1) * size < length <= likely * size else settled(count)
+        count = likely if (likely - 1) * size < length <= likely * size else specialise(count)
     check_steps(count, "pieces", MAX_ITEMS)
     return [size] * (count - 1) + [length - size * (count - 1)]
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.ir.dims import Dim, ShapeEnv, hint, is_same, is_symbolic, largest, settled, smallest
+from engine.ir.dims import Dim, ShapeEnv, hint, is_same, is_symbolic, largest, smallest, specialise
 from engine.ir.tables import Table
 
 NAMES = ("a", "b", "c")
@@ -151,7 +151,7 @@ def test_what_holds_for_all_open_sizes_needs_no_guard(decided: Any) -> None:
 
 
 def test_asking_for_the_number_makes_it_a_guard() -> None:
-    for ask in (int, float, range, operator.index, settled):
+    for ask in (int, float, range, operator.index, specialise):
         sizes, dims = opened([6, 7, 8])
         ask(dims["a"])
         assert numbers(sizes, [], [6, 9, 9]) == []

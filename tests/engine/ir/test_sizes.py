@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from engine.expression.sizes import compute_sizes
 from engine.ir.dims import Dim, ShapeEnv
 from engine.ir.ratios import InexactError, Ratio, add, ceil, divide, floor, multiply, truncate
-from engine.ir.sizes import holds_sizes, settled_sizes, size_array, slice_length, step_count
+from engine.ir.sizes import holds_sizes, size_array, slice_length, specialise_sizes, step_count
 from engine.ir.tables import Table
 
 SIZE = st.integers(2, 60)
@@ -88,7 +88,7 @@ def test_arrays_without_a_symbolic_size_are_numbers() -> None:
     assert not holds_sizes(np.array(["text"], np.object_))
     difference = compute_sizes("sub", (array, size_array([n, 1, 0])))
     assert difference.dtype == np.int64 and difference.tolist() == [0, 2, 0]
-    assert settled_sizes(array).tolist() == [12, 3, 0]
+    assert specialise_sizes(array).tolist() == [12, 3, 0]
 
 
 def test_the_strictest_bound_of_a_size_is_kept() -> None:

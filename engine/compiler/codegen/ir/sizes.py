@@ -142,7 +142,7 @@ class Size:
         place, _ = self.sizes.reads.setdefault(self.key, (len(self.sizes.reads), self.of))
         return f"{READ}{place}"
 
-    def settled(self) -> int:
+    def specialise(self) -> int:
         """The number itself: code is for this one alone."""
         return cast(int, self.guarded(self.key, self.value))
 
@@ -155,22 +155,22 @@ class Size:
         return self.key
 
     def __str__(self) -> str:
-        return str(self.settled())
+        return str(self.specialise())
 
     def __format__(self, form: str) -> str:
-        return format(self.settled(), form)
+        return format(self.specialise(), form)
 
     def __hash__(self) -> int:
-        return hash(self.settled())
+        return hash(self.specialise())
 
     def __int__(self) -> int:
-        return self.settled()
+        return self.specialise()
 
     def __index__(self) -> int:
-        return self.settled()
+        return self.specialise()
 
     def __float__(self) -> float:
-        return float(self.settled())
+        return float(self.specialise())
 
     def __bool__(self) -> bool:
         return bool(self.guarded(f"bool({self.key})", bool(self.value)))
@@ -235,7 +235,7 @@ def _combined(function: Callable[[Any, Any], int], name: str, a: Any, b: Any) ->
 
 
 def _plain(number: Any) -> Any:
-    return number.settled() if isinstance(number, Size) else number
+    return number.specialise() if isinstance(number, Size) else number
 
 
 def _value(number: int | Size) -> int:
@@ -291,7 +291,7 @@ _define(("radd", "rsub", "rmul", "rfloordiv", "rmod"), _reflected)
 _define(("eq", "ne", "lt", "le", "gt", "ge"), _comparison)
 _define(("divmod",), lambda _: _divided)
 _define(("rdivmod",), lambda _: _divided_reflected)
-_define(("truediv",), lambda _: lambda self, other: self.settled() / _plain(other))
-_define(("rtruediv",), lambda _: lambda self, other: _plain(other) / self.settled())
-_define(("pow",), lambda _: lambda self, other: self.settled() ** _plain(other))
-_define(("or", "and"), lambda name: lambda self, other: getattr(operator, f"{name}_")(self.settled(), _plain(other)))
+_define(("truediv",), lambda _: lambda self, other: self.specialise() / _plain(other))
+_define(("rtruediv",), lambda _: lambda self, other: _plain(other) / self.specialise())
+_define(("pow",), lambda _: lambda self, other: self.specialise() ** _plain(other))
+_define(("or", "and"), lambda name: lambda self, other: getattr(operator, f"{name}_")(self.specialise(), _plain(other)))

@@ -10,7 +10,7 @@ import numpy as np
 from engine.errors import ParameterError, ShapeError
 from engine.ir.dims import largest
 from engine.ir.ratios import InexactError
-from engine.ir.sizes import has_sizes, settled_sizes, step_count
+from engine.ir.sizes import has_sizes, specialise_sizes, step_count
 from engine.layers.definition.layer import NO_ANNOTATIONS, Annotations, Layer
 from engine.layers.definition.registry import register
 from engine.layers.onnx.operands.constants import needed, single, whole_numbers
@@ -114,7 +114,7 @@ def _steps(start: Number, limit: Number, delta: Number) -> int:
         try:
             return largest(step_count(start, limit, delta), 0)
         except InexactError:
-            start, limit, delta = settled_sizes((start, limit, delta))
+            start, limit, delta = specialise_sizes((start, limit, delta))
     if delta == 0:
         raise ShapeError("delta is zero", found=0, expected="another number")
     if not all(map(np.isfinite, (start, limit, delta))):

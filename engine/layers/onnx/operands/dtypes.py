@@ -9,7 +9,7 @@ import ml_dtypes
 import numpy as np
 
 from engine.errors import ParameterError, ShapeError
-from engine.ir.sizes import holds_sizes, settled_sizes
+from engine.ir.sizes import holds_sizes, specialise_sizes
 from engine.promotion import cast
 from engine.tensor import BFLOAT16, Array, DType, Number
 
@@ -54,7 +54,7 @@ def converted(value: Array | Number, dtype: DType, saturate: bool = True, round_
     """
     array = np.asarray(value)
     if holds_sizes(array):
-        array = cast(array, dtype) if dtype.kind in "if" else settled_sizes(array)
+        array = cast(array, dtype) if dtype.kind in "if" else specialise_sizes(array)
         if dtype.kind in "if":
             return array
     if array.dtype == dtype:

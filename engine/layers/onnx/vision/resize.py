@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 
 from engine.errors import ParameterError, ShapeError
-from engine.ir.dims import is_same, is_symbolic, settled
+from engine.ir.dims import is_same, is_symbolic, specialise
 from engine.ir.sizes import has_sizes
 from engine.layers.definition.layer import NO_ANNOTATIONS, Annotations, Layer
 from engine.layers.definition.registry import register
@@ -155,7 +155,7 @@ class Resize(Layer):
         if wanted is None:
             raise ShapeError("neither scales nor sizes are there", found="UNKNOWN")
         if wanted.sizes is not None:  # the scale between two sizes is a number
-            shape, wanted = settled(tuple(shape)), replace(wanted, sizes=settled(wanted.sizes))
+            shape, wanted = specialise(tuple(shape)), replace(wanted, sizes=specialise(wanted.sizes))
         found = {}
         for axis, each in self._axes_of(shape, wanted).items():
             if not self._stays(each):
@@ -330,7 +330,7 @@ def _scaled(size: Dim, scale: float) -> Dim:
         simple = _simple(float(np.float32(scale)))
         if simple is not None and size <= _MOST_SCALED:
             return size * simple.numerator // simple.denominator
-        size = settled(size)
+        size = specialise(size)
     with np.errstate(all="ignore"):
         product = float(np.float32(size or 0) * np.float32(scale))
     if not math.isfinite(product):

@@ -15,7 +15,7 @@ from engine.compiler.lowering.rules.products.frames import multiplied
 from engine.compiler.lowering.rules.registry import kernels_for
 from engine.compiler.lowering.steps import Made
 from engine.compiler.storage import View, row_major
-from engine.ir.dims import hint, settled
+from engine.ir.dims import hint, specialise
 from engine.layers.onnx.shape.signal import DFT, STFT
 from engine.tensor import Array, TensorSpec
 
@@ -32,7 +32,7 @@ def lower_dft(context: Context) -> Made:
         raise NotLoweredError("its length or axis is known only in a run")
     moved = derived(x, x.phantom.moveaxis(axis, -2))
     *lead, size, parts = moved.shape
-    size, length = settled((size, length))  # the matrix of the transform is a constant
+    size, length = specialise((size, length))  # the matrix of the transform is a constant
     units = _units(size, parts, 2 * length, hint(math.prod(lead)))
     matrix = np.asarray(layer.forward(units, length, 1))
     target = row_major((*lead, *matrix.shape[1:]), FLOAT32)
