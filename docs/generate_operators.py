@@ -111,7 +111,7 @@ def _cells(signature: Signature) -> tuple[str, ...]:
 
 def compiled_as(signature: Signature) -> str:
     """What the compiler has for a type: the rules of its layer's class."""
-    found = [_compiled(layer) for layer in (signature.layer, *signature.layer.means)]
+    found = [_compiled(layer) for layer in (signature.layer, *signature.layer.canonical_layers)]
     return next((kind for kind in found if kind != "–"), "–")
 
 

@@ -63,7 +63,7 @@ _STANDARDISED_ROUNDING: Final = _ROUNDING / 1e-5**0.5
 def has(graph: engine.RuntimeGraph, layers: tuple[type, ...]) -> bool:
     """Return whether a graph has one of these layers, or one that the operands may turn into such."""
     definitions = [op.definition for op in graph.operators if op.definition is not None]
-    return any(issubclass(each, layers) for layer in definitions for each in (type(layer), *layer.means))
+    return any(issubclass(each, layers) for layer in definitions for each in (type(layer), *layer.canonical_layers))
 
 
 def is_ill_conditioned(graph: engine.RuntimeGraph, inputs: Sequence[Any]) -> bool:

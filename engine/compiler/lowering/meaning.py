@@ -65,6 +65,6 @@ def _meaning(bound: BoundLayer, inputs: Sequence[object]) -> Layer | None:
         specs = [each.spec(inputs) for each in bound.positional]
         if any(each is UNKNOWN for each in specs) and not bound.layer.takes_unknown:
             return None
-        return layer.meaning(*specs) if isinstance(layer, Adapter) else None
+        return layer.canonical(*specs) if isinstance(layer, Adapter) else None
     except (EngineError, NotImplementedError):
         return None

@@ -97,7 +97,7 @@ class Conv(Filters):
         torch.nn.Conv2d, torch.nn.functional.conv2d.
     """
 
-    means: ClassVar[tuple[type[Layer], ...]] = (StridedSameConv,)
+    canonical_layers: ClassVar[tuple[type[Layer], ...]] = (StridedSameConv,)
 
     padding: tuple[int, ...] | str = (0,)
     padding_mode: str = "zeros"
@@ -111,7 +111,7 @@ class Conv(Filters):
         elif self.padding not in ("same", "valid"):
             raise ParameterError("unknown padding", found=self.padding, expected="numbers, same or valid")
 
-    def settled(self) -> Layer:
+    def canonicalise(self) -> Layer:
         if self.padding == "same" and set(self.stride) != {1}:
             if self.padding_mode != "zeros":
                 raise ParameterError("padding 'same' needs stride 1", found=list(self.stride))

@@ -70,20 +70,22 @@ class Expression(Layer):
         )
 
     def infer(self, *operands: object) -> Any:
-        return infer(self.tree, self._meant(operands), annotated=self.annotations.outputs[0])
+        return infer(self.tree, self._with_shapes(operands), annotated=self.annotations.outputs[0])
 
     def forward(self, *operands: object) -> Any:
         try:
-            return evaluate(self.tree, self._meant(operands), annotated=self.annotations.outputs[0])
+            return evaluate(self.tree, self._with_shapes(operands), annotated=self.annotations.outputs[0])
         except ExpressionError as error:  # the text was read long ago: it is the values that do not go with it
             raise ShapeError.like(error) from error.__cause__
 
     def scratch_bytes(self, output: TensorSpec, *operands: object) -> int:
         """What is computed on the way."""
         result = (output.size or 0) * output.dtype.itemsize
-        return max(0, peak_bytes(self.tree, self._meant(operands), annotated=self.annotations.outputs[0]) - result)
+        return max(
+            0, peak_bytes(self.tree, self._with_shapes(operands), annotated=self.annotations.outputs[0]) - result
+        )
 
-    def _meant(self, operands: Sequence[Any]) -> Sequence[object]:
+    def _with_shapes(self, operands: Sequence[Any]) -> Sequence[object]:
         if not self.shapes:
             return operands
         return [_shape_vector(each) if k in self.shapes else each for k, each in enumerate(operands)]

@@ -122,7 +122,7 @@ def _make_layer(
     if operands.keys() & signature.fields.keys():
         return _unchecked(signature.layer, fields)
     layer: Layer = signature.layer(**fields)
-    return layer.settled()
+    return layer.canonicalise()
 
 
 def _unchecked(layer: type[Layer], fields: Mapping[str, object]) -> Layer:

@@ -87,7 +87,7 @@ class BoundLayer:
         return ShapeError(f"operand '{name}' is not a tensor", found=type(value).__name__, expected="a tensor")
 
     def _forward(self, inputs: Sequence[object]) -> Any:
-        layer = self._layer_for(self._meant(inputs)) if self.dynamic else self.layer
+        layer = self._layer_for(self._with_shapes(inputs)) if self.dynamic else self.layer
         if self.dynamic:
             self._check_results(layer, inputs)
         arguments, keywords = [s.value(inputs) for s in self._aligned], self._keywords(inputs)
@@ -126,7 +126,7 @@ class BoundLayer:
         unknown = any(value is UNKNOWN for value in (*arguments, *keywords.values()))
         if unknown and not self.layer.takes_unknown:
             return UNKNOWN
-        values = [_as_far_as_known(value) for value in self._meant(inputs)]
+        values = [_as_far_as_known(value) for value in self._with_shapes(inputs)]
         lists = self._unknown_lists(inputs)
         if not lists:
             return self._announced(values, arguments, keywords)
@@ -148,7 +148,7 @@ class BoundLayer:
         Raises:
             EngineError: a parameter is not known, or not valid.
         """
-        return self._layer_for([_as_far_as_known(value) for value in self._meant(inputs)])
+        return self._layer_for([_as_far_as_known(value) for value in self._with_shapes(inputs)])
 
     def _unknown_lists(self, inputs: Sequence[object]) -> list[int]:
         """Return the inputs of which nothing is known, for parameters that are lists."""
@@ -208,7 +208,7 @@ class BoundLayer:
         }
         return dataclasses.replace(self.layer, **fields)
 
-    def _meant(self, inputs: Sequence[object]) -> Sequence[object]:
+    def _with_shapes(self, inputs: Sequence[object]) -> Sequence[object]:
         """The inputs; the shape of one that stands where a shape belongs and can be none.
 
         Where an ONNX file takes the shape of a tensor as a whole, the converter drops the operator that asks for it.

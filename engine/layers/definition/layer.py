@@ -135,8 +135,8 @@ class Layer(_Parameters):
     """Of a layer outside this package: the axis along which operands and results hold the items of a batch, which it
     computes independently of each other and of their number; None where that is not so, or not known."""
 
-    means: ClassVar[tuple[type[Layer], ...]] = ()
-    """The layers that settled() may give instead of this one."""
+    canonical_layers: ClassVar[tuple[type[Layer], ...]] = ()
+    """Layers that ``canonicalise`` may return instead of this one."""
 
     forward: Callable[..., Any]
     infer: Callable[..., Any] = _infer_nothing
@@ -147,8 +147,8 @@ class Layer(_Parameters):
         if len(cls.__bases__) > 1 or "__annotations__" in cls.__dict__ or "__post_init__" in cls.__dict__:
             dataclass(kw_only=True, init=False, eq=False, repr=False)(cls)
 
-    def settled(self) -> Layer:
-        """The layer that does the work: another one where this says the same in other words."""
+    def canonicalise(self) -> Layer:
+        """Return the canonical layer that computes the same; the layer itself unless a subclass knows another."""
         return self
 
     def flops(self, output: TensorSpec, *operands: object) -> int:

@@ -32,12 +32,12 @@ def overload(type_: str, *schemas: tuple[type[Layer], str]) -> None:
     calls: dict[type[Layer], list[str]] = {}
     for layer, names in schemas:
         calls.setdefault(layer, []).append(f"{name}({', '.join(names.split())})")
-    meanings = [f"{' or '.join(written)}: {_summary(layer)}" for layer, written in calls.items()]
+    summaries = [f"{' or '.join(written)}: {_summary(layer)}" for layer, written in calls.items()]
     body = {
         "schemas": {len(names.split()): (layer, names.split()) for layer, names in schemas},
-        "__doc__": " ".join(meanings),
+        "__doc__": " ".join(summaries),
         "__module__": schemas[0][0].__module__,
-        "means": tuple(calls),
+        "canonical_layers": tuple(calls),
     }
     register(type_)(type(f"Raw{name.title().replace('_', '')}", (Overloaded,), body))
 

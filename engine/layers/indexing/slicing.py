@@ -108,13 +108,13 @@ class Select(Rearrangement):
     the file says that the result has as many as the input.
     """
 
-    means = (Slice,)
+    canonical_layers = (Slice,)
 
     dim: int
     index: Bounds
     annotations: Annotations = NO_ANNOTATIONS
 
-    def settled(self) -> Layer:
+    def canonicalise(self) -> Layer:
         if len(self.index) != 1 or self._keeps_axis:
             return self
         return self._slice

@@ -68,12 +68,12 @@ class LayerNorm(_TrailingNorm):
         input (..., *normalized_shape), weight, bias normalized_shape  ->  as input
     """
 
-    means = (LayerNormStatistics,)
+    canonical_layers = (LayerNormStatistics,)
 
     eps: float = 1e-5
     annotations: Annotations = NO_ANNOTATIONS
 
-    def settled(self) -> Layer:
+    def canonicalise(self) -> Layer:
         if len(self.annotations.outputs) != 3:
             return replace(self, annotations=NO_ANNOTATIONS)
         return LayerNormStatistics(normalized_shape=self.normalized_shape, eps=self.eps)

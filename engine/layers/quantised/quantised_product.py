@@ -90,7 +90,7 @@ class QuantisedConv2d(_QuantisedProduct, Conv):
     """
 
     plain = Conv
-    means = ()
+    canonical_layers = ()
 
 
 @register("nn.quantized.Linear", ignored=("in_features", "out_features", "bias"), shapes={

@@ -193,7 +193,7 @@ def adapted(use: Use) -> Use | None:
     if not isinstance(use.layer, Adapter):
         return None
     try:
-        layer = use.layer.meaning(*(operand.spec for operand in use.operands))
+        layer = use.layer.canonical(*(operand.spec for operand in use.operands))
     except EngineError:
         return None
     return _arranged(layer, use.operands, {}, use.results, use.parameters)

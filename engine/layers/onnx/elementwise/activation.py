@@ -39,12 +39,12 @@ register("Softsign")(Softsign)
 class OnnxSelu(UnaryAdapter):
     """gamma * (x where x > 0, else alpha * (exp(x) - 1))."""
 
-    means = (SELU,)
+    canonical_layers = (SELU,)
 
     alpha: float = 1.67326319217681884765625
     gamma: float = 1.05070102214813232421875
 
-    def meaning(self, input: TensorSpec) -> Layer:
+    def canonical(self, input: TensorSpec) -> Layer:
         is_usual = math.isclose(self.alpha, 1.6732632, rel_tol=1e-6) and math.isclose(
             self.gamma, 1.0507010, rel_tol=1e-6
         )
@@ -153,9 +153,9 @@ class _AlongAxis(UnaryAdapter):
 class OnnxSoftmax(_AlongAxis):
     """exp(x) / sum(exp(x)) along an axis."""
 
-    means = (Softmax,)
+    canonical_layers = (Softmax,)
 
-    def meaning(self, input: TensorSpec) -> Layer:
+    def canonical(self, input: TensorSpec) -> Layer:
         return Softmax(dim=checked_axis(self.axis, input.rank))
 
 
@@ -163,9 +163,9 @@ class OnnxSoftmax(_AlongAxis):
 class OnnxLogSoftmax(_AlongAxis):
     """x - log(sum(exp(x))) along an axis."""
 
-    means = (LogSoftmax,)
+    canonical_layers = (LogSoftmax,)
 
-    def meaning(self, input: TensorSpec) -> Layer:
+    def canonical(self, input: TensorSpec) -> Layer:
         return LogSoftmax(dim=checked_axis(self.axis, input.rank))
 
 

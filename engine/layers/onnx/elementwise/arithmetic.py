@@ -86,11 +86,11 @@ class Pow(Layer):
 class OnnxDiv(Adapter):
     """The quotient; that of integers is cut towards zero."""
 
-    settles = False
+    canonicalises = False
     takes_sizes = True
-    means = (Div,)
+    canonical_layers = (Div,)
 
-    def meaning(self, input: Any, other: Any) -> Layer:
+    def canonical(self, input: Any, other: Any) -> Layer:
         kinds = {dtype_of(each, np.dtype(np.float32)).kind for each in (input, other)}
         return Div(rounding_mode="trunc" if kinds <= set("iu") else None)
 
@@ -134,8 +134,8 @@ class OnnxCast(Adapter):
 
     does_arithmetic = False
     takes_sizes = True
-    settles = False
-    means = (To,)
+    canonicalises = False
+    canonical_layers = (To,)
 
     to: int
     saturate: bool = True
@@ -147,7 +147,7 @@ class OnnxCast(Adapter):
     def infer(self, input: Any) -> TensorSpec:
         return TensorSpec(shape_of(input), onnx_dtype(self.to))
 
-    def meaning(self, *operands: Any) -> Layer:
+    def canonical(self, *operands: Any) -> Layer:
         dtypes = [onnx_dtype(self.to), *(each.dtype for each in operands if isinstance(each, TensorSpec))]
         if len(dtypes) != 2 or any(each.kind not in "biuf" and each != BFLOAT16 for each in dtypes):
             raise NotImplementedError

@@ -35,7 +35,7 @@ class _ArgExtreme(UnaryAdapter):
     keepdims: bool = True
     select_last_index: bool = False
 
-    def meaning(self, input: TensorSpec) -> Layer:
+    def canonical(self, input: TensorSpec) -> Layer:
         axis = checked_axis(self.axis, input.rank)
         layer = self.extreme(dim=axis, keepdim=self.keepdims)
         return _Last(first=layer, axis=axis) if self.select_last_index else layer
@@ -60,7 +60,7 @@ class _Last(Layer):
 class OnnxArgMax(_ArgExtreme):
     """The place of the largest element along an axis."""
 
-    means = (ArgMax,)
+    canonical_layers = (ArgMax,)
     extreme = ArgMax
 
 
@@ -68,7 +68,7 @@ class OnnxArgMax(_ArgExtreme):
 class OnnxArgMin(_ArgExtreme):
     """The place of the smallest element along an axis."""
 
-    means = (ArgMin,)
+    canonical_layers = (ArgMin,)
     extreme = ArgMin
 
 

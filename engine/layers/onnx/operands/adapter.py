@@ -16,33 +16,33 @@ from engine.tensor import Array, DType, Number, TensorSpec, format_shape, spec_o
 
 
 class Adapter(Layer):
-    """Base of operators that another layer computes: ``meaning`` says which, given what is known of the operands."""
+    """Base of operators that a canonical layer computes; ``canonical`` chooses it from what is known of the operands."""
 
-    settles: ClassVar[bool] = True
-    """Whether the parameters and the operands' ranks and dtypes decide which layer it is."""
+    canonicalises: ClassVar[bool] = True
+    """Whether parameters and the ranks and dtypes of operands are enough to choose the canonical layer."""
 
     annotations: Annotations = NO_ANNOTATIONS
 
-    def meaning(self, *operands: Any) -> Layer:
-        """The layer that computes it; it takes the same operands in the same order."""
+    def canonical(self, *operands: Any) -> Layer:
+        """Return the layer that computes it from the same operands in the same order."""
         raise NotImplementedError
 
-    def settled(self) -> Layer:
-        """The layer itself, where the file says all that is needed to choose it."""
+    def canonicalise(self) -> Layer:
+        """Return the canonical layer where the file says all that is needed to choose it, else the layer itself."""
         known = self.annotations.inputs
-        if not self.settles or not known or any(spec is None for spec in known):
+        if not self.canonicalises or not known or any(spec is None for spec in known):
             return self
-        return self.meaning(*known)
+        return self.canonical(*known)
 
     def infer(self, *operands: Any) -> Any:
-        return self.meaning(*operands).infer(*operands)
+        return self.canonical(*operands).infer(*operands)
 
     def run(self, *operands: Any) -> Any:
         """What the other layer makes of the operands."""
-        return self.meaning(*[spec_of(operand) for operand in operands]).forward(*operands)
+        return self.canonical(*[spec_of(operand) for operand in operands]).forward(*operands)
 
     def flops(self, output: Any, *operands: Any) -> int:
-        return self.meaning(*operands).flops(output, *operands) if self.does_arithmetic else 0
+        return self.canonical(*operands).flops(output, *operands) if self.does_arithmetic else 0
 
 
 class UnaryAdapter(Adapter):

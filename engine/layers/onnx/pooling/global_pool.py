@@ -25,7 +25,7 @@ class _Global(UnaryAdapter):
     adaptive: ClassVar[type[AdaptiveAvgPool | AdaptiveMaxPool]]
     reduction: ClassVar[type[Reduction]]
 
-    def meaning(self, input: Operand) -> Layer:
+    def canonical(self, input: Operand) -> Layer:
         rank = tensor(input, "input", FLOATING).rank - 2
         if rank < 1:
             raise ShapeError("input has no spatial axes", found=format_shape(input.shape), expected="3 axes or more")
@@ -42,7 +42,7 @@ class GlobalAveragePool(_Global):
         input (N, C, *S)  ->  (N, C, 1, ...)
     """
 
-    means = (AdaptiveAvgPool,)
+    canonical_layers = (AdaptiveAvgPool,)
 
     adaptive = AdaptiveAvgPool
     reduction = Mean
@@ -56,7 +56,7 @@ class GlobalMaxPool(_Global):
         input (N, C, *S)  ->  (N, C, 1, ...)
     """
 
-    means = (AdaptiveMaxPool,)
+    canonical_layers = (AdaptiveMaxPool,)
     adaptive = AdaptiveMaxPool
     reduction = AMax
 

@@ -109,11 +109,11 @@ class OnnxMaxPool(Windows):
         storage_order: 1 counts places with the spatial axes in reverse.
     """
 
-    means = (MaxPool,)
+    canonical_layers = (MaxPool,)
 
     storage_order: int = 0
 
-    def settled(self) -> Layer:
+    def canonicalise(self) -> Layer:
         outputs, padding = self.annotations.outputs, self._symmetric()
         is_values = len(outputs) == 1 and outputs[0] is not None and outputs[0].dtype != INDEX
         if not is_values or padding is None:
@@ -167,11 +167,11 @@ class OnnxAveragePool(Windows):
         input (N, C, *S)  ->  (N, C, *T)
     """
 
-    means = (AvgPool,)
+    canonical_layers = (AvgPool,)
 
     count_include_pad: bool = False
 
-    def settled(self) -> Layer:
+    def canonicalise(self) -> Layer:
         padding = self._symmetric()
         if padding is None or set(per_axis(self.dilations, len(self.kernel_shape), "dilations")) != {1}:
             return self
@@ -196,7 +196,7 @@ class OnnxLpPool(Windows):
 
     p: float = 2
 
-    settles = False
+    canonicalises = False
 
     def infer(self, input: Operand) -> TensorSpec:
         tensor(input, "input", FLOATING)

@@ -86,9 +86,9 @@ class OnnxConv(Windowed):
         input (N, C, *S), weight (O, C/group, *K), bias (O,)  ->  (N, O, *T)
     """
 
-    means = (Conv,)
+    canonical_layers = (Conv,)
 
-    def meaning(self, input: Operand, weight: Operand, bias: Operand | None = None) -> Layer:
+    def canonical(self, input: Operand, weight: Operand, bias: Operand | None = None) -> Layer:
         return convolution(self, self.rank(weight))
 
     def forward(self, input: Array, weight: Array, bias: Array | None = None) -> Any:
@@ -131,12 +131,12 @@ class OnnxConvTranspose(Windowed):
         output_padding: elements more at the ends.
     """
 
-    means = (ConvTranspose,)
+    canonical_layers = (ConvTranspose,)
 
     output_padding: tuple[int, ...] = ()
     output_shape: tuple[int, ...] = ()
 
-    def meaning(self, input: Operand, weight: Operand, bias: Operand | None = None) -> Layer:
+    def canonical(self, input: Operand, weight: Operand, bias: Operand | None = None) -> Layer:
         rank = self.rank(weight)
         common = self.common(rank)
         extra = spread(self.output_padding or (0,), rank, "output_padding", 0)
@@ -218,7 +218,7 @@ class ConvInteger(Windowed):
         input (N, C, *S), weight (O, C/group, *K), zero points () and () or (O,), bias (O,)  ->  (N, O, *T)
     """
 
-    settles = False
+    canonicalises = False
 
     as_float: bool = False
 

@@ -27,7 +27,7 @@ class OnnxDeformConv(Windowed):
         mask (N, OG*KH*KW, OH, OW)  ->  (N, O, OH, OW)
     """
 
-    settles = False
+    canonicalises = False
 
     offset_group: int = 1
 
@@ -53,7 +53,7 @@ class OnnxDeformConv(Windowed):
     def flops(self, output: TensorSpec, *operands: object) -> int:
         return self._conv(operands[1]).flops(output, *operands)
 
-    def settled_on(self, weight: object) -> DeformConv2d | None:
+    def canonical_for(self, weight: object) -> DeformConv2d | None:
         """The convolution with its padding, where that is alike on both sides; else None."""
         pairs = self._pairs(weight)
         if any(before != after for before, after in pairs):

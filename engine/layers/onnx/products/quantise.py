@@ -238,7 +238,7 @@ class QLinearConv(Windowed):
         ->  (N, O, *T)
     """
 
-    settles = False
+    canonicalises = False
 
     def infer(self, *operands: Any) -> TensorSpec:
         x, _, _, w, _, _, _, y_zero_point, *_ = operands

@@ -71,7 +71,7 @@ class OnnxInstanceNorm(Adapter):
 
     epsilon: float = 1e-5
 
-    settles = False
+    canonicalises = False
 
     def infer(self, input: TensorSpec, scale: TensorSpec, bias: TensorSpec) -> Any:
         return InstanceNorm(eps=self.epsilon).infer(input, None, None, scale, bias)
@@ -129,13 +129,13 @@ class OnnxLayerNorm(Layer):
         input (..., *S), scale, bias broadcast to it  ->  as input; mean, 1 / sqrt(var + epsilon) (..., 1, ...)
     """
 
-    means = (LayerNorm,)
+    canonical_layers = (LayerNorm,)
 
     axis: int = -1
     epsilon: float = 1e-5
     annotations: Annotations = NO_ANNOTATIONS
 
-    def settled(self) -> Layer:
+    def canonicalise(self) -> Layer:
         inputs, outputs = self.annotations.inputs, self.annotations.outputs
         if len(outputs) != 1 or not inputs or inputs[0] is None:
             return self
@@ -179,13 +179,13 @@ class OnnxRMSNorm(Layer):
         input (..., *S), scale broadcast to it  ->  as input
     """
 
-    means = (RMSNorm,)
+    canonical_layers = (RMSNorm,)
 
     axis: int = -1
     epsilon: float = 1e-5
     annotations: Annotations = NO_ANNOTATIONS
 
-    def settled(self) -> Layer:
+    def canonicalise(self) -> Layer:
         inputs = self.annotations.inputs
         if len(inputs) != 2 or inputs[0] is None or inputs[1] is None:
             return self
@@ -216,14 +216,14 @@ class OnnxLRN(UnaryAdapter):
         input (N, C, ...)  ->  as input
     """
 
-    means = (LocalResponseNorm,)
+    canonical_layers = (LocalResponseNorm,)
 
     size: int
     alpha: float = 1e-4
     beta: float = 0.75
     bias: float = 1.0
 
-    def meaning(self, input: TensorSpec) -> Layer:
+    def canonical(self, input: TensorSpec) -> Layer:
         # Of an even number of neighbours ONNX has the odd one behind, PyTorch in front.
         if self.size % 2:
             return LocalResponseNorm(size=self.size, alpha=self.alpha, beta=self.beta, k=self.bias)

@@ -30,14 +30,14 @@ class _Reduce(UnaryAdapter):
     keepdims: bool = True
     noop_with_empty_axes: bool = False
 
-    def meaning(self, input: TensorSpec) -> Layer:
+    def canonical(self, input: TensorSpec) -> Layer:
         if not self.axes and self.noop_with_empty_axes:
             return _OfEach(reduction=self._reduction(input), dtype=input.dtype)
         dims = checked_axes(self.axes, input.rank) if self.axes else None
         return self._reduction(input)(dim=dims, keepdim=self.keepdims, dtype=input.dtype)
 
     def _reduction(self, input: TensorSpec) -> type[Reduction]:
-        (reduction,) = self.means
+        (reduction,) = self.canonical_layers
         return reduction  # type: ignore[return-value]
 
 
@@ -107,7 +107,7 @@ class _Smallest(_Same):
 class ReduceMean(_Reduce):
     """The mean over axes; that of integers is cut towards zero."""
 
-    means = (Mean,)
+    canonical_layers = (Mean,)
 
     def _reduction(self, input: TensorSpec) -> type[Reduction]:
         return _WholeMean if input.dtype.kind in "iu" else Mean
@@ -117,8 +117,8 @@ class ReduceMean(_Reduce):
 class ReduceMax(_Reduce):
     """The largest element over axes; of none, what nothing is below."""
 
-    settles = False  # sizes decide: AMax knows no extreme of no elements
-    means = (AMax,)
+    canonicalises = False  # sizes decide: AMax knows no extreme of no elements
+    canonical_layers = (AMax,)
 
     def _reduction(self, input: TensorSpec) -> type[Reduction]:
         return _Largest if 0 in input.shape else AMax
@@ -128,8 +128,8 @@ class ReduceMax(_Reduce):
 class ReduceMin(_Reduce):
     """The smallest element over axes; of none, what nothing is above."""
 
-    settles = False
-    means = (AMin,)
+    canonicalises = False
+    canonical_layers = (AMin,)
 
     def _reduction(self, input: TensorSpec) -> type[Reduction]:
         return _Smallest if 0 in input.shape else AMin
@@ -146,5 +146,5 @@ _REDUCTIONS: Final[dict[str, tuple[type[Reduction], str]]] = {
     "ReduceLogSumExp": (LogSumExp, "log(sum(exp(x))) over axes, without overflow."),
 }
 for _type, (_reduction, _formula) in _REDUCTIONS.items():
-    _body = {"means": (_reduction,), "__doc__": _formula, "__module__": __name__}
+    _body = {"canonical_layers": (_reduction,), "__doc__": _formula, "__module__": __name__}
     register(_type, positional=("input", "axes"))(type(_type, (_Reduce,), _body))

@@ -150,11 +150,11 @@ class OnnxFlatten(Rearrangement):
 class OnnxTranspose(UnaryAdapter):
     """The axes in another order, reversed unless the file says which."""
 
-    means = (Permute,)
+    canonical_layers = (Permute,)
 
     perm: tuple[int, ...] | None = None
 
-    def meaning(self, input: TensorSpec) -> Layer:
+    def canonical(self, input: TensorSpec) -> Layer:
         order = tuple(range(input.rank))[::-1] if self.perm is None else checked_order(self.perm, input.rank)
         return Permute(dims=order)
 

@@ -39,17 +39,17 @@ class OnnxGridSample(Adapter):
     padding_mode: str = "zeros"
     align_corners: bool = False
 
-    settles = False
-    means = (GridSample,)
+    canonicalises = False
+    canonical_layers = (GridSample,)
 
-    def meaning(self, *operands: Any) -> Layer:
+    def canonical(self, *operands: Any) -> Layer:
         return GridSample(mode=self.mode, padding_mode=self.padding_mode, align_corners=self.align_corners)
 
     def infer(self, input: Any, grid: Any) -> TensorSpec:
         spec = tensor(input, "input", REAL if self.mode == "nearest" else FLOATING)
         places = tensor(grid, "grid", FLOATING)
         wide = [TensorSpec(each.shape, np.dtype(np.float64)) for each in (spec, places)]
-        return TensorSpec(self.meaning().infer(*wide).shape, spec.dtype)
+        return TensorSpec(self.canonical().infer(*wide).shape, spec.dtype)
 
     def forward(self, input: Array, grid: Array) -> Any:
         self.infer(input, grid)

@@ -29,7 +29,7 @@ def graph(folder: Path, *lines: str) -> engine.RuntimeGraph:
     return engine.load(folder / "model.pnnx.param", folder / "model.pnnx.bin")
 
 
-def settled(type: str, *shapes: tuple[int, ...], **params: Any) -> Layer:
+def canonical(type: str, *shapes: tuple[int, ...], **params: Any) -> Layer:
     specs = tuple(TensorSpec(shape, F32) for shape in shapes)
     annotations = Annotations(inputs=specs, outputs=(TensorSpec((1,), F32),), labels=(None,) * len(specs))
     return bind(registry[type], n_inputs=len(specs), params=params, attributes={}, annotations=annotations).layer
@@ -69,12 +69,12 @@ IMAGE, WEIGHT = (1, 3, 8, 8), (4, 3, 3, 3)
 @pytest.mark.parametrize(
     ("found", "kind"),
     [
-        (settled("Conv", IMAGE, WEIGHT, pads=(1, 1, 1, 1)), Conv),
-        (settled("Conv", IMAGE, WEIGHT, auto_pad="SAME_UPPER"), Conv),
-        (settled("AveragePool", IMAGE, kernel_shape=(2, 2), count_include_pad=1), AvgPool),
-        (settled("ReduceMean", IMAGE, axes=(2, 3)), Mean),
-        (settled("ReduceSum", IMAGE), Sum),
-        (settled("Transpose", IMAGE), Permute),
+        (canonical("Conv", IMAGE, WEIGHT, pads=(1, 1, 1, 1)), Conv),
+        (canonical("Conv", IMAGE, WEIGHT, auto_pad="SAME_UPPER"), Conv),
+        (canonical("AveragePool", IMAGE, kernel_shape=(2, 2), count_include_pad=1), AvgPool),
+        (canonical("ReduceMean", IMAGE, axes=(2, 3)), Mean),
+        (canonical("ReduceSum", IMAGE), Sum),
+        (canonical("Transpose", IMAGE), Permute),
     ],
 )
 def test_pytorchs_own_layer_does_the_work_where_it_means_the_same(found: Layer, kind: type[Layer]) -> None:
@@ -84,10 +84,10 @@ def test_pytorchs_own_layer_does_the_work_where_it_means_the_same(found: Layer, 
 @pytest.mark.parametrize("pads", [(1, 1, 2, 1), (-1, 0, 0, 0), (1, 1)])
 def test_padding_that_pytorch_cannot_say_is_done_or_refused(pads: tuple[int, ...]) -> None:
     if len(pads) == 4 and min(pads) >= 0:
-        assert type(settled("Conv", IMAGE, WEIGHT, pads=pads)) is not Conv
+        assert type(canonical("Conv", IMAGE, WEIGHT, pads=pads)) is not Conv
     else:
         with pytest.raises(ParameterError, match="pads do not fit"):
-            settled("Conv", IMAGE, WEIGHT, pads=pads)
+            canonical("Conv", IMAGE, WEIGHT, pads=pads)
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ def test_a_power_of_integers_stays_one_where_the_file_announces_it(tmp_path: Pat
 
 
 def test_every_draw_of_a_certain_bernoulli_is_its_probability() -> None:
-    layer: Any = settled("Bernoulli", (4,))
+    layer: Any = canonical("Bernoulli", (4,))
     chances = np.array([0, 1, 1, 0], np.float32)
     np.testing.assert_array_equal(layer.forward(chances), chances)
 

@@ -30,7 +30,7 @@ _MOST_SEGMENTS = 32
 def lower_onnx_deform(context: Context) -> Made:
     """The same, whose bias comes before the mask; a lone one of four axes is the mask."""
     layer, given = context.layer(OnnxDeformConv), [*context.bound.positional, *[Source()] * 2][:5]
-    meant = layer.settled_on(context.weight(1))
+    meant = layer.canonical_for(context.weight(1))
     values = [context.argument(index) for index in (3, 4)]
     is_mask = values[1] is None and isinstance(values[0], View | np.ndarray) and len(values[0].shape) == 4
     if meant is None or isinstance(values[0], int | float):
