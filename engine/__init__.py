@@ -48,7 +48,7 @@ from engine.memory.resources import free_memory_bytes, total_memory_bytes
 from engine.memory.sharing import Exchange, share_memory
 from engine.onnx import is_onnx
 from engine.options import PASS_NAMES, Options
-from engine.pnnx.sniffing import kind_of_file
+from engine.pnnx.files import kind_of_file
 from engine.progress import Progress
 from engine.session import Outputs, Session
 from engine.stopping import cancelling

@@ -172,3 +172,13 @@ class CompileMemoryError(CompileError):
 
 class CompilerDefectError(CompileError):
     """The compiler failed in a way that it does not foresee; logged and counted, see ``engine.defects``."""
+
+
+_LIMIT = 60
+
+
+def quoted(text: str) -> str:
+    """``text`` in quotes with unprintable characters escaped, cut in the middle when it is long."""
+    if len(text) <= _LIMIT:
+        return repr(text)
+    return f"{text[: _LIMIT // 2]!r}...{text[-_LIMIT // 4 :]!r} ({len(text):,} characters)"

@@ -1,8 +1,12 @@
-"""The weights file, read: a zip archive of stored members, found through its directory, its members never copied.
+"""The weights file, a zip archive of stored members, read and written; members are never copied.
 
-Read are plain zip and zip64 records in any mixture: the converter makes every member zip64, older and other tools do
-not. The directory decides; the header in front of a member must agree with it. Nothing is ever extracted, still a name
-that would leave a folder is refused, for no converter writes one. A leading slash is legal: ONNX imports have it.
+Read are plain zip and zip64 records in any mixture: the converter makes every member zip64, other tools do not. The
+directory decides; the header in front of a member must agree with it. Nothing is extracted, still a name that would
+leave a folder is refused. A leading slash is legal: ONNX imports have it.
+
+Record layouts are those of PKWARE's APPNOTE.TXT 6.3, sections 4.3 and 4.5.3; all integers are little-endian. Members
+are written stored, in the order given, without dates or alignment. Records are plain zip where their values fit, else
+zip64.
 """
 
 from __future__ import annotations
@@ -10,16 +14,45 @@ from __future__ import annotations
 import re
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import BinaryIO, Final, TypeAlias
 
-from engine.errors import WeightsError
-from engine.pnnx import records
-from engine.pnnx.quotation import quoted
-from engine.pnnx.records import CENTRAL, END, END64, EXTRA, FULL16, FULL32, LOCAL, LOCATOR64
-from engine.pnnx.sniffing import kind_of_file
+from engine.errors import WeightsError, quoted
+from engine.pnnx.files import kind_of_file
 from engine.stopping import wanted_quick
+from engine.tensor import Array
+
+# signature, version, flags, method, time, date, crc, packed size, size, name length, extra length
+LOCAL: Final = struct.Struct("<4s5H3L2H")
+LOCAL_MAGIC: Final = b"PK\3\4"
+# signature, made by, version, flags, method, time, date, crc, packed size, size, name length, extra length,
+# comment length, disk, internal attributes, external attributes, offset of the local header
+CENTRAL: Final = struct.Struct("<4s6H3L5H2L")
+CENTRAL_MAGIC: Final = b"PK\1\2"
+# signature, disk, disk of the directory, records on this disk, records, directory size, its offset, comment length
+END: Final = struct.Struct("<4s4H2LH")
+END_MAGIC: Final = b"PK\5\6"
+# signature, size of what follows, made by, version, disk, disk of the directory, records on this disk, records,
+# directory size, its offset
+END64: Final = struct.Struct("<4sQ2H2L4Q")
+END64_MAGIC: Final = b"PK\6\6"
+# signature, disk, offset of the zip64 end record, disks
+LOCATOR64: Final = struct.Struct("<4sLQL")
+LOCATOR64_MAGIC: Final = b"PK\6\7"
+# id and length of an extra field
+EXTRA: Final = struct.Struct("<2H")
+ZIP64_ID: Final = 1
+
+# A field that is full has its value in a zip64 record.
+FULL16: Final = 0xFFFF
+FULL32: Final = 0xFFFFFFFF
+
+STORED: Final = 0
+ENCRYPTED: Final = 0x2041
+DESCRIPTOR: Final = 0x0008
+UTF8: Final = 0x0800
+
 
 Buffer: TypeAlias = bytes | memoryview
 
@@ -103,7 +136,7 @@ def _find_directory(data: Buffer) -> _Directory:
     _, disk, first_disk, here, count, size, start, _ = END.unpack_from(data, at)
     limit, directory = at, _Directory(start, size, count)
     locator = at - LOCATOR64.size
-    if locator >= 0 and data[locator : locator + 4] == records.LOCATOR64_MAGIC:
+    if locator >= 0 and data[locator : locator + 4] == LOCATOR64_MAGIC:
         limit, directory = _read_end64(data, locator)
     elif FULL16 in (disk, here, count) or FULL32 in (size, start):
         raise WeightsError("the zip64 end record is missing")
@@ -119,12 +152,12 @@ def _find_end(data: Buffer) -> int:
     """The end record is last but for a comment, whose length it states."""
     floor = max(0, len(data) - END.size - _MAX_COMMENT)
     tail = bytes(data[floor:])
-    at = tail.rfind(records.END_MAGIC)
+    at = tail.rfind(END_MAGIC)
     while at >= 0:
         if len(tail) - at >= END.size and at + END.size + END.unpack_from(tail, at)[-1] == len(tail):
             return floor + at
-        at = tail.rfind(records.END_MAGIC, 0, at + len(records.END_MAGIC) - 1)
-    if data[:4] == records.LOCAL_MAGIC:
+        at = tail.rfind(END_MAGIC, 0, at + len(END_MAGIC) - 1)
+    if data[:4] == LOCAL_MAGIC:
         raise WeightsError("the archive is truncated", found="no end record")
     kind = kind_of_file(bytes(data[:64])) if len(data) else None
     raise WeightsError("not a zip archive", found=kind or f"{len(data):,} bytes without an end record")
@@ -132,7 +165,7 @@ def _find_end(data: Buffer) -> int:
 
 def _read_end64(data: Buffer, locator: int) -> tuple[int, _Directory]:
     _, disk, at, disks = LOCATOR64.unpack_from(data, locator)
-    if at + END64.size > locator or data[at : at + 4] != records.END64_MAGIC:
+    if at + END64.size > locator or data[at : at + 4] != END64_MAGIC:
         raise WeightsError("the zip64 end record is not where its locator points", found=f"byte {at}")
     _, length, _, _, own_disk, first_disk, here, count, size, start = END64.unpack_from(data, at)
     if at + 12 + length != locator:
@@ -145,7 +178,7 @@ def _read_end64(data: Buffer, locator: int) -> tuple[int, _Directory]:
 def _read_records(data: Buffer, directory: _Directory) -> Iterator[_Record]:
     at, end = directory.start, directory.start + directory.size
     for index in range(directory.count):
-        if at + CENTRAL.size > end or data[at : at + 4] != records.CENTRAL_MAGIC:
+        if at + CENTRAL.size > end or data[at : at + 4] != CENTRAL_MAGIC:
             raise WeightsError(
                 "the directory is damaged", found=f"no record at byte {at}", expected=f"record {index + 1}"
             )
@@ -193,7 +226,7 @@ def _zip64_block(extra: bytes) -> bytes:
     while at + EXTRA.size <= len(extra):
         id, length = EXTRA.unpack_from(extra, at)
         at += EXTRA.size
-        if id == records.ZIP64_ID:
+        if id == ZIP64_ID:
             return extra[at : at + length]
         at += length
     return b""
@@ -203,7 +236,7 @@ def _locate(data: Buffer, record: _Record, limit: int) -> Member:
     """Where the member's bytes are, once its own header has confirmed the directory."""
     _check_stored(record)
     start = record.header + LOCAL.size
-    if start > limit or data[record.header : record.header + 4] != records.LOCAL_MAGIC:
+    if start > limit or data[record.header : record.header + 4] != LOCAL_MAGIC:
         raise WeightsError("the member's header is not where the directory says", found=f"byte {record.header}")
     fields = LOCAL.unpack_from(data, record.header)
     name_end = start + fields[9]
@@ -218,9 +251,9 @@ def _locate(data: Buffer, record: _Record, limit: int) -> Member:
 
 
 def _check_stored(record: _Record) -> None:
-    if record.flags & records.ENCRYPTED:
+    if record.flags & ENCRYPTED:
         raise WeightsError("the member is encrypted", expected="stored bytes")
-    if record.method != records.STORED:
+    if record.method != STORED:
         raise WeightsError("the member is compressed", found=f"method {record.method}", expected="method 0, stored")
     if record.size != record.packed:
         raise WeightsError("the member's sizes differ", found=record.packed, expected=record.size)
@@ -231,9 +264,9 @@ def _check_stored(record: _Record) -> None:
 def _check_header(record: _Record, fields: tuple[int, ...], extra: bytes) -> None:
     _, _, flags, method, _, _, crc, packed, size, *_ = fields
     size, packed, _, _ = _widen(extra, size, packed)
-    found = (flags & records.ENCRYPTED, method, crc, size, packed)
+    found = (flags & ENCRYPTED, method, crc, size, packed)
     # Written to a pipe, a member has its sizes behind its data, and zeros in front.
-    if record.flags & records.DESCRIPTOR and found[2:] == (0, 0, 0):
+    if record.flags & DESCRIPTOR and found[2:] == (0, 0, 0):
         found = (*found[:2], record.crc, record.size, record.packed)
     expected = (0, record.method, record.crc, record.size, record.packed)
     parts = ("encryption", "method", "CRC-32", "size", "packed size")
@@ -250,3 +283,72 @@ def _check_overlap(spans: list[tuple[int, int, str]]) -> None:
                 "two members overlap", where=quoted(name), found=f"bytes of {quoted(owner)} from {start}"
             )
         end, owner = stop, name
+
+
+# From here on sizes and offsets go to zip64 records, as do counts of members.
+ZIP64_SIZE = FULL32
+ZIP64_COUNT = FULL16
+_PLAIN, _ZIP64 = 20, 45
+# The first day a zip archive can express: equal graphs make equal archives.
+_DATE: Final = 0x0021
+
+
+def write_archive(out: BinaryIO, members: Iterable[tuple[str, Array]]) -> None:
+    """Write members one after the other, and the directory behind them.
+
+    Args:
+        out: a binary file at its beginning.
+        members: names and contents, each a flat uint8 array.
+
+    Raises:
+        WeightsError: for a name longer than an archive can hold.
+    """
+    directory, offset = [], 0
+    for name, content in members:
+        raw_name = name.encode("utf-8")
+        if len(raw_name) > FULL16:
+            raise WeightsError("a member's name is too long", found=quoted(name), expected=f"at most {FULL16} bytes")
+        crc = zlib.crc32(content.data)
+        header = _format_header(raw_name, crc, content.nbytes)
+        out.write(header)
+        out.write(content.data)
+        directory.append(_format_record(raw_name, crc, content.nbytes, offset))
+        offset += len(header) + content.nbytes
+    out.writelines(directory)
+    out.write(_format_end(len(directory), sum(map(len, directory)), offset))
+
+
+def _flags(raw_name: bytes) -> int:
+    return 0 if raw_name.isascii() else UTF8
+
+
+def _extra(*values: int) -> bytes:
+    """The zip64 field for the values that are full, in order; empty when none is."""
+    full = [value for value in values if value >= ZIP64_SIZE]
+    return EXTRA.pack(ZIP64_ID, 8 * len(full)) + struct.pack(f"<{len(full)}Q", *full) if full else b""
+
+
+def _narrow(value: int) -> int:
+    return FULL32 if value >= ZIP64_SIZE else value
+
+
+def _format_header(raw_name: bytes, crc: int, size: int) -> bytes:
+    extra = _extra(size, size)
+    version, flags, narrow = _ZIP64 if extra else _PLAIN, _flags(raw_name), _narrow(size)
+    fields = (version, flags, STORED, 0, _DATE, crc, narrow, narrow, len(raw_name), len(extra))
+    return LOCAL.pack(LOCAL_MAGIC, *fields) + raw_name + extra
+
+
+def _format_record(raw_name: bytes, crc: int, size: int, offset: int) -> bytes:
+    extra = _extra(size, size, offset)
+    version, flags, narrow = _ZIP64 if extra else _PLAIN, _flags(raw_name), _narrow(size)
+    fields = (version, version, flags, STORED, 0, _DATE, crc, narrow, narrow, len(raw_name), len(extra))
+    return CENTRAL.pack(CENTRAL_MAGIC, *fields, 0, 0, 0, 0, _narrow(offset)) + raw_name + extra
+
+
+def _format_end(count: int, size: int, offset: int) -> bytes:
+    if count < ZIP64_COUNT and size < ZIP64_SIZE and offset < ZIP64_SIZE:
+        return END.pack(END_MAGIC, 0, 0, count, count, size, offset, 0)
+    end64 = END64.pack(END64_MAGIC, END64.size - 12, _ZIP64, _ZIP64, 0, 0, count, count, size, offset)
+    locator = LOCATOR64.pack(LOCATOR64_MAGIC, 0, offset + size, 1)
+    return end64 + locator + END.pack(END_MAGIC, 0, 0, FULL16, FULL16, FULL32, FULL32, 0)

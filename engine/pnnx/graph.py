@@ -10,7 +10,8 @@ from nor the name it shared with others there counts.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 import numpy as np
@@ -58,7 +59,7 @@ class Operator:
     Args:
         type: ``nn.Conv2d``, ``pnnx.Expression``, ``aten::sort``, ...
         name: unique in the graph. Where the file repeats a name, the later operators are called ``name_1``, ``name_2``,
-            ...; see engine/pnnx/naming.py.
+            ...; see engine/pnnx/graph.py.
         inputs: operands consumed, in order; an operand may appear more than once.
         outputs: operands made, in order.
         params: static arguments by name. ``expr`` is always text.
@@ -138,3 +139,32 @@ def same(mine: Parameter, theirs: Parameter) -> bool:
     if isinstance(mine, (float, complex)):
         return repr(mine) == repr(theirs)
     return mine == theirs
+
+
+def unique_names(written: Sequence[str]) -> list[str]:
+    """A name of its own for every operator, from the names in the file."""
+    taken, numbers, names = set(written), dict.fromkeys(written, -1), []
+    for name in written:
+        unique = name
+        numbers[name] += 1
+        while numbers[name] and (unique := f"{name}_{numbers[name]}") in taken:
+            numbers[name] += 1
+        taken.add(unique)
+        names.append(unique)
+    return names
+
+
+def named_apart(operators: Sequence[Operator]) -> list[Operator]:
+    """The operators of a file, each under a name of its own."""
+    pairs = zip(operators, unique_names([operator.name for operator in operators]), strict=True)
+    return [op if op.name == name else replace(op, name=name, written=op.name) for op, name in pairs]
+
+
+def written_names(operators: Sequence[Operator]) -> list[str]:
+    """What to call every operator in a file, so that reading gives the names they have.
+
+    They are written as they were read where that is possible; it is not where one that bore the name first is gone.
+    """
+    names = [operator.name for operator in operators]
+    written = [operator.written or operator.name for operator in operators]
+    return written if unique_names(written) == names else names

@@ -18,9 +18,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from engine.errors import ModelFormatError, ParamSyntaxError
+from engine.errors import ModelFormatError, ParamSyntaxError, quoted
 from engine.pnnx.graph import Parameter
-from engine.pnnx.quotation import quoted
 from engine.pnnx.shapes import Declaration, parse_declaration
 from engine.pnnx.values import parse_parameter
 

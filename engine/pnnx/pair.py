@@ -9,9 +9,9 @@ from typing import BinaryIO, Final
 from engine.errors import ModelFormatError
 from engine.memory.files import Path, file_name
 from engine.memory.sharing import shared
+from engine.pnnx.archive import write_archive
 from engine.pnnx.files import ChangingError, identities, read_text_file, replace_files, sibling, take_file
 from engine.pnnx.graph import Graph
-from engine.pnnx.packing import write_archive
 from engine.pnnx.param import ParamFile, parse_param
 from engine.pnnx.printer import format_param
 from engine.pnnx.weights import Weights, pack_members

@@ -12,13 +12,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from engine.errors import ModelFormatError, ParamSyntaxError
-from engine.pnnx.graph import Graph, Operator
+from engine.errors import ModelFormatError, ParamSyntaxError, quoted
+from engine.pnnx.files import kind_of_file
+from engine.pnnx.graph import Graph, Operator, named_apart
 from engine.pnnx.line import Line, parse_line
-from engine.pnnx.naming import named_apart
-from engine.pnnx.quotation import quoted
 from engine.pnnx.shapes import Announcement, Declaration, parse_annotation
-from engine.pnnx.sniffing import kind_of_file
 from engine.stopping import wanted_quick
 from engine.tensor import DTYPES, TensorSpec
 

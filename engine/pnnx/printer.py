@@ -8,11 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from engine.errors import ParamSyntaxError
-from engine.pnnx.graph import Graph, Operator, same
-from engine.pnnx.naming import written_names
+from engine.errors import ParamSyntaxError, quoted
+from engine.pnnx.graph import Graph, Operator, same, written_names
 from engine.pnnx.param import MAGIC, parse_param
-from engine.pnnx.quotation import quoted
 from engine.pnnx.shapes import Announcement, Declaration
 from engine.pnnx.values import format_parameter
 from engine.tensor import CODES

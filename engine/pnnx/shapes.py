@@ -11,8 +11,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from engine.errors import ParamSyntaxError, WeightsError
-from engine.pnnx.quotation import quoted
+from engine.errors import ParamSyntaxError, WeightsError, quoted
 from engine.tensor import DTYPES, Dim, Shape
 
 MAX_RANK: Final = 16

@@ -21,9 +21,8 @@ import math
 import re
 from typing import Final
 
-from engine.errors import ParamSyntaxError
+from engine.errors import ParamSyntaxError, quoted
 from engine.pnnx.graph import Parameter, Scalar
-from engine.pnnx.quotation import quoted
 
 _WORDS: Final[dict[str, bool | None]] = {"None": None, "True": True, "False": False}
 _CLOSING: Final = {"(": ")", "[": "]"}

@@ -10,11 +10,9 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from engine.errors import WeightsError
+from engine.errors import WeightsError, quoted
 from engine.pnnx.archive import Member, check_crc, read_directory
-from engine.pnnx.graph import Attribute, Graph, as_bytes
-from engine.pnnx.naming import written_names
-from engine.pnnx.quotation import quoted
+from engine.pnnx.graph import Attribute, Graph, as_bytes, written_names
 from engine.pnnx.shapes import Declaration
 from engine.stopping import wanted
 from engine.tensor import DTYPES, Array, format_shape

@@ -6,9 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from engine.errors import ParameterError
+from engine.errors import ParameterError, quoted
 from engine.onnx.reading.tensors import Weights
-from engine.pnnx.quotation import quoted
 
 _FLOAT, _INT, _STRING, _TENSOR, _GRAPH, _FLOATS, _INTS, _STRINGS, _TENSORS = 1, 2, 3, 4, 5, 6, 7, 8, 9
 _SPARSE, _TYPE = 11, 13

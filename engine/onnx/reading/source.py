@@ -12,8 +12,7 @@ from engine.memory.files import Path, file_name
 from engine.onnx.reading.library import library
 from engine.onnx.reading.tensors import Weights
 from engine.onnx.reading.wire import strip
-from engine.pnnx.files import take_file
-from engine.pnnx.sniffing import ONNX, kind_of_file
+from engine.pnnx.files import ONNX, kind_of_file, take_file
 
 OLDEST: Final = 1
 """The first operator set; some of those before 7 mean what later ones do, the others are refused one by one."""

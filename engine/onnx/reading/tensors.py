@@ -10,12 +10,11 @@ from typing import Any, Final
 
 import numpy as np
 
-from engine.errors import EngineError, WeightsError
+from engine.errors import EngineError, WeightsError, quoted
 from engine.layers.onnx.operands.dtypes import DTYPES
 from engine.limits import MAX_RANK, check_size
 from engine.onnx.reading.wire import Skeleton
 from engine.pnnx.files import take_file
-from engine.pnnx.quotation import quoted
 from engine.tensor import Array, dtype_name
 
 STRING: Final = 8

@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from engine.errors import GraphError
+from engine.errors import GraphError, quoted
 from engine.onnx.reading.attributes import attribute_value, number_or_text
 from engine.onnx.reading.library import library
 from engine.onnx.reading.source import Model
 from engine.onnx.reading.tensors import Weights
 from engine.onnx.translation.node import Node
-from engine.pnnx.quotation import quoted
 
 _INT, _FLOAT, _STRING = 2, 1, 3
 

@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from engine.errors import GraphError
+from engine.errors import GraphError, quoted
 from engine.onnx.translation.builder import Builder
 from engine.onnx.translation.value import Value, constant
-from engine.pnnx.quotation import quoted
 from engine.tensor import TensorSpec
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
-from engine.errors import EngineError, GraphError, ModelFormatError, ParameterError, UnsupportedOperatorError
+from engine.errors import EngineError, GraphError, ModelFormatError, ParameterError, UnsupportedOperatorError, quoted
 from engine.onnx.reading.attributes import attribute_value
 from engine.onnx.reading.labels import labels_of
 from engine.onnx.reading.source import Model
@@ -19,7 +19,6 @@ from engine.onnx.translation.registry import known_types, translator_of
 from engine.onnx.translation.scope import Chained, Scope, value_of
 from engine.onnx.translation.value import Value, constant
 from engine.pnnx.graph import Graph
-from engine.pnnx.quotation import quoted
 from engine.stopping import wanted_quick
 from engine.tensor import UNKNOWN, TensorSpec
 

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from engine import pnnx
 from engine.errors import ModelFormatError
-from engine.pnnx.packing import write_archive
+from engine.pnnx.archive import write_archive
 from engine.pnnx.weights import pack_members
 from tests.engine.pnnx.build import members, param, save
 

@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 
 from engine.errors import WeightsError
-from engine.pnnx import packing
-from engine.pnnx.archive import check_crc, read_directory
+from engine.pnnx.archive import check_crc, read_directory, write_archive
 from tests.engine.pnnx.build import EMPTY_ZIP, EMPTY_ZIP64, Entry, archive, members
 
 CONTENTS = {"conv1.weight": b"12345678", "/l/Expand_0.data": b"", "é.data": b"abc"}
@@ -32,7 +31,7 @@ def message(data: bytes) -> str:
 
 def packed(pairs: Iterable[tuple[str, bytes]]) -> bytes:
     out = io.BytesIO()
-    packing.write_archive(out, [(name, np.frombuffer(data, np.uint8)) for name, data in pairs])
+    write_archive(out, [(name, np.frombuffer(data, np.uint8)) for name, data in pairs])
     return out.getvalue()
 
 
@@ -95,7 +94,7 @@ def test_small_archives_are_written_without_zip64() -> None:
 
 @pytest.mark.parametrize("limit", [0, 3, 5, 60])
 def test_what_does_not_fit_plain_records_is_written_as_zip64(monkeypatch: pytest.MonkeyPatch, limit: int) -> None:
-    monkeypatch.setattr(packing, "ZIP64_SIZE", limit)
+    monkeypatch.setattr("engine.pnnx.archive.ZIP64_SIZE", limit)
     data = packed(CONTENTS.items())
     assert b"PK\6\6" in data
     assert contents(data) == CONTENTS

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from engine import RuntimeGraph, pnnx
 from engine.errors import WeightsError
 from engine.graph import surgery
-from engine.pnnx.naming import unique_names
+from engine.pnnx.graph import unique_names
 from tests.engine.pnnx.build import Entry, archive, param, save
 
 LINEAR = "nn.Linear fc 1 1 {} {} bias=False in_features=2 out_features=2 @weight=(2,2)f32"

@@ -16,7 +16,7 @@ from engine.tensor import Array, DType, Number, TensorSpec, format_shape, spec_o
 
 
 class Adapter(Layer):
-    """Base of operators that a canonical layer computes; ``canonical`` chooses it from what is known of the operands."""
+    """Base of operators that a canonical layer computes, which ``canonical`` chooses from the known operands."""
 
     canonicalises: ClassVar[bool] = True
     """Whether parameters and the ranks and dtypes of operands are enough to choose the canonical layer."""
