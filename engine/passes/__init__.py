@@ -8,15 +8,17 @@ graph, reports = optimise(graph, off=["expression_fusion"])
 
 from __future__ import annotations
 
-from engine.passes.optimiser import PASSES, Pass, optimise
-from engine.passes.report import (
+from engine.passes.optimiser import (
     ACTIVATIONS,
     ATTENTION,
     JOINS,
     LOWERING_PASSES,
+    PASSES,
     RESIDUALS,
     WAVEFRONT,
+    Pass,
     PassReport,
+    optimise,
 )
 
 __all__ = [

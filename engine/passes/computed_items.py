@@ -6,9 +6,9 @@ from engine.errors import EngineError
 from engine.expression import Call, Input, List, Node, infer
 from engine.graph import RuntimeGraph, RuntimeOperator
 from engine.layers.creation.container import Expression
+from engine.passes.support.algebra import reading
 from engine.passes.support.facts import Facts
 from engine.passes.support.rewriting import Rewriter
-from engine.passes.support.trees import reading
 from engine.pnnx import Graph, Operator
 from engine.stopping import wanted_quick
 from engine.tensor import TensorSpec

@@ -1,28 +1,161 @@
-"""What depends on no input of the graph, computed once."""
+"""Constant folding: operators, arguments and parts of expressions that depend on no input are computed once."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from dataclasses import replace as with_fields
 from heapq import nlargest
 from typing import Final
 
 import numpy as np
 
-from engine.errors import RunCancelledError
-from engine.expression import List, Literal, Node, format
+from engine.errors import EngineError, RunCancelledError
+from engine.expression import Call, Input, List, Literal, Node, evaluate, format, infer, inputs, peak_bytes, postorder
 from engine.graph import RuntimeGraph, RuntimeOperand, RuntimeOperator
 from engine.graph.building.inference import computed_outputs
+from engine.layers import Signature
 from engine.layers.creation.container import Expression
-from engine.passes.support.budget import Budget, work_of
-from engine.passes.support.constant_subtrees import folded_subtrees
+from engine.passes.support.algebra import explicit, reading, rebuilt, replaced, simplified
+from engine.passes.support.budget import SCRATCH, Budget, work_of, work_of_calls
 from engine.passes.support.facts import Facts, is_pure, stored_tensor
-from engine.passes.support.rewriting import Rewriter
-from engine.passes.support.static_arguments import with_known_arguments
-from engine.passes.support.storage import bytes_of, is_small_enough, tensor
-from engine.pnnx import Graph, Operator
+from engine.passes.support.rewriting import Rewriter, bytes_of, is_small_enough, tensor
+from engine.pnnx import Graph, Operator, Parameter
 from engine.stopping import wanted_quick
-from engine.tensor import CODES, UNKNOWN, spec_of
+from engine.tensor import CODES, UNKNOWN, Array, TensorSpec, known_value, spec_of
+
+
+def with_known_arguments(op: RuntimeOperator, facts: Facts) -> Operator:
+    """The operator with the operands that are known Python values as parameters; itself where there are none."""
+    if op.layer is None or not is_pure(op):
+        return op.source
+    if isinstance(op.definition, Expression):
+        return _shorter(op, op.definition, facts)
+    found = {index: entry for index in range(len(op.inputs)) if (entry := _parameter(op, index, facts)) is not None}
+    if not found:
+        return op.source
+    kept = [index for index in range(len(op.inputs)) if index not in found]
+    return with_fields(
+        op.source,
+        inputs=tuple(op.source.inputs[index] for index in kept),
+        labels=tuple(op.source.labels[index] for index in kept),
+        params={**op.source.params, **dict(found.values())},
+    )
+
+
+def _parameter(op: RuntimeOperator, index: int, facts: Facts) -> tuple[str, Parameter] | None:
+    """An input as a parameter, name and value; None if it is not known or has to stay an operand."""
+    value = _without_tensors(facts.known(op.inputs[index]))
+    if op.layer is None or value is UNKNOWN or (index == 0 and _needs_first(op.layer.signature)):
+        return None
+    field = next((name for name, at in op.layer.dynamic.items() if at == index), None)
+    if field is not None and _is_parameter(value):
+        return field, tuple(value) if isinstance(value, list) else value  # type: ignore[return-value]
+    if op.layer.signature.is_variadic:
+        return None  # its inputs are told apart by their place
+    sources = zip(op.layer.signature.operands, op.layer.positional, strict=True)
+    operand = next((name for name, source in sources if source.index == index), None)
+    is_number = isinstance(value, (int, float))
+    return (operand, value) if operand is not None and is_number else None  # type: ignore[return-value]
+
+
+def _without_tensors(value: object) -> object:
+    """A known list whose tensors of one element are numbers, as layers take them."""
+    if not isinstance(value, list):
+        return value
+    items = [known_value(item) for item in value]
+    return [item.item() if isinstance(item, np.ndarray) and item.size == 1 else item for item in items]
+
+
+def _needs_first(signature: Signature) -> bool:
+    """Whether the first input has a meaning of its own: the tensor of a method, or one the file is asked about."""
+    return signature.type.startswith("Tensor.") or signature.annotations_field is not None
+
+
+def _is_parameter(value: object) -> bool:
+    """Whether the file can hold a value as a parameter, and read it as the same."""
+    if isinstance(value, (list, tuple)):
+        return bool(value) and all(isinstance(item, (bool, int, float)) for item in value)
+    return value is None or isinstance(value, (bool, int, float))
+
+
+def _shorter(op: RuntimeOperator, layer: Expression, facts: Facts) -> Operator:
+    """An expression with what is known in it, sizes among them, as literals; operands it does not read are left out."""
+    known = [facts.known(operand) for operand in op.inputs]
+    tree = explicit(layer.tree, known, op.outputs[0].annotation)
+    tree = simplified(_with_literals(tree, known), known, op.outputs[0].annotation, rules={})
+    return op.source if tree == layer.tree else reading(op.source, tree, op.source.inputs)
+
+
+def _with_literals(root: Node, known: list[object]) -> Node:
+    done: dict[Node, Node] = {}
+    for node in postorder(root):
+        value = known[node.index] if isinstance(node, Input) else None
+        is_number = isinstance(value, (bool, int, float))
+        done[node] = Literal(value) if is_number else rebuilt(node, [done[child] for child in node.children])  # type: ignore[arg-type]
+    return done[root]
+
+
+def folded_subtrees(
+    op: RuntimeOperator, layer: Expression, values: Mapping[int, object], rewriter: Rewriter, budget: Budget
+) -> Operator:
+    """The expression with the calls computed that read nothing but constants; itself where there are none.
+
+    Args:
+        values: index of an input -> its value, for those that are the same in every run.
+        rewriter: takes the new operators.
+        budget: of the constants of the graph.
+    """
+    new: list[Operator] = []
+    others: dict[Node, Node] = {}
+    operands = [values.get(index) for index in range(max(values, default=-1) + 1)]
+    for call in _constant_calls(layer.tree, values):
+        value = _value(call, operands, budget)
+        if value is not None:
+            name = rewriter.fresh(f"pnnx_fold_{op.name}")
+            rewriter.annotate(name, TensorSpec(value.shape, value.dtype))
+            others[call] = Input(len(op.inputs) + len(new))
+            new.append(tensor(name, value))
+    if not new:
+        return op.source
+    names = (*op.source.inputs, *(each.name for each in new))
+    shorter = reading(op.source, replaced(layer.tree, others), names)
+    rewriter.replace(op, *new, shorter)
+    return shorter
+
+
+def _constant_calls(root: Node, values: Mapping[int, object]) -> list[Node]:
+    """The calls below the root that read constants only and are part of none that does."""
+    found: dict[Node, None] = {}
+    reads, is_constant = dict[Node, bool](), dict[Node, bool]()
+    for node in postorder(root):
+        reads[node] = isinstance(node, Input) or any(reads[child] for child in node.children)
+        below = all(is_constant[child] for child in node.children)
+        is_constant[node] = node.index in values if isinstance(node, Input) else below
+    pending = list(root.children)
+    while pending:
+        node = pending.pop()
+        if isinstance(node, Call) and reads[node] and is_constant[node]:
+            found[node] = None
+        else:
+            pending.extend(node.children)
+    return list(found)
+
+
+def _value(call: Node, operands: Sequence[object], budget: Budget) -> Array | None:
+    """The value of a call if it is a tensor that can be stored, and does not cost too much."""
+    made_from = bytes_of([operands[index] for index in inputs(call)])
+    try:
+        made = bytes_of(infer(call, operands))
+        if not is_small_enough(made, made_from) or peak_bytes(call, operands) > SCRATCH + made:
+            return None
+        if not budget.spend(work_of_calls(call, made_from + made), made):
+            return None
+        value = evaluate(call, operands)
+    except EngineError:  # the run will say so
+        return None
+    return value if isinstance(value, np.ndarray) and value.dtype in CODES else None
+
 
 _MOST_SOURCES: Final = 64
 

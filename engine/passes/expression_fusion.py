@@ -8,11 +8,10 @@ from typing import Final
 from engine.expression import Call, Input, List, Node, postorder
 from engine.graph import RuntimeGraph, RuntimeOperand, RuntimeOperator
 from engine.layers.creation.container import Expression
-from engine.passes.support.algebra import rounds_down, simplified
-from engine.passes.support.expressing import tree_of
+from engine.passes.support.algebra import reading, renumbered, replaced, rounds_down, simplified, uses
+from engine.passes.support.expressions import tree_of
 from engine.passes.support.facts import Facts, only_consumer
 from engine.passes.support.rewriting import Rewriter
-from engine.passes.support.trees import reading, renumbered, replaced, uses
 from engine.pnnx import Graph
 from engine.stopping import wanted_quick
 

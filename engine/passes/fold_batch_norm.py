@@ -6,10 +6,8 @@ from dataclasses import replace as with_fields
 
 from engine.graph import RuntimeGraph
 from engine.passes.support.facts import Facts, only_consumer
-from engine.passes.support.normalisations import Normalisation, normalisation
-from engine.passes.support.rewriting import Rewriter
-from engine.passes.support.storage import tensor
-from engine.passes.support.weights import FLOAT64, weighted
+from engine.passes.support.rewriting import Rewriter, tensor
+from engine.passes.support.weights import FLOAT64, Normalisation, normalisation, weighted
 from engine.pnnx import Graph
 from engine.stopping import wanted_quick
 from engine.tensor import TensorSpec

@@ -8,7 +8,7 @@ import numpy as np
 
 from engine.expression import Call, Input, Literal, Node, postorder
 from engine.graph import RuntimeGraph, RuntimeOperand, RuntimeOperator
-from engine.passes.support.expressing import tree_of
+from engine.passes.support.expressions import tree_of
 from engine.passes.support.facts import Facts, only_consumer
 from engine.passes.support.rewriting import Rewriter
 from engine.passes.support.weights import FLOAT64, Weighted, weighted

@@ -15,12 +15,11 @@ from engine.expression import Call, Input, Node
 from engine.graph import RuntimeGraph, RuntimeOperand, RuntimeOperator
 from engine.layers.convolution.conv import Conv
 from engine.layers.convolution.window import Window
-from engine.passes.support.expressing import tree_of
+from engine.passes.support.algebra import reading, uses
+from engine.passes.support.expressions import tree_of
 from engine.passes.support.facts import Facts
-from engine.passes.support.normalisations import normalisation
 from engine.passes.support.rewriting import Rewriter
-from engine.passes.support.trees import reading, uses
-from engine.passes.support.weights import FLOAT64, Weighted, finite, weighted
+from engine.passes.support.weights import FLOAT64, Weighted, finite, normalisation, weighted
 from engine.pnnx import Graph
 from engine.stopping import wanted_quick
 from engine.tensor import Array

@@ -1,4 +1,4 @@
-"""Expressions made simpler without changing a bit of what they give.
+"""Expression trees rebuilt, and simplified without changing a bit of their results. Nothing here recurses.
 
 A rule holds for every value of its operands, -0.0, infinities and NaN among them, and keeps dtype and shape. So x * 1
 becomes x where x is a float tensor, and stays where x is an integer tensor and 1.0 would make it float32; x + 0 stays,
@@ -9,14 +9,64 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace as with_fields
 from typing import Final, TypeAlias
 
 import numpy as np
 
 from engine.errors import EngineError
-from engine.expression import FUNCTIONS, Call, Input, Literal, Node, postorder
-from engine.passes.support.trees import rebuilt
+from engine.expression import FUNCTIONS, Call, Input, List, Literal, Node, format, inputs, postorder
+from engine.pnnx import Operator
 from engine.tensor import BFLOAT16, UNKNOWN, TensorSpec, parse_dtype
+
+
+def rebuilt(node: Node, children: Sequence[Node]) -> Node:
+    """A node with other children; itself where they are the same."""
+    if all(new is old for new, old in zip(children, node.children, strict=True)):
+        return node
+    return Call(node.function, tuple(children)) if isinstance(node, Call) else List(tuple(children))
+
+
+def replaced(root: Node, others: Mapping[Node, Node]) -> Node:
+    """A tree with other nodes in the place of some; what is put in is not looked into."""
+    done: dict[Node, Node] = {}
+    for node in postorder(root):
+        done[node] = others[node] if node in others else rebuilt(node, [done[child] for child in node.children])
+    return done[root]
+
+
+def renumbered(root: Node, numbers: Mapping[int, int]) -> Node:
+    """A tree that reads other inputs: ``@k`` becomes ``@numbers[k]``."""
+    return replaced(root, {Input(old): Input(new) for old, new in numbers.items()})
+
+
+def uses(root: Node) -> Iterator[int]:
+    """The index of every input where it stands in the tree, repeated as often as it does."""
+    pending = [root]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, Input):
+            yield node.index
+        pending.extend(node.children)
+
+
+def reading(op: Operator, root: Node, operands: Sequence[str]) -> Operator:
+    """An operator as an expression.
+
+    Args:
+        root: reads ``operands`` by their index; those it does not read are left out.
+    """
+    used = sorted(inputs(root))
+    text = format(renumbered(root, {old: new for new, old in enumerate(used)}))
+    return with_fields(
+        op,
+        type="pnnx.Expression",
+        inputs=tuple(operands[index] for index in used),
+        labels=(),
+        params={"expr": text},
+        attributes={},
+    )
+
 
 Known: TypeAlias = Mapping[Node, object]
 Rule: TypeAlias = Callable[[Call, Known], Node | None]

@@ -11,7 +11,7 @@ from engine.expression import Call, Node, postorder
 from engine.graph import RuntimeOperator
 from engine.layers.creation.container import Expression
 from engine.layers.indexing.selection import MaskedSelect, NonZero, NonZeroByAxis
-from engine.passes.support.storage import bytes_of
+from engine.passes.support.rewriting import bytes_of
 from engine.tensor import UNKNOWN, TensorSpec
 
 WORK: Final = 1 << 31

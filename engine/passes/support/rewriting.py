@@ -1,16 +1,18 @@
-"""Changes to a graph, collected while its operators are looked at and made all at once."""
+"""Changes to a graph, collected by a pass and applied together, and the tensors that passes store in a graph."""
 
 from __future__ import annotations
 
 from dataclasses import replace as with_fields
 from typing import Final
 
+import numpy as np
+
 from engine.graph import RuntimeGraph, RuntimeOperand, RuntimeOperator
 from engine.layers.creation.container import Expression, Unpack
 from engine.layers.shape.shape import Reshape
 from engine.passes.support.facts import only_consumer
-from engine.pnnx import Graph, Operator
-from engine.tensor import TensorSpec
+from engine.pnnx import Attribute, Graph, Operator
+from engine.tensor import Array, TensorSpec
 
 # They ask the file only about their outputs.
 _ASK_OF_OUTPUTS: Final = (Expression, Unpack, Reshape)
@@ -132,3 +134,36 @@ def _fed(op: Operator, inputs: tuple[str, ...]) -> Operator:
 def _renamed(op: Operator, names: dict[str, str]) -> Operator:
     inputs, outputs = (tuple(names.get(name, name) for name in each) for each in (op.inputs, op.outputs))
     return op if (inputs, outputs) == (op.inputs, op.outputs) else with_fields(op, inputs=inputs, outputs=outputs)
+
+
+LARGE: Final = 1 << 20
+"""Bytes up to which any constant is stored."""
+
+GROWTH: Final = 16
+"""How many times the bytes it is made from a larger constant may take."""
+
+
+def is_small_enough(made: int, made_from: int) -> bool:
+    """Whether a constant of so many bytes is worth its memory."""
+    return made <= max(LARGE, GROWTH * made_from)
+
+
+def bytes_of(value: object) -> int:
+    """Bytes of the tensors in a value, or of those that specs announce."""
+    if isinstance(value, (list, tuple)):
+        return sum(map(bytes_of, value))
+    if isinstance(value, np.ndarray):
+        return value.nbytes
+    return (value.size or 0) * value.dtype.itemsize if isinstance(value, TensorSpec) else 0
+
+
+def stored(value: Array) -> Attribute:
+    """A tensor as the file holds it: contiguous and read-only."""
+    data = np.ascontiguousarray(value).reshape(value.shape).view()
+    data.flags.writeable = False
+    return Attribute(data.shape, data.dtype, data)
+
+
+def tensor(name: str, value: Array, operand: str = "") -> Operator:
+    """An operator that makes a stored tensor."""
+    return Operator("pnnx.Attribute", name, (), (operand or name,), {}, {"data": stored(value)})

@@ -9,7 +9,7 @@ import pytest
 
 from engine import Layer, TensorSpec, register, registry
 from engine.passes.common_subexpressions import common_subexpressions
-from engine.passes.identity_removal import identity_removal
+from engine.passes.removal import identity_removal
 from engine.pnnx import Attribute
 from tests.engine.graph.build import F32, INPUT, built, op
 from tests.engine.passes.applying import applied, assert_untouched, names, types

@@ -14,7 +14,7 @@ from engine.layers.definition.known import RANDOM_MODULES
 from engine.passes import PASSES, optimise
 from engine.passes.constant_folding import constant_folding
 from engine.passes.support.budget import MADE
-from engine.passes.support.storage import GROWTH, LARGE
+from engine.passes.support.rewriting import GROWTH, LARGE
 from engine.pnnx import Operator
 from tests.architecture.test_imports import imported, modules
 from tests.engine.graph.build import F32, INPUT, built, op

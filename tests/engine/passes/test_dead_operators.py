@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.passes.dead_operators import dead_operators
+from engine.passes.removal import dead_operators
 from tests.engine.graph.build import INPUT, built, op
 from tests.engine.passes.applying import applied, assert_untouched, names
 

@@ -15,7 +15,7 @@ from engine.expression import format
 from engine.graph import execute
 from engine.layers.elementwise.functions import Binary, Unary
 from engine.passes.expression_fusion import LONGEST, WIDEST, expression_fusion
-from engine.passes.support.expressing import tree_of
+from engine.passes.support.expressions import tree_of
 from engine.passes.support.facts import Facts
 from engine.pnnx import Operator
 from tests.engine.graph.build import F32, INPUT, built, op

@@ -1,16 +1,33 @@
-"""Tuples and lists that are made only to be taken apart."""
+"""Removal of operators: those whose outputs are unused, those that return an operand as it is, and containers."""
 
 from __future__ import annotations
 
 from dataclasses import replace as with_fields
 from typing import Final
 
-from engine.graph import RuntimeOperand, RuntimeOperator
+from engine.graph import RuntimeGraph, RuntimeOperand, RuntimeOperator
 from engine.layers.creation.container import ListConstruct, TupleConstruct, Unpack
 from engine.layers.shape.join import Cat, Stack
 from engine.layers.shape.split import Chunk, Split, TensorSplit, Unbind
-from engine.passes.support.facts import only_consumer
+from engine.passes.support.facts import Facts, is_static, only_consumer
+from engine.passes.support.identities import unchanged
 from engine.passes.support.rewriting import Rewriter
+from engine.pnnx import Graph, Operator
+from engine.stopping import wanted_quick
+
+
+def dead_operators(graph: RuntimeGraph) -> Graph:
+    """Take out what no output of the graph depends on; the graph's inputs stay, used or not."""
+    rewriter = Rewriter(graph)
+    needed: set[str] = set()
+    for op in wanted_quick(reversed(graph.operators)):
+        is_boundary = op.layer is None
+        if is_boundary or any(operand.name in needed for operand in op.outputs):
+            needed.update(operand.name for operand in op.inputs)
+        else:
+            rewriter.drop(op)
+    return rewriter.result()
+
 
 _PIECES: Final = (Chunk, Split, TensorSplit, Unbind)
 _JOINS: Final = (Cat, Stack)
@@ -67,3 +84,25 @@ def _joined(op: RuntimeOperator, rewriter: Rewriter) -> bool:
     labels = (*(None for _ in items), *op.source.labels[1:])
     rewriter.replace(op, with_fields(op.source, inputs=inputs, labels=labels))
     return True
+
+
+def identity_removal(graph: RuntimeGraph) -> Graph:
+    """Take out operators that change neither value nor dtype nor shape, and lists only made to be taken apart.
+
+    A stack of one tensor becomes an unsqueeze.
+    """
+    rewriter, facts = Rewriter(graph), Facts(graph)
+    for op in wanted_quick(graph.operators):
+        instead = unchanged(op, facts)
+        if instead is not None and rewriter.stand_in(op.outputs[0], instead):
+            rewriter.drop(op)
+        elif not unpacked(op, rewriter):
+            _unstack(op, rewriter, facts)
+    return rewriter.result()
+
+
+def _unstack(op: RuntimeOperator, rewriter: Rewriter, facts: Facts) -> None:
+    layer = op.definition
+    if isinstance(layer, Stack) and len(op.inputs) == 1 and is_static(op) and facts.spec(op.inputs[0]) is not None:
+        new = Operator("torch.unsqueeze", op.name, op.source.inputs, op.source.outputs, {"dim": layer.dim})
+        rewriter.replace(op, new)

@@ -9,7 +9,7 @@ import pytest
 
 from engine import RuntimeGraph, TensorSpec
 from engine.layers.elementwise.identity import Dropout, Identity, RawIdentity
-from engine.passes.identity_removal import identity_removal
+from engine.passes.removal import identity_removal
 from engine.passes.support.identities import RULES
 from tests.engine.graph.build import F32, INPUT, built, op
 from tests.engine.passes.applying import applied, assert_untouched, names, types
