@@ -1,4 +1,4 @@
-"""Every metric there is: one row each. docs/operating.md is held against this table, and so is the dashboard."""
+"""Table of all metrics. Tests compare docs/operating.md and the Grafana dashboard with it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from app.models.statistics import ITEM_BOUNDS, TIME_BOUNDS
 
 
 class Kind(enum.StrEnum):
-    """What may be done with a metric."""
+    """Type of a metric."""
 
     COUNTER = "counter"  # never goes down
     GAUGE = "gauge"
@@ -23,9 +23,9 @@ class Family:
 
     Args:
         text: one line of help.
-        labels: their names. Values are names of the store and words of ours, never what a client sent.
-        bounds: of a histogram's buckets.
-        is_most: what several workers say of one thing is not added up: the largest value counts.
+        labels: their names. Values come from the store and the server, never from a client's request.
+        bounds: upper bounds of the buckets of a histogram.
+        is_most: values of several workers are combined by their maximum instead of their sum.
     """
 
     name: str
@@ -41,66 +41,65 @@ _WORKER: Final = ("worker",)
 
 _ROWS: Final = (
     Family("pnnx_serve_requests_total", Kind.COUNTER, (*_VERSION, "outcome"),
-           "Requests that reached a model: ok, cancelled (the client went away), or the code of the error."),
+           "Requests to a model: ok, cancelled (client disconnected), or the error code."),
     Family("pnnx_serve_request_seconds", Kind.HISTOGRAM, _VERSION,
-           "Time of answered requests, from taking a place in the queue to predictions.", TIME_BOUNDS),
+           "Time of answered requests from the queue to the predictions.", TIME_BOUNDS),
     Family("pnnx_serve_stage_seconds", Kind.HISTOGRAM, (*_VERSION, "stage"),
-           "The same by stage: queue, preprocess (decoding included), inference, postprocess.", TIME_BOUNDS),
+           "The same by stage: queue, preprocess (with decoding), inference, postprocess.", TIME_BOUNDS),
     Family("pnnx_serve_request_items", Kind.HISTOGRAM, _VERSION,
-           "Items of answered requests: pictures, or rows of a batch.", ITEM_BOUNDS),
+           "Items of answered requests: images, or rows of a batch.", ITEM_BOUNDS),
     Family("pnnx_serve_batch_items", Kind.HISTOGRAM, _VERSION,
-           "Items of runs, which requests may share.", ITEM_BOUNDS),
+           "Items of runs, which may combine requests.", ITEM_BOUNDS),
     Family("pnnx_serve_batches_total", Kind.COUNTER, (*_VERSION, "limit"),
-           "Runs that requests might share, by what kept them from being larger: full, few (no more waited), alone"
-           " (nobody did), others (of other models or shapes)."),
+           "Runs of models with batching by what limited their size: full, few, alone or others; see batching.md."),
     Family("pnnx_serve_batch_mismatches_total", Kind.COUNTER, _VERSION,
-           "Requests whose outputs of a run of several items differed from the reference's; only with verify_batches."),
-    Family("pnnx_serve_queued_requests", Kind.GAUGE, _VERSION, "Requests that are prepared, or wait for their run."),
-    Family("pnnx_serve_running_requests", Kind.GAUGE, _VERSION, "Requests that are in a run."),
+           "Requests whose outputs differed between a batch and the reference; needs verify_batches."),
+    Family("pnnx_serve_queued_requests", Kind.GAUGE, _VERSION, "Requests in preparation or waiting for a run."),
+    Family("pnnx_serve_running_requests", Kind.GAUGE, _VERSION, "Requests that run."),
     Family("pnnx_serve_model_state", Kind.GAUGE, (*_VERSION, "state"),
-           "Processes in which the version is loading, ready, failed or unloaded; none is named where none is known."),
-    Family("pnnx_serve_model_load_seconds", Kind.GAUGE, _VERSION, "Time the version took to load, warm-up included.",
+           "Processes by state of the version: loading, ready, failed or unloaded; version is empty if unknown."),
+    Family("pnnx_serve_model_load_seconds", Kind.GAUGE, _VERSION, "Time to load the version, warm-up included.",
            is_most=True),
     Family("pnnx_serve_model_last_request_timestamp_seconds", Kind.GAUGE, _VERSION,
-           "When a request was last answered; absent before the first.", is_most=True),
+           "Time of the last answer; absent before the first.", is_most=True),
     Family("pnnx_serve_model_bytes", Kind.GAUGE, (*_VERSION, "kind"),
-           "Memory by kind: weights as the file has them; compiled code with its packed weights and arenas."),
+           "Memory by kind: weights (size in the file), compiled (code, packed weights, buffers)."),
     Family("pnnx_serve_compiler_defects_total", Kind.COUNTER, _VERSION,
-           "Failures that the compiler does not foresee: GET /models/{name} lists them; absent before the first."),
+           "Compiler defects, listed by GET /models/{name}; absent before the first."),
     Family("pnnx_serve_response_cache_lookups_total", Kind.COUNTER, (*_VERSION, "outcome"),
-           "Answered requests to models with a response cache: hit (nothing was run) or miss."),
+           "Lookups in the response cache: hit or miss."),
     Family("pnnx_serve_response_cache_seconds_total", Kind.COUNTER, (*_VERSION, "outcome"),
-           "Time that looking up and keeping took."),
-    Family("pnnx_serve_response_cache_bytes", Kind.GAUGE, _VERSION, "Memory that kept outputs take."),
-    Family("pnnx_serve_response_cache_entries", Kind.GAUGE, _VERSION, "Inputs whose outputs are kept."),
+           "Time for lookups and insertions in the response cache."),
+    Family("pnnx_serve_response_cache_bytes", Kind.GAUGE, _VERSION, "Memory of the response cache."),
+    Family("pnnx_serve_response_cache_entries", Kind.GAUGE, _VERSION, "Entries of the response cache."),
     Family("pnnx_serve_http_responses_total", Kind.COUNTER, ("status",),
-           "Answers of all routes by status; 499: the client went away before its answer."),
+           "Answers of all routes by status; 499: the client disconnected before the answer."),
     Family("pnnx_serve_grpc_responses_total", Kind.COUNTER, ("code",),
-           "Answers over gRPC by status code; CANCELLED: the client went away, or its deadline passed, before one."),
+           "gRPC answers by status code; CANCELLED: the client disconnected or its deadline passed."),
     Family("pnnx_serve_connection_refusals_total", Kind.COUNTER, ("code",),
-           "Requests that were refused before they reached a route, by the code of the error."),
+           "Requests refused before they reached a route, by error code."),
     Family("pnnx_serve_build_info", Kind.GAUGE, ("version", "python"),
            "Versions of the server and of Python; always 1.", is_most=True),
-    Family("pnnx_serve_ready", Kind.GAUGE, _WORKER, "Whether the process is ready, as /health/ready says."),
+    Family("pnnx_serve_ready", Kind.GAUGE, _WORKER, "1 if the process is ready, as /health/ready reports."),
     Family("pnnx_serve_uptime_seconds", Kind.GAUGE, _WORKER, "Time since the process began to serve."),
     Family("pnnx_serve_connections", Kind.GAUGE, _WORKER, "Open connections."),
-    Family("pnnx_serve_request_memory_bytes", Kind.GAUGE, _WORKER, "Memory that requests hold of their budget."),
-    Family("pnnx_serve_request_memory_limit_bytes", Kind.GAUGE, _WORKER, "That budget; see max_bytes_in_flight."),
+    Family("pnnx_serve_request_memory_bytes", Kind.GAUGE, _WORKER, "Memory reserved by requests."),
+    Family("pnnx_serve_request_memory_limit_bytes", Kind.GAUGE, _WORKER, "Its limit; see max_bytes_in_flight."),
     Family("pnnx_serve_programs_total", Kind.COUNTER, (*_WORKER, "origin"),
-           "Programs made for a graph and shapes: compiled, or found in the cache on disk."),
-    Family("pnnx_serve_program_seconds_total", Kind.COUNTER, (*_WORKER, "origin"), "Time that took."),
-    Family("pnnx_serve_instances", Kind.GAUGE, _WORKER, "Programs kept ready to run."),
-    Family("pnnx_serve_instances_bytes", Kind.GAUGE, _WORKER, "Memory they take: code, packed weights, arenas."),
-    Family("pnnx_serve_compile_wishes", Kind.GAUGE, _WORKER, "Shapes that were met and have no program."),
-    Family("pnnx_serve_compiling", Kind.GAUGE, _WORKER, "Whether a program is being made in the background."),
+           "Programs (code for a graph and its shapes) by origin: compiled, or loaded from the cache on disk."),
+    Family("pnnx_serve_program_seconds_total", Kind.COUNTER, (*_WORKER, "origin"), "Time to make programs."),
+    Family("pnnx_serve_instances", Kind.GAUGE, _WORKER, "Programs in memory."),
+    Family("pnnx_serve_instances_bytes", Kind.GAUGE, _WORKER, "Their memory: code, packed weights, buffers."),
+    Family("pnnx_serve_compile_wishes", Kind.GAUGE, _WORKER, "Shapes that were requested and have no program yet."),
+    Family("pnnx_serve_compiling", Kind.GAUGE, _WORKER, "1 while a program is compiled in the background."),
     Family("process_resident_memory_bytes", Kind.GAUGE, _WORKER,
-           "Resident memory; what processes share is counted in each."),
+           "Resident memory; shared pages are counted in each process."),
     Family("process_cpu_seconds_total", Kind.COUNTER, _WORKER, "User and system CPU time."),
     Family("process_open_fds", Kind.GAUGE, _WORKER, "Open file descriptors."),
-    Family("process_threads", Kind.GAUGE, _WORKER, "Threads of Python."),
+    Family("process_threads", Kind.GAUGE, _WORKER, "Python threads."),
     Family("python_gc_collections_total", Kind.COUNTER, (*_WORKER, "generation"), "Garbage collections."),
-    Family("python_gc_objects_collected_total", Kind.COUNTER, (*_WORKER, "generation"), "Objects they freed."),
-    Family("python_gc_seconds_total", Kind.COUNTER, (*_WORKER, "generation"), "Time everything stood still for them."),
+    Family("python_gc_objects_collected_total", Kind.COUNTER, (*_WORKER, "generation"), "Objects that were freed."),
+    Family("python_gc_seconds_total", Kind.COUNTER, (*_WORKER, "generation"), "Time in garbage collection."),
 )  # fmt: skip
 
 FAMILIES: Final = {family.name: family for family in _ROWS}
