@@ -1,8 +1,8 @@
-"""Write the table of metrics into docs/operating.md, from those the server has.
+"""Write the table of metrics into docs/operating.md.
 
     python docs/generate_metrics.py
 
-A test fails when the page is not what this script would write.
+A test fails when the page is out of date.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from app.metrics.families import FAMILIES
 
 PAGE: Final = Path(__file__).with_name("operating.md")
-_TABLE: Final = re.compile(r"(?<=\| metric \| kind \| labels \| is \|\n\|---\|---\|---\|---\|\n)(?:\|.*\n)*")
+_TABLE: Final = re.compile(r"(?<=\| metric \| kind \| labels \| meaning \|\n\|---\|---\|---\|---\|\n)(?:\|.*\n)*")
 
 
 def with_table(page: str) -> str:
-    """The page with the table as it should be."""
+    """Return the page with the current table of metrics."""
     rows = [
         f"| `{family.name}` | {family.kind} | {', '.join(f'`{label}`' for label in family.labels)} | {family.text} |\n"
         for family in FAMILIES.values()
