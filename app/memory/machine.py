@@ -1,7 +1,7 @@
 """Memory of the process: the heap, the garbage collector, and giving back what is no longer used.
 
 glibc keeps freed memory for the next request, and numpy's large arrays are mapped anew each time, which triples the
-cost of receiving one: so the heap is told to keep some (``keep_heap``), and to give back the rest after a request that
+cost of receiving one: so the heap is told to keep some (``configure_malloc``), and to give back the rest after a request that
 took much (``Trimmer``). On other systems both do nothing.
 """
 
@@ -39,7 +39,7 @@ _new: Any = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_char_p, ctypes.c_ssize_
     ("PyByteArray_FromStringAndSize", ctypes.pythonapi)
 )
 _REST_S: Final = 60.0
-_again_at: float | None = None
+_next_freeze_at: float | None = None
 
 
 def budget_bytes(setting: int | None, workers: int = 1) -> int:
@@ -48,7 +48,7 @@ def budget_bytes(setting: int | None, workers: int = 1) -> int:
     return max(1, total // workers)
 
 
-def keep_heap() -> None:
+def configure_malloc() -> None:
     """Let glibc's heap keep what requests free, up to a bound; what the user set in the environment stands."""
     libc = _libc()
     if libc is None:
@@ -104,7 +104,7 @@ def _libc() -> Any:
     return libc
 
 
-def unwritten(count: int, values_at: int = 0) -> bytearray:
+def uninitialised(count: int, values_at: int = 0) -> bytearray:
     """So many bytes that mean nothing: whoever asks for them writes all of them before anybody reads one.
 
     Args:
@@ -118,30 +118,30 @@ def unwritten(count: int, values_at: int = 0) -> bytearray:
     return block
 
 
-def set_aside() -> None:
+def freeze_heap() -> None:
     """Leave what is there now out of garbage collections.
 
     A full collection looks at every object there is, and nothing else runs meanwhile: 50 ms where models are loaded,
     in the midst of a request. When a model was replaced everything is looked at again, until the last request that ran
     on the old one must have ended.
     """
-    global _again_at
+    global _next_freeze_at
     gc.unfreeze()
     gc.collect()
     gc.freeze()
-    _again_at = None
+    _next_freeze_at = None
 
 
 def collect(rest_s: float = _REST_S) -> None:
     """Free what refers to itself and is no longer used, also of what was set aside; that is due again in rest_s."""
-    global _again_at
+    global _next_freeze_at
     if gc.get_freeze_count():
         gc.unfreeze()
-        _again_at = time.monotonic() + rest_s
+        _next_freeze_at = time.monotonic() + rest_s
     gc.collect()
 
 
-def set_aside_when_due() -> None:
+def freeze_heap_when_due() -> None:
     """Called now and then, where a pause disturbs nobody's request more than another."""
-    if _again_at is not None and time.monotonic() > _again_at:
-        set_aside()
+    if _next_freeze_at is not None and time.monotonic() > _next_freeze_at:
+        freeze_heap()

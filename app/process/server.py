@@ -22,7 +22,7 @@ from app.http.server.connection import Connection
 from app.http.server.connections import Connections
 from app.http.server.inference import Service
 from app.log import configure_logging
-from app.memory.machine import keep_heap
+from app.memory.machine import configure_malloc
 from app.metrics.meter import Meter
 from app.models.folder.repository import find_models
 from app.process.calls import make_calls, reserve_port
@@ -102,7 +102,7 @@ def run(
     peers: Peers | None = None,
 ) -> int:
     """One server process on a socket that listens already; url is printed, None prints nothing."""
-    keep_heap()
+    configure_malloc()
     sys.setswitchinterval(_TURN_S)
     server = build(settings, url, standby, peers)
     server.run(sockets=[listener])

@@ -21,7 +21,7 @@ from typing import Final
 import uvicorn
 
 from app.http.server.connections import Connections
-from app.memory.machine import set_aside, set_aside_when_due
+from app.memory.machine import freeze_heap, freeze_heap_when_due
 from app.metrics.meter import Meter
 from app.process.banner import banner
 from app.process.calls import Calls, stop_calls
@@ -99,7 +99,7 @@ class Server(uvicorn.Server):
         elif self.calls is not None:
             self._calling = asyncio.create_task(self._take_calls(self.calls))
         self._announcement = asyncio.create_task(self._announce())
-        self._settling = asyncio.create_task(self._set_aside())
+        self._settling = asyncio.create_task(self._freeze_heap())
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Close both ports, and let what is in flight on them finish, before the models go."""
@@ -201,13 +201,13 @@ class Server(uvicorn.Server):
                 )
             )
 
-    async def _set_aside(self) -> None:
+    async def _freeze_heap(self) -> None:
         """Keep what lives as long as the server out of garbage collections."""
         await self.plane.loaded.wait()
-        await asyncio.to_thread(set_aside)
+        await asyncio.to_thread(freeze_heap)
         while not self.should_exit:
             await asyncio.sleep(_LOOK_AT_GARBAGE_S)
-            await asyncio.to_thread(set_aside_when_due)
+            await asyncio.to_thread(freeze_heap_when_due)
 
     async def _announce(self) -> None:
         """Print the banner."""

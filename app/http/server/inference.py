@@ -22,7 +22,7 @@ from app.http.server.connection import Connection
 from app.http.server.messages import Head, Request
 from app.http.v2 import errors as v2
 from app.http.v2.infer import PRIORITY, V2Asked, V2Head
-from app.memory.machine import unwritten
+from app.memory.machine import uninitialised
 from app.memory.reservation import Reservation
 from app.serving.dataplane import DataPlane
 
@@ -180,7 +180,7 @@ class InferenceRequest:
             self._body += piece
         else:
             if not self._have:
-                self._body = unwritten(length, 0 if self._asked is None else self._asked.values_at)
+                self._body = uninitialised(length, 0 if self._asked is None else self._asked.values_at)
             self._body[self._have : self._have + count] = piece
         self._have += count
 

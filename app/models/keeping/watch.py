@@ -12,7 +12,7 @@ import logging
 import threading
 from dataclasses import dataclass
 
-from app.memory.machine import collect, set_aside_when_due
+from app.memory.machine import collect, freeze_heap_when_due
 from app.models.folder.identity import Identity, identify
 from app.models.folder.repository import FoundModel, ModelFiles, read_model
 from app.models.keeping.discovery import Discovery
@@ -93,7 +93,7 @@ class Watcher:
         while not self._closing.wait(self._interval_s):
             try:
                 self.look()
-                set_aside_when_due()
+                freeze_heap_when_due()
             except Exception:  # a fault of ours must not end the watch
                 log.exception("looking at the store's files")
 

@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 import pytest
 
-from app.memory.machine import collect, set_aside, set_aside_when_due
+from app.memory.machine import collect, freeze_heap, freeze_heap_when_due
 from tests.patience import PATIENCE_S
 
 Work: TypeAlias = Callable[[], None]
@@ -43,7 +43,7 @@ def test_a_full_collection_looks_only_at_what_came_after(alone: Callable[[Work],
 def looked_at() -> None:
     kept = [Ring() for _ in range(1000)]
     before = len(gc.get_objects())
-    set_aside()
+    freeze_heap()
     assert len(gc.get_objects()) < before / 10 and gc.get_freeze_count() >= len(kept)
 
 
@@ -56,7 +56,7 @@ def test_what_was_set_aside_and_is_no_longer_used_is_freed_whether_it_is_still_u
 def freed() -> None:
     ring, busy = Ring(), Ring()
     gone, gone_later = weakref.ref(ring), weakref.ref(busy)
-    set_aside()
+    freeze_heap()
     del ring
     gc.collect()
     assert gone() is not None
@@ -72,13 +72,13 @@ def test_after_a_rest_it_is_set_aside_again_and_not_before(alone: Callable[[Work
 
 
 def rested() -> None:
-    set_aside()
+    freeze_heap()
     collect(rest_s=3600)
-    set_aside_when_due()
+    freeze_heap_when_due()
     assert not gc.get_freeze_count()
-    set_aside()
+    freeze_heap()
     collect(rest_s=-1)
-    set_aside_when_due()
+    freeze_heap_when_due()
     assert gc.get_freeze_count()
 
 
@@ -88,5 +88,5 @@ def test_nothing_is_set_aside_unasked(alone: Callable[[Work], None]) -> None:
 
 def unasked() -> None:
     collect(rest_s=-1)
-    set_aside_when_due()
+    freeze_heap_when_due()
     assert not gc.get_freeze_count()

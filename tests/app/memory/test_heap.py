@@ -12,9 +12,9 @@ from app.memory.machine import Trimmer
 # What threads allocate and free for requests: bodies, texts, lists, pictures, with a little left alive in between.
 _PROGRAM = """
 import threading, time
-from app.memory.machine import Trimmer, keep_heap, _libc
+from app.memory.machine import Trimmer, configure_malloc, _libc
 
-keep_heap()
+configure_malloc()
 trimmer = Trimmer()
 left = []
 

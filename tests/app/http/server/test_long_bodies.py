@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from app.http.server.states import Receiving
-from app.memory.machine import unwritten
+from app.memory.machine import uninitialised
 from tests.app.pictures import npy
 from tests.app.sample_models import elementwise, write_model
 from tests.app.sockets import HOST, LIVE, Front, answers, listening, send
@@ -158,7 +158,7 @@ def test_a_long_body_takes_no_more_memory_than_there_is(store: Path, budget: int
 @pytest.mark.parametrize("values_at", [0, 1, 37, 128, 10**15])
 @pytest.mark.parametrize("count", [1 << 16, 100_000])
 def test_values_begin_where_every_dtype_may_lie(count: int, values_at: int) -> None:
-    block = unwritten(count, values_at)
+    block = uninitialised(count, values_at)
     block[:] = bytes(range(256)) * (count // 256) + bytes(range(count % 256))
     assert len(block) == count
     address = np.frombuffer(block, np.uint8).__array_interface__["data"][0]
