@@ -39,8 +39,8 @@ class MemoryBudget:
         self._used = 0
         self._arriving = 0
         self._kept = 0
-        self._keepers: tuple[Keeper, ...] = ()
-        # A collection of garbage, which may begin on any line, may close a keeper.
+        self._caches: tuple[CacheAccount, ...] = ()
+        # A collection of garbage, which may begin on any line, may close a cache_account.
         self._lock = threading.RLock()
 
     @property
@@ -87,8 +87,8 @@ class MemoryBudget:
             )
         if self._try(count, limit, arriving, is_only_asked):
             return
-        for keeper in self._keepers:
-            keeper.give_way(count)
+        for cache_account in self._caches:
+            cache_account.make_room(count)
         if not self._try(count, limit, arriving, is_only_asked):
             raise QueueFullError(
                 f"other requests hold the memory this one would take: about {held + count} bytes",
@@ -128,14 +128,14 @@ class MemoryBudget:
             self._arriving -= arriving
         self._on_large_return(held)
 
-    def keeper(self, give_way: Callable[[], Callable[[int], None] | None]) -> Keeper:
+    def cache_account(self, make_room: Callable[[], Callable[[int], None] | None]) -> CacheAccount:
         """The account of somebody who keeps things between requests.
 
-        give_way: gives what frees so many bytes of them, where that still exists.
+        make_room: gives what frees so many bytes of them, where that still exists.
         """
         with self._lock:
-            made = Keeper(self, give_way)
-            self._keepers = (*self._keepers, made)
+            made = CacheAccount(self, make_room)
+            self._caches = (*self._caches, made)
             return made
 
     def keep(self, count: int) -> bool:
@@ -153,18 +153,18 @@ class MemoryBudget:
             self._kept -= count
             self._used -= count
 
-    def forget(self, keeper: Keeper) -> None:
+    def forget(self, cache_account: CacheAccount) -> None:
         """Ask it no more."""
         with self._lock:
-            self._keepers = tuple(each for each in self._keepers if each is not keeper)
+            self._caches = tuple(each for each in self._caches if each is not cache_account)
 
 
-class Keeper:
+class CacheAccount:
     """What somebody keeps between requests, counted in their budget; who keeps it holds a lock of its own."""
 
-    def __init__(self, budget: MemoryBudget, give_way: Callable[[], Callable[[int], None] | None]) -> None:
+    def __init__(self, budget: MemoryBudget, make_room: Callable[[], Callable[[int], None] | None]) -> None:
         self._budget = budget
-        self._give_way = give_way
+        self._make_room = make_room
         self._held = 0
 
     def hold(self, count: int) -> bool:
@@ -179,9 +179,9 @@ class Keeper:
         self._held -= count
         self._budget.drop(count)
 
-    def give_way(self, count: int) -> None:
+    def make_room(self, count: int) -> None:
         """A request needs so many bytes."""
-        free = self._give_way() if self._held else None
+        free = self._make_room() if self._held else None
         if free is not None:
             free(count)
 

@@ -16,7 +16,7 @@ import engine
 from app.errors import DeadlineExceededError, ServiceError
 
 if TYPE_CHECKING:
-    from app.memory.budget import Keeper, MemoryBudget
+    from app.memory.budget import CacheAccount, MemoryBudget
 
 # A tensor that turns out larger than was estimated, and what is computed from it.
 _TIMES: Final = 2
@@ -49,9 +49,9 @@ class Reservation:
         """Bytes it holds now."""
         return self._held
 
-    def keeper(self, give_way: Callable[[], Callable[[int], None] | None]) -> Keeper:
-        """As MemoryBudget.keeper."""
-        return self._budget.keeper(give_way)
+    def cache_account(self, make_room: Callable[[], Callable[[int], None] | None]) -> CacheAccount:
+        """As MemoryBudget.cache_account."""
+        return self._budget.cache_account(make_room)
 
     def would_fit(self, count: int, *, arriving: bool = False) -> None:
         """Refuse early what would be refused anyway: so many bytes more; arriving: of a body.
@@ -248,10 +248,10 @@ def charge(count: int) -> None:
         reservation.charge(count)
 
 
-def keeper(give_way: Callable[[], Callable[[int], None] | None]) -> Keeper | None:
+def cache_account(make_room: Callable[[], Callable[[int], None] | None]) -> CacheAccount | None:
     """An account with the budget of the request at hand, for what is to outlive it; None where there is no request."""
     reservation = _current.get()
-    return None if reservation is None else reservation.keeper(give_way)
+    return None if reservation is None else reservation.cache_account(make_room)
 
 
 def would_fit(count: int) -> None:

@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 
 import engine
 from app.errors import ConfigError
-from app.memory.budget import Keeper
-from app.memory.reservation import keeper
+from app.memory.budget import CacheAccount
+from app.memory.reservation import cache_account
 from app.models.folder.config import ResponseCacheConfig
 from app.string_tensors import as_bytes, is_text
 
@@ -118,7 +118,7 @@ class ResponseCache:
         self._bytes = 0
         self._is_closed = False
         self._lock = threading.Lock()
-        self._keeper: Keeper | None = None
+        self._cache_account: CacheAccount | None = None
 
     @property
     def held_bytes(self) -> int:
@@ -199,7 +199,7 @@ class ResponseCache:
             if self._is_closed or key in self._entries:
                 return
             self._drop(self._bytes + size - self.max_bytes)
-            if self._keeper is None or self._keeper.hold(size):
+            if self._cache_account is None or self._cache_account.hold(size):
                 self._entries[key] = entry
                 self._bytes += size
 
@@ -209,7 +209,7 @@ class ResponseCache:
             self._is_closed = True
             self._drop(self._bytes)
 
-    def give_way(self, count: int) -> None:
+    def make_room(self, count: int) -> None:
         """Hold so many bytes less, those that were not asked for the longest first; or nothing at all."""
         with self._lock:
             self._drop(count)
@@ -221,16 +221,16 @@ class ResponseCache:
 
     def _free(self, size: int) -> None:
         self._bytes -= size
-        if self._keeper is not None:
-            self._keeper.release(size)
+        if self._cache_account is not None:
+            self._cache_account.release(size)
 
     def _join(self) -> None:
         """Count with the budget of the requests that bring something to keep: it is the same for all of them."""
-        if self._keeper is not None or (found := keeper(weakref.WeakMethod(self.give_way))) is None:
+        if self._cache_account is not None or (found := cache_account(weakref.WeakMethod(self.make_room))) is None:
             return
         with self._lock:
-            if self._keeper is None:
-                self._keeper = found
+            if self._cache_account is None:
+                self._cache_account = found
                 weakref.finalize(self, found.close)
 
 

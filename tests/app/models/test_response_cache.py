@@ -244,7 +244,7 @@ def test_many_threads_find_right_answers_and_every_byte_is_accounted_for() -> No
                 else:
                     wrong += bool((found["out0"] != number).any())
                 if not number:
-                    cache.give_way(5_000)
+                    cache.make_room(5_000)
         reservation.close()
         return wrong
 
