@@ -113,7 +113,7 @@ class Methods:
         return {"model_stats": list(rows)}
 
     async def _index(self, _: Call, asked: Any) -> Document:
-        await self._plane.control.look()
+        await self._plane.control.discover()
         return {"models": repository_index(self._plane.store, only_ready=asked.ready)}
 
     async def _load(self, _: Call, asked: Any) -> Document:

@@ -50,7 +50,7 @@ class Control:
         self._demand = demand
         self._settings = settings
         self._places = asyncio.Semaphore(MAX_CALLS)
-        self._look = asyncio.Semaphore(1)
+        self._discovery = asyncio.Semaphore(1)
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._done: dict[str, _Done] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -88,21 +88,21 @@ class Control:
             Command(verb=_UNLOAD, subject=f"model/{name}", arguments={"name": name}, limit_s=limit_s)
         )
 
-    async def look(self) -> None:
+    async def discover(self) -> None:
         """See which models there are to load, where nobody looks by himself."""
         if self._settings.model_control == "explicit":
-            async with self._look:
-                await aside(self._demand.look)
+            async with self._discovery:
+                await in_thread(self._demand.look)
 
     async def _do_load(self, arguments: Arguments) -> Arguments:
         name, config = arguments["name"], arguments["config"]
         await self._in_turn(name, partial(self._load, name, config, time.monotonic()))
-        return {**arguments, "mark": await aside(partial(self._demand.mark, name))}
+        return {**arguments, "mark": await in_thread(partial(self._demand.mark, name))}
 
     async def _do_unload(self, arguments: Arguments) -> Arguments:
         name = arguments["name"]
         await self._in_turn(name, partial(self._unload, name))
-        return {**arguments, "mark": await aside(partial(self._demand.mark, name))}
+        return {**arguments, "mark": await in_thread(partial(self._demand.mark, name))}
 
     def _begin(self, is_wanted: bool, arguments: Arguments) -> None:
         """Begin with what another process was told."""
@@ -141,17 +141,17 @@ class Control:
         done = self._done.get(name)
         # Whoever asks while the same is being done is content with it, unless the files have changed meanwhile.
         is_same = done is not None and done.config == config and done.ended > asked
-        if done is None or not is_same or not await aside(done.loaded.is_current):
-            loaded = await aside(partial(self._demand.load, name, config))
+        if done is None or not is_same or not await in_thread(done.loaded.is_current):
+            loaded = await in_thread(partial(self._demand.load, name, config))
             done = self._done[name] = _Done(config=config, ended=time.monotonic(), loaded=loaded)
         done.loaded.check()
 
     async def _unload(self, name: str) -> None:
         self._done.pop(name, None)
-        await aside(partial(self._demand.unload, name))
+        await in_thread(partial(self._demand.unload, name))
 
 
-async def aside(work: Callable[[], T]) -> T:
+async def in_thread(work: Callable[[], T]) -> T:
     """What work returns, run in a thread that keeps no process from ending."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()

@@ -84,7 +84,7 @@ class DataPlane:
         self._loader: threading.Thread | None = None
         self._resting: asyncio.Task[None] | None = None
         # For what belongs to no model: parsing a large body that has yet to say which model it is for.
-        self._desk = Lane(
+        self._executor = Lane(
             "server", threads=self.budget.threads, queue=settings.max_queue, retry_after_s=settings.retry_after_s
         )
         # One at a time: what is measured has the machine to itself as far as requests leave it.
@@ -118,7 +118,7 @@ class DataPlane:
             self.remote.close()
         self.watcher.close()
         self.store.close()
-        self._desk.close()
+        self._executor.close()
         self.trials.close()
         self.drawings.close()
         if self._loader is not None:
@@ -130,7 +130,7 @@ class DataPlane:
     def is_busy(self) -> bool:
         """Whether a thread still works: one that runs heeds its token between operators only."""
         lanes = [version.lane for entry in self.store.entries for version in entry.versions]
-        others = self.drawings.running + self._desk.running + self.trials.running
+        others = self.drawings.running + self._executor.running + self.trials.running
         return others > 0 or any(lane.is_busy for lane in lanes)
 
     @property
@@ -192,7 +192,7 @@ class DataPlane:
 
     async def offload(self, work: Callable[[], T], deadline: float) -> T:
         """What work returns, run in a thread; for work of no model."""
-        return await self._desk.run(lambda token: _charged(work, token), deadline)
+        return await self._executor.run(lambda token: _charged(work, token), deadline)
 
     def can_draw(self, name: str | None, number: int | str | None) -> bool:
         """Whether what a model finds can be answered as a picture.
@@ -258,7 +258,7 @@ class DataPlane:
         with _Accounting(version) as model:
             return await version.lane.call(model.profile, deadline)
 
-    async def look(self, version: Version, work: Callable[[Model], T], deadline: float) -> T:
+    async def run_on_model(self, version: Version, work: Callable[[Model], T], deadline: float) -> T:
         """What some work returns that runs the model beside its requests, in the model's threads."""
         with _Accounting(version) as model:
             return await version.lane.call(partial(_within, partial(work, model), deadline), deadline)

@@ -83,7 +83,7 @@ async def profile_of(
     files, found = plane.store.entry(name).files, plane.store.version(name, read_version(version))
     with plane.memory.answering():
         measure = partial(_profile, files, plane.settings, shape or [], sample)
-        return json_response(await until_disconnect(request, plane.look(found, measure, plane.deadline())))
+        return json_response(await until_disconnect(request, plane.run_on_model(found, measure, plane.deadline())))
 
 
 @router.get("/report", tags=["graph"], responses=_REPORT, summary="All that in one file", response_class=Response)
@@ -96,7 +96,7 @@ async def report_of(
     headers = {"content-disposition": f'attachment; filename="{name}.html"', "content-security-policy": _STATIC}
     with plane.memory.answering():
         write = partial(_report, files, plane.settings, shape or [], sample)
-        work = plane.look(found, write, plane.deadline())
+        work = plane.run_on_model(found, write, plane.deadline())
         return Response(await until_disconnect(request, work), media_type="text/html", headers=headers)
 
 
@@ -136,7 +136,7 @@ async def operand(request: Request, name: str, operand: Operand, version: Versio
         found = plane.store.version(name, read_version(version))
         message = await plane.offload(partial(parse, body, content_type, plane.settings), deadline)
         asked = InferRequest(decode=message.decode, parameters={})
-        work = plane.look(found, lambda model: dump_json(activation(model, asked, operand)), deadline)
+        work = plane.run_on_model(found, lambda model: dump_json(activation(model, asked, operand)), deadline)
         text = await until_disconnect(request, work)
         reservation.charge(len(text))
         return ChargedResponse([text], reservation, "application/json")

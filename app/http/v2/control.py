@@ -30,7 +30,7 @@ async def index(request: Request) -> Response:
     """All models of the store, or those that are ready."""
     only_ready = read_flag(await _object(request), "ready") or False
     plane = dataplane(request)
-    await plane.control.look()
+    await plane.control.discover()
     return json_response(repository_index(plane.store, only_ready=only_ready))
 
 

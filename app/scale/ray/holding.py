@@ -19,7 +19,7 @@ from app.messages import quoted
 from app.models.folder.identity import mark_of
 from app.models.folder.repository import find_models, read_model
 from app.serving.commands import Command
-from app.serving.control import aside
+from app.serving.control import in_thread
 from app.serving.dataplane import DataPlane
 from app.settings import Settings
 
@@ -151,7 +151,7 @@ class Holding:
     async def _look(self) -> None:
         """See what is there, and load what is new or has changed and is at rest."""
         try:
-            found, defaults = await aside(self._read)
+            found, defaults = await in_thread(self._read)
         except ConfigError as exc:
             log.error("%s", exc)
             return
