@@ -1,6 +1,5 @@
-"""Who may do what. Nothing here knows HTTP.
+"""Access control, independent of HTTP.
 
-groups    what requests are for
-keyring   keys, and the groups each is good for
-keys      where they come from, and that a file of them may change
+keyring   parsed keys, and the groups of requests each key allows
+keys      keys from the settings, and from a file that is read again when it changes
 """

@@ -1,8 +1,8 @@
-"""Which key is good for what. A key itself is never kept, and nothing that is written or raised here holds one.
+"""Keys and the groups of requests that each allows. Keys are never stored, logged or put into an error.
 
-A key that is presented is hashed twice, the second time with a secret of this process. What is looked up is a hash that
-nobody outside can foresee, and what it leads to is compared in constant time: how long it takes tells nothing of the
-keys there are, and is the same for any number of them.
+A presented key is hashed twice, the second time with a secret of this process. The lookup uses this second hash, which
+an outsider cannot predict, and the first one is compared in constant time: the duration tells nothing about the keys,
+and does not depend on their number.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Final, TypeAlias
 
 from app.messages import quoted
 
-# What may stand behind "Bearer" (RFC 6750 section 2.1); shorter ones are guessed.
+# Syntax of a bearer token (RFC 6750 section 2.1); shorter ones can be guessed.
 _KEY: Final = re.compile(r"[A-Za-z0-9._~+/-]{16,1024}={0,2}")
 _DIGEST: Final = re.compile(r"sha256:([0-9A-Fa-f]{64})")
 _ENTRY: Final = re.compile(r"([a-z, ]+):\s*(\S+)")
@@ -25,30 +25,30 @@ _HOW: Final = "expected at least 16 of the characters A-Z a-z 0-9 . _ ~ + / -, o
 
 
 class Group(StrEnum):
-    """What a request is for."""
+    """Group of requests that a key may allow."""
 
     INFER = "infer"  # runs of models
-    METADATA = "metadata"  # what is served, how it looks, and how it does; the pages for people
-    ADMIN = "admin"  # what changes the server
-    METRICS = "metrics"  # figures for a monitor
+    METADATA = "metadata"  # models, graphs, statistics, and the console
+    ADMIN = "admin"  # requests that change the server
+    METRICS = "metrics"  # Prometheus metrics
 
 
-Rights: TypeAlias = Mapping[bytes, frozenset[Group]]  # of the SHA-256 digest of a key
+Rights: TypeAlias = Mapping[bytes, frozenset[Group]]  # by SHA-256 digest of the key
 
 
 class KeyringError(ValueError):
-    """Text that is no list of keys; says where, and nothing of what stands there."""
+    """Error in a list of keys. It says where, but never quotes the text."""
 
 
 class Keyring:
-    """Keys, and what each is good for."""
+    """Keys and the groups that each allows."""
 
     def __init__(self, rights: Rights) -> None:
         self._secret = secrets.token_bytes(32)
         self._rights = {self._blind(digest): (digest, groups) for digest, groups in rights.items()}
 
     def rights(self, key: bytes) -> frozenset[Group] | None:
-        """What a key is good for; None for one that is not known."""
+        """Return the groups that a key allows, or None for an unknown key."""
         digest = sha256(key).digest()
         known, groups = self._rights.get(self._blind(digest), (b"", None))
         return groups if hmac.compare_digest(known, digest) else None
@@ -58,26 +58,26 @@ class Keyring:
 
 
 def parse_lines(text: str) -> Rights:
-    """Lines of ``group: key`` or ``group, group: key``, parted by line ends or semicolons; # begins a comment.
+    """Parse ``group: key`` or ``group, group: key``, separated by line ends or semicolons; # begins a comment.
 
     Raises:
-        KeyringError: a line is not like that.
+        KeyringError: a line has another form.
     """
     lines = [(number, part) for number, line in enumerate(text.splitlines(), 1) for part in line.split(";")]
     return _joined(entry for number, line in lines for entry in _entries(f"line {number}", line.strip()))
 
 
 def parse_table(table: Mapping[str, object]) -> Rights:
-    """``{"infer": ["key", ...], ...}``, as a TOML file has it.
+    """Parse ``{"infer": ["key", ...], ...}``, as a TOML file has it.
 
     Raises:
-        KeyringError: it is something else.
+        KeyringError: the table has another form.
     """
     return _joined(entry for name, keys in table.items() for entry in _row(name, keys))
 
 
 def merged(*rights: Rights) -> Rights:
-    """All of them together."""
+    """Return the union of several sets of rights."""
     return _joined((digest, group) for each in rights for digest, groups in each.items() for group in groups)
 
 
@@ -94,7 +94,7 @@ def _entries(where: str, line: str) -> Iterator[tuple[bytes, Group]]:
         return
     entry = _ENTRY.fullmatch(line)
     if entry is None:
-        raise KeyringError(f"{where}: expected 'group: key', with a group of {quoted(Group)}")
+        raise KeyringError(f"{where}: found another form, expected 'group: key' with one of the groups {quoted(Group)}")
     digest = _digest(entry[2], where)
     for name in entry[1].split(","):
         yield digest, _group(name.strip(), where)
@@ -102,7 +102,7 @@ def _entries(where: str, line: str) -> Iterator[tuple[bytes, Group]]:
 
 def _group(name: str, where: str) -> Group:
     if name not in list(Group):  # not echoed: a key may stand where a group belongs
-        raise KeyringError(f"{where}: no such group, expected one of {quoted(Group)}")
+        raise KeyringError(f"{where}: found an unknown group, expected one of {quoted(Group)}")
     return Group(name)
 
 
@@ -110,7 +110,7 @@ def _digest(key: str, where: str) -> bytes:
     if stated := _DIGEST.fullmatch(key):
         return bytes.fromhex(stated[1])
     if key.startswith("sha256:") or not _KEY.fullmatch(key):
-        raise KeyringError(f"{where}: no key, {_HOW}")
+        raise KeyringError(f"{where}: found an invalid key, {_HOW}")
     return sha256(key.encode()).digest()
 
 

@@ -1,4 +1,4 @@
-"""The keys of the settings, and those of a file that may change while the server runs."""
+"""Keys from the settings, and from a file that may change while the server runs."""
 
 from __future__ import annotations
 
@@ -21,17 +21,19 @@ log = logging.getLogger(__name__)
 
 _MAX_BYTES: Final = 1 << 20
 _PLACE: Final = re.compile(r"\(at [^()]*\)$")
-_NOT_HERE: Final = ForbiddenError("the server is changed from the machine itself only, or with a key")
+_LOCAL_ONLY: Final = ForbiddenError(
+    "requests that change the server are allowed from the same machine only, or with a key"
+)
 
 
 class Keys:
-    """What opens the server; ``ring`` is always the newest that could be read.
+    """Keys of the server; ``ring`` holds the newest keys that could be read.
 
     Args:
         settings: with ``keys`` or ``keys_file``, or both.
 
     Raises:
-        SettingsError: they cannot be read, or there is none.
+        SettingsError: the keys cannot be read, or there are none.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -46,18 +48,18 @@ class Keys:
             raise SettingsError(f"keys_file '{self._file}': {exc}") from None
 
     def start(self) -> None:
-        """Look at the file from time to time."""
+        """Start to watch the file."""
         if self._file is not None:
             _check_permissions(self._file)
         if self._file is not None and self._interval_s > 0:
             threading.Thread(target=self._watch, name="keys", daemon=True).start()
 
     def close(self) -> None:
-        """Look no more."""
+        """Stop watching the file."""
         self._closing.set()
 
     def look(self) -> None:
-        """Look once: a file that is another one and at rest is read. One that is no good changes nothing."""
+        """Read the file again if it has changed and is at rest; an invalid file is logged and ignored."""
         now = self._identity()
         is_at_rest, self._last = now == self._last, now
         if not is_at_rest or now == self._tried:
@@ -66,7 +68,7 @@ class Keys:
         try:
             self.ring = self._read()
         except KeyringError as exc:
-            log.error("the keys stay as they were: keys_file: %s", exc)
+            log.error("keys_file is invalid, the keys read before stay in use: %s", exc)
         else:
             log.info("keys_file was read again")
             _check_permissions(self._file)
@@ -78,23 +80,23 @@ class Keys:
         while not self._closing.wait(self._interval_s):
             try:
                 self.look()
-            except Exception:  # a fault of ours must not end the watch
-                log.exception("looking at keys_file")
+            except Exception:  # a bug must not end the watch
+                log.exception("failed to check keys_file for changes")
 
     def _read(self) -> Keyring:
         if self._file is None:
             return Keyring(self._fixed)
         rights = _of_file(self._file)
         if not rights:  # a file that was emptied must not open the server
-            raise KeyringError("it names no key")
+            raise KeyringError("found no key, expected at least one")
         return Keyring(merged(self._fixed, rights))
 
 
 def open_keys(settings: Settings) -> Keys | None:
-    """The keys that the settings name; None where they name none, so that everybody may come in.
+    """Return the keys that the settings name; None when they name none and every request is allowed.
 
     Raises:
-        SettingsError: they cannot be read.
+        SettingsError: the keys cannot be read.
     """
     return Keys(settings) if settings.has_keys else None
 
@@ -107,7 +109,7 @@ def _of_environment(settings: Settings) -> Rights:
     except KeyringError as exc:
         raise SettingsError(f"keys: {exc}") from None
     if not rights:
-        raise SettingsError("keys: it names no key")
+        raise SettingsError("keys: found no key, expected at least one")
     return rights
 
 
@@ -117,9 +119,9 @@ def _of_file(path: Path) -> Rights:
         return parse_table(tomllib.loads(text)) if path.suffix == ".toml" else parse_lines(text)
     except ConfigError as exc:
         raise KeyringError(str(exc)) from None
-    except tomllib.TOMLDecodeError as exc:  # which may quote what it does not understand
+    except tomllib.TOMLDecodeError as exc:  # its own message may quote a key
         place = _PLACE.search(str(exc))
-        raise KeyringError(f"no TOML {place[0] if place else ''}".strip()) from None
+        raise KeyringError(f"not valid TOML {place[0] if place else ''}".strip()) from None
 
 
 def _check_permissions(path: Path | None) -> None:
@@ -128,31 +130,32 @@ def _check_permissions(path: Path | None) -> None:
     except OSError:  # it is gone again
         return
     if mode & stat.S_IWOTH:
-        log.warning("keys_file '%s' may be written to by everybody on this machine", path)
+        log.warning("keys_file '%s' is writable by every user of this machine; run chmod o-w", path)
     elif mode & stat.S_IROTH:
-        log.warning("keys_file '%s' may be read by everybody on this machine; chmod o-r takes that back", path)
+        log.warning("keys_file '%s' is readable by every user of this machine; run chmod o-r", path)
 
 
 def refusal(keys: Keys | None, group: Group, key: bytes | None, *, is_local: bool) -> ServiceError | None:
-    """Why a request is refused; None for one that is let through.
+    """Return the error for a request that is refused, or None.
 
     Args:
-        keys: None where the server has none.
-        key: what the request brings.
-        is_local: whether it comes from a program on this machine.
+        keys: None when the server has no keys.
+        group: group of the request.
+        key: the key that the request brings.
+        is_local: whether the request comes from a program on this machine.
     """
     if keys is None:
-        return None if group is not Group.ADMIN or is_local else _NOT_HERE
+        return None if group is not Group.ADMIN or is_local else _LOCAL_ONLY
     if key is None:
-        return UnauthorizedError("a key is needed: 'Authorization: Bearer KEY' or 'X-API-Key: KEY'")
+        return UnauthorizedError("no key found, expected 'Authorization: Bearer KEY' or 'X-API-Key: KEY'")
     rights = keys.ring.rights(key)
     if rights is None:
-        return UnauthorizedError("this key is not known here")
-    return None if group in rights else ForbiddenError(f"this key is not good for {group}")
+        return UnauthorizedError("unknown key")
+    return None if group in rights else ForbiddenError(f"this key does not allow {group} requests")
 
 
 def read_key(headers: Iterable[tuple[bytes, bytes]]) -> bytes | None:
-    """The key that a request brings, as a bearer (RFC 6750 section 2.1) or in the other header."""
+    """Return the key of a request, from Authorization (RFC 6750 section 2.1) or X-API-Key."""
     found = None
     for name, value in headers:
         if name == b"authorization" and value[:7].lower() == b"bearer ":

@@ -24,7 +24,7 @@ from app.protocol.v2.regions import open_regions
 from app.protocol.v2.settings import ChangingSettings, install
 from app.serving.dataplane import DataPlane
 from app.settings import Settings
-from app.tracing.spans import open_spans
+from app.tracing import open_spans
 from app.version import version
 
 DESCRIPTION = """PNNX models over HTTP. `POST /infer` takes JSON, pictures, .npy, .npz and forms of those.

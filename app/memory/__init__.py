@@ -1,4 +1,6 @@
-"""Memory: what requests may take together, and what each of them has of it (budget).
+"""Memory of the server.
 
-machine gives back to the system what is no longer used; collector sets aside what lives as long as the server.
+budget        bytes that all requests may hold together
+reservation   bytes that one request holds
+machine       the heap, the garbage collector, and memory that is returned to the system
 """

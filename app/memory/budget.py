@@ -15,19 +15,19 @@ from typing import Final
 from app.errors import QueueFullError, RequestTooLargeError
 from app.memory.reservation import Answering, Reservation
 
-# Bodies that are still arriving may hold so much of the budget: what has arrived can always be answered.
+# Share of the budget for bodies that are still arriving; the rest is enough to answer those that have arrived.
 _ARRIVING: Final = 1 / 2
-# The share of the budget that may be kept between requests.
+# Share of the budget for caches that outlive a request.
 _KEPT: Final = 1 / 2
 
 
 class MemoryBudget:
-    """The bytes all requests of a server may take together; many threads may ask at once.
+    """Bytes that all requests of a server may hold together; thread-safe.
 
     Args:
         total: in bytes.
-        retry_after_s: what a client is told to wait when its request does not fit now.
-        on_large_return: called when a request that held much is over.
+        retry_after_s: Retry-After of a request that does not fit now.
+        on_large_return: called with the bytes that a request held when it is over.
     """
 
     def __init__(
@@ -40,29 +40,29 @@ class MemoryBudget:
         self._arriving = 0
         self._kept = 0
         self._caches: tuple[CacheAccount, ...] = ()
-        # A collection of garbage, which may begin on any line, may close a cache_account.
+        # Reentrant: a garbage collection, which may begin on any line, may close a cache account.
         self._lock = threading.RLock()
 
     @property
     def used(self) -> int:
-        """Bytes that requests hold now."""
+        """Return the bytes that requests hold."""
         return self._used - self._kept
 
     @property
     def kept(self) -> int:
-        """Bytes that are held between requests, as long as none needs them."""
+        """Return the bytes that caches hold until a request needs them."""
         return self._kept
 
     def open(self) -> Reservation:
-        """The reservation of a new request."""
+        """Return the reservation of a new request."""
         return Reservation(self)
 
     def answering(self, reservation: Reservation | None = None) -> AbstractContextManager[Reservation]:
-        """The reservation of a request, which is the one at hand in the block; given back if that fails.
+        """Make a reservation current for a block; release it if the block fails.
 
-        Else it goes on with the answer, which closes it when it is sent.
+        Otherwise the answer owns it and closes it when it was sent.
 
-        reservation: the one it has, where it is not new.
+        reservation: of the request; None for a new one.
         """
         return Answering(self.open() if reservation is None else reservation)
 
@@ -70,18 +70,19 @@ class MemoryBudget:
         """Count bytes as used.
 
         Args:
-            held: what the same request has already.
-            arriving: of a body that is not there yet.
-            is_only_asked: whether they fit; nothing is counted.
+            count: bytes to take.
+            held: bytes that the same request already holds.
+            arriving: whether they belong to a body that has not arrived yet.
+            is_only_asked: check that they fit, but count nothing.
 
         Raises:
-            RequestTooLargeError: with what it has it will never fit.
+            RequestTooLargeError: the request can never fit.
             QueueFullError: it does not fit now.
         """
         limit = int(self.total * _ARRIVING) if arriving else self.total
         if held + count > limit:
             raise RequestTooLargeError(
-                f"the request would take too much memory: found about {held + count} bytes, expected at most {limit}",
+                f"the request needs too much memory: found about {held + count} bytes, expected at most {limit}",
                 found=held + count,
                 limit=limit,
             )
@@ -91,15 +92,15 @@ class MemoryBudget:
             cache_account.make_room(count)
         if not self._try(count, limit, arriving, is_only_asked):
             raise QueueFullError(
-                f"other requests hold the memory this one would take: about {held + count} bytes",
+                f"other requests hold the memory that this one needs: about {held + count} bytes",
                 retry_after_s=self._retry_after_s,
                 limit=self.total,
             )
 
     def take_plain(self, count: int, held: int) -> bool:
-        """Count bytes as used, where there is room for them; whether they are.
+        """Count bytes as used if they are free, and return whether they were.
 
-        held: what the request would have in all.
+        held: bytes that the request would hold in all.
         """
         with self._lock:
             if held > self.total or self._used + count > self.total:
@@ -117,11 +118,12 @@ class MemoryBudget:
             return True
 
     def give_back(self, count: int, *, arriving: int = 0, held: int = 0) -> None:
-        """Count bytes as free again.
+        """Count bytes as free.
 
         Args:
-            arriving: how many of them, or of others, no longer arrive.
-            held: what the request had in all, where it is over.
+            count: bytes to free.
+            arriving: bytes that no longer count as arriving.
+            held: most bytes that the request held, if it is over.
         """
         with self._lock:
             self._used -= count
@@ -129,9 +131,9 @@ class MemoryBudget:
         self._on_large_return(held)
 
     def cache_account(self, make_room: Callable[[], Callable[[int], None] | None]) -> CacheAccount:
-        """The account of somebody who keeps things between requests.
+        """Return the account of a cache that outlives requests.
 
-        make_room: gives what frees so many bytes of them, where that still exists.
+        make_room: returns a function that evicts so many bytes, or None when the cache no longer exists.
         """
         with self._lock:
             made = CacheAccount(self, make_room)
@@ -139,7 +141,7 @@ class MemoryBudget:
             return made
 
     def keep(self, count: int) -> bool:
-        """Count bytes as kept, if half of the budget is left for requests; whether they are."""
+        """Count bytes as kept if half of the budget stays free for requests; return whether they are counted."""
         with self._lock:
             if self._kept + count > self.total * _KEPT or self._used + count > self.total:
                 return False
@@ -154,13 +156,13 @@ class MemoryBudget:
             self._used -= count
 
     def forget(self, cache_account: CacheAccount) -> None:
-        """Ask it no more."""
+        """Remove an account."""
         with self._lock:
             self._caches = tuple(each for each in self._caches if each is not cache_account)
 
 
 class CacheAccount:
-    """What somebody keeps between requests, counted in their budget; who keeps it holds a lock of its own."""
+    """Bytes of a cache, counted in the budget; the cache calls it under a lock of its own."""
 
     def __init__(self, budget: MemoryBudget, make_room: Callable[[], Callable[[int], None] | None]) -> None:
         self._budget = budget
@@ -168,7 +170,7 @@ class CacheAccount:
         self._held = 0
 
     def hold(self, count: int) -> bool:
-        """Count so many bytes more, if there is room; whether they are."""
+        """Count so many bytes more if they fit, and return whether they do."""
         if not self._budget.keep(count):
             return False
         self._held += count
@@ -180,12 +182,12 @@ class CacheAccount:
         self._budget.drop(count)
 
     def make_room(self, count: int) -> None:
-        """A request needs so many bytes."""
+        """Evict so many bytes for a request."""
         free = self._make_room() if self._held else None
         if free is not None:
             free(count)
 
     def close(self) -> None:
-        """Nothing is kept any more."""
+        """Release all bytes and remove the account."""
         self._budget.forget(self)
         self.release(self._held)

@@ -1,8 +1,8 @@
-"""Memory of the process: the heap, the garbage collector, and giving back what is no longer used.
+"""Memory of the process: the heap, the garbage collector, and memory that is returned to the system.
 
-glibc keeps freed memory for the next request, and numpy's large arrays are mapped anew each time, which triples the
-cost of receiving one: so the heap is told to keep some (``configure_malloc``), and to give back the rest after a request that
-took much (``Trimmer``). On other systems both do nothing.
+glibc returns freed memory to the system and maps each large array anew, which triples the cost of receiving one. So the
+heap is configured to keep some memory (``configure_malloc``), and the rest is returned after requests that took much
+(``Trimmer``). On other systems both do nothing.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import engine
 
-# The part of the memory there is that requests may take; the rest is for weights, code, arenas and everybody else.
+# Share of the machine's memory that requests may take; the rest is for weights, code, arenas and other processes.
 SHARE: Final = 1 / 4
 
 _LEAST: Final = 64 << 20
@@ -26,15 +26,15 @@ _M_TOP_PAD: Final = -2
 _M_MMAP_THRESHOLD: Final = -3
 _M_ARENA_MAX: Final = -8
 _KEPT: Final = 64 << 20
-# Arrays from this size on are mapped by themselves, and gone when they are freed. glibc's own limit of it.
+# Arrays from this size on are mapped separately and unmapped when freed; the largest value glibc allows.
 _MAPPED: Final = 32 << 20
-# Requests that took less are not worth a look at the whole heap, nor are a few of those that took more.
+# Trimming scans the whole heap: requests below _LARGE do not count, and those above are summed up to _TOGETHER.
 _LARGE: Final = 1 << 20
 _TOGETHER: Final = 64 << 20
 _PAUSE_S: Final = 1.0
-# Where kernels and every dtype like values to begin: a line of the caches.
+# Alignment of values for kernels and every dtype: a cache line.
 _LINE: Final = 64
-# What Python's own bytearray(n) does, but for the zeros, which would take as long as many a model runs.
+# bytearray(n) without writing zeros, which would take as long as a run of many a model.
 _new: Any = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_char_p, ctypes.c_ssize_t)(
     ("PyByteArray_FromStringAndSize", ctypes.pythonapi)
 )
@@ -43,13 +43,13 @@ _next_freeze_at: float | None = None
 
 
 def budget_bytes(setting: int | None, workers: int = 1) -> int:
-    """The bytes that requests of one server process may take; setting is the user's own limit for all of them."""
+    """Return the bytes that requests of one process may take; setting is the user's limit for all workers together."""
     total = setting if setting is not None else max(_LEAST, int(engine.total_memory_bytes() * SHARE))
     return max(1, total // workers)
 
 
 def configure_malloc() -> None:
-    """Let glibc's heap keep what requests free, up to a bound; what the user set in the environment stands."""
+    """Let glibc's heap keep freed memory up to a bound, unless the environment configures it."""
     libc = _libc()
     if libc is None:
         return
@@ -57,7 +57,7 @@ def configure_malloc() -> None:
         (_M_TOP_PAD, "MALLOC_TOP_PAD_", _KEPT),
         (_M_TRIM_THRESHOLD, "MALLOC_TRIM_THRESHOLD_", 2 * _KEPT),
         (_M_MMAP_THRESHOLD, "MALLOC_MMAP_THRESHOLD_", _MAPPED),
-        # Threads' own heaps would each keep what is on top of them, however much is free: malloc_trim looks below only.
+        # One arena: those of other threads keep free memory at their top, which malloc_trim does not return.
         (_M_ARENA_MAX, "MALLOC_ARENA_MAX", 1),
     )
     for parameter, name, value in settings:
@@ -66,7 +66,7 @@ def configure_malloc() -> None:
 
 
 class Trimmer:
-    """Gives free memory back to the system after requests that took much: soon, in a thread, and not all the time."""
+    """Returns free memory to the system soon after requests that took much, in a thread and with pauses."""
 
     def __init__(self) -> None:
         self._libc = _libc()
@@ -75,7 +75,7 @@ class Trimmer:
         self._held = 0
 
     def __call__(self, held: int) -> None:
-        """A request is over that held so many bytes."""
+        """Count a request that has ended and held so many bytes."""
         if held < _LARGE or self._libc is None:
             return
         with self._lock:
@@ -86,7 +86,7 @@ class Trimmer:
         threading.Thread(target=self._trim, daemon=True, name="trim").start()
 
     def _trim(self) -> None:
-        time.sleep(_PAUSE_S)  # the answer is still being sent; and requests that follow each other are one
+        time.sleep(_PAUSE_S)  # the answer is still being sent, and one trim serves a series of requests
         with self._lock:
             self._is_due = False
             self._held = 0
@@ -105,25 +105,25 @@ def _libc() -> Any:
 
 
 def uninitialised(count: int, values_at: int = 0) -> bytearray:
-    """So many bytes that mean nothing: whoever asks for them writes all of them before anybody reads one.
+    """Return a bytearray whose content is undefined; the caller writes all of it before it is read.
 
     Args:
-        values_at: the byte that begins a line of the processor's caches.
+        count: number of bytes.
+        values_at: index of the byte that is aligned to a cache line.
     """
     block: bytearray = _new(None, count + _LINE)
     before = -(ctypes.addressof(ctypes.c_char.from_buffer(block)) + values_at) % _LINE
-    # Both move nothing: a bytearray knows where in its memory it begins.
+    # Neither moves data: a bytearray stores the offset at which it begins.
     del block[:before]
     del block[count:]
     return block
 
 
 def freeze_heap() -> None:
-    """Leave what is there now out of garbage collections.
+    """Exempt all present objects from garbage collections.
 
-    A full collection looks at every object there is, and nothing else runs meanwhile: 50 ms where models are loaded,
-    in the midst of a request. When a model was replaced everything is looked at again, until the last request that ran
-    on the old one must have ended.
+    A full collection visits every object and stops everything else: 50 ms with loaded models, while requests wait.
+    After a model was replaced, objects are collected again until requests on the old one must have ended.
     """
     global _next_freeze_at
     gc.unfreeze()
@@ -133,7 +133,7 @@ def freeze_heap() -> None:
 
 
 def collect(rest_s: float = _REST_S) -> None:
-    """Free what refers to itself and is no longer used, also of what was set aside; that is due again in rest_s."""
+    """Collect unreachable cycles, frozen objects included; freezing is due again after rest_s."""
     global _next_freeze_at
     if gc.get_freeze_count():
         gc.unfreeze()
@@ -142,6 +142,6 @@ def collect(rest_s: float = _REST_S) -> None:
 
 
 def freeze_heap_when_due() -> None:
-    """Called now and then, where a pause disturbs nobody's request more than another."""
+    """Freeze the heap if it is due; called when a pause delays a request least."""
     if _next_freeze_at is not None and time.monotonic() > _next_freeze_at:
         freeze_heap()

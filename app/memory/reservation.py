@@ -1,7 +1,7 @@
-"""What one request holds of the budget, and the request at hand.
+"""Reservation of one request in the memory budget, and access to that of the current request.
 
-The reservation of the request at hand is found through a context variable, which lanes hand on to their threads: code
-that decodes says ``charge(bytes)`` and ``check()``, and does not know of servers. Without a request nothing is bounded.
+The current reservation is a context variable, which executors hand on to their threads: code that decodes calls
+``charge(bytes)`` and ``check()`` and knows nothing of servers. Outside of a request nothing is bounded.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from app.errors import DeadlineExceededError, ServiceError
 if TYPE_CHECKING:
     from app.memory.budget import CacheAccount, MemoryBudget
 
-# A tensor that turns out larger than was estimated, and what is computed from it.
+# A tensor that is larger than estimated counts twice: itself and what is computed from it.
 _TIMES: Final = 2
 
 _current: ContextVar[Reservation | None] = ContextVar("reservation", default=None)
 
 
 class Reservation:
-    """What one request holds of the budget, until it is over and no thread works for it any more."""
+    """Bytes that one request holds until it is over and no thread works for it."""
 
     def __init__(self, budget: MemoryBudget) -> None:
         self._budget = budget
@@ -46,26 +46,30 @@ class Reservation:
 
     @property
     def held(self) -> int:
-        """Bytes it holds now."""
+        """Return the bytes it holds now."""
         return self._held
 
     def cache_account(self, make_room: Callable[[], Callable[[int], None] | None]) -> CacheAccount:
-        """As MemoryBudget.cache_account."""
+        """Return an account as MemoryBudget.cache_account does."""
         return self._budget.cache_account(make_room)
 
     def would_fit(self, count: int, *, arriving: bool = False) -> None:
-        """Refuse early what would be refused anyway: so many bytes more; arriving: of a body.
+        """Refuse early what would be refused later.
+
+        Args:
+            count: further bytes.
+            arriving: whether they belong to a body.
 
         Raises:
-            RequestTooLargeError, QueueFullError: as MemoryBudget.take says.
+            RequestTooLargeError, QueueFullError: as MemoryBudget.take.
         """
         self._budget.take(count, self._held, arriving=arriving, is_only_asked=True)
 
     def charge(self, count: int, *, arriving: bool = False) -> None:
-        """Hold so many bytes more, until it is over.
+        """Hold so many bytes more until the request is over.
 
         Raises:
-            RequestTooLargeError, QueueFullError: as MemoryBudget.take says.
+            RequestTooLargeError, QueueFullError: as MemoryBudget.take.
         """
         budget = self._budget
         with self._lock:
@@ -85,46 +89,46 @@ class Reservation:
         self._budget.give_back(count)
 
     def arrived(self) -> None:
-        """The body is there: its bytes count as every other's."""
+        """Count the bytes of the body as arrived."""
         with self._lock:
             arriving, self._arriving = self._arriving, 0
         self._budget.give_back(0, arriving=arriving)
 
     def share(self) -> None:
-        """One more user, who closes it once: what the request holds stays counted until then."""
+        """Add a user, which must close the reservation once; it is released after the last one has."""
         with self._lock:
             self._users += 1
 
     def working(self, is_cancelled: Callable[[], bool]) -> AbstractContextManager[None]:
-        """A thread works for the request: what it holds stays counted until the thread is done, whoever went away.
+        """Keep the reservation while a thread works for the request, even if the client leaves.
 
         is_cancelled: whether the work may stop.
         """
         return _Work(self, is_cancelled)
 
     def begin(self, is_cancelled: Callable[[], bool]) -> Callable[[], bool] | None:
-        """What ``working`` does first; gives what was asked before."""
+        """Enter ``working`` and return the previous is_cancelled."""
         with self._lock:
             self._users += 1
             before, self._is_cancelled = self._is_cancelled, is_cancelled
         return before
 
     def end(self, before: Callable[[], bool] | None) -> None:
-        """End a piece of work: what follows has a time of its own."""
+        """Leave ``working`` and restore the previous is_cancelled."""
         self._is_cancelled = before
         self.close()
 
     def check(self) -> None:
-        """Stop the work of a request that nobody waits for.
+        """Stop work whose result is no longer needed.
 
         Raises:
-            DeadlineExceededError: its time is up, or its client is gone.
+            DeadlineExceededError: the deadline has passed, or the client has left.
         """
         if self._is_cancelled is not None and self._is_cancelled():
             raise DeadlineExceededError("the request was not answered within its time")
 
     def close(self) -> None:
-        """Called once by the request's handler at its end, and by every other user: the last gives everything back."""
+        """Remove a user: the request's handler calls it once, as every other user does. The last releases all bytes."""
         with self._lock:
             self._users -= 1
             if self._users:
@@ -134,7 +138,7 @@ class Reservation:
         self._budget.give_back(held, arriving=arriving, held=self._most)
 
 
-# Classes, for generators would cost every request several calls more.
+# Classes: context managers made from generators would cost every request several more calls.
 
 
 class _Work:
@@ -152,7 +156,7 @@ class _Work:
 
 
 class Answering:
-    """Opens the reservation of a new request for a block, and gives it back if that fails."""
+    """Makes the reservation of a new request current for a block, and releases it if the block fails."""
 
     __slots__ = ("_reservation",)
 
@@ -183,7 +187,7 @@ class _Charge:
 
 
 class _Run:
-    """Memory for a run: what was estimated, and what values turn out to ask for."""
+    """Memory of a run: the estimate, and more when values ask for larger tensors."""
 
     __slots__ = ("_reservation", "_asking", "_held", "_refusal")
 
@@ -199,20 +203,20 @@ class _Run:
 
     def __exit__(self, *exc: object) -> None:
         self._asking.__exit__(None, None, None)
-        del self._asking  # which refers to this: every request would leave that to the collector of cyclic garbage
+        del self._asking  # breaks a reference cycle, which every request would leave to the garbage collector
         self._reservation.return_(self._held)
         if self._refusal is not None and isinstance(exc[1], engine.EngineError):
-            raise self._refusal from None  # the engine speaks of shapes, and this of what others hold as well
+            raise self._refusal from None  # it also counts what other requests hold, as the engine's error does not
 
     def _need(self, count: int) -> None:
-        """A tensor, and what is made of it."""
+        """Charge a tensor and what is computed from it."""
         more = _TIMES * count - self._held
         if more > 0:
             try:
                 self._reservation.charge(more)
             except ServiceError as refusal:
                 self._refusal = refusal
-                raise engine.ShapeError("there is no memory for it now", found=f"{count:,} bytes") from None
+                raise engine.ShapeError("out of memory for a tensor", found=f"{count:,} bytes") from None
             self._held += more
 
 
@@ -221,27 +225,27 @@ _LITTLE: Final = 1 << 28
 
 
 def bounded(most: int) -> AbstractContextManager[None]:
-    """Refuse tensors beyond so many bytes, or what is little for any machine, where no request's reservation does."""
+    """Refuse tensors of more than so many bytes, but at least _LITTLE, outside of a request."""
     most = max(most, _LITTLE)
 
     def room(count: int) -> None:
         if count > most:
             found, expected = f"{count:,} bytes", f"at most {most:,} (max_bytes_in_flight)"
-            raise engine.ShapeError("there is no memory for a tensor", found=found, expected=expected)
+            raise engine.ShapeError("out of memory for a tensor", found=found, expected=expected)
 
     return engine.asking_for_room(room)
 
 
 def current() -> Reservation | None:
-    """The reservation of the request at hand; None where there is no request."""
+    """Return the reservation of the current request, or None."""
     return _current.get()
 
 
 def charge(count: int) -> None:
-    """Hold so many bytes more for the request at hand.
+    """Hold so many bytes more for the current request.
 
     Raises:
-        RequestTooLargeError, QueueFullError: as MemoryBudget.take says.
+        RequestTooLargeError, QueueFullError: as MemoryBudget.take.
     """
     reservation = _current.get()
     if reservation is not None:
@@ -249,16 +253,16 @@ def charge(count: int) -> None:
 
 
 def cache_account(make_room: Callable[[], Callable[[int], None] | None]) -> CacheAccount | None:
-    """An account with the budget of the request at hand, for what is to outlive it; None where there is no request."""
+    """Return an account with the budget of the current request, or None without a request."""
     reservation = _current.get()
     return None if reservation is None else reservation.cache_account(make_room)
 
 
 def would_fit(count: int) -> None:
-    """Go on only if the request at hand may hold so many bytes more later.
+    """Check that the current request may hold so many bytes more later.
 
     Raises:
-        RequestTooLargeError, QueueFullError: as MemoryBudget.take says.
+        RequestTooLargeError, QueueFullError: as MemoryBudget.take.
     """
     reservation = _current.get()
     if reservation is not None:
@@ -266,30 +270,30 @@ def would_fit(count: int) -> None:
 
 
 def charged(count: int) -> AbstractContextManager[None]:
-    """Hold so many bytes for a while.
+    """Hold so many bytes for a block.
 
     Raises:
-        RequestTooLargeError, QueueFullError: as MemoryBudget.take says.
+        RequestTooLargeError, QueueFullError: as MemoryBudget.take.
     """
     reservation = _current.get()
     return _NOTHING if reservation is None else _Charge(reservation, count)
 
 
 def running(count: int) -> AbstractContextManager[None]:
-    """Hold so many bytes for a run, and more where values decide on larger tensors than shapes told of.
+    """Hold so many bytes for a run, and more if values need larger tensors than shapes told.
 
     Raises:
-        RequestTooLargeError, QueueFullError: as MemoryBudget.take says.
+        RequestTooLargeError, QueueFullError: as MemoryBudget.take.
     """
     reservation = _current.get()
     return _NOTHING if reservation is None else _Run(reservation, count)
 
 
 def check() -> None:
-    """Stop if nobody waits for the request at hand.
+    """Stop if the result of the current request is no longer needed.
 
     Raises:
-        DeadlineExceededError: its time is up, or its client is gone.
+        DeadlineExceededError: the deadline has passed, or the client has left.
     """
     reservation = _current.get()
     if reservation is not None:

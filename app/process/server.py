@@ -36,7 +36,7 @@ from app.process.workers import detach, supervise
 from app.remote.opening import open_store
 from app.serving.dataplane import DataPlane
 from app.settings import Settings
-from app.tracing.spans import check_spans
+from app.tracing import check_spans
 
 log = logging.getLogger(__name__)
 

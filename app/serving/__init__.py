@@ -1,4 +1,7 @@
-"""What the service can do with models, without HTTP: ``DataPlane`` finds the version and hands its lane the work.
+"""Operations of the service, independent of HTTP and gRPC.
 
-drawings has graphs drawn, once for all who ask.
+dataplane   inference, metadata, readiness
+drawings    graphs that are drawn once for all clients that ask at the same time
+control     loading and unloading of models
+commands    commands that change all workers of a server
 """

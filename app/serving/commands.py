@@ -1,7 +1,7 @@
-"""Commands that change a server: done here, and where it has several workers by all of them.
+"""Commands that change a server, executed by every worker.
 
-A command has a subject. Commands of one subject follow one another in the same order everywhere, and a worker that
-takes the place of another one begins with what the last command of each subject has left.
+A command has a subject. Commands of one subject are executed in the same order by all workers, and a worker that
+replaces another begins with the last command of each subject.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ Arguments: TypeAlias = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """What is to be done; all of it is JSON.
+    """Command to all workers; its fields are JSON.
 
     Args:
-        limit_s: how long one worker may take for it.
+        limit_s: time limit of one worker.
     """
 
     verb: str
@@ -29,11 +29,11 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class CommandHandler:
-    """How a verb is done.
+    """Implementation of a verb.
 
     Args:
-        do: does it in a process that serves; returns the arguments that a worker is to begin with that comes later.
-        begin: the same in one that has yet to begin.
+        do: executes it in a serving process; returns the arguments for workers that start later.
+        begin: executes it in a process that has not begun to serve.
     """
 
     do: Callable[[Arguments], Awaitable[Arguments]]
@@ -41,39 +41,39 @@ class CommandHandler:
 
 
 class Channel(Protocol):
-    """The way to the other workers."""
+    """Connection to the other workers."""
 
     async def send(self, command: Command) -> None:
-        """Have a command done by all workers, this one first.
+        """Have a command executed by all workers, this one first.
 
         Raises:
-            ServiceError: what one of them says; the first of them, before any other has begun.
+            ServiceError: of a worker that failed; of this one before any other has begun.
         """
         ...
 
 
 class Commands:
-    """What a server's process can be told to do."""
+    """Commands that a process can execute."""
 
     def __init__(self) -> None:
         self._handlers: dict[str, CommandHandler] = {}
         self._channel: Channel | None = None
 
     def on(self, verb: str, handler: CommandHandler) -> None:
-        """Know how a verb is done."""
+        """Register the handler of a verb."""
         self._handlers[verb] = handler
 
     def join(self, channel: Channel, begun: Iterable[Command]) -> None:
-        """Be one of several workers, and begin with what the others were told before."""
+        """Join other workers, and execute the commands that they executed before."""
         self._channel = channel
         for command in begun:
             self._handlers[command.verb].begin(command.arguments)
 
     async def make(self, command: Command) -> None:
-        """Have a command done by all.
+        """Have a command executed by all workers.
 
         Raises:
-            ServiceError: it cannot be done, or not by all of them.
+            ServiceError: it failed in this worker or in another.
         """
         if self._channel is None:
             await self.do(command)
@@ -81,9 +81,9 @@ class Commands:
             await self._channel.send(command)
 
     async def do(self, command: Command) -> Arguments:
-        """Do it here, and nowhere else; what another one is to begin with.
+        """Execute a command in this process only; return the arguments for workers that start later.
 
         Raises:
-            ServiceError: it cannot be done.
+            ServiceError: it failed.
         """
         return await self._handlers[command.verb].do(command.arguments)

@@ -1,6 +1,6 @@
-"""Models loaded and unloaded at run time: one call of a model at a time, each in a thread of its own.
+"""Loading and unloading of models at run time: one call per model at a time, each in a thread of its own.
 
-Who has asked may go away: what has begun goes on to its end.
+A call that has begun is completed even if its client leaves.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from app.settings import Settings
 
 T = TypeVar("T")
 
-# Commands that are at work at once; more wait. Models load side by side as far as memory goes (loader_pool.py).
+# Commands that are executed at a time; more wait. Models load in parallel as far as memory allows (loader_pool.py).
 MAX_CALLS: Final = 16
-# A load of several models, each of which may take its time, waits for its turn.
+# A load may wait for others, each of which may take the whole load_timeout_s.
 LOADS: Final = 3
-# Seconds beyond the time limit of a request, for workers that have just been started.
+# Seconds added to the time limit of a request, for workers that have just started.
 _MARGIN_S: Final = 60.0
 _LOAD: Final = "load"
 _UNLOAD: Final = "unload"
@@ -36,7 +36,7 @@ _UNLOAD: Final = "unload"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Done:
-    """The last load of a model: with which config, when it had ended, and how."""
+    """Last load of a model: its config, when it ended, and its result."""
 
     config: str | None
     ended: float
@@ -44,7 +44,7 @@ class _Done:
 
 
 class Control:
-    """Loads and unloads models for whoever may say so."""
+    """Loads and unloads models."""
 
     def __init__(self, demand: Demand, settings: Settings, commands: Commands) -> None:
         self._demand = demand
@@ -60,15 +60,16 @@ class Control:
         commands.on(_UNLOAD, CommandHandler(self._do_unload, partial(self._begin, False)))
 
     async def load(self, name: str, config: str | None = None) -> None:
-        """Load a model as it lies in the store now, beside what serves of it; until it serves.
+        """Load a model from the store beside the version that is being served, and return when it serves.
 
         Args:
-            config: JSON to take in place of its config.toml.
+            name: of the model.
+            config: JSON that replaces its config.toml.
 
         Raises:
-            ModelNotFoundError: there is no such model in the store.
-            ModelLoadError: it cannot be served; what served before does.
-            ModelNotReadyError: the server is stopping, or its settings do not allow it.
+            ModelNotFoundError: the store has no such model.
+            ModelLoadError: it cannot be served; what was served before stays.
+            ModelNotReadyError: the server is stopping, or its settings do not allow loading.
         """
         self._check(name)
         arguments = {"name": name, "config": config}
@@ -76,11 +77,11 @@ class Control:
         await self._commands.make(Command(verb=_LOAD, subject=f"model/{name}", arguments=arguments, limit_s=limit_s))
 
     async def unload(self, name: str) -> None:
-        """Serve a model no more; until its last request has ended, or its time is up.
+        """Stop serving a model, and return when its last request has ended or the time limit has passed.
 
         Raises:
             ModelNotFoundError: there is no such model.
-            ModelNotReadyError: the server is stopping, or its settings do not allow it.
+            ModelNotReadyError: the server is stopping, or its settings do not allow unloading.
         """
         self._check(name)
         limit_s = self._settings.request_timeout_s + _MARGIN_S
@@ -89,7 +90,7 @@ class Control:
         )
 
     async def discover(self) -> None:
-        """See which models there are to load, where nobody looks by himself."""
+        """Update the list of models in the store when the server does not poll the store."""
         if self._settings.model_control == "explicit":
             async with self._discovery:
                 await in_thread(self._demand.look)
@@ -105,7 +106,7 @@ class Control:
         return {**arguments, "mark": await in_thread(partial(self._demand.mark, name))}
 
     def _begin(self, is_wanted: bool, arguments: Arguments) -> None:
-        """Begin with what another process was told."""
+        """Apply what another process was told before this one started."""
         self._demand.begin(arguments["name"], is_wanted, arguments["mark"], arguments.get("config"))
 
     def _check(self, name: str) -> None:
@@ -114,13 +115,13 @@ class Control:
         if self.is_closed:
             raise self._not_now("the server is stopping")
         if not is_model_name(name):
-            raise ModelNotFoundError(f"no model '{safe_text(name, 100)}' is in the store")
+            raise ModelNotFoundError(f"model '{safe_text(name, 100)}' is not in the store")
 
     def _not_now(self, message: str) -> ModelNotReadyError:
         return ModelNotReadyError(message, retry_after_s=self._settings.retry_after_s)
 
     async def _in_turn(self, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Do something with a model when nobody else does, and to its end even if nobody waits for it any more."""
+        """Work on a model when no other call does, and complete the work even if the client leaves."""
 
         async def turn() -> None:
             lock = self._turns.setdefault(name, asyncio.Lock())
@@ -135,11 +136,11 @@ class Control:
     def _forget(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled():
-            task.exception()  # nobody may be there any more to be told
+            task.exception()  # marks it as retrieved, since the client may have left
 
     async def _load(self, name: str, config: str | None, asked: float) -> None:
         done = self._done.get(name)
-        # Whoever asks while the same is being done is content with it, unless the files have changed meanwhile.
+        # A load that was requested during the same load shares its result, unless the files have changed meanwhile.
         is_same = done is not None and done.config == config and done.ended > asked
         if done is None or not is_same or not await in_thread(done.loaded.is_current):
             loaded = await in_thread(partial(self._demand.load, name, config))
@@ -152,7 +153,7 @@ class Control:
 
 
 async def in_thread(work: Callable[[], T]) -> T:
-    """What work returns, run in a thread that keeps no process from ending."""
+    """Return the result of work in a daemon thread, which does not keep the process from ending."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()
 

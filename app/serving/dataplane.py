@@ -1,6 +1,6 @@
-"""Everything the service can do with models, without HTTP: answers, metadata, health, graphs.
+"""Operations on models, independent of HTTP and gRPC: inference, metadata, readiness, graphs.
 
-All that takes time runs in a lane's threads; what is left for the event loop is bookkeeping.
+Work that takes time runs in the threads of a scheduler or an executor; the event loop only does bookkeeping.
 """
 
 from __future__ import annotations
@@ -41,19 +41,19 @@ from app.thread_limits import ThreadBudget, thread_budget
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
-# What statistics call a request whose client went away before the answer.
+# Outcome in the statistics of a request whose client left before the answer.
 CANCELLED: Final = "cancelled"
-# How long models that load may take to heed that the server stops.
+# How long loads may take to react when the server stops.
 STOP_LOADING_S: Final = 3.0
-# How often models are looked at, and after how long without a request the code for their batches is dropped.
+# How often idle models are looked for, and the idle time after which the code for their batches is dropped.
 _REST_LOOK_S: Final = 60.0
 _IDLE_S: Final = 600.0
-# How many of the models that are loading are named.
+# Most names of models in the reason why the server is not ready.
 MAX_NAMES: Final = 10
 
 
 class Answer(NamedTuple):
-    """A result and what made it."""
+    """Result of a request, with the model and version that computed it."""
 
     model: str
     version: int
@@ -61,7 +61,7 @@ class Answer(NamedTuple):
 
 
 class DataPlane:
-    """Made once per server; ``start`` loads the store in the background, ``close`` ends everything."""
+    """Models and executors of one server. ``start`` loads the store in the background, ``close`` ends everything."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -83,11 +83,11 @@ class DataPlane:
         self.loaded = asyncio.Event()
         self._loader: threading.Thread | None = None
         self._resting: asyncio.Task[None] | None = None
-        # For what belongs to no model: parsing a large body that has yet to say which model it is for.
+        # For work that belongs to no model, such as parsing a large body that contains the model's name.
         self._executor = Lane(
             "server", threads=self.budget.threads, queue=settings.max_queue, retry_after_s=settings.retry_after_s
         )
-        # One at a time: what is measured has the machine to itself as far as requests leave it.
+        # One at a time, so that measurements share the machine with requests only.
         self.trials = Lane("trials", threads=1, queue=0, retry_after_s=settings.retry_after_s)
         self.drawings = Drawings(
             self.memory,
@@ -97,20 +97,20 @@ class DataPlane:
         )
 
     async def start(self) -> None:
-        """Begin to load the models; the server is live meanwhile, but not ready."""
-        # A daemon: a model that takes for ever to load must not keep the process from ending.
+        """Begin to load the models; meanwhile the server is live, but not ready."""
+        # A daemon: a load that hangs must not keep the process from ending.
         self._loader = threading.Thread(target=self._load, args=(asyncio.get_running_loop(),), daemon=True)
         self._loader.start()
         self._resting = asyncio.create_task(self._rest())
 
     async def _rest(self) -> None:
-        """Drop, time and again, the code for batches of models that had no request for long."""
+        """Drop, at intervals, the code for batches of models that had no request for long."""
         while True:
             await asyncio.sleep(_REST_LOOK_S)
             await asyncio.to_thread(self.store.rest, _IDLE_S)
 
     async def close(self) -> None:
-        """Stop loading, drop what waits, let what runs end."""
+        """Stop loading, drop what waits, let running requests end."""
         self.is_draining = self.control.is_closed = True
         if self._resting is not None:
             self._resting.cancel()
@@ -122,32 +122,32 @@ class DataPlane:
         self.trials.close()
         self.drawings.close()
         if self._loader is not None:
-            # What loads was asked to stop. Nobody waits for its answer, so a model that is stuck holds up nothing.
+            # Loads were asked to stop. A load that hangs delays the shutdown by at most this time.
             with suppress(TimeoutError):
                 await asyncio.wait_for(self.loaded.wait(), min(STOP_LOADING_S, self.settings.shutdown_timeout_s))
 
     @property
     def is_busy(self) -> bool:
-        """Whether a thread still works: one that runs heeds its token between operators only."""
+        """Return whether a thread is working; a cancelled run stops only between operators."""
         lanes = [version.lane for entry in self.store.entries for version in entry.versions]
         others = self.drawings.running + self._executor.running + self.trials.running
         return others > 0 or any(lane.is_busy for lane in lanes)
 
     @property
     def is_quiet(self) -> bool:
-        """Whether no request for any model is there."""
+        """Return whether there is no request for any model."""
         lanes = [version.lane for entry in self.store.entries for version in entry.versions]
         return all(lane.is_empty for lane in lanes)
 
     @property
     def is_loading(self) -> bool:
-        """Whether a thread still loads a model, or is stuck in it."""
+        """Return whether a thread is loading a model or hangs in a load."""
         return self.store.is_loading or (self._loader is not None and self._loader.is_alive())
 
     def unready_reason(self) -> str | None:
-        """Return why the server is not ready; None when every model that it waits for runs.
+        """Return why the server is not ready, or None when all models that it waits for are ready.
 
-        These are the ones that the settings require; where they require none, all that were there from the start.
+        These are the models that the setting ``required`` names, or else all that were in the store at the start.
         """
         if self.is_draining:
             return "the server is stopping"
@@ -168,7 +168,7 @@ class DataPlane:
         return None
 
     def _missing(self) -> str | None:
-        """Return which required models do not run, and in which state they are."""
+        """Return which required models are not ready, and their state."""
         states = {name: self.store.find(name) for name in self.settings.required}
         missing = [
             f"'{cut(name)}' is {'not in the store' if entry is None else entry.state}"
@@ -183,19 +183,19 @@ class DataPlane:
         return f"the models are loading{shown}{', ...' if len(names) > MAX_NAMES else ''}"
 
     def deadline(self, limit_s: float | None = None) -> float:
-        """When a request that arrives now must have been answered, on time.monotonic()'s clock.
+        """Return the deadline of a request that arrives now, on time.monotonic()'s clock.
 
-        limit_s: what the request says of it.
+        limit_s: time limit that the request asks for.
         """
         usual_s = self.settings.request_timeout_s
         return time.monotonic() + (usual_s if limit_s is None else min(limit_s, usual_s))
 
     async def offload(self, work: Callable[[], T], deadline: float) -> T:
-        """What work returns, run in a thread; for work of no model."""
+        """Return the result of work that belongs to no model, done in a thread."""
         return await self._executor.run(lambda token: _charged(work, token), deadline)
 
     def can_draw(self, name: str | None, number: int | str | None) -> bool:
-        """Whether what a model finds can be answered as a picture.
+        """Return whether the model's answer can be a picture.
 
         Raises:
             ServiceError: there is no such model, or it is not ready.
@@ -204,7 +204,7 @@ class DataPlane:
         return model is not None and model.can_draw
 
     def output_names(self, name: str | None, number: int | str | None) -> tuple[str, ...]:
-        """The outputs of a model.
+        """Return the names of a model's outputs.
 
         Raises:
             ServiceError: there is no such model, or it is not ready.
@@ -215,10 +215,10 @@ class DataPlane:
     def answer_now(
         self, version: Version, request: InferRequest, encode: Callable[[Answer], T], deadline: float
     ) -> T | None:
-        """Run a request and encode its answer here and now, where that takes no time; None where it does.
+        """Run a request and encode its answer on the event loop if that takes no time; otherwise return None.
 
         Raises:
-            ServiceError: as its tree says.
+            ServiceError: the request failed.
         """
         if not request.is_light:
             return None
@@ -231,10 +231,10 @@ class DataPlane:
     async def infer_version(
         self, version: Version, request: InferRequest, encode: Callable[[Answer], T], deadline: float
     ) -> T:
-        """The same in the model's threads, when it is its turn.
+        """Run a request and encode its answer in the model's threads.
 
         Raises:
-            ServiceError: as its tree says.
+            ServiceError: the request failed.
         """
         with _Accounting(version) as model:
             call = _call(version, model, request, encode)
@@ -242,10 +242,10 @@ class DataPlane:
         return _counted(version, *found)
 
     def admit(self, version: Version, deadline: float) -> None:
-        """Refuse a request before it is read what it says, where it would be refused anyway.
+        """Refuse a request before its body is read if the model's queue would refuse it.
 
         Raises:
-            ServiceError: as its tree says.
+            ServiceError: the refusal.
         """
         try:
             version.lane.check(deadline)
@@ -254,12 +254,12 @@ class DataPlane:
             raise
 
     async def profile(self, version: Version, deadline: float) -> list[dict[str, Any]]:
-        """The measured time of every operator, from one run on zeros in the model's threads."""
+        """Return the measured time of every operator, from one run on zeros in the model's threads."""
         with _Accounting(version) as model:
             return await version.lane.call(model.profile, deadline)
 
     async def run_on_model(self, version: Version, work: Callable[[Model], T], deadline: float) -> T:
-        """What some work returns that runs the model beside its requests, in the model's threads."""
+        """Return the result of work that uses the model, queued with its requests and done in its threads."""
         with _Accounting(version) as model:
             return await version.lane.call(partial(_within, partial(work, model), deadline), deadline)
 
@@ -269,9 +269,9 @@ class DataPlane:
                 self.remote.begin()
             if not self.is_draining:
                 self.store.load()
-        except Exception:  # a fault of ours must not leave the server waiting for its models for ever
-            log.exception("loading the store")
-            self.store.problem = "internal error while loading the store; the server's log says more"
+        except Exception:  # a bug must not leave the server waiting for its models for ever
+            log.exception("failed to load the store")
+            self.store.problem = "internal error while loading the store; see the server's log"
             self.store.is_begun.set()
         self.watcher.start()
         with suppress(RuntimeError):  # the loop may be closed by now
@@ -279,7 +279,7 @@ class DataPlane:
 
 
 class _Accounting:
-    """A version's model for one request: what it fails with is counted, and told as the service tells it."""
+    """Context of a request on a version: its failure is counted, logged, and converted to a ServiceError."""
 
     __slots__ = ("_began", "_version")
 
@@ -312,7 +312,7 @@ class _Accounting:
 
 
 def _within(work: Callable[[], T], deadline: float) -> T:
-    """What work returns; it is asked to end when its deadline is over."""
+    """Return the result of work that is cancelled after the deadline."""
     reservation = current()
     if reservation is None:
         return work()
@@ -325,7 +325,7 @@ def _call(version: Version, model: Model, request: InferRequest, encode: Callabl
 
 
 def _counted(version: Version, encoded: T, result: InferResult) -> T:
-    """An answer, once it is in the statistics."""
+    """Count a successful request and return its answer."""
     version.statistics.succeeded(result.timing, result.items, result.batch, is_first=result.is_first)
     if version.model is not None:
         version.model.batcher.use()
@@ -339,7 +339,7 @@ def _encoded(encode: Callable[[Answer], T], model: str, version: int, result: In
 
 
 def _charged(work: Callable[[], T], token: CancelToken) -> T:
-    """What work returns; what its request holds stays counted until it is done, whoever waits for it."""
+    """Return the result of work; its request's memory stays charged until it is done, even if the client leaves."""
     reservation = current()
     with engine.cancelling(token.is_cancelled):
         if reservation is None:

@@ -1,7 +1,7 @@
-"""Graphs as text and pictures, made off the event loop: one at a time, in a thread of its own, once for all who ask.
+"""Graphs as text and pictures, made off the event loop: one at a time, and once for all clients that ask meanwhile.
 
-Drawing a graph of thousands of operators takes seconds and many times its file in memory. So those who ask for the same
-one at the same time get the same bytes, others wait their turn, and what is drawn and sent is charged as all else.
+Drawing a graph of thousands of operators takes seconds and many times its file's size in memory. So clients that ask
+for the same drawing at the same time share the bytes, others wait, and the memory is charged to the budget.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from app.models.lane import Lane
 
 
 class Drawings:
-    """The drawings that are being made.
+    """Drawings in progress.
 
     Args:
-        memory: what they are charged to.
-        queue: how many may wait.
-        retry_after_s: what a refused client is told.
-        limit_s: the time of one, waiting included.
+        memory: the budget that they are charged to.
+        queue: number of drawings that may wait.
+        retry_after_s: Retry-After of refused clients.
+        limit_s: time limit of a drawing, waiting included.
     """
 
     def __init__(self, memory: MemoryBudget, *, queue: int, retry_after_s: int, limit_s: float) -> None:
@@ -33,15 +33,17 @@ class Drawings:
         self._tasks: dict[Hashable, asyncio.Task[bytes]] = {}
 
     async def get(self, key: Hashable, cost: int, draw: Callable[[], bytes], deadline: float) -> bytes:
-        """What draw returns, for everybody who asks with this key until it is there.
+        """Return what draw returns, shared by all clients that ask with the same key until it is done.
 
         Args:
+            key: identifies the drawing.
             cost: bytes that drawing takes.
-            deadline: of this client, on time.monotonic()'s clock. One that goes away leaves the others their drawing.
+            draw: makes the drawing, in a thread.
+            deadline: of this client, on time.monotonic()'s clock; the drawing goes on for the others.
 
         Raises:
-            QueueFullError, RequestTooLargeError: too many others are drawn, or memory is short.
-            DeadlineExceededError: it did not come in time.
+            QueueFullError, RequestTooLargeError: too many drawings wait, or memory is short.
+            DeadlineExceededError: it was not done in time.
         """
         task = self._tasks.get(key)
         if task is None:
@@ -55,11 +57,11 @@ class Drawings:
 
     @property
     def running(self) -> int:
-        """How many are drawn now."""
+        """Return the number of drawings in progress."""
         return self._lane.running
 
     def close(self) -> None:
-        """Drop what waits."""
+        """Drop drawings that wait."""
         self._lane.close()
 
     async def _draw(self, cost: int, draw: Callable[[], bytes]) -> bytes:
@@ -68,18 +70,18 @@ class Drawings:
             with reservation:
                 reservation.charge(cost)
                 deadline = time.monotonic() + self._limit_s
-                return await self._lane.run(lambda token: _heeding(draw, token.is_cancelled), deadline)
+                return await self._lane.run(lambda token: _charged_drawing(draw, token.is_cancelled), deadline)
         finally:
             reservation.close()
 
     def _finished(self, key: Hashable, task: asyncio.Task[bytes]) -> None:
         del self._tasks[key]
         if not task.cancelled():
-            task.exception()  # whoever waited has it; nobody may have
+            task.exception()  # marks it as retrieved, since every client may have left
 
 
-def _heeding(draw: Callable[[], bytes], is_cancelled: Callable[[], bool]) -> bytes:
+def _charged_drawing(draw: Callable[[], bytes], is_cancelled: Callable[[], bool]) -> bytes:
     reservation = current()
-    assert reservation is not None  # set by _draw; lanes hand it on
+    assert reservation is not None  # set by _draw; the executor hands it on
     with reservation.working(is_cancelled):
         return draw()

@@ -1,6 +1,7 @@
-"""Spans through OpenTelemetry's SDK, which reads the OTEL_* variables: where they go, how many, and whose they are.
+"""Spans through OpenTelemetry's SDK, configured by the OTEL_* variables (exporters, sampling, service name).
 
-The provider is this server's own and not the process's: frameworks that would tell of the same requests find none.
+The tracer provider belongs to this server, not to the process, so that other instrumentation does not record the same
+requests again.
 """
 
 from __future__ import annotations
@@ -27,13 +28,13 @@ from app.version import version
 _GROUP: Final = "opentelemetry_traces_exporter"
 _PROTOCOLS: Final = {"http/protobuf": "otlp_proto_http", "grpc": "otlp_proto_grpc"}
 _NAME: Final = "pnnx-serve"
-# At the end: nobody waits longer for a collector that is not there.
+# The longest wait for a collector when the server stops.
 _LAST_S: Final = 3.0
 _NS: Final = 1_000_000_000
 
 
 def exporters() -> list[Any]:
-    """Those that OTEL_TRACES_EXPORTER names; without it OTLP.
+    """Return the exporters that OTEL_TRACES_EXPORTER names; by default OTLP.
 
     Raises:
         SettingsError: one of them is not installed.
@@ -42,21 +43,21 @@ def exporters() -> list[Any]:
 
 
 def check_exporters() -> None:
-    """Look whether they are all there.
+    """Check that all exporters are installed.
 
     Raises:
-        SettingsError: one is not.
+        SettingsError: one of them is not.
     """
     for name in _names():
         _entry(name)
 
 
 class OtelSpans:
-    """Tells exporters.
+    """Recorder of spans for exporters.
 
     Args:
-        exporters: get spans in batches, in a thread of their own.
-        processor: made around each of them.
+        exporters: they get spans in batches, in a thread of their own.
+        processor: class of span processor made for each exporter.
     """
 
     def __init__(self, exporters: Sequence[Any], processor: Any = BatchSpanProcessor) -> None:
@@ -77,7 +78,7 @@ class OtelSpans:
         self._tracer = self._provider.get_tracer(_NAME, version())
 
     def record(self, request: FinishedRequest) -> None:
-        """Tell of a request that ends now: a span of it, and one of each stage of its answer."""
+        """Record a request that ends now: one span for it, and one for each stage of its answer."""
         now, clock = time.time_ns(), time.perf_counter()
         account = request.account
         span = self._begin(request, now - round((clock - request.began) * _NS))
@@ -93,9 +94,9 @@ class OtelSpans:
         span.end(now)
 
     def _begin(self, request: FinishedRequest, start_ns: int) -> Any:
-        """Start the request's span, with the ids that its client and the log were given."""
+        """Start the request's span with the ids that its client and the log have."""
         trace, model = request.trace, request.account.model
-        # Without a parent the span begins a trace, whatever span another library has open here.
+        # Without a parent the span begins a trace, even if another library has a span open here.
         parent: api.Span = api.INVALID_SPAN
         if trace.parent is not None:
             sender = api.SpanContext(
@@ -118,7 +119,7 @@ class OtelSpans:
             self._next = None
 
     def _record_stages(self, span: Any, timing: Timing, start_ns: int) -> None:
-        """One after the other from when the request reached its model; waiting, which may be in two places, first."""
+        """Record the stages in sequence from when the request reached its model; all waiting is shown first."""
         context = api.set_span_in_context(span)
         prepared_s = timing.decode_s + timing.preprocess_s
         stages = ("queue", timing.queue_s), ("preprocess", prepared_s), ("infer", timing.infer_s)
@@ -128,7 +129,7 @@ class OtelSpans:
             start_ns = end_ns
 
     async def close(self) -> None:
-        """Send what is left, as far as it can be sent soon."""
+        """Send what is left, within a few seconds."""
         last = threading.Thread(target=self._provider.shutdown, name="spans", daemon=True)
         last.start()
         await asyncio.to_thread(last.join, _LAST_S)
@@ -143,7 +144,7 @@ def _names() -> list[str]:
 
 
 def _otlp() -> str:
-    """What OTLP is spoken over."""
+    """Return the name of the OTLP exporter for the configured protocol."""
     ours = os.environ.get("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL")
     protocol = ours or os.environ.get("OTEL_EXPORTER_OTLP_PROTOCOL") or "http/protobuf"
     if protocol not in _PROTOCOLS:
@@ -154,7 +155,5 @@ def _otlp() -> str:
 def _entry(name: str) -> Any:
     found = {each.name: each for each in entry_points(group=_GROUP)}
     if name not in found:
-        raise SettingsError(
-            f"OTEL_TRACES_EXPORTER: there is no '{name}', expected none, otlp or one of {sorted(found)}"
-        )
+        raise SettingsError(f"OTEL_TRACES_EXPORTER: found '{name}', expected none, otlp or one of {sorted(found)}")
     return found[name]

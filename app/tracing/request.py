@@ -1,4 +1,4 @@
-"""Requests of any protocol: their ids and traces, what is counted of them, and where spans of them go."""
+"""Requests of any protocol: ids, trace contexts, accounting, and the interface for spans."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ _MAX_BYTES: Final = 512
 _ID_BYTES: Final = 8
 _AT_ONCE: Final = 256
 _HARMLESS: Final = re.compile(rb"[A-Za-z0-9._:/+=-]{1,128}")
-# Made and not yet given away.
+# Request ids that are not used yet.
 _ids: Final[list[str]] = []
 
 
 @dataclass(slots=True)
 class TraceContext:
-    """A trace, and this server's part in it (https://www.w3.org/TR/trace-context/).
+    """Trace of a request and this server's span in it (https://www.w3.org/TR/trace-context/).
 
-    A later version of the header may add fields behind those that are known. A header that is not valid is as none.
+    Later versions of the header may add fields after the known ones. An invalid header is ignored.
 
     Args:
-        trace: its id, 32 digits.
+        trace: trace id, 32 hexadecimal digits.
         parent: the sender's span, 16 digits; None for a trace that begins here.
-        span: of the answer, 16 digits.
+        span: this server's span, 16 digits.
         flags: whether the sender records the trace.
     """
 
@@ -44,7 +44,7 @@ class TraceContext:
 
     @classmethod
     def of(cls, header: bytes) -> Self | None:
-        """What a traceparent header says; None where it is not valid."""
+        """Return the context of a traceparent header, or None if it is invalid."""
         found = _HEADER.fullmatch(header) if len(header) <= _MAX_BYTES else None
         if found is None:
             return None
@@ -57,22 +57,22 @@ class TraceContext:
         return cls(f"{getrandbits(128) or 1:032x}", None, f"{getrandbits(64) or 1:016x}", _SAMPLED)
 
     def header(self) -> bytes:
-        """For the answer: the same trace, with a span of our own."""
+        """Return the traceparent header of the answer: the same trace with this server's span."""
         return f"00-{self.trace}-{self.span}-{self.flags:02x}".encode()
 
 
 @dataclass(frozen=True, slots=True)
 class FinishedRequest:
-    """A request that is over.
+    """Data of a finished request, for its span.
 
     Args:
-        name: what it asked for, one of few words.
-        request: its id.
+        name: of the operation, of low cardinality.
+        request: request id.
         began: on time.perf_counter()'s clock.
-        account: what came of it.
-        trace: that it belongs to, or begins; the ids are those that the log has.
-        attributes: what else is told.
-        is_failed: by a fault of ours.
+        account: model, items and timing.
+        trace: the same ids as in the log.
+        attributes: further attributes of the span.
+        is_failed: whether it failed by a fault of the server.
     """
 
     name: str
@@ -89,7 +89,7 @@ class TracedRequest:
 
     Attributes:
         received, sent: bytes of its bodies or messages.
-        account: what others write down of it.
+        account: model, items and timing, filled in by the code that answers.
     """
 
     def __init__(self, headers: Iterable[tuple[bytes, bytes]]) -> None:
@@ -102,22 +102,22 @@ class TracedRequest:
                 given = given or value
             elif key == b"traceparent":
                 traces += 1
-                self.trace = TraceContext.of(value) if traces == 1 else None  # of two, none is to be believed
+                self.trace = TraceContext.of(value) if traces == 1 else None  # two headers contradict each other
         self.id = id_of(given)
         self.account = Account(self.id)
 
     def begin_trace(self) -> None:
-        """Begin a trace where the client names none, so that the log and the exported span have one id."""
+        """Begin a trace if the client names none, so that the log and the exported span have one id."""
         self.trace = self.trace or TraceContext.begin()
 
     def enter(self) -> None:
-        """Count and log for this request what is done in this context from now on."""
+        """Log and account under this request in the current context from now on."""
         request_id.set(self.id)
         account.set(self.account)
         trace_id.set("-" if self.trace is None else self.trace.trace)
 
     def fields(self) -> dict[str, object]:
-        """Return times and sizes, as fields of the log's line; nothing of what was in it."""
+        """Return times and sizes as fields of the log line, without any content."""
         return {
             "took_ms": round((time.perf_counter() - self._start) * 1e3, 3),
             "bytes_in": self.received,
@@ -126,40 +126,40 @@ class TracedRequest:
         }
 
     def finished(self, name: str, attributes: Mapping[str, str | int], *, is_failed: bool) -> FinishedRequest:
-        """Return what spans are told of the request, which is over; ``begin_trace`` was called."""
+        """Return the data for the request's span; ``begin_trace`` must have been called."""
         assert self.trace is not None
         return FinishedRequest(name, self.id, self._start, self.account, self.trace, attributes, is_failed)
 
 
 class Spans(Protocol):
-    """Where spans go; app/tracing/otel.py."""
+    """Interface of a recorder of spans (app/tracing/otel.py)."""
 
     def record(self, request: FinishedRequest) -> None:
-        """Tell of a request that ends now."""
+        """Record a request that ends now."""
         ...
 
     async def close(self) -> None:
-        """Send what is left, as far as it can be sent soon."""
+        """Send what is left, within a few seconds."""
         ...
 
 
 def id_of(given: bytes) -> str:
-    """The id that a client gave its request, when it is harmless, and a fresh one otherwise."""
+    """Return the request id that the client gave if it has only safe characters, else a new one."""
     return given.decode() if given and _HARMLESS.fullmatch(given) else _fresh()
 
 
 def _fresh() -> str:
-    """An id that nobody has had, nor can guess; the system is asked for many at a time."""
+    """Return an unused random id; random bytes are read for many ids at a time."""
     while True:
         try:
-            return _ids.pop()  # one step: of two threads each gets its own
+            return _ids.pop()  # atomic, so no two threads get the same id
         except IndexError:
             digits = secrets.token_hex(_ID_BYTES * _AT_ONCE)
             _ids.extend(digits[at : at + 2 * _ID_BYTES] for at in range(0, len(digits), 2 * _ID_BYTES))
 
 
 def server_timing(timing: Timing) -> bytes:
-    """Where an answer's time went, in milliseconds; decoding is preprocessing."""
+    """Return the Server-Timing header in milliseconds; decoding counts as preprocessing."""
     return b"queue;dur=%.3f, pre;dur=%.3f, infer;dur=%.3f, post;dur=%.3f" % (
         timing.queue_s * 1e3,
         (timing.decode_s + timing.preprocess_s) * 1e3,

@@ -59,7 +59,7 @@ def check_parsed(text: bytes | bytearray) -> None:
 
     Raises:
         InvalidRequestError: it is nested too deep.
-        RequestTooLargeError, QueueFullError: it is too long, or there is no memory for them.
+        RequestTooLargeError, QueueFullError: it is too long, or not enough memory for them.
     """
     _check("bytes beside evenly nested lists of numbers and base64", len(text), MAX_BYTES)
     lists, objects, values = text.count(b"["), text.count(b"{"), text.count(b",") + 1

@@ -22,7 +22,7 @@ def parse_json(body: bytes | bytearray) -> Any:
 
     Raises:
         InvalidRequestError: not JSON, NaN or Infinity (which JSON has not), or nested too deep.
-        RequestTooLargeError, QueueFullError: there is no memory for what it becomes, or it holds more values, lists,
+        RequestTooLargeError, QueueFullError: not enough memory for what it becomes, or it holds more values, lists,
             strings or escapes than a request needs.
     """
     check_counts(body)

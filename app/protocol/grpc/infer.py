@@ -70,7 +70,7 @@ def read_infer(data: bytes) -> InferMessage:
 
     Raises:
         RefusedError: they are no such message, or say something that the protocol does not take.
-        RequestTooLargeError, QueueFullError: there is no memory for what they become.
+        RequestTooLargeError, QueueFullError: not enough memory for what they become.
     """
     rest, tensors = take_tensors(data)
     with charged(_PARSED * len(rest) if len(rest) > _SMALL else 0):
@@ -168,7 +168,7 @@ def write_answer(
 
     Raises:
         InvalidRequestError: a dtype that the protocol has no word for.
-        RequestTooLargeError, QueueFullError: there is no memory for the answer.
+        RequestTooLargeError, QueueFullError: not enough memory for the answer.
     """
     answer = _RESPONSE(model_name=served[0], model_version=str(served[1]), id=plan.request.id or "")
     if message.asks_for_final:

@@ -283,7 +283,7 @@ def elements_of(data: memoryview, name: str, count: int) -> list[memoryview]:
 
     Raises:
         RefusedError: they are not as many, or do not fill the bytes.
-        RequestTooLargeError, QueueFullError: there is no memory for so many objects.
+        RequestTooLargeError, QueueFullError: not enough memory for so many objects.
         DeadlineExceededError: nobody waits for them any more.
     """
     wrong = f"input '{name}': its {len(data)} bytes are not {count} elements, each after its length in four bytes"

@@ -116,7 +116,7 @@ def encode(plan: Plan, outputs: Mapping[str, Array], labels: Sequence[str] | Non
 
     Raises:
         InvalidRequestError: a value that JSON has no word for, or a dtype that the protocol has none for.
-        RequestTooLargeError, QueueFullError: there is no memory for the text.
+        RequestTooLargeError, QueueFullError: not enough memory for the text.
     """
     rows, tails = [], []
     for port, name, wanted in plan.rows:

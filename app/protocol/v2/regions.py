@@ -132,7 +132,7 @@ class Regions:
 
         Raises:
             RefusedError: there is no such place, or no longer.
-            RequestTooLargeError, QueueFullError: there is no memory for it.
+            RequestTooLargeError, QueueFullError: not enough memory for it.
         """
         region, start = self._find(place, where)
         charge(place.size)

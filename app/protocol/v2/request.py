@@ -99,7 +99,7 @@ def parse_request(body: bytes | bytearray, header_length: int, settings: Setting
 
     Raises:
         InvalidRequestError: not JSON, or of another form than the protocol's.
-        RequestTooLargeError, QueueFullError: there is no memory for what it becomes.
+        RequestTooLargeError, QueueFullError: not enough memory for what it becomes.
     """
     whole = memoryview(body)
     if not header_length and body:

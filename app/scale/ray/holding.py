@@ -156,7 +156,7 @@ class Holding:
             log.error("%s", exc)
             return
         before, self._there, self._defaults = self._there, found, defaults
-        await self._plane.control.look()
+        await self._plane.control.discover()
         wanted = self._held if self._most is not None else [name for name in found if self._is_mine(name)]
         for name in tuple(wanted):
             is_at_rest = not before or before.get(name) == found.get(name)

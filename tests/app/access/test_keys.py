@@ -42,11 +42,11 @@ def test_a_link_is_followed_as_those_of_mounted_secrets_must_be(tmp_path: Path) 
     ("name", "text", "told"),
     [
         ("keys", None, "does not exist|No such file|missing"),
-        ("keys", "", "it names no key"),
-        ("keys", "# nothing\n", "it names no key"),
-        ("keys", KEY, "line 1: expected 'group: key'"),
-        ("keys.toml", f"infer = {KEY}", "no TOML .at line 1"),
-        ("keys.toml", f"infer = '{KEY}", "no TOML .at line 1|no TOML .at end"),
+        ("keys", "", "found no key, expected at least one"),
+        ("keys", "# nothing\n", "found no key, expected at least one"),
+        ("keys", KEY, "line 1: found another form, expected 'group: key'"),
+        ("keys.toml", f"infer = {KEY}", "not valid TOML .at line 1"),
+        ("keys.toml", f"infer = '{KEY}", "not valid TOML .at line 1|not valid TOML .at end"),
     ],
 )
 def test_a_file_that_is_no_good_is_told_at_the_start_without_what_stands_in_it(
@@ -81,7 +81,7 @@ def test_a_file_that_is_no_good_any_more_changes_nothing(
     for _ in range(4):
         keys.look()
     assert keys.ring.rights(KEY.encode()) == {Group.INFER}
-    assert caplog.text.count("the keys stay as they were") == 1 and OTHER not in caplog.text
+    assert caplog.text.count("the keys read before stay in use") == 1 and OTHER not in caplog.text
 
 
 @pytest.mark.parametrize(("mode", "told"), [(0o600, ""), (0o640, ""), (0o644, "may be read"), (0o646, "written to")])
@@ -114,7 +114,7 @@ def test_nothing_looks_when_nothing_is_to_be_looked_at(tmp_path: Path) -> None:
 
 def test_without_keys_there_is_nothing_to_open() -> None:
     assert open_keys(Settings()) is None
-    with pytest.raises(SettingsError, match=r"^keys: it names no key"):
+    with pytest.raises(SettingsError, match=r"^keys: found no key"):
         open_keys(Settings(keys=" "))
 
 

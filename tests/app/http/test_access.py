@@ -93,7 +93,7 @@ def test_setting_keys_lets_a_key_do_what_it_is_good_for_and_nothing_else(
             answer = locked.request(method, path, json=body, headers=header)
             assert answer.status_code == (200 if own is group else 403), (own, answer.text)
             if own is not group and method != "HEAD":
-                assert message(answer, path) == f"this key is not good for {group}"
+                assert message(answer, path) == f"this key does not allow {group} requests"
 
 
 @pytest.mark.parametrize(("group", "method", "path", "body"), REQUESTS)
@@ -174,7 +174,7 @@ def test_without_keys_only_the_machine_itself_changes_the_server(
     assert unlocked.request(method, path, json=body).status_code == 200
     answer = far(unlocked, method, path, json=body)
     assert answer.status_code == (403 if group is Group.ADMIN else 200)
-    assert group is not Group.ADMIN or "machine itself" in message(answer, path)
+    assert group is not Group.ADMIN or "same machine" in message(answer, path)
 
 
 @pytest.mark.parametrize("verb", ["load", "unload"])

@@ -21,7 +21,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 from tritonclient.grpc import service_pb2 as pb
 
 from app.settings import Settings, SettingsError
-from app.tracing import spans
+from app.tracing import check_spans, open_spans
 from app.tracing.otel import OtelSpans, exporters
 from tests.app.grpc.raw import call, channel, refused, request, tensor
 from tests.app.http.test_logs import Lines
@@ -263,13 +263,13 @@ def test_exporters_are_those_of_the_environment(
 def test_an_exporter_that_there_is_not_is_told(key: str, value: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(key, value)
     with pytest.raises(SettingsError, match=f"{key}.*{value}"):
-        spans.check_spans(Settings(otel=True))
+        check_spans(Settings(otel=True))
 
 
 def test_without_the_extra_a_server_that_shall_trace_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "app.tracing.otel")
     monkeypatch.setitem(sys.modules, "opentelemetry.sdk.trace", None)
-    for ask in (spans.check_spans, spans.open_spans):
+    for ask in (check_spans, open_spans):
         assert ask(Settings()) is None
         with pytest.raises(SettingsError, match=r"pip install 'pnnx-serve\[otel\]'"):
             ask(Settings(otel=True))
