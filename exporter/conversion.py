@@ -87,7 +87,7 @@ def find_converter() -> str:
                 return str(Path(folder, inside))
     found = shutil.which("pnnx")
     if found is None:
-        raise ConversionError("the converter is missing", expected="pip install 'pnnx-serve[export]'")
+        raise ConversionError("the converter is missing", expected="pip install pnnx")
     return found
 
 

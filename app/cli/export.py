@@ -7,6 +7,7 @@ import sys
 import tempfile
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Final
 
 import engine
 import exporter
@@ -17,6 +18,12 @@ from app.messages import printable
 from app.models.folder.layout import BIN, PARAM
 from app.progress import progress
 from app.settings import Settings
+
+# Without --index-url, pip takes the build of torch with 4 GB of CUDA libraries.
+_COMMANDS: Final = {
+    "torch": "pip install torch --index-url https://download.pytorch.org/whl/cpu",
+    "pnnx": "pip install pnnx",
+}
 
 
 def execute(args: argparse.Namespace, settings: Settings) -> int:
@@ -65,10 +72,10 @@ def _rewrite(args: argparse.Namespace, settings: Settings) -> int:
 
 
 def _require_extra() -> None:
-    """Raise ConfigError that names the extra if torch or pnnx is missing."""
-    missing = [name for name in ("torch", "pnnx") if find_spec(name) is None]
+    """Raise ConfigError with the commands that install the packages that are missing."""
+    missing = [name for name in _COMMANDS if find_spec(name) is None]
     if missing:
-        raise ConfigError(f"export needs {' and '.join(missing)}: pip install 'pnnx-serve[export]'")
+        raise ConfigError(f"export needs {' and '.join(missing)}: {'; '.join(_COMMANDS[name] for name in missing)}")
 
 
 def _placed(exported: exporter.Exported, args: argparse.Namespace, settings: Settings) -> Path:

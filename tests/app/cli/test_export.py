@@ -95,9 +95,11 @@ def test_a_call_without_shapes_is_status_2(capsys: pytest.CaptureFixture[str]) -
     assert error(capsys) == "--shape is needed, once for each input"
 
 
-def test_without_torch_the_extra_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_torch_a_cpu_build_is_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)
     assert main(["export", "model.py", "--shape", "1"]) == 1
     message = error(capsys)
     assert message.startswith("export needs torch")
-    assert message.endswith("pip install 'pnnx-serve[export]'")
+    assert "pip install torch --index-url https://download.pytorch.org/whl/cpu" in message
