@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import sys
 import tomllib
-import types
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,28 +18,6 @@ from tests.app.client import Client, serving
 from tests.app.sockets import listening
 from tests.docs.pages import ADDRESS, ROOT, Reader, blocks, differences, page
 from tests.engine.graph.build import INPUT, built, op
-
-
-@pytest.fixture
-def reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Reader]:
-    """A reader in an empty folder inside something that looks like a clone, with an environment that is active."""
-    module = types.ModuleType("reader")
-    monkeypatch.setitem(sys.modules, "reader", module)  # where dataclasses look for the names of annotations
-    commands, folder = tmp_path / "bin", tmp_path / "play"
-    for made in (commands, folder):
-        made.mkdir()
-    for name, arguments in (("python", ""), ("pnnx-serve", "-m app")):
-        (commands / name).write_text(f'#!/bin/sh\nexec "{sys.executable}" {arguments} "$@"\n')
-        (commands / name).chmod(0o755)
-    (tmp_path / "examples").symlink_to(ROOT / "examples")
-    monkeypatch.chdir(folder)
-    monkeypatch.setenv("no_proxy", "127.0.0.1")
-    environ = {key: value for key, value in os.environ.items() if not key.startswith("PNNX_SERVE_")}
-    environ |= {"PATH": f"{commands}:{environ['PATH']}", "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
-    person = Reader(module, environ)
-    with engine.registry.extended():
-        yield person
-    person.close()
 
 
 def test_tutorial_shows_what_happens(reader: Reader) -> None:
