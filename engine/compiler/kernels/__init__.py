@@ -1,6 +1,6 @@
-"""Kernels: geometry, and how to write it as IR; a module or a folder a kernel, in one contract (``kernel``).
+"""Kernel generators: one module or folder a kernel, all with the contract of ``kernel.Kernel``.
 
-How a kernel is blocked, and what that costs, is decided beside it: choose_tile, winograd/blocking. What kernels do to
-a value before they store it is an expression (``expr``), made of functions.
-What several kernels share: channels and grid (how work is cut), folding, target.
+Each kernel chooses its own blocking with a cost model beside it (``choose_tile``, ``winograd/blocking``). Its epilogue
+is an expression tree (``expr``) over the functions of ``functions``. Shared by several kernels: ``channels`` (vectors
+and panels), ``grid`` (blocks of work), ``folding`` (reductions), ``target`` (stores through the epilogue).
 """

@@ -1,4 +1,4 @@
-"""How windows lie along one axis: numbers where they are known, code where they depend on the window."""
+"""Sliding windows along one axis: Python numbers where sizes are static, IR values where they depend on the window."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from engine.compiler.codegen.ir import Function, Index, Sizes, is_at_most
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WindowAxis:
-    """The windows along one axis.
+    """Sliding windows along one axis.
 
     Args:
-        size, count: elements, windows.
-        kernel, stride, dilation, padding: as PyTorch has them; the padding is that before and after.
-        after: the padding after, where it is another one.
+        size, count: number of elements and of windows.
+        kernel, stride, dilation, padding: as in PyTorch; the padding applies before and after.
+        after: padding after the last element, if it differs.
         is_adaptive: window i is [floor(i*size/count), ceil((i+1)*size/count)) instead.
     """
 
@@ -28,39 +28,39 @@ class WindowAxis:
     is_adaptive: bool = False
 
     def opened(self, sizes: Sizes) -> WindowAxis:
-        """The same windows along axes of any length."""
+        """Return these windows with dynamic size and count."""
         return replace(self, size=sizes.open(self.size), count=sizes.open(self.count))
 
     @property
     def extent(self) -> int:
-        """From the first tap to the last, both included."""
+        """Return the distance from the first to the last tap, both included."""
         return (self.kernel - 1) * self.dilation + 1
 
     @property
     def reach(self) -> int:
-        """Taps of a window, roughly where they differ."""
+        """Return the number of taps of a window; the average where windows differ."""
         return -(-self.size // self.count) if self.is_adaptive else self.kernel
 
     @property
     def is_inside(self) -> bool:
-        """Whether no window is clipped, as far as that is known."""
+        """Return whether no window is known to reach into the padding."""
         end = (self.count - 1) * self.stride + self.extent
         return not (self.is_adaptive or self.padding) and is_at_most(end, self.size)
 
     def first(self, f: Function, window: Index) -> Index:
-        """Where a window begins, padding included."""
+        """Return the start of a window, padding included."""
         if self.is_adaptive:
             return f.divmod(f.mul(window, self.size), self.count)[0]
         return f.sub(f.mul(window, self.stride), self.padding)
 
     def end(self, f: Function, window: Index) -> Index:
-        """Where a window ends, padding included."""
+        """Return the end of a window, padding included."""
         if self.is_adaptive:
             return f.divmod(f.add(f.mul(window, self.size), self.size + self.count - 1), self.count)[0]
         return f.add(self.first(f, window), self.extent)
 
     def clip(self, f: Function, window: Index) -> tuple[Index, Index]:
-        """The first tap of a window on the image and the number of taps there."""
+        """Return the first tap of a window inside the image and the number of taps inside."""
         first = self.first(f, window)
         if self.is_inside:
             return first, self.kernel
@@ -70,7 +70,7 @@ class WindowAxis:
         return f.add(first, f.mul(skipped, self.dilation)), count
 
     def met(self, f: Function, window: Index) -> tuple[Index, Index]:
-        """Which of a window's taps are on the image: how many come before them, and how many they are."""
+        """Return the number of taps before the image and the number of taps inside it."""
         if self.is_inside:
             return 0, self.kernel
         first, gap = self.first(f, window), self.dilation
@@ -80,7 +80,10 @@ class WindowAxis:
         return skipped, f.maximum(f.sub(stop, skipped), 0)
 
     def divisor(self, f: Function, window: Index, counts_padding: bool) -> Index:
-        """Elements a window counts: those on the image, or on the image and its padding; of a dilated one, its taps."""
+        """Return the divisor of average pooling: elements inside the image, or also those in the padding.
+
+        The padding counts if ``counts_padding``. Dilated windows count their taps.
+        """
         if self.is_inside:
             return self.kernel
         first, end = self.first(f, window), self.end(f, window)
@@ -94,6 +97,6 @@ class WindowAxis:
         return f.maximum(f.sub(f.minimum(end, self.size), f.maximum(first, 0)), 1)
 
     def _taps(self, f: Function, window: Index, behind: int) -> Index:
-        """Taps of a window before an end."""
+        """Return the number of taps of a window before the position ``behind``."""
         room = f.add(f.sub(behind, self.first(f, window)), self.dilation - 1)
         return f.minimum(f.divmod(room, self.dilation)[0], self.kernel)

@@ -1,4 +1,4 @@
-"""Channels side by side: in vectors, each (lanes, channels in it), and in panels of vectors computed together."""
+"""Channels as vectors, each (lanes, channels in it), and as panels of vectors computed together."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ Panel: TypeAlias = tuple[tuple[int, int], ...]
 
 T = TypeVar("T")
 
-# Terms of a sum that a turn of an innermost loop multiplies at most, and products that it has at least where it can.
+# Largest unroll factor of a K loop, and the products an iteration should have.
 MOST_TERMS = 4
 ENOUGH_PRODUCTS = 28
 
 
 def fitting_lanes(size: int, lanes: int) -> int:
-    """Lanes of the narrowest vector that holds a size, ``lanes`` at most; an open size is taken by its hint."""
+    """Return the lanes of the narrowest vector that holds a size (of a symbolic size its hint), at most ``lanes``."""
     size = hint(size)
     while lanes > 1 and lanes // 2 >= size:
         lanes //= 2
@@ -25,7 +25,7 @@ def fitting_lanes(size: int, lanes: int) -> int:
 
 
 def few(limit: int, size: int | None = None) -> list[int]:
-    """Some of the numbers up to a limit, each a good part less than the one before; those that fit a size."""
+    """Return candidate numbers up to a limit, each at most 3/4 of the next; only those not larger than ``size``."""
     numbers = []
     while limit > 0:
         if size is None or limit <= size:
@@ -35,7 +35,7 @@ def few(limit: int, size: int | None = None) -> list[int]:
 
 
 def vectors_of(channels: int, lanes: int) -> list[tuple[int, int]]:
-    """How channels fall into vectors: (lanes, channels in it); the last is the narrowest that holds the rest."""
+    """Return the vectors of some channels as (lanes, channels in it); the last is the narrowest that fits."""
     full, rest = divmod(channels, lanes)
     widths = [(lanes, lanes)] * full
     if rest:
@@ -49,9 +49,9 @@ def vectors_of(channels: int, lanes: int) -> list[tuple[int, int]]:
 
 
 def terms_a_turn(sums: int) -> int:
-    """How many terms a turn of an innermost loop multiplies, for so many sums in registers: a power of two.
+    """Return the unroll factor of a K loop with this many accumulators: a power of two.
 
-    What a turn takes beside products is hidden by enough of them; more are but more code, which LLVM has to make.
+    Enough products hide the loop overhead; more only adds code to compile.
     """
     terms = 1
     while terms < MOST_TERMS and terms * sums < ENOUGH_PRODUCTS:
@@ -60,20 +60,20 @@ def terms_a_turn(sums: int) -> int:
 
 
 def width_of(panel: Sequence[tuple[int, int]]) -> int:
-    """Floats of some vectors (lanes, channels), empty lanes included."""
+    """Return the floats in some vectors, empty lanes included."""
     return sum(lanes for lanes, _ in panel)
 
 
 def starts_of(panel: Panel) -> list[int]:
-    """Where each of some vectors begins, in floats after the first."""
+    """Return the offset of each vector, in floats."""
     return [width_of(panel[:k]) for k in range(len(panel))]
 
 
 def load_panel(f: Function, address: Value, panel: Panel, *, is_padded: bool = False) -> list[Value]:
-    """The vectors of a panel that lie side by side from an address on.
+    """Load the consecutive vectors of a panel.
 
     Args:
-        is_padded: whether empty lanes lie in memory too; else they are zero, and unread.
+        is_padded: whether memory holds the empty lanes too; otherwise they are zero and not read.
     """
     pieces = zip(starts_of(panel), panel, strict=True)
     return [
@@ -83,13 +83,13 @@ def load_panel(f: Function, address: Value, panel: Panel, *, is_padded: bool = F
 
 
 def panels_of(channels: int, lanes: int, size: int) -> tuple[Panel, ...]:
-    """The vectors of some channels, ``size`` of them to a panel; only the last panel may differ from the others."""
+    """Return the panels of some channels, ``size`` vectors each; only the last panel may differ from the others."""
     vectors = vectors_of(channels, lanes)
     return tuple(tuple(vectors[k : k + size]) for k in range(0, len(vectors), size))
 
 
 def cases(f: Function, index: Index, parts: Sequence[T]) -> Iterator[T]:
-    """What code is to be written for, so that it runs for the part of an index: the first, and the last if it differs.
+    """Yield the variants to emit code for, each inside the branch that runs for it: the first, and a different last.
 
     for panel in cases(f, index, panels):
         ...

@@ -1,9 +1,9 @@
-"""Element-wise expressions of every dtype: comparisons, logic, masks, integers, float64, complex numbers, conversions.
+"""Element-wise maps over every dtype: comparisons, logic, masks, integers, float64, complex numbers, conversions.
 
-Elements are loaded as they lie, computed with as float32, float64, int64, uint64 or complex numbers of float32, stored
-as the target has them.
+Elements are loaded in their own dtype, computed in one domain (float32, float64, int64, uint64 or complex64) and
+converted to the dtype of the target.
 
-Arguments: target, operands, and an alarm (an int) where some values are watched for.
+Arguments: target, operands, and a fault flag (an int) where some values are checked.
 """
 
 from __future__ import annotations
@@ -43,30 +43,30 @@ FUNCTIONS: Mapping[Domain, Mapping[str, Callable[..., Value]]] = {
     "u64": typed.UNSIGNED,
     "pair": pairs.PAIRS,
 }
-"""What there is to compute with."""
+"""Functions of each domain."""
 TYPES = {
     "bool": ("i8", 1), "uint8": ("i8", 1), "int8": ("i8", 1), "int16": ("i16", 2), "int32": ("i32", 4),
     "int64": ("i64", 8), "float32": ("float", 4), "float64": ("double", 8),
 }  # fmt: skip
-"""What elements of a dtype are in memory: their type, and bytes."""
+"""LLVM type and bytes of an element in memory."""
 COMPUTED = {**TYPES, "uint16": ("i16", 2), "uint32": ("i32", 4), "uint64": ("i64", 8)}
-"""The same with those that maps alone compute with."""
+"""Also the dtypes that only maps compute with."""
 PAIR = "complex64"
 STORED = {**COMPUTED, PAIR: ("i64", 8), **{name: ("i16", size) for name, size in half.SIZES.items()}}
-"""The same with complex numbers, which are computed with among themselves, and those that nothing computes with."""
+"""Also complex numbers, and the 16-bit floats that are converted on load and store."""
 ELEMENT: Mapping[Domain, str] = {"float": "float", "double": "double", "i64": "i64", "u64": "i64", "pair": "float"}
-"""What elements are in registers; a complex number is two."""
+"""LLVM type of an element in registers; a complex number is two."""
 _FLOATS = ("float", "double")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Elements(Map):
-    """A map of static geometry over any dtypes; see make_elements().
+    """Element-wise map of static geometry over any dtypes; see ``make_elements``.
 
     Args:
         dtypes: of the target and the operands.
-        domain: what is computed with.
-        watched: truths that set the alarm where they hold of any element: the result is void.
+        domain: type computed in.
+        watched: conditions that raise the fault flag if they hold for any element; the result is invalid then.
     """
 
     dtypes: tuple[str, ...]
@@ -75,7 +75,7 @@ class Elements(Map):
 
     @cached_property
     def blocking(self) -> tuple[int, int]:
-        """Rows, and elements of a row, that make a chunk."""
+        """Return the rows, and the elements of a row, in a chunk."""
         wanted = max(1, self.host.chunk_bytes // sum(STORED[each][1] for each in self.dtypes))
         length = self.sizes[-1]
         if hint(length) > wanted:
@@ -131,7 +131,7 @@ class Elements(Map):
             self._watch(f, emit(f, each, values, type_, FUNCTIONS[self.domain]), count, alarm)
 
     def _watch(self, f: Function, value: Value, count: int, alarm: Value) -> None:
-        """Set the alarm where a truth holds, of elements that there are."""
+        """Raise the fault flag where a condition holds for any valid lane."""
         mask = f.compare("ne", value, constant(0, value.type))
         if count < self.lanes:
             mask = f.binary("and", mask, lanes_below(count, self.lanes))
@@ -139,7 +139,7 @@ class Elements(Map):
             f.store(constant(OUTSIDE, "i32"), alarm)
 
     def _load(self, f: Function, base: Value, index: Index, count: int, stride: int, dtype: str) -> Value:
-        """Some lanes as they lie in memory; nothing beside them is read."""
+        """Load some lanes in their own dtype; nothing beyond them is read."""
         element, size = STORED[dtype]
         if stride == 0:
             return f.splat(f.load(element, base, size), self.lanes)
@@ -167,13 +167,13 @@ class Elements(Map):
 
 @dataclass(frozen=True, kw_only=True)
 class Watched(Elements):
-    """A map that may find that its result is void."""
+    """Element-wise map that may raise the fault flag."""
 
     sets_alarm = True
 
 
 def widened(f: Function, value: Value, dtype: str, domain: Domain, host: Host) -> Value:
-    """What was loaded, as what is computed with."""
+    """Convert loaded values to the domain computed in."""
     type_ = _registers(lanes_of(value.type), domain)
     if domain == "pair":
         return f.convert("bitcast", value, type_) if dtype == PAIR else pairs.from_real(f, value)
@@ -193,18 +193,18 @@ def widened(f: Function, value: Value, dtype: str, domain: Domain, host: Host) -
 
 
 def cut(f: Function, value: Value, dtype: str, host: Host) -> Value:
-    """What was computed, as the target holds it."""
+    """Convert computed values to the dtype of the target."""
     return half.to_half(f, value, dtype, host) if dtype in half.SIZES else _cut(f, value, dtype)
 
 
 def _cut_pairs(f: Function, value: Value, dtype: str) -> Value:
-    """The same of complex numbers, or of their real parts."""
+    """Convert complex numbers, or take their real parts."""
     words = vector(lanes_of(value.type) // 2, "i64")
     return f.convert("bitcast", value, words) if dtype == PAIR else pairs.to_real(f, value)
 
 
 def _registers(lanes: int, domain: Domain) -> str:
-    """What so many elements are in registers."""
+    """Return the register type of this many elements of a domain."""
     return vector(2 * lanes if domain == "pair" else lanes, ELEMENT[domain])
 
 
@@ -213,7 +213,7 @@ def _as_number(f: Function, mask: Value, type_: str) -> Truth:
 
 
 def _cut(f: Function, value: Value, dtype: str) -> Value:
-    """What was computed, as the target holds it."""
+    """Convert computed values to a dtype that is not a 16-bit float."""
     lanes, element = lanes_of(value.type), COMPUTED[dtype][0]
     is_float = value.type.endswith(("float", "double", "float>", "double>"))
     if dtype == "bool":
@@ -231,7 +231,7 @@ def _cut(f: Function, value: Value, dtype: str) -> Value:
 
 
 def _whole(f: Function, value: Value, element: str) -> Value:
-    """A number without its fraction: the least integer where it fits none, as processors have it; short ones wrap."""
+    """Truncate to an integer; out of range gives the least integer, as x86 does, and short types wrap."""
     lanes, width = lanes_of(value.type), 32 if element == "i32" else 64
     type_, limit = vector(lanes, f"i{width}"), 2.0 ** (width - 1)
     above = f.compare("oge", value, constant(-limit, value.type))
@@ -250,10 +250,10 @@ def make_elements(
     host: Host,
     watched: Sequence[Expr] = (),
 ) -> Elements:
-    """The map over ``shape`` whose target and operands have these strides along its dimensions, and these dtypes.
+    """Return the map over ``shape`` whose target and operands have these strides and dtypes.
 
     Args:
-        watched: truths of which none may hold; see Elements.
+        watched: conditions none of which may hold; see ``Elements``.
     """
     merged = merge_loops(shape, strides) or [(1, tuple(1 for _ in strides))]
     lanes = max(1, host.lanes if domain == "float" else host.lanes // 2)

@@ -1,4 +1,4 @@
-"""Sizes that a tile is chosen for: a known one alone, of a symbolic one those that it is expected to have."""
+"""Sizes a tile is chosen for: a static size itself, or a range around the hint of a symbolic one."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Callable
 
 from engine.ir.dims import hint, is_symbolic
 
-# Sizes that an average is taken of.
+# Number of sizes averaged over.
 SAMPLES = 16
 
 
 def expected_sizes(size: int) -> range:
-    """Return the sizes that a tile is chosen for: of a symbolic one, from half to one and a half times the hint.
+    """Return the sizes to choose a tile for; a symbolic size is expected from half to one and a half times its hint.
 
-    A program with a tile of seven columns is right for images of seven columns or more.
+    A program with a tile of seven columns is correct for images of seven columns or more.
     """
     size_now = hint(size)
     if not is_symbolic(size):
@@ -23,11 +23,11 @@ def expected_sizes(size: int) -> range:
 
 
 def mean_of(sizes: range, function: Callable[[int], float]) -> float:
-    """Return the average of a function of such sizes."""
+    """Return the mean of a function over these sizes."""
     some = sizes[:: -(-len(sizes) // SAMPLES)]
     return sum(map(function, some)) / len(some)
 
 
 def mean_count(sizes: range, width: int) -> float:
-    """Return how many pieces of a width cover such a size, on average."""
+    """Return the mean number of tiles of this width that cover these sizes."""
     return mean_of(sizes, lambda size: -(-size // width))

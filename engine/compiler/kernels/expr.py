@@ -1,7 +1,7 @@
-"""Element-wise expressions, as kernels carry them: what happens to a value between register and memory.
+"""Element-wise expression trees: the epilogue of a kernel, or the body of a map.
 
-A tree of numbers, operands and applied functions. The same tree is the epilogue of a convolution, where operand 0 is
-the accumulator, and the body of a map. ``emit`` writes it for vectors of any width; every function is in ``FUNCTIONS``.
+A tree consists of numbers, operands and applied functions. In an epilogue, operand 0 is the accumulator. ``emit``
+writes a tree for vectors of any width; every function is in ``FUNCTIONS``.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TypeAlias
 from engine.compiler.codegen.ir import Function, Value, constant, element_of
 from engine.compiler.kernels.functions import math, typed
 
-# Limits of an expression: the depth of nested functions, which walkers recurse through, and their number.
+# Largest nesting depth, because walkers recurse, and largest number of functions in an expression.
 DEEPEST = 80
 LARGEST = 400
 
@@ -27,7 +27,7 @@ class Number:
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """The value an operand has at this element."""
+    """The element of an operand."""
 
     index: int
 
@@ -45,13 +45,13 @@ Functions: TypeAlias = Mapping[str, Callable[..., Value]]
 
 
 def apply(name: str, *arguments: Expr | float) -> Expr:
-    """A function applied to expressions and numbers: ``apply("max", x, 0.0)``."""
+    """Return a function applied to expressions and numbers: ``apply("max", x, 0.0)``."""
     trees = (each if isinstance(each, Number | Operand | Apply) else Number(each) for each in arguments)
     return Apply(name, tuple(trees))
 
 
 def substitute(tree: Expr, values: Sequence[Expr]) -> Expr:
-    """The tree with operand k replaced by ``values[k]``."""
+    """Return the tree with operand k replaced by ``values[k]``."""
     if isinstance(tree, Operand):
         return values[tree.index]
     if isinstance(tree, Apply):
@@ -60,7 +60,7 @@ def substitute(tree: Expr, values: Sequence[Expr]) -> Expr:
 
 
 def operands_of(tree: Expr) -> set[int]:
-    """Indices of the operands a tree reads."""
+    """Return the indices of the operands a tree reads."""
     if isinstance(tree, Operand):
         return {tree.index}
     if isinstance(tree, Apply):
@@ -69,10 +69,10 @@ def operands_of(tree: Expr) -> set[int]:
 
 
 def extent(tree: Expr, done: dict[int, tuple[int, int]] | None = None) -> tuple[int, int]:
-    """How deep functions are nested, and how many are applied, those of repeated sub-trees counted again.
+    """Return the nesting depth and the number of applied functions; repeated sub-trees count every time.
 
     Args:
-        done: of sub-trees measured before, by their identity; they must live on.
+        done: results for sub-trees by ``id()``; the caller keeps those trees alive.
     """
     done = {} if done is None else done
     if not isinstance(tree, Apply):
@@ -85,13 +85,13 @@ def extent(tree: Expr, done: dict[int, tuple[int, int]] | None = None) -> tuple[
 
 
 def is_moderate(tree: Expr, done: dict[int, tuple[int, int]] | None = None) -> bool:
-    """Whether a kernel can carry so large an expression; ``done`` as extent() has it."""
+    """Return whether an expression is small enough for one kernel; ``done`` as in ``extent``."""
     depth, count = extent(tree, done)
     return depth <= DEEPEST and count <= LARGEST
 
 
 def cost(tree: Expr) -> int:
-    """Roughly how many vector instructions an element costs."""
+    """Return the approximate number of vector instructions an element."""
     if isinstance(tree, Apply):
         return math.COSTS.get(tree.name, 1) + sum(cost(each) for each in tree.arguments)
     return 0
@@ -104,17 +104,17 @@ def emit(
     type_: str | None = None,
     functions: Functions | None = None,
 ) -> Value:
-    """Write the tree for one vector of ``type_``, the operands' by default; equal sub-trees are written once.
+    """Emit the tree for one vector of ``type_`` (default: the operands' type); equal sub-trees are emitted once.
 
     Args:
-        functions: what there is for such vectors, where that is not told by their type.
+        functions: function table, where the type does not determine it.
     """
     type_ = type_ or operands[0].type
     return _emit(f, tree, operands, type_, functions or functions_of(type_), {})
 
 
 def functions_of(type_: str) -> Functions:
-    """What there is to compute with vectors of float32 or float64."""
+    """Return the function table for vectors of float32 or float64."""
     return typed.DOUBLES if element_of(type_) == "double" else math.FUNCTIONS
 
 

@@ -1,4 +1,4 @@
-"""Many vectors folded into one, lane by lane or along a row: sums and maxima."""
+"""Reductions of vectors by sum or maximum: lane by lane, across lanes, or along a row."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from engine.compiler.codegen.ir import Function, Index, Value, as_value, constan
 
 Fold: TypeAlias = Callable[[Function, Sequence[Value]], Value]
 
-# Vectors of a row folded side by side, so that one need not wait for the other.
+# Independent accumulators of a row, to hide the latency of an addition.
 SIDE_BY_SIDE = 4
 
 
 def total(f: Function, values: Sequence[Value]) -> Value:
-    """The sum, in a tree."""
+    """Emit the sum as a balanced tree."""
     values = list(values)
     while len(values) > 1:
         pairs = [f.fadd(a, b) for a, b in zip(values[::2], values[1::2], strict=False)]
@@ -25,10 +25,10 @@ def total(f: Function, values: Sequence[Value]) -> Value:
 
 
 def largest(f: Function, values: Sequence[Value]) -> Value:
-    """The maximum; NaN if one is.
+    """Emit the maximum; NaN if any value is NaN.
 
-    A processor's maximum gives its second operand when one is NaN. The last value's NaN survives by itself then; the
-    others are looked for two at a time.
+    x86's maximum returns its second operand if one is NaN, so a NaN in the last value survives by itself. The others
+    are tested two at a time.
     """
     *others, _ = values
     result = largest_number(f, values)
@@ -41,12 +41,12 @@ def largest(f: Function, values: Sequence[Value]) -> Value:
 
 
 def largest_number(f: Function, values: Sequence[Value]) -> Value:
-    """The maximum; a NaN may be taken or passed over."""
+    """Emit the maximum; whether a NaN propagates is unspecified."""
     return reduce(lambda a, b: f.select(f.compare("ogt", a, b), a, b), values)
 
 
 def fold_lanes(f: Function, value: Value, fold: Fold) -> Value:
-    """The lanes of a vector folded into a scalar, the upper half onto the lower half each time."""
+    """Reduce the lanes of a vector to a scalar by halving it repeatedly."""
     lanes, element = lanes_of(value.type), element_of(value.type)
     if lanes == 1:
         return value
@@ -67,11 +67,11 @@ def walk_row(
     *,
     unrolled: int = SIDE_BY_SIDE,
 ) -> list[Value]:
-    """``step(column, count, carried)`` for every vector of a row, with the carried values in turn.
+    """Emit ``step(column, count, carried)`` for every vector of a row, rotating through the carried values.
 
-    ``carry`` are SIDE_BY_SIDE values; ``count`` is the number of lanes in the row, fewer than all in its last vector.
-    A row of up to ``unrolled`` vectors is written out: its columns are numbers. Of a row of any length the last vector
-    has as many lanes as the run says.
+    ``carry`` has SIDE_BY_SIDE values; ``count`` is the number of valid lanes, fewer in the last vector. A row of up to
+    ``unrolled`` vectors is unrolled completely, with constant columns. In a row of dynamic length ``count`` is read
+    at run time.
     """
     if is_open(columns):
         return _walk_open(f, columns, lanes, carry, step)
@@ -105,12 +105,12 @@ def _walk_open(
 
 
 def number_of(f: Function, count: int, type_: str = "float") -> Value:
-    """A count, which may be open, as a number of a floating-point type."""
+    """Return a count, which may be dynamic, as a floating-point value."""
     return f.convert("sitofp", as_value(count), type_) if is_open(count) else constant(float(count), type_)
 
 
 def load_or(f: Function, address: Value, lanes: int, count: int, other: float) -> Value:
-    """The first ``count`` lanes from memory, a number in the others."""
+    """Load ``count`` lanes and fill the others with a number."""
     type_ = vector(lanes)
     value = f.load_lanes(type_, address, count)
     is_whole = not is_open(count) and count == lanes

@@ -1,4 +1,4 @@
-"""Work in two dimensions, cut into blocks that are a chunk each."""
+"""Two-dimensional work cut into blocks, one chunk each."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from engine.compiler.codegen.ir import Function, Index, Sizes
 from engine.ir.dims import hint, is_symbolic, largest, smallest
 
 Range: TypeAlias = tuple[Index, Index]
-# Times as large as the block that was chosen for the sizes at hand: what is read again still stays in a cache.
+# A block of a symbolic size may grow to this many times the block chosen for the hint: reused data stays in the cache.
 MOST_GROWTH: Final = 2
 
 
@@ -17,7 +17,7 @@ def block_of_symbolic(size: int, chosen: int) -> int:
     """Return the block of a size that may be symbolic.
 
     Args:
-        chosen: the block for the size at hand.
+        chosen: block for the hint of the size.
     """
     if not is_symbolic(size):
         return chosen
@@ -27,12 +27,12 @@ def block_of_symbolic(size: int, chosen: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """Pieces of work in rows and columns; chunks of the same columns follow each other, or those of the same rows.
+    """Two-dimensional work in blocks; consecutive chunks run down a column of blocks, or along a row.
 
     Args:
         sizes: rows and columns.
-        block: of them, what a chunk has.
-        is_by_rows: whether those of the same rows follow each other.
+        block: rows and columns of one chunk.
+        is_by_rows: whether consecutive chunks run along a row of blocks.
     """
 
     sizes: tuple[int, int]
@@ -41,38 +41,38 @@ class Grid:
 
     @property
     def tiling(self) -> tuple[int, int]:
-        """Blocks down and across."""
+        """Return the number of blocks down and across."""
         return -(-self.sizes[0] // self.block[0]), -(-self.sizes[1] // self.block[1])
 
     @property
     def chunks(self) -> int:
-        """How many blocks there are."""
+        """Return the number of blocks."""
         return self.tiling[0] * self.tiling[1]
 
     def opened(self, sizes: Sizes) -> Grid:
-        """The same with rows that are read when the code runs, and blocks of any size."""
+        """Return this grid with dynamic row count and dynamic block sizes."""
         rows, columns = self.sizes
         block = sizes.count(self.block[0]), sizes.count(self.block[1])
         return Grid((sizes.count(rows), columns), block, self.is_by_rows)
 
     def evened(self) -> Grid:
-        """The same in no more blocks, as equal as can be: threads that share them finish together."""
+        """Return a grid of no more blocks that are as equal as possible, so that threads finish together."""
         rows, columns = (
             -(-size // -(-size // block)) for size, block in zip(*hint((self.sizes, self.block)), strict=True)
         )
         return Grid(self.sizes, (rows, columns), self.is_by_rows)
 
     def cut(self, wanted: int, work: float, least: float, *, rows_first: bool = False) -> Grid:
-        """The same in smaller blocks, halved along one dimension and then the other, until they are enough or short.
+        """Return a grid of smaller blocks, halved along one dimension and then the other until there are enough.
 
-        Symbolic sizes are cut into as many blocks as the sizes at hand, unless blocks would get much larger.
+        Symbolic sizes are cut into as many blocks as their hints, unless blocks would get much larger.
 
         Args:
-            wanted: how many there should be.
-            work: of a piece, in any unit.
-            least: what a block should have.
-            rows_first: whether to begin with the rows, and to go through chunks row by row: a thread that has
-                consecutive ones has rows of its own.
+            wanted: number of blocks to reach.
+            work: cost of one element, in any unit.
+            least: minimum work of a block.
+            rows_first: whether to halve the rows first and number chunks row by row, so that a thread with consecutive
+                chunks keeps its own rows.
         """
         (down, across), (rows, columns) = hint((self.sizes, self.block))
 
@@ -86,7 +86,7 @@ class Grid:
         return Grid(self.sizes, block, rows_first)
 
     def ranges(self, f: Function, chunk: Index) -> tuple[Range, Range]:
-        """The rows and the columns of a chunk, from the first to before the last."""
+        """Emit the half-open ranges of rows and columns of a chunk."""
         if self.is_by_rows:
             down, across = f.divmod(chunk, self.tiling[1])
         else:

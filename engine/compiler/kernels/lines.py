@@ -1,4 +1,4 @@
-"""What kernels share that do the same for every line of something: a chunk has as many lines as are worth one."""
+"""Base of kernels that process independent lines; a chunk has as many lines as are worth scheduling."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from engine.ir.dims import largest, smallest
 
 @dataclass(frozen=True, kw_only=True)
 class Lines(Kernel):
-    """A kernel of lines that do not depend on one another."""
+    """Kernel of independent lines."""
 
     @property
     @abstractmethod
     def lines(self) -> int:
-        """How many there are."""
+        """Return the number of lines."""
 
     @property
     @abstractmethod
     def line_bytes(self) -> int:
-        """What one of them moves."""
+        """Return the bytes read and written for one line."""
 
     @cached_property
     def block(self) -> int:
-        """Lines of a chunk."""
+        """Return the number of lines in a chunk."""
         return largest(1, smallest(self.lines, self.host.chunk_bytes // self.line_bytes))
 
     @property

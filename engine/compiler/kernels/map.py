@@ -1,8 +1,8 @@
 """Element-wise expressions over strided, broadcast operands: activations, sums, and every kind of copy.
 
-The loops follow the target: its dimensions are ordered by distance in memory, neighbours that lie without a gap in all
-operands become one, and the last is walked in vectors. Where the last is short or lies badly (three channels of an
-image), another dimension carries the vectors and their elements are loaded or stored one by one.
+Loops follow the target's layout: dimensions are ordered by stride, those contiguous in all operands are merged, and
+the last is vectorised. Where the last is short or strided (three channels of an image), another dimension is
+vectorised and its elements are gathered or scattered.
 
 Arguments: target, operands.
 """
@@ -22,19 +22,19 @@ from engine.compiler.kernels.expr import Expr, cost, emit
 from engine.compiler.kernels.kernel import Kernel, block_of, derived, start
 from engine.ir.dims import hint, is_same, largest, smallest
 
-# How many times longer an element takes when a vector is gathered or scattered element by element.
+# Relative cost of an element when a vector is gathered or scattered element by element.
 SCATTER_COST = 6
 
 
 @dataclass(frozen=True, kw_only=True)
 class Map(Kernel):
-    """A map of static geometry; see make_map().
+    """Element-wise map of static geometry; see ``make_map``.
 
     Args:
-        sizes: of the loops, the outermost first; the last is walked in vectors.
-        target: strides of the target along them.
-        operands: strides of each operand along them, 0 where it is broadcast.
-        lanes: of the vectors, no more than the last loop can use.
+        sizes: of the loops, the outermost first; the last is vectorised.
+        target: strides of the target along the loops.
+        operands: strides of each operand along the loops, 0 where it is broadcast.
+        lanes: vector width, no more than the last loop can use.
     """
 
     kind = "map"
@@ -46,12 +46,12 @@ class Map(Kernel):
 
     @cached_property
     def rows(self) -> int:
-        """Turns of all loops but the last."""
+        """Return the iterations of all loops but the last."""
         return math.prod(self.sizes[:-1])
 
     @cached_property
     def blocking(self) -> tuple[int, int]:
-        """Rows, and elements of a row, that make a chunk."""
+        """Return the rows, and the elements of a row, in a chunk."""
         n_bytes, most = self.host.chunk_bytes, 2 * self.host.chunk_flops
         wanted = max(1, n_bytes // max(4 * (1 + len(self.operands)), n_bytes * max(1, cost(self.tree)) // most))
         length = self.sizes[-1]
@@ -87,7 +87,7 @@ class Map(Kernel):
         return [(target, self.target), *zip(operands, self.operands, strict=True)]
 
     def _indices(self, f: Function, row: Index) -> list[Index]:
-        """The index along every loop but the last."""
+        """Emit the index along every loop but the last."""
         indices: list[Index] = []
         for size in reversed(self.sizes[1:-1]):
             row, index = f.divmod(row, size)
@@ -101,7 +101,7 @@ class Map(Kernel):
         return offset
 
     def _emit_row(self, f: Function, target: Value, operands: Sequence[Value], begin: Index, end: Index) -> None:
-        """Elements begin .. end of one row; the last vector of the row may be short."""
+        """Emit elements begin .. end of one row; its last vector may be partial."""
         type_ = vector(self.lanes)
         shared = {
             k: f.splat(f.load("float", at), self.lanes)
@@ -123,7 +123,7 @@ class Map(Kernel):
         if is_open(whole) or whole:
             with f.loop(begin, f.minimum(end, whole), self.lanes) as loop:
                 element(loop.index, self.lanes)
-        # A rest that is open may be none: then no lane of the last vector is on; else elements are computed one by one.
+        # A dynamic remainder may be empty: with masks no lane is active then; without masks it is a scalar loop.
         is_masked = self.lanes > 1 and all(strides[-1] in (0, 1) for strides in (self.target, *self.operands))
         if is_open(rest) and not is_masked:
             with f.loop(f.maximum(begin, whole), end) as loop:
@@ -139,7 +139,7 @@ class Map(Kernel):
 def make_map(
     shape: Sequence[int], target: Sequence[int], operands: Sequence[Sequence[int]], tree: Expr, host: Host
 ) -> Map:
-    """The map over ``shape`` whose target and operands have these strides along its dimensions."""
+    """Return the map over ``shape`` whose target and operands have these strides."""
     merged = merge_loops(shape, [target, *operands])
     merged = merged or [(1, (1, *(1 for _ in operands)))]
     merged.append(merged.pop(vector_loop(merged, host.lanes)))
@@ -154,9 +154,9 @@ def make_map(
 
 
 def merge_loops(shape: Sequence[int], strides: Sequence[Sequence[int]]) -> list[tuple[int, tuple[int, ...]]]:
-    """The loops over ``shape`` as (size, strides of each tensor), by the first tensor's order in memory.
+    """Return the loops over ``shape`` as (size, strides of each tensor), ordered by the first tensor's strides.
 
-    Dimensions of one element are dropped; neighbours without a gap between them in any tensor become one.
+    Dimensions of size 1 are dropped; neighbours that are contiguous in all tensors are merged.
     """
     loops = [(size, tuple(each[axis] for each in strides)) for axis, size in enumerate(shape) if size != 1]
     loops.sort(key=lambda loop: tuple(-abs(stride) for stride in hint(loop[1])))
@@ -170,7 +170,7 @@ def merge_loops(shape: Sequence[int], strides: Sequence[Sequence[int]]) -> list[
 
 
 def vector_loop(loops: Sequence[tuple[int, tuple[int, ...]]], lanes: int) -> int:
-    """The loop that is best walked in vectors: long, and close in memory."""
+    """Return the loop to vectorise: a long one with stride 1."""
 
     def cost(loop: tuple[int, tuple[int, ...]]) -> float:
         size, (target, *operands) = hint(loop)

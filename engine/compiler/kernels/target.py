@@ -1,4 +1,4 @@
-"""Where results go: through the epilogue into the target."""
+"""Stores of results through the epilogue."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from engine.compiler.kernels.kernel import Epilogue, Strides, place
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The target of a kernel and the operands of its epilogue, at one element.
+    """Addresses of a kernel's target and of its epilogue's operands at one element.
 
     Args:
         tensors: address and strides of the target, then of every operand.
@@ -25,26 +25,26 @@ class Target:
 
     @classmethod
     def of(cls, f: Function, epilogue: Epilogue, strides: Strides, addresses: Sequence[Value]) -> Target:
-        """What lies at these addresses: the target, its strides given, and the operands of the epilogue."""
+        """Return the target and the epilogue operands at these addresses."""
         return cls(f, epilogue.tree, tuple(zip(addresses, (strides, *epilogue.operands), strict=True)))
 
     @property
     def addresses(self) -> list[Value]:
-        """Addresses of the target and of every operand."""
+        """Return the addresses of the target and of every operand."""
         return [address for address, _ in self.tensors]
 
     def at(self, n: Index = 0, h: Index = 0, w: Index = 0, c: Index = 0) -> Target:
-        """The same so much further on."""
+        """Emit the addresses at this offset."""
         tensors = ((place(self.f, address, strides, n, h, w, c), strides) for address, strides in self.tensors)
         return replace(self, tensors=tuple(tensors))
 
     def store_panel(self, values: Sequence[Value], panel: Panel, w: Index = 0) -> None:
-        """The vectors of a panel, one after the other."""
+        """Store the vectors of a panel one after the other."""
         for value, first, (_, real) in zip(values, starts_of(panel), panel, strict=True):
             self.store(value, real, w=w, c=first)
 
     def store(self, value: Value, count: int, h: Index = 0, w: Index = 0, c: Index = 0) -> None:
-        """The epilogue of a vector of ``count`` channels so much further on, and its store."""
+        """Apply the epilogue to a vector of ``count`` channels at this offset and store it."""
         f, ((target, strides), *operands) = self.f, self.tensors
         values = [f.load_lanes(value.type, place(f, at, each, 0, h, w, c), count, each.c) for at, each in operands]
         result = emit(f, self.tree, [value, *values])

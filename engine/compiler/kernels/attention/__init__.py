@@ -1,9 +1,9 @@
-"""Attention as one kernel: the whole of it, its loops over blocks of keys, its inner functions.
+"""Attention as one kernel.
 
 attention   the kernel
-layout      its geometry: how it is blocked, and what lies where
-writer      the code around the inner functions: block after block of keys, tile after tile of queries
-tiles       the inner functions: scores of a tile, weights, weighted sums of values
-rows        scores made weights, row by row: masks and softmax
-sight       how many keys a tile of queries has to look at, told from its mask
+layout      geometry and blocking
+writer      loops over blocks of keys and tiles of queries
+tiles       inner functions: scores of a tile, softmax weights, weighted sums of values
+rows        row-wise masking and softmax of the scores
+sight       mask range pruning: the keys a tile of queries has to read
 """

@@ -1,12 +1,12 @@
 """Attention: softmax(query @ key.T * scale + masks) @ value, in blocks of queries and blocks of keys.
 
-Only the scores of one tile of queries with one block of keys are ever in memory, on the stack of a thread. Where there
-are several blocks, the sums so far are scaled down whenever a larger score is met (online softmax: Milakov and
-Gimelshein 2018, Dao et al. 2022). A row-major key is packed into columns by every chunk; for many queries it should be
-column-major. A last tile that would go beyond the last query is shifted back, and has sums of its own.
+Only the scores of one tile of queries with one block of keys are in memory, on the thread's stack. With several blocks,
+the running sums are rescaled whenever a larger score appears (online softmax: Milakov and Gimelshein 2018, Dao et al.
+2022). Every chunk packs a row-major key into columns; for many queries the key should be column-major. The last tile is
+shifted back to end with the last query, and has its own sums.
 
-A query whose keys are all masked gives zeros, or NaN if asked for. Keys that no query of a tile attends to are skipped:
-those behind it in causal attention, and those at either end that a mask gives no weight.
+A query whose keys are all masked gives zeros, or NaN on request. Keys that no query of a tile attends to are skipped:
+the future in causal attention, and keys at either end that a mask excludes.
 
 Arguments: query, key, value, target, masks.
 """
@@ -27,7 +27,7 @@ from engine.compiler.kernels.products.matrix import indices_of
 
 @dataclass(frozen=True, kw_only=True)
 class Attention(Layout):
-    """The kernel; its layout says how it is blocked."""
+    """Attention kernel; ``Layout`` chooses its blocking."""
 
     kind = "attention"
 

@@ -1,4 +1,4 @@
-"""The geometry of attention: how queries and keys are blocked, what lies where, and how much memory a thread needs."""
+"""Geometry of attention: blocking of queries and keys, strides, and the memory a thread needs."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from engine.compiler.kernels.products.matrix import Matrix
 from engine.compiler.kernels.products.packing import Packing
 from engine.ir.dims import hint, is_symbolic, smallest
 
-# The part of the second-level cache that the keys and values of a block may take, and the most keys of a block.
+# Share of the L2 cache for the keys and values of a block, and the most keys of a block.
 BLOCK_SHARE = 3 / 8
 MOST_KEYS = 512
-# The number of keys that a tile is chosen for where the code must suit any number.
+# Number of keys a tile is chosen for where the number is dynamic.
 TYPICAL_KEYS = 128
-# Queries of a chunk that share a block of keys while it lies in the cache, and the most bytes of sums on the stack.
+# Queries of a chunk that share a block of keys while it is cached, and the most bytes of sums on the stack.
 WANTED_QUERIES = 96
 SUM_BYTES = 128 * 1024
-# The most bytes of keys that a chunk packs for its own queries; more are packed by a step of their own.
+# The most bytes of keys a chunk packs for its own queries; larger keys are packed by a separate step.
 KEY_BYTES = 64 * 1024
 
 
 @dataclass(frozen=True, kw_only=True)
 class Layout(Kernel):
-    """The geometry of attention: sizes, strides, and how it is blocked.
+    """Geometry of attention: sizes, strides, blocking.
 
     Args:
         batch: sizes of the leading dimensions.
@@ -47,8 +47,7 @@ class Layout(Kernel):
         is_zero: whether a query without any key gives zeros; otherwise NaN.
         rows: queries of a tile.
         vectors: vector registers of a panel of keys, and of a panel of values.
-        is_padded: whether the key is column-major with room for whole panels: then the code can read all sizes when it
-            runs, and serve many shapes.
+        is_padded: whether the key is column-major and padded to whole panels, so that all sizes can be dynamic.
     """
 
     batch: tuple[int, ...]
@@ -79,12 +78,12 @@ class Layout(Kernel):
 
     @property
     def stacked(self) -> int:
-        """The product of the leading dimensions: how often attention is computed."""
+        """Return the product of the leading dimensions."""
         return math.prod(self.batch)
 
     @property
     def pairs(self) -> int:
-        """Pairs of a query and a key that it attends to."""
+        """Return the number of (query, key) pairs computed."""
         if not self.is_causal:
             return self.queries * self.keys
         within = min(self.queries, self.keys)
@@ -96,11 +95,11 @@ class Layout(Kernel):
 
     @cached_property
     def block(self) -> int:
-        """Keys of a block: as many as keep it in the second-level cache."""
+        """Return the keys of a block, as many as fit the L2 cache."""
         floats = int(BLOCK_SHARE * self.host.memory.second_bytes) // (4 * (self.width + self.values))
         step = self.host.lanes * self.vectors[0]
         most = max(step, min(MOST_KEYS, floats) // step * step)
-        if self.is_padded:  # the memory reserved must not depend on the number of keys
+        if self.is_padded:  # reserved memory must not depend on the dynamic number of keys
             return most
         if self.keys <= most:
             return self.keys
@@ -109,31 +108,31 @@ class Layout(Kernel):
 
     @property
     def value_panels(self) -> tuple[Panel, ...]:
-        """The value's columns, cut into panels of vectors."""
+        """Return the panels of the value's columns."""
         return panels_of(self.values, self.host.lanes, self.vectors[1])
 
     @property
     def value_width(self) -> int:
-        """Floats of one query's weighted sum, padded to whole vectors."""
+        """Return the floats of one query's weighted sum, padded to whole vectors."""
         return sum(map(width_of, self.value_panels))
 
     @property
     def has_blocks(self) -> bool:
-        """Whether there is more than one block of keys."""
+        """Return whether there is more than one block of keys."""
         return self.block < self.keys
 
     @property
     def most_tiles(self) -> int:
-        """The most tiles of queries in a chunk, computed one after the other."""
+        """Return the most tiles of queries in a chunk."""
         most = max(1, WANTED_QUERIES // self.rows)
         return max(1, min(most, SUM_BYTES // (4 * self.rows * self.value_width))) if self.has_blocks else most
 
     @property
     def is_too_wide(self) -> bool:
-        """Whether heads are so wide that two products, with the scores in memory between them, take less time.
+        """Return whether heads are so wide that two separate matrix products are faster.
 
-        Where the sums of a chunk's queries do not fit, keys and values are read again for every few of them. Scores are
-        not kept where they would take more memory than all they are made of, nor where something is done to them.
+        Where the sums of a chunk's queries do not fit, keys and values are read again for every few of them. Two
+        products keep all scores in memory: they need scores that are smaller than the operands and have no mask.
         """
         if self.masks or self.is_causal or self.is_padded or not self.has_blocks:
             return False
@@ -143,14 +142,14 @@ class Layout(Kernel):
 
     @cached_property
     def grid(self) -> Grid:
-        """Work in two dimensions, tiles of queries and the leading dimensions, cut into chunks."""
+        """Return the grid of query tiles by leading dimensions, cut into chunks."""
         sizes = -(-self.queries // self.rows), self.stacked
         tiles, stacked = hint(sizes)
         blocks = -(-tiles // self.most_tiles)
         work = hint(self.flops) / (tiles * stacked)
         few = max(1, min(stacked, int(self.host.chunk_flops / (work * tiles))))
         grid = Grid(sizes, (-(-tiles // blocks), few)).cut(self.host.wanted_chunks, work, self.host.chunk_flops)
-        # The memory of a chunk is for so many tiles, however many more there are than the hint says.
+        # A chunk's memory holds at most this many tiles, even if the dynamic size exceeds its hint.
         return replace(grid, block=(smallest(grid.block[0], self.most_tiles), grid.block[1]))
 
     @property
@@ -163,8 +162,8 @@ class Layout(Kernel):
 
     @property
     def row_code(self) -> RowCode:
-        """How scores become weights."""
-        # A pitch of a cache line more than a power of two puts rows into different sets of the first-level cache.
+        """Return the generator of the row-wise softmax."""
+        # A pitch of a power of two plus one cache line puts rows into different sets of the L1 cache.
         whole = -(-self.block // self.key_width) * self.key_width
         return RowCode(
             rows=self.rows,
@@ -179,12 +178,12 @@ class Layout(Kernel):
 
     @property
     def key_width(self) -> int:
-        """Keys of a full panel."""
+        """Return the keys of a full panel."""
         return self.host.lanes * self.vectors[0]
 
     @property
     def sight(self) -> Sight | None:
-        """The function that tells from the masks which keys a tile attends to; None where none can."""
+        """Return the generator of mask range pruning; None where masks cannot exclude keys."""
         if self.is_causal or not self.masks or self.keys <= self.host.lanes:
             return None
         lies_in_rows = self.query.column == 1 and (self.value.column == 1 or self.values == 1)
@@ -205,18 +204,18 @@ class Layout(Kernel):
         )
 
     def packed_keys(self, keys: int) -> Packing:
-        """How the keys of a block are packed into columns."""
+        """Return how the keys of a block are packed into columns."""
         turned = Matrix((), self.key.column, self.key.row)
         return Packing(source=turned, rows=self.width, panels=panels_of(keys, self.host.lanes, self.vectors[0]))
 
     @property
     def packs_keys(self) -> bool:
-        """Whether the key is row-major, so that every chunk packs it."""
+        """Return whether the key is row-major, so that every chunk packs it."""
         return self.keys > 1 and self.key.row != 1
 
     @property
     def packs_once(self) -> bool:
-        """Whether no chunk packs what another one does, nor much: each computes whole attentions, as of windows."""
+        """Return whether chunks compute whole attentions with small keys, so that no key is packed twice."""
         is_whole = self.grid.block[0] == self.grid.sizes[0]
         return is_whole and 4 * self.packed_keys(self.block).floats <= KEY_BYTES
 
@@ -225,7 +224,7 @@ def choose_rows(
     host: Host, queries: int, keys: int, width: int, *, is_causal: bool = False
 ) -> tuple[int, tuple[int, int]]:
     """Return the queries of a tile, and the vectors of a panel of keys and of values."""
-    # The fewer queries a causal tile has, the fewer keys it computes that only its last queries attend to.
+    # Small causal tiles compute fewer scores that the mask discards.
     columns = min(hint(queries), host.lanes) if is_causal else queries
     tile = rank_tiles(host, 1, columns, TYPICAL_KEYS if is_symbolic(keys) else keys, width)[0]
     return tile.columns, (tile.vectors, max(1, (host.registers - host.registers_beside) // (tile.columns + 1)))

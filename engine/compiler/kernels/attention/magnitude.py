@@ -1,4 +1,4 @@
-"""The largest magnitude in a matrix: of bits as integers, infinity's are above those of numbers, and NaN's above it."""
+"""Largest absolute value of a matrix, by integer comparison of bits: infinity exceeds numbers, NaN exceeds infinity."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from engine.compiler.kernels.functions.arithmetic import bits, from_bits, intege
 
 
 def nothing(lanes: int) -> Value:
-    """The bits that ``larger`` begins with."""
+    """Return the start value of ``larger``."""
     return constant(0, vector(lanes, "i32"))
 
 
 def larger(f: Function, carried: Value, at: Value, count: int, lanes: int) -> Value:
-    """The bits of the larger magnitudes, of those so far and of ``count`` numbers."""
+    """Emit the maximum of ``carried`` and the absolute values of ``count`` numbers, as bits."""
     magnitude = integer(f, "and", bits(f, f.load_lanes(vector(lanes), at, count)), 0x7FFFFFFF)
     return f.intrinsic("umax", carried, magnitude)
 
 
 def largest(f: Function, carried: Value) -> Value:
-    """The largest magnitude of all lanes; NaN if one is."""
+    """Emit the largest absolute value of all lanes; NaN if one is NaN."""
     return from_bits(f, f.call(f"llvm.vector.reduce.umax.{mangled(carried.type)}", [carried], "i32"))
 
 
 def largest_of(f: Function, base: Value, pitch: int, rows: Index, columns: int, *, lanes: int) -> Value:
-    """The largest magnitude in some rows; NaN if one is."""
+    """Emit the largest absolute value in some rows; NaN if one is NaN."""
     with f.loop(0, rows, carry=[nothing(lanes)]) as row:
         line, carried = f.at(base, f.mul(row.index, pitch)), row.carried[0]
         for column in range(0, columns, lanes):
@@ -35,5 +35,5 @@ def largest_of(f: Function, base: Value, pitch: int, rows: Index, columns: int, 
 
 
 def is_finite(f: Function, magnitude: Value) -> Value:
-    """Whether a largest magnitude is one of numbers."""
+    """Emit whether a largest absolute value is finite."""
     return f.compare("olt", magnitude, constant(math.inf, "float"))

@@ -1,4 +1,4 @@
-"""Scores made weights, row by row: masks, the largest score, exponentials and their sum."""
+"""Row-wise softmax of scores: masks, maximum, exponentials and their sum."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from engine.compiler.kernels.folding import SIDE_BY_SIDE, fold_lanes, largest_nu
 from engine.compiler.kernels.functions.exponential import LOG2_E, exp2_down
 from engine.compiler.kernels.products.matrix import Matrix
 
-# A row of so many vectors is written out.
+# Rows of up to this many vectors are unrolled completely.
 WRITTEN_OUT = 8
 LARGEST_FLOAT = 3e38
 Step: TypeAlias = Callable[[Index, Value], Value]
@@ -20,13 +20,13 @@ Step: TypeAlias = Callable[[Index, Value], Value]
 
 @dataclass(frozen=True, slots=True)
 class Mask:
-    """A number for every score, or a byte.
+    """Attention mask: a float or a byte for every score.
 
     Args:
-        matrix: where they lie, from query to query and from key to key; 1 or 0 from key to key.
-        kind: what they do: numbers are added, bytes that are not 0 keep a score, or drop it.
-        fill: what stands in place of a score that is dropped, or is added to it.
-        is_added: whether it is added, so that a score that is NaN stays so.
+        matrix: strides from query to query and from key to key; the latter is 1 or 0.
+        kind: floats are added; non-zero bytes keep a score, or drop it.
+        fill: replaces a dropped score, or is added to it.
+        is_added: whether ``fill`` is added, so that a NaN score stays NaN.
     """
 
     matrix: Matrix
@@ -35,17 +35,17 @@ class Mask:
     is_added: bool = False
 
     def opened(self, sizes: Sizes) -> Mask:
-        """The same of any number of queries and keys."""
+        """Return this mask for dynamic numbers of queries and keys."""
         matrix = self.matrix.opened(sizes)
         return replace(self, matrix=replace(matrix, row=sizes.open(matrix.row)))
 
     @property
     def size(self) -> int:
-        """Bytes of an element."""
+        """Return the bytes of an element."""
         return 4 if self.kind == "add" else 1
 
     def applied(self, f: Function, value: Value, byte: Value) -> Value:
-        """Scores as bytes keep or drop them."""
+        """Emit the scores with dropped ones replaced."""
         is_on, dropped = f.compare("ne", byte, constant(0, byte.type)), constant(self.fill, value.type)
         if self.is_added:
             dropped = f.fadd(value, dropped)
@@ -54,17 +54,17 @@ class Mask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowCode:
-    """The rows of a tile of scores.
+    """Generator of the softmax of a tile's rows.
 
-    Of every row is kept, in the order of ``STATE``: the largest score so far, the sum of exponentials so far, and the
-    factor for what was summed before: what it shrinks by, or, in a single block, one by the sum of exponentials.
+    Per row it keeps, in the order of ``STATE``: the running maximum, the running sum of exponentials, and a factor. The
+    factor rescales earlier blocks; with a single block it is the reciprocal of the sum.
 
     Args:
         rows: of a tile, ``pitch`` floats apart.
-        lanes: of a vector; there is room for whole vectors.
-        is_causal: row r sees one key more than the row before it.
+        lanes: vector width; rows are padded to whole vectors.
+        is_causal: whether row r attends to one key more than row r - 1.
         has_blocks: whether keys come in several blocks.
-        is_zero: whether a row without a key gives zeros; else NaN.
+        is_zero: whether a row without a key gives zeros; otherwise NaN.
         scale: of the scores.
     """
 
@@ -80,25 +80,25 @@ class RowCode:
 
     @property
     def is_scaled_late(self) -> bool:
-        """Whether scores are scaled where exponentials are taken, for nothing; else when they are first read."""
+        """Return whether scaling is folded into the exponential instead of the first read of the scores."""
         return not self.masks and 0 < self.scale * LOG2_E < LARGEST_FLOAT
 
     @property
     def doublings(self) -> float:
-        """What the distance of a score from the largest is multiplied by: its weight is two to that."""
+        """Return the factor of (score - maximum) in the exponent of two."""
         return (self.scale if self.is_scaled_late else 1.0) * LOG2_E
 
     @property
     def parameters(self) -> list[tuple[str, str]]:
-        """Of the function: the scores, the states, the masks; keys of the block, and those that row -1 sees."""
+        """Return the function's parameters: scores, states, masks, keys of the block, and keys before row 0's own."""
         masks = [("ptr", f"mask{k}") for k in range(len(self.masks))]
         return [("ptr", "scores"), ("ptr", "states"), *masks, ("i64", "keys"), ("i64", "seen")]
 
     def emit(self, f: Function, keys: Index) -> None:
-        """Write the function.
+        """Emit the function.
 
         Args:
-            keys: of the block; the parameter, or what is known of it.
+            keys: of the block: the parameter, or a constant.
         """
         scores, states, *masks, _, seen = f.parameters
         end = self._whole(f, f.add(keys, self.lanes - 1))
@@ -118,16 +118,16 @@ class RowCode:
         f.finish()
 
     def clear(self, f: Function, state: Value) -> None:
-        """What is known of a row before the first block."""
+        """Initialise the state of a row before the first block."""
         f.store(constant(-math.inf, "float"), state)
         f.store(constant(0.0, "float"), f.at(state, 1))
 
     def factor_at(self, f: Function, states: Value, row: int) -> Value:
-        """The factor of a row."""
+        """Load the factor of a row."""
         return f.load("float", f.at(states, row * self.STATE + 2))
 
     def share(self, f: Function, sum_: Value) -> Value:
-        """One by a sum of exponentials; of a row without a key it is 0, and the result of such a row as wished."""
+        """Emit the reciprocal of a sum of exponentials; 1 for the sum 0 of a row without keys if ``is_zero``."""
         if self.is_zero:
             zero = f.compare("oeq", sum_, constant(0.0, "float"))
             sum_ = f.select(zero, constant(1.0, "float"), sum_)
@@ -140,7 +140,7 @@ class RowCode:
         return f.mul(f.divmod(columns, self.lanes)[0], self.lanes)
 
     def _largest(self, f: Function, line: Value, masks: Sequence[Value], limit: Index, end: Index) -> Value:
-        """The largest score of a row; masks are applied, and what lies behind the limit becomes -inf."""
+        """Apply the masks, set scores behind the limit to -inf, and emit the maximum of a row."""
         type_, full = vector(self.lanes), self._whole(f, limit)
 
         def inside(column: Index, carried: Value) -> Value:
@@ -162,7 +162,7 @@ class RowCode:
         return fold_lanes(f, largest_number(f, carried), largest_number)
 
     def _walk(self, f: Function, begin: Index, end: Index, carry: list[Value], step: Step) -> list[Value]:
-        """``step(column, carried)`` for every vector of a row, with the carried values in turn."""
+        """Emit ``step(column, carried)`` for every vector of a row, rotating through the carried values."""
         stride = SIDE_BY_SIDE * self.lanes
         if not isinstance(begin, int) or not isinstance(end, int):
             stop: Index = begin
@@ -187,7 +187,7 @@ class RowCode:
         return carried
 
     def _below(self, f: Function, count: Index) -> Value:
-        """The mask that is on for so many lanes, none or more than there are, too."""
+        """Emit the mask of the first ``count`` lanes; the count may be negative or exceed the lanes."""
         lanes = self.lanes
         if lanes == 1:
             return f.less(0, count)
@@ -212,7 +212,7 @@ class RowCode:
         return value if scale is None else f.fmul(value, scale)
 
     def _loaded(self, f: Function, at: Value, element: str, step: int, within: Value | None) -> Value:
-        """A vector of a mask; no more of it is read than there are scores."""
+        """Load a vector of a mask; with ``within`` only lanes that have a score are read."""
         size, type_ = (4 if element == "float" else 1), vector(self.lanes, element)
         if step == 0:
             return f.splat(f.load(element, at, size), self.lanes)
@@ -222,7 +222,7 @@ class RowCode:
         return f.call(f"llvm.masked.load.{mangled(type_)}.p0", arguments, type_)
 
     def _update(self, f: Function, state: Value, highest: Value) -> None:
-        """The largest score so far, and what sums before shrink by."""
+        """Update the running maximum and the factor that rescales earlier sums."""
         if self.has_blocks:
             before = f.load("float", state)
             highest = largest_number(f, [before, highest])
@@ -230,16 +230,16 @@ class RowCode:
         f.store(highest, state)
 
     def _finite(self, f: Function, highest: Value) -> Value:
-        """What is subtracted from scores: all that are -inf become exponentials of 0."""
+        """Emit the maximum to subtract; 0 where all scores are -inf, so that exponentials are 0."""
         nothing = constant(-math.inf, highest.type)
         return f.select(f.compare("oeq", highest, nothing), constant(0.0, highest.type), highest)
 
     def _weight(self, f: Function, score: Value, highest: Value) -> Value:
-        """What a score, or the largest of a block, weighs beside the largest."""
+        """Emit the exponential of a score minus the maximum."""
         return exp2_down(f, f.fmul(f.fsub(score, highest), constant(self.doublings, score.type)))
 
     def _exponentials(self, f: Function, line: Value, highest: Value, end: Index) -> Value:
-        """Replace the scores of a row by their exponentials; returns the sum of those."""
+        """Replace the scores of a row by their exponentials and emit their sum."""
         type_ = vector(self.lanes)
         largest = f.splat(self._finite(f, highest), self.lanes)
 

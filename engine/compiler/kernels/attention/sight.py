@@ -1,11 +1,10 @@
-"""Which keys a tile of queries has to look at, told from its masks: those without weight at either end are left out.
+"""Mask range pruning: the range of keys a tile of queries has to read, found from its masks at run time.
 
-Sequences that are padded in front or behind, windows, and causal masks that a graph spells out are like this. Whether
-a key has weight depends on its score too, so scores are bounded by the largest elements of queries and keys; and as no
-weight times infinity is NaN, values that are left out must be finite. Where that cannot be told, all are looked at.
+Left or right padding, sliding windows and explicit causal masks exclude keys at either end. Whether a key has weight
+depends on its score too, so scores are bounded by the largest elements of queries and keys. A weight of 0 times
+infinity is NaN, so excluded values must be finite. Where this cannot be proven, all keys are read.
 
-Keys are held against the one that all queries of the tile may look at, as far as masks say: its least number is the
-largest there is.
+Keys are compared with the best key: the one whose smallest mask number over all queries of the tile is largest.
 """
 
 from __future__ import annotations
@@ -23,21 +22,21 @@ from engine.compiler.kernels.folding import fold_lanes, largest_number
 from engine.compiler.kernels.functions.arithmetic import absolute, maximum, minimum
 from engine.compiler.kernels.products.matrix import Matrix
 
-# e to the power of less is no weight beside that of the largest score.
+# exp() of less rounds to no weight relative to the largest score.
 NO_WEIGHT = -90.0
-# Scores and masks of the first key beyond this are not reckoned with.
+# Nothing is pruned if scores or the best key's mask number exceed this.
 LARGEST = 1e30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sight:
-    """The function that tells; of every tile ``SPAN`` numbers: the first key that is seen, and the end.
+    """Generator of the function that finds the range; it stores ``SPAN`` numbers a tile: first key and end.
 
     Args:
         rows: queries of a tile.
         keys, width, values: of the attention; there are more keys than lanes.
-        query, key, value: where they lie: queries and values in rows, keys in rows or in columns.
-        masks: one at least, each with something for every key.
+        query, key, value: their strides: queries and values in rows, keys in rows or in columns.
+        masks: at least one, each with an element for every key.
         scale: of the scores.
     """
 
@@ -54,7 +53,7 @@ class Sight:
     lanes: int
 
     def emit(self, module: Module, name: str) -> str:
-        """Write (queries, keys, values, span, masks), which stores them; its name."""
+        """Emit the function (queries, keys, values, span, masks) and return its name."""
         masks = (f"mask{k}" for k in range(len(self.masks)))
         f = module.inner(name, [("ptr", each) for each in ("queries", "keys", "values", "span", *masks)])
         span = f.parameters[3]
@@ -69,13 +68,13 @@ class Sight:
             f.store(each, f.at(span, place, 8), 8)
 
     def _is_open_at_both_ends(self, f: Function) -> Value:
-        """Whether the first keys may have weight and the last as well, as is usual: then all are looked at."""
+        """Emit whether the first and the last keys may both have weight, as is usual: then all keys are read."""
         limit = constant(NO_WEIGHT, "float")
         (begins, _), (ends, _) = (self._looked(f, *each, limit) for each in ((0, self.lanes), self._last))
         return f.binary("and", begins, ends)
 
     def _best_key(self, f: Function) -> tuple[Value, Value]:
-        """The largest of the least numbers that keys are given, of all lines, and the key."""
+        """Emit the largest, over keys, of the smallest mask number over rows, and that key."""
         floats, places = vector(self.lanes), vector(self.lanes, "i32")
 
         def step(column: Index, count: int, carried: Sequence[Value]) -> list[Value]:
@@ -93,12 +92,12 @@ class Sight:
         return best, f.convert("zext", key, "i64")
 
     def _told(self, f: Function, best: Value, key: Value) -> tuple[Value, Value]:
-        """The first key that is seen and the end, where others have no weight for sure beside a key; else all."""
+        """Emit the range of keys outside of which weights are provably 0 relative to ``key``; else all keys."""
         queries, keys, values = f.parameters[:3]
         none, limit = constant(-math.inf, vector(self.lanes)), f.fadd(best, constant(NO_WEIGHT, "float"))
 
         def step(column: Index, count: int, carried: Sequence[Value]) -> list[Value]:
-            """The first key that is seen and the end, and the masks of those before and behind."""
+            """Update the range and the largest mask numbers before and behind it."""
             begin, end, before, behind = carried
             is_seen, found = self._looked(f, column, count, limit)
             here = f.binary("and", is_seen, f.compare("eq", begin, as_value(self.keys)))
@@ -113,7 +112,7 @@ class Sight:
         highest = fold_lanes(f, largest_number(f, [before, behind]), largest_number)
         of_queries = largest_of(f, queries, self.query.row, self.rows, self.width, lanes=self.lanes)
         reach = f.fmul(f.fmul(of_queries, self._largest_key(f, keys, key, (begin, end))), self._size)
-        # Twice the reach is the difference of two scores; the third is for rounding.
+        # Two scores differ by at most twice the reach; the third covers rounding.
         bound = f.fsub(limit, f.fmul(reach, constant(3.0, "float")))
         conditions = [
             f.compare("ole", highest, bound),
@@ -127,14 +126,14 @@ class Sight:
     def _walked(
         self, f: Function, carry: Sequence[Value], step: Callable[[Index, int, Sequence[Value]], list[Value]]
     ) -> Sequence[Value]:
-        """``step(column, count, carried)`` for all keys, a vector at a time."""
+        """Emit ``step(column, count, carried)`` for all keys, a vector at a time."""
         with f.loop(0, self.keys // self.lanes * self.lanes, self.lanes, carry=carry) as loop:
             loop.carry(step(loop.index, self.lanes, loop.carried))
         return step(*self._last, loop.results) if self._has_rest else loop.results
 
     @property
     def _last(self) -> tuple[int, int]:
-        """The last keys: those behind whole vectors, or, where code does not know how many, a vector shifted back."""
+        """Return the last keys: the remainder, or with a dynamic number of keys a vector shifted back."""
         if not isinstance(self.keys, int):
             return self.keys - self.lanes, self.lanes
         begin = (self.keys - 1) // self.lanes * self.lanes
@@ -142,27 +141,27 @@ class Sight:
 
     @property
     def _has_rest(self) -> bool:
-        """Whether there are keys behind the whole vectors, or may be."""
+        """Return whether there may be keys behind the whole vectors."""
         return not isinstance(self.keys, int) or self.keys % self.lanes > 0
 
     @property
     def _size(self) -> Value:
-        """What the largest of queries and of keys are multiplied by."""
+        """Return the factor that bounds a score by the largest elements of query and key."""
         return constant(self.width * abs(self.scale), "float")
 
     @property
     def _lines(self) -> int:
-        """Rows of the masks that a tile reads."""
+        """Return the rows of the masks that a tile reads."""
         return self.rows if any(each.matrix.row for each in self.masks) else 1
 
     def _least(self, f: Function, column: Index, count: int) -> Value:
-        """The least that is done to the scores of some keys, of all lines."""
+        """Emit the smallest mask number of some keys over all rows."""
         with f.loop(0, self._lines, carry=[constant(math.inf, vector(self.lanes))]) as row:
             row.carry([minimum(f, row.carried[0], self._numbers(f, row.index, column, count))])
         return row.results[0]
 
     def _looked(self, f: Function, column: Index, count: int, limit: Value) -> tuple[Value, Value]:
-        """Whether any line sees one of some keys, and else the most that is done to their scores."""
+        """Emit whether any row may attend to some keys, and the largest mask number otherwise."""
         none = constant(0, vector(self.lanes, "i1"))
         with f.loop(0, self._lines, carry=[none, constant(-math.inf, vector(self.lanes))]) as row:
             numbers = self._numbers(f, row.index, column, count)
@@ -172,7 +171,7 @@ class Sight:
         return f.any(row.results[0]), row.results[1]
 
     def _numbers(self, f: Function, row: Index, column: Index, count: int) -> Value:
-        """What masks add to scores, or put in their place; -inf in lanes behind the last key."""
+        """Emit the numbers masks add to scores or replace them with; -inf in lanes behind the last key."""
         numbers = constant(0.0, vector(self.lanes))
         for mask, base in zip(self.masks, f.parameters[4:], strict=True):
             at = f.at(base, f.add(f.mul(row, mask.matrix.row), column), mask.size)
@@ -186,13 +185,13 @@ class Sight:
         return mask.applied(f, numbers, f.load_bytes(at, self.lanes, count))
 
     def _left_values(self, f: Function, values: Value, begin: Value, end: Value) -> list[Value]:
-        """The largest magnitudes in the values before and behind those that are seen."""
+        """Emit the largest absolute values among the excluded values, before and behind the range."""
         pitch, behind = self.value.row, f.at(values, f.mul(end, self.value.row))
         spans = (values, begin), (behind, f.sub(self.keys, end))
         return [largest_of(f, at, pitch, count, self.values, lanes=self.lanes) for at, count in spans]
 
     def _largest_key(self, f: Function, keys: Value, key: Value, seen: tuple[Value, Value]) -> Value:
-        """The largest magnitude in a key and in those that would be left out."""
+        """Emit the largest absolute value among the best key and the excluded keys."""
         pitch, lanes, (begin, end) = self.key.row, self.lanes, seen
         if pitch != 1:
             spans = (0, begin), (end, f.sub(self.keys, end)), (key, 1)

@@ -1,4 +1,4 @@
-"""The inner functions of attention: scores with a panel of keys, weights, and weights times a panel of values."""
+"""Inner functions of attention: scores with a panel of keys, softmax weights, weights times a panel of values."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from engine.compiler.kernels.products.tile import Tile
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TileFunctions:
-    """Functions of a kernel, each written when it is first asked for; a call has the registers to itself.
+    """Inner functions of a kernel, emitted on first use; a call has all registers to itself.
 
     Args:
         name: of the kernel.
         width: columns of query and key.
-        query, target: where they lie.
-        rows: how scores become weights, and where they lie meanwhile.
-        sum_width: floats from row to row of what several blocks are summed in.
+        query, target: their strides.
+        rows: generator of the softmax; it also says how scores lie in memory.
+        sum_width: floats from row to row of the sums over several blocks.
         key_line: floats from column to column of the keys; None where they are packed.
         value_line: floats from value to value.
     """
@@ -39,7 +39,7 @@ class TileFunctions:
     memory: Memory
 
     def scores(self, panel: Panel) -> str:
-        """(queries, keys, scores): all products of a tile with a panel."""
+        """Return the name of (queries, keys, scores): products of a tile with a panel."""
         name = f"{self.name}_scores_{_named(panel)}"
         if name not in self.module.functions:
             f = self.module.inner(name, [("ptr", "queries"), ("ptr", "keys"), ("ptr", "scores")])
@@ -53,7 +53,7 @@ class TileFunctions:
         return name
 
     def weights(self, keys: Index) -> str:
-        """See RowCode; of a known number of keys, or one that is told."""
+        """Return the name of the softmax function for a constant or a dynamic number of keys; see ``RowCode``."""
         name = f"{self.name}_weights_{_count(keys)}"
         if name not in self.module.functions:
             f = self.module.inner(name, self.rows.parameters)
@@ -61,7 +61,7 @@ class TileFunctions:
         return name
 
     def values(self, panel: Panel, keys: Index) -> str:
-        """(weights, values, states, target or sums, keys): the values of a panel, weighed and summed."""
+        """Return the name of (weights, values, states, target or sums, keys): weighted sums of a panel of values."""
         name = f"{self.name}_values_{_named(panel)}_{_count(keys)}"
         if name not in self.module.functions:
             parameters = [("ptr", "weights"), ("ptr", "values"), ("ptr", "states"), ("ptr", "target"), ("i64", "keys")]
@@ -76,7 +76,7 @@ class TileFunctions:
         return name
 
     def store(self, f: Function, panel: Panel, values: Sequence[Value], factor: Value, target: Value) -> None:
-        """A line of the result, each vector times a factor."""
+        """Store a row of the result, each vector times a factor."""
         column = 0
         for value, (lanes, real) in zip(values, panel, strict=True):
             at = f.at(target, column * self.target.column)
@@ -84,7 +84,7 @@ class TileFunctions:
             column += real
 
     def _sums(self, f: Function, panel: Panel, states: Value, sums: Value) -> list[Value]:
-        """What was summed before, shrunk."""
+        """Load the sums of earlier blocks, rescaled."""
         result = []
         for row in range(self.rows.rows):
             factor = self.rows.factor_at(f, states, row)

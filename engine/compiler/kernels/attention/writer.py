@@ -1,4 +1,4 @@
-"""The code of attention around its inner functions: block after block of keys, tile after tile of queries."""
+"""Attention's loops around its inner functions: blocks of keys, then tiles of queries."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class Scratch:
     Attributes:
         keys: the keys of a block, packed into columns.
         scores: of one tile.
-        sums: weighted sums of values, of all tiles; only where there are several blocks of keys.
-        states: the largest score and the sum of exponentials, of every query.
-        seen: the first key that each tile attends to, and the end; only where masks tell.
+        sums: weighted sums of values of all tiles; only with several blocks of keys.
+        states: maximum and sum of exponentials of every query.
+        seen: first key and end of every tile; only with mask range pruning.
     """
 
     keys: Value
@@ -35,7 +35,7 @@ class Scratch:
 
 @dataclass(frozen=True, slots=True)
 class Operands:
-    """Addresses of the operands of one attention of the stack."""
+    """Addresses of the operands of one attention of the batch."""
 
     query: Value
     key: Value
@@ -46,12 +46,12 @@ class Operands:
 
 @dataclass(frozen=True, slots=True)
 class Writer:
-    """Writes the code for a range of tiles of queries of one attention of the stack.
+    """Code for a range of query tiles of one attention of the batch.
 
     Args:
         at: addresses of its operands.
-        tiles: the first of the range, and the end.
-        heard: how many of the keys are looked at though they come after a query.
+        tiles: range of tiles.
+        heard: number of keys computed even if they come after a query (causal, non-finite values).
     """
 
     kernel: Layout
@@ -63,7 +63,7 @@ class Writer:
     heard: Index = 0
 
     def emit(self) -> None:
-        """Block after block of keys."""
+        """Emit the loops over blocks of keys."""
         if self.kernel.sight is not None:
             self._look(self.kernel.sight)
         if self.kernel.is_causal:
@@ -90,14 +90,14 @@ class Writer:
         self._finish()
 
     def _first_query(self, tile: Index) -> Index:
-        """The first query of a tile; the last tile is shifted back to end with the last query."""
+        """Emit the first query of a tile; the last tile is shifted back to end with the last query."""
         kernel = self.kernel
         if kernel.grid.sizes[0] == 1:
             return 0
         return self.f.minimum(self.f.mul(tile, kernel.rows), kernel.queries - kernel.rows)
 
     def _heard(self) -> Index:
-        """All keys where a value that comes after the first tile is not finite: no weight times that is NaN."""
+        """Emit the number of masked keys to compute: all if a later value is not finite, because 0 times it is NaN."""
         f, kernel = self.f, self.kernel
         first = f.add(self._first_query(self.tiles[0]), kernel.rows)
         unseen = f.maximum(f.sub(kernel.keys, first), 0)
@@ -108,7 +108,7 @@ class Writer:
         return f.select(is_finite(f, highest), as_value(0), as_value(kernel.keys))
 
     def _seen(self, tile: Index, first_key: Index, count: Index) -> tuple[Index, Index]:
-        """The keys of a block that a tile attends to: the first, a panel's first one, and the end."""
+        """Emit the range of keys of a block that a tile attends to, its start rounded down to a panel."""
         f, kernel = self.f, self.kernel
         if kernel.is_causal:
             end = f.maximum(f.add(self._first_query(tile), kernel.rows), self.heard)
@@ -123,17 +123,17 @@ class Writer:
         return f.mul(panel, kernel.key_width), end
 
     def _within(self, key: Index, first_key: Index, count: Index) -> Index:
-        """A key as one of a block: 0 where it is before it, the block's end where it is behind."""
+        """Emit a key relative to a block, clamped to the block."""
         f = self.f
         return f.maximum(f.minimum(f.sub(key, first_key), count), 0)
 
     def _span(self, tile: Index) -> Value:
-        """Where the keys that a tile attends to are kept."""
+        """Return the address of a tile's range of keys."""
         f = self.f
         return f.at(self.scratch.seen, f.mul(f.sub(tile, self.tiles[0]), Sight.SPAN), 8)
 
     def _look(self, sight: Sight) -> None:
-        """Store for every tile which keys it attends to, as its masks tell."""
+        """Store the range of keys of every tile, from its masks."""
         f, kernel = self.f, self.kernel
         name = f"{kernel.name}_sight"
         if name not in f.module.functions:
@@ -145,7 +145,7 @@ class Writer:
             f.call(name, [query, self.at.key, self.at.value, self._span(tile.index), *masks])
 
     def _seen_block(self, first_key: Index, count: Index) -> None:
-        """A block of keys, skipped where no query attends to it."""
+        """Emit a block of keys, skipped if no query attends to it."""
         if not self.kernel.is_causal:
             self._block(first_key, count)
             return
@@ -158,7 +158,7 @@ class Writer:
             self._block(first_key, count)
 
     def _block(self, first_key: Index, count: Index) -> None:
-        """All tiles with a block of keys."""
+        """Emit all tiles with a block of keys."""
         f, kernel, scratch = self.f, self.kernel, self.scratch
         packing = kernel.packed_keys(count if isinstance(count, int) else kernel.key_width)
         keys = f.at(self.at.key, f.mul(first_key, kernel.key.row))
@@ -170,7 +170,7 @@ class Writer:
         with f.loop(*self.tiles) as tile:
             seen = self._seen(tile.index, first_key, count)
             if kernel.sight is not None and isinstance(count, int):
-                # Mostly a tile attends to all keys: for this case there is code with the number built in.
+                # Mostly a tile attends to all keys: code for a constant number of keys handles this case.
                 is_all = f.compare("eq", as_value(f.sub(seen[1], seen[0])), as_value(count))
                 with f.when(is_all):
                     self._tile(tile.index, first_key, (0, count), packing, (keys, values))
@@ -182,7 +182,7 @@ class Writer:
     def _part(
         self, tile: Index, first_key: Index, seen: tuple[Index, Index], packing: Packing, block: tuple[Value, Value]
     ) -> None:
-        """A tile of queries with those keys of a block that it attends to, skipped where there are none."""
+        """Emit a tile of queries with its range of keys of a block, skipped if the range is empty."""
         begin, end = seen
         if isinstance(end, int) or not self.kernel.has_blocks:
             self._tile(tile, first_key, seen, packing, block)
@@ -193,10 +193,10 @@ class Writer:
     def _tile(
         self, tile: Index, first_key: Index, seen: tuple[Index, Index], packing: Packing, block: tuple[Value, Value]
     ) -> None:
-        """A tile of queries with some keys of a block.
+        """Emit a tile of queries with some keys of a block.
 
         Args:
-            seen: the keys from a panel's first one to that behind the last that a query of it attends to.
+            seen: range of keys, from a panel's first key to behind the last one attended to.
             block: addresses of the block's keys and values.
         """
         f, kernel, scratch = self.f, self.kernel, self.scratch
@@ -235,7 +235,7 @@ class Writer:
         each_of(f, (0, len(kernel.value_panels)), kernel.value_panels, add)
 
     def _fetch(self, queries: Value) -> None:
-        """Have those of the next tile on their way: all its rows are read at once, and nothing reads ahead of that."""
+        """Prefetch the queries of the next tile: all rows are read at once, which no hardware prefetcher follows."""
         f, kernel = self.f, self.kernel
         if kernel.query.column == 1:
             with f.loop(0, kernel.rows) as row:
@@ -244,13 +244,13 @@ class Writer:
                     f.prefetch(f.at(line, first), locality=2)
 
     def _mask(self, index: int, row: Index, first_key: Index) -> Value:
-        """The address of a mask's element for a query and a key."""
+        """Emit the address of a mask's element for a query and a key."""
         f, mask = self.f, self.kernel.masks[index]
         offset = f.add(f.mul(row, mask.matrix.row), f.mul(first_key, mask.matrix.column))
         return f.at(self.at.masks[index], offset, mask.size)
 
     def _clear(self) -> None:
-        """Zero the sums, and begin every query's state."""
+        """Zero the sums and initialise every query's state."""
         f, kernel, scratch = self.f, self.kernel, self.scratch
         rows = f.mul(f.sub(self.tiles[1], self.tiles[0]), kernel.rows)
         with f.loop(0, rows) as row:
@@ -259,7 +259,7 @@ class Writer:
             f.store(constant(0.0, "float"), f.at(scratch.sums, each.index))
 
     def _finish(self) -> None:
-        """Divide the sums over all blocks by those of the exponentials, and store them to the target."""
+        """Divide the sums by those of the exponentials and store them to the target."""
         f, kernel, scratch = self.f, self.kernel, self.scratch
         with f.loop(*self.tiles) as tile, f.loop(0, kernel.rows) as row:
             local = f.add(f.mul(f.sub(tile.index, self.tiles[0]), kernel.rows), row.index)

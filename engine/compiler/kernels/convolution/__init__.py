@@ -1,1 +1,1 @@
-"""Direct convolution: as a register-blocked product, and depthwise; beside each, how it is tiled."""
+"""Direct convolution: register-tiled product, depthwise, grouped; each with its cost model."""

@@ -1,8 +1,8 @@
-"""Groups of channels that are too narrow for a vector, several of them in one: how many, and whether that pays.
+"""Channel-group packing: several narrow groups of a convolution share one vector, where that is faster.
 
-A vector of output channels then belongs to several groups, and its lanes multiply different input channels. Where a
-group on its own repeats a number in all lanes, a bundle takes a vector of pixels' channels and brings each lane the one
-of its group: a shuffle, which serves all taps that meet the pixel.
+The lanes of a vector of output channels then multiply different input channels. A single group broadcasts one input
+value to all lanes; packed groups load a vector of a pixel's channels and shuffle each lane's channel into place. The
+shuffle serves all taps that read the pixel.
 """
 
 from __future__ import annotations
@@ -15,26 +15,26 @@ from engine.compiler.kernels.channels import fitting_lanes, vectors_of
 from engine.compiler.kernels.convolution.tiles import ConvTile, rank_by_cost
 from engine.compiler.kernels.expected_sizes import expected_sizes
 
-# Products of a row of taps that are written out.
+# Largest number of products of a row of taps that is unrolled.
 UNROLLED = 400
-# What a bundle should save, as a share: groups on their own are blocked more finely.
+# Least share of time saved by packing: separate groups have smaller chunks.
 LEAST_SAVED = 0.15
-# Columns of a tile by which the two are compared.
+# Columns of the tile used for the comparison.
 _USUAL = 8
-# Lanes of a vector that holds even one channel.
+# Fewest lanes of a vector.
 _FEWEST = 4
-# Cycles from the beginning of a product to its end, on any processor there is code for.
+# Latency of an FMA in cycles, on all supported processors.
 _LATENCY = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """Channels of a convolution's groups, and what of them fits a vector.
+    """Groups of a convolution packed into vectors.
 
     Args:
         inputs, outputs: channels of one group.
         groups: of the convolution.
-        lanes: of a vector.
+        lanes: vector width.
     """
 
     inputs: int
@@ -44,23 +44,23 @@ class Bundle:
 
     @property
     def size(self) -> int:
-        """Groups in a vector; 0 where none fits."""
+        """Return the groups in a vector; 0 if none fits."""
         return min(self.groups, self.lanes // self.outputs, self.lanes // self.inputs)
 
     @property
     def vectors(self) -> tuple[tuple[int, int], ...]:
-        """Of the output, (lanes, channels in it); only the last may differ from the others."""
+        """Return the vectors of the output as (lanes, channels in it); only the last may differ."""
         whole, rest = divmod(self.groups, self.size)
         counts = [self.size * self.outputs] * whole + [rest * self.outputs] * (rest > 0)
         return tuple((max(fitting_lanes(count, self.lanes), min(_FEWEST, self.lanes)), count) for count in counts)
 
     def source_of(self, lane: int, channel: int) -> int:
-        """The input channel, of those of the vector's groups, that a lane multiplies as ``channel`` of its group."""
+        """Return the input channel, among those of the vector's groups, that is ``channel`` of a lane's group."""
         return lane // self.outputs * self.inputs + channel
 
 
 def pays(host: Host, bundle: Bundle, across: int) -> bool:
-    """Whether groups are computed sooner in bundles than each on its own.
+    """Return whether packed groups are faster than separate ones.
 
     Args:
         across: taps of a row of the filter.
@@ -74,7 +74,7 @@ def pays(host: Host, bundle: Bundle, across: int) -> bool:
 
 
 def lanes_cost(host: Host, lanes: int) -> float:
-    """What a product of vectors of so many lanes takes: processors that begin one wide one a cycle begin two narrow."""
+    """Return the cost of a vector product; cores that start one wide product a cycle start two narrow ones."""
     is_halved = host.products_in_flight < 1.5 * _LATENCY and host.lanes > 8
     return 0.5 if is_halved and 2 * lanes <= host.lanes else 1.0
 
@@ -89,20 +89,20 @@ def rank_bundle_tiles(
     inputs: int,
     count: int = 1,
 ) -> list[ConvTile]:
-    """The tiles of pixels that cost least, the best first: pixels computed twice, shuffles, beginnings and ends.
+    """Return the cheapest pixel tiles, best first: recomputed pixels, shuffles, prologues and epilogues count.
 
     Args:
         kernel: taps (down, across), those of all planes counted as down.
         stride, dilation: across.
         inputs: channels of a group.
-        count: how many are wanted; there may be fewer.
+        count: number wanted; there may be fewer.
     """
     sizes = map(expected_sizes, (rows, columns))
     return list(_ranked(host, *sizes, kernel, stride, dilation, inputs)[:count])
 
 
 def is_written_out(across: int, inputs: int) -> bool:
-    """Whether all taps of a row are written one after the other, for some pixels at least."""
+    """Return whether all taps of a row are unrolled."""
     return across * inputs * 4 <= UNROLLED
 
 
@@ -124,7 +124,7 @@ def _ranked(
         pixels = tile.rows * tile.columns
         places = len({t * stride + k * dilation for t in range(tile.columns) for k in range(written)})
         shuffled = tile.rows * places * (across // written)
-        # Pixels are kept beside the sums, for one channel after the other; those that find no register are read again.
+        # Pixels stay in registers beside the sums; those that find no register are loaded again.
         live = pixels + tile.rows * places + written + inputs + 2
         spilled = max(0, live - host.registers) * (across // written)
         step = max(pixels * across + shuffled, host.products_in_flight * across) + 0.5 * across + spilled

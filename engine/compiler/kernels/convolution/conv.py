@@ -1,13 +1,13 @@
-"""Direct convolution of channels-last images as a register-blocked product; 1×1 and linear layers are a GEMM.
+"""Direct convolution of channels-last images as a register-tiled product; 1×1 and linear layers are a GEMM.
 
-A tile of output pixels times a panel of output channels is held in registers. For every tap and input channel the
-panel's weights are loaded once and multiplied by one input value of each pixel, broadcast. The images are read in
-place: pixels of a tile lie at constant distances, padding is a border of zeros that the memory plan lays around the
-image. Tiles that would hang over an edge are shifted back, so every tile is whole and some pixels are computed twice;
-where that costs too much, the last tiles of a row have a pixel less instead.
+A register tile is output pixels by a panel of output channels. For every tap and input channel the panel's weights are
+loaded once and multiplied by one broadcast input value of each pixel. Images are read in place: pixels of a tile have
+constant strides, and the memory plan pads images with a border of zeros. Tiles that would cross an edge are shifted
+back, so every tile is whole and some pixels are computed twice; where that is too expensive, the last tiles of a row
+are one pixel narrower.
 
-A volume is its planes, one image after the other; taps of other planes are summed likewise. Beyond the first and the
-last plane there are no zeros: what a window has there is left out.
+A volume is its planes, one image after the other; taps of other planes are summed likewise. Planes are not padded: taps
+outside the first and last plane are skipped.
 
 Arguments: image (first tap of the first pixel), packed weights, target, operands of the epilogue.
 """
@@ -32,32 +32,31 @@ from engine.compiler.kernels.kernel import Convolution, Strides, derived, place,
 from engine.compiler.kernels.target import Target
 from engine.tensor import Array
 
-# Shares of the second-level cache for what is read again while a chunk runs: pixels, and weights.
+# Shares of the L2 cache for data reused within a chunk: pixels, and weights.
 IMAGE_SHARE = 1 / 2
 WEIGHT_SHARE = 3 / 8
-# Tiles that can be shared out evenly enough; and how many times as large as the image weights may be for that.
+# Fewest tiles that divide evenly enough among threads; most times weights may exceed the image for that.
 FEW_TILES = 7
 WEIGHTS_TO_IMAGE = 4
-# Terms of a part of a panel that is read beside others, at least.
+# Fewest terms of a strand.
 LEAST_STRAND = 64
-# Tiles that share the fetching of a panel, at most.
+# Most tiles that share the prefetching of a panel.
 MOST_PARTS = 16
 
 
 @dataclass(frozen=True, kw_only=True)
 class Conv(Convolution):
-    """A convolution of static geometry.
+    """Convolution of static geometry.
 
     Args:
         in_channels, out_channels: of one group.
         kernel, stride, dilation: (height, width).
-        packed_kernel, first_tap: of the packed weights, where these taps are a part of them: (height, width).
-        integers: how many integers an input value and a weight are, side by side: 2 of 16 bits, or 4 of 8, in the image
-            without sign; their products are summed as 32-bit integers. 0 for a float.
-        has_shift: whether the epilogue's first operand is such integers, too, to be added to the sums.
-        depth: the windows along the planes of volumes; ``batch`` counts the planes of the output then, and the strides
-            along it are those of planes.
-        tile: how the work is blocked; see choose_tile().
+        packed_kernel, first_tap: of the packed weights, if these taps are a part of them: (height, width).
+        integers: integers packed in one 32-bit input value and weight: 2 of 16 bits, or 4 of 8 (unsigned in the image);
+            their products are summed as 32-bit integers. 0 for floats.
+        has_shift: whether the epilogue's first operand is a vector of 32-bit integers to add to the sums.
+        depth: windows along the planes of volumes; ``batch`` then counts output planes, and its strides are of planes.
+        tile: register tile; see ``choose_tile``.
     """
 
     kind = "conv"
@@ -75,17 +74,17 @@ class Conv(Convolution):
 
     @cached_property
     def panels(self) -> tuple[Panel, ...]:
-        """The vectors of every panel of a group."""
+        """Return the vectors of every panel of a group."""
         return panels_of(self.out_channels, self.host.lanes, self.tile.vectors)
 
     @property
     def taps(self) -> int:
-        """Products summed for one output value."""
+        """Return the products summed for one output value."""
         return self.planes * self.kernel[0] * self.kernel[1] * self.in_channels
 
     @property
     def planes(self) -> int:
-        """Planes of taps."""
+        """Return the number of planes of taps."""
         return 1 if self.depth is None else self.depth.kernel
 
     @property
@@ -95,33 +94,33 @@ class Conv(Convolution):
 
     @property
     def panel_floats(self) -> int:
-        """Packed floats of a full panel: its bias, then its weights."""
+        """Return the packed floats of a full panel: its bias, then its weights."""
         return width_of(self.panels[0]) * (1 + self.packed_taps)
 
     @property
     def weight_bytes(self) -> int:
-        """Bytes of all packed panels, as if each were full."""
+        """Return the bytes of all packed panels, as if each were full."""
         return 4 * self.panel_floats * self.groups * len(self.panels)
 
     @property
     def packed_taps(self) -> int:
-        """Weights of one output channel."""
+        """Return the packed weights of one output channel."""
         height, width = self.packed_kernel or self.kernel
         return self.planes * height * width * self.in_channels
 
     @cached_property
     def tiling(self) -> tuple[int, int]:
-        """Tiles down and across an image."""
+        """Return the tiles down and across an image."""
         return -(-self.rows // self.tile.rows), -(-self.columns // self.tile.columns)
 
     @cached_property
     def wide_tiles(self) -> int:
-        """Tiles across an image before those that have a column less."""
+        """Return the tiles across an image that have the full width."""
         return wide_tiles(self.columns, self.tile.columns) if self.tile.varies else self.tiling[1]
 
     @cached_property
     def grid(self) -> Grid:
-        """Tiles and panels, and what a chunk has of them."""
+        """Return the grid of tiles by panels, cut into chunks."""
         panels = self.groups * len(self.panels)
         sizes = self.batch * self.tiling[0] * self.tiling[1], panels
         tiles = hint(sizes[0])
@@ -131,10 +130,10 @@ class Conv(Convolution):
         some_tiles = max(1, min(tiles, int(IMAGE_SHARE * cache) // tile_bytes))
         some_panels = max(1, min(panels, int(WEIGHT_SHARE * cache) // (4 * self.panel_floats)))
         grid = Grid(sizes, (some_tiles, some_panels)).evened()
-        # Of a few pixels the weights are read once, which takes longer than to multiply them.
+        # With few pixels, reading the weights takes longer than multiplying by them.
         read = 4 * self.panel_floats / tiles / self.host.chunk_bytes
         work, wanted = max(hint(self.flops) / (tiles * panels) / self.host.chunk_flops, read), self.host.wanted_chunks
-        # Threads that have rows of their own read what they wrote themselves, but all of the weights.
+        # Threads with their own rows reuse pixels from their own caches, but each reads all weights.
         image_bytes, weight_bytes = self.groups * tiles * tile_bytes, panels * 4 * self.panel_floats
         rows_first = tiles >= FEW_TILES and WEIGHTS_TO_IMAGE * image_bytes >= weight_bytes
         return grid.cut(wanted, work, 1, rows_first=rows_first)
@@ -156,9 +155,9 @@ class Conv(Convolution):
         return self.kind, self.groups, self.panels, self.in_channels, self.planes, self.packed_kernel or self.kernel
 
     def pack(self, weight: Array, bias: Array | None) -> Array:
-        """Weights (O, I, KH, KW), of the packed kernel, and bias (O,) in the order the kernel streams them.
+        """Return weights (O, I, KH, KW), of the packed kernel, and bias (O,) in the order the kernel reads them.
 
-        Of a volume, the rows of all planes of taps are one after the other: (O, I, KD * KH, KW).
+        For a volume, the rows of all planes of taps follow one another: (O, I, KD * KH, KW).
         """
         packed = np.zeros((self.groups, len(self.panels), self.panel_floats), weight.dtype)
         grouped = weight.reshape(self.groups, self.out_channels, *weight.shape[1:])
@@ -201,20 +200,20 @@ class Conv(Convolution):
         f.finish()
 
     def first_input(self, f: Function, group: Index, panel: Index) -> Index:
-        """Input channels before those that a panel of a group reads."""
+        """Return the first input channel that a panel of a group reads."""
         return f.mul(group, self.in_channels)
 
     @property
     def taps_in_run(self) -> int:
-        """Taps of a row that one run multiplies: all of them where they follow each other in memory, else one."""
+        """Return the taps of a row in one K loop: all if they are contiguous in memory, else one."""
         return self.kernel[1] if self.dilation[1] == 1 and self.source.w == self.in_channels else 1
 
     def write_tile(self, module: Module, panel: Panel, columns: int) -> str:
-        """Write the inner function of a tile; its name."""
+        """Emit the micro-kernel of a tile and return its name."""
         return emit_tile(module, self.tile_of(panel, columns), TileWriter)
 
     def tile_of(self, panel: Panel, columns: int) -> TileCode:
-        """What the inner function of a tile is made of."""
+        """Return the description of a tile's micro-kernel."""
         (kh, kw), in_run = self.kernel, self.taps_in_run
         pixels, inputs = self.batch * self.rows * self.columns, self.source.w * self.stride[0] * self.stride[1]
         of_row = (self.packed_kernel or self.kernel)[1] * self.in_channels
@@ -244,15 +243,15 @@ class Conv(Convolution):
             ways=ways(self.host),
             has_shift=self.has_shift,
             memory=memory if strands == 1 else replace(memory, ahead_bytes=memory.strand_ahead_bytes),
-            # A tensor so large lies beyond the second-level cache when a kernel comes back to it.
+            # So large a tensor has left the L2 cache when the kernel returns to it.
             is_far=4 * hint(pixels) * self.target.w >= 2 * memory.second_bytes,
-            # A group reads a few of the channels, but all would be fetched.
+            # A group reads only some channels, but all would be prefetched.
             is_source_far=self.groups == 1 and 4 * hint(pixels) * inputs >= memory.second_bytes,
         )
 
     @property
     def strands(self) -> int:
-        """Parts of a panel's weights that may be read in turns: where they come from afar, for a single tile."""
+        """Return the parts of a panel's weights to read alternately: several memory streams, for a single tile."""
         memory = self.host.memory
         room = self.host.most_rows(self.tile.vectors) // (self.tile.rows * self.tile.columns)
         strands = min(memory.strands, room)
@@ -264,9 +263,9 @@ class Conv(Convolution):
 
     @cached_property
     def fetching(self) -> int:
-        """Each of 2**n tiles fetches its part of the panel after theirs, while it multiplies; 0 where none does.
+        """Return n so that each of 2**n tiles prefetches its share of the next panel; 0 for none.
 
-        Weights come from far. When a panel's turn comes, a single tile would have to wait for all of it.
+        Weights come from memory, and the first tile of a panel would wait for all of them.
         """
         tiles = self.grid.block[0]
         if is_clipped(self.depth) or self.weight_bytes <= self.host.memory.first_bytes:
@@ -277,21 +276,21 @@ class Conv(Convolution):
         return min(MOST_PARTS, parts).bit_length() - 1
 
     def _ahead(self, f: Function, weight: Value, tile: Index, first: Index) -> list[Value]:
-        """What a tile, of those from the first on, is to fetch of the panel after its own: an argument, or none."""
+        """Emit the address a tile prefetches from the next panel: one argument, or none."""
         if not self.fetching:
             return []
         part = f.minimum(f.sub(tile, first), 2**self.fetching - 1)
         return [f.at(f.at(weight, self.panel_floats), f.mul(part, self.panel_floats >> self.fetching))]
 
     def _number(self, f: Function, tile: Loop) -> tuple[Index, Index, Index]:
-        """A tile's image, its first row, and its number across; the last of a column is shifted back."""
+        """Emit a tile's image, first row and number across; the last tile of a column is shifted back."""
         rest, across = f.divmod(tile.index, self.tiling[1])
         n, down = f.divmod(rest, self.tiling[0])
         h = f.minimum(f.mul(down, self.tile.rows), self.rows - self.tile.rows)
         return n, h if is_open(self.tiling[0]) or self.tiling[0] > 1 else 0, across
 
     def _column(self, f: Function, across: Index) -> Index:
-        """The first column of a tile; the last is shifted back, unless tiles vary."""
+        """Emit the first column of a tile; the last is shifted back, unless tile widths vary."""
         width = self.tile.columns
         if not is_open(self.tiling[1]) and self.tiling[1] == 1:
             return 0
@@ -301,7 +300,7 @@ class Conv(Convolution):
         return f.minimum(f.mul(across, width), self.columns - width)
 
     def _widths(self, f: Function, across: Index) -> Iterator[int]:
-        """What code is to be written for, so that it runs for a tile: its columns."""
+        """Yield the tile widths to emit code for, each inside the branch that runs for it."""
         if not self.tile.varies:
             yield self.tile.columns
             return

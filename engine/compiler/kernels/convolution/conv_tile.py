@@ -1,9 +1,9 @@
-"""The inner function of a direct convolution: a tile of pixels times a panel of output channels, held in registers.
+"""Micro-kernel of direct convolution: a register tile of pixels by a panel of output channels.
 
 Its arguments are addresses at the tile's first pixel and the panel's first channel: image, weights, target, operands of
-the epilogue. Where windows are clipped at the first and last plane of a volume, how many planes of taps to skip and how
-many to take stand before the target. A cheap epilogue is applied to the registers; one that needs constants of its own
-would push sums out of them, so the sums go to the stack first and a loop over the pixels finishes them.
+the epilogue. With windows clipped at the first and last plane of a volume, the planes of taps to skip and to take come
+before the target. A cheap epilogue is applied to the registers. One that needs many constants would spill sums, so sums
+go to the stack first and a loop over the pixels finishes them.
 """
 
 from __future__ import annotations
@@ -21,35 +21,34 @@ from engine.compiler.kernels.folding import total
 from engine.compiler.kernels.kernel import Epilogue, Strides
 from engine.compiler.kernels.target import Target
 
-# Input values that are multiplied without a loop, where there are no more.
+# K loops of up to this many input values are unrolled completely.
 FEW = 8
-# Lines of the next tile that a turn fetches; pixels so far apart that there would be more are left to the processor.
+# Most cache lines of the next tile prefetched in an iteration; beyond this, prefetching is left to hardware.
 MOST_FETCHED = 64
-# Instructions an element from which an epilogue is applied in a loop of its own.
+# Instructions an element from which an epilogue runs in its own loop.
 DEAR = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TileCode:
-    """What an inner function is made of.
+    """Description of a micro-kernel.
 
     Args:
         rows, columns: output pixels of the tile.
         panel: vectors (lanes, channels) of output channels.
-        steps: distance of input pixels under neighbouring output pixels: (down, across).
-        loops: over taps that do not follow each other in memory: (count, distance, input values whose weights lie
-            between).
-        run: input values that do.
+        steps: stride of input pixels between neighbouring output pixels: (down, across).
+        loops: over taps that are not contiguous: (count, stride, input values between their weights).
+        run: contiguous input values: length of the K loop.
         skipped: input values whose weights come before the first.
-        planes: of clipped windows: (distance, input values whose weights lie between).
-        strands: parts of the run whose weights are read in turns, each with sums of its own.
-        fetching: 2**n tiles fetch a panel of weights, each its part; 0 where none does.
-        integers: that a value is; 0 for a float.
-        ways: how these are multiplied (integers.py).
-        has_shift: whether the epilogue's first operand is integers to be added to sums of these.
+        planes: of clipped windows: (stride, input values between their weights).
+        strands: parts of the K loop whose weights are read alternately, each with its own sums.
+        fetching: 2**n tiles prefetch a panel of weights, each its share; 0 for none.
+        integers: packed in a value; 0 for a float.
+        ways: how integers are multiplied (integers.py).
+        has_shift: whether the epilogue's first operand is integers to add to integer sums.
         memory: the host's.
-        is_far: whether the target is so large that its lines should be fetched before they are written.
-        is_source_far: whether the image is so large that the pixels of the next tile should be fetched meanwhile.
+        is_far: whether the target is so large that its lines are prefetched before they are written.
+        is_source_far: whether the image is so large that the next tile's pixels are prefetched.
     """
 
     name: str
@@ -74,20 +73,20 @@ class TileCode:
 
     @property
     def starts(self) -> list[int]:
-        """The first channel of every vector."""
+        """Return the first channel of every vector."""
         return starts_of(self.panel)
 
     @property
     def width(self) -> int:
-        """Packed floats of a tap."""
+        """Return the packed floats of a tap."""
         return width_of(self.panel)
 
 
 def emit_tile(module: Module, tile: TileCode, writer: Callable[[TileCode, Function], TileWriter]) -> str:
-    """Write the function; its name.
+    """Emit the function and return its name.
 
     Args:
-        writer: makes what writes it.
+        writer: class that emits its body.
     """
     planes = [("i64", "first"), ("i64", "count")] if tile.planes else []
     ahead = [("ptr", "ahead")] if tile.fetching else []
@@ -99,13 +98,13 @@ def emit_tile(module: Module, tile: TileCode, writer: Callable[[TileCode, Functi
 
 @dataclass(frozen=True, slots=True)
 class TileWriter:
-    """A tile being written."""
+    """Emitter of a micro-kernel's body."""
 
     code: TileCode
     f: Function
 
     def emit(self) -> None:
-        """Bias, products, epilogue."""
+        """Emit bias, products and epilogue."""
         f, code = self.f, self.code
         image, weights, *rest = f.parameters
         ahead = rest.pop(0) if code.fetching else None
@@ -131,17 +130,17 @@ class TileWriter:
             self._finish_all(sums, totals, target)
 
     def _begun(self, weights: Value) -> list[Value]:
-        """Sums to begin with: the bias, at every pixel."""
+        """Return the initial sums: the bias, at every pixel."""
         bias = load_panel(self.f, weights, self.code.panel, is_padded=True)
         sums = [as_integers(self.f, each) for each in bias] if self.code.integers else bias
         return sums * (self.code.rows * self.code.columns)
 
     def _ended(self, totals: list[Value], weights: Value) -> list[Value]:
-        """The panel's vectors at every pixel, of what was summed."""
+        """Return the panel's vectors at every pixel."""
         return totals
 
     def _shift(self, target: Target) -> list[Value]:
-        """The integers to be added at every pixel."""
+        """Load the integers to add at every pixel."""
         address, strides = target.tensors[1]
         assert strides.w == strides.h == 0
         panel = zip(self.code.panel, self.code.starts, strict=True)
@@ -158,7 +157,7 @@ class TileWriter:
 
     @property
     def _places(self) -> Iterator[tuple[int, int]]:
-        """Row and column of every pixel."""
+        """Iterate over row and column of every pixel."""
         return product(range(self.code.rows), range(self.code.columns))
 
     def _pixels(self, totals: Sequence[Value]) -> list[Sequence[Value]]:
@@ -166,7 +165,7 @@ class TileWriter:
         return [totals[k : k + size] for k in range(0, len(totals), size)]
 
     def _fetch(self, target: Target) -> None:
-        """Fetch the lines the tile will write and read at its end, while it multiplies."""
+        """Prefetch the lines the tile writes and reads at its end, while it multiplies."""
         for address, strides in target.tensors:
             if strides.w:
                 for (row, column), first in product(self._places, self.code.starts):
@@ -175,7 +174,7 @@ class TileWriter:
     def _walk_planes(
         self, planes: tuple[int, int], first: Value, count: Value, image: Value, weights: Value, totals: list[Value]
     ) -> list[Value]:
-        """The planes of taps that are on the volume, of which the image begins with the first."""
+        """Emit the loop over the planes of taps inside the volume; ``image`` begins with the first of them."""
         f, code = self.f, self.code
         with f.loop(0, count, carry=totals) as plane:
             at = f.at(image, f.mul(plane.index, planes[0]))
@@ -191,7 +190,7 @@ class TileWriter:
         ahead: Value | None,
         totals: list[Value],
     ) -> list[Value]:
-        """Loops over taps, innermost the run; weights are read in order throughout, and fetched for later."""
+        """Emit the loops over taps, the K loop innermost; weights are read in order and prefetched."""
         f, code = self.f, self.code
         if not loops and code.strands > 1:
             return self._run_in_strands(image, weights, totals)
@@ -205,18 +204,18 @@ class TileWriter:
         return loop.results
 
     def _part(self, ahead: Value | None, index: Index, values: int) -> Value | None:
-        """Where to fetch when the weights of ``index`` times so many input values have been read."""
+        """Emit the prefetch address after the weights of ``index * values`` input values."""
         if ahead is None:
             return None
         return self.f.at(ahead, self.f.mul(index, values * self.code.width >> self.code.fetching))
 
     def _run(self, image: Value, weights: Value, ahead: Value | None, totals: list[Value]) -> list[Value]:
         f, run, width = self.f, self.code.run, self.code.width
-        # What a turn fetches of the next pixels is whole lines, so it should be some.
+        # An iteration prefetches whole cache lines of the next pixels, so it should cover some.
         sums = self.code.rows * self.code.columns * len(self.code.panel)
         most = MOST_TERMS if self.code.is_source_far else terms_a_turn(sums)
         unroll = run if run <= FEW else max(each for each in range(1, most + 1) if run % each == 0)
-        if self.code.integers and unroll > self.code.steps[1]:  # what two pixels read would be kept: registers run out
+        if self.code.integers and unroll > self.code.steps[1]:  # values shared by pixels would spill
             unroll = max(each for each in range(1, max(1, self.code.steps[1]) + 1) if run % each == 0)
 
         def turn(index: Index, totals: list[Value]) -> list[Value]:
@@ -234,7 +233,7 @@ class TileWriter:
         return loop.results
 
     def _run_in_strands(self, image: Value, weights: Value, totals: list[Value]) -> list[Value]:
-        """Parts of the run side by side: memory that is read in several places comes sooner."""
+        """Emit the K loop in parallel parts: several memory streams are faster than one."""
         f, run, width, strands = self.f, self.code.run, self.code.width, self.code.strands
         unroll, count = terms_a_turn(strands * len(totals)), len(totals)
         part = run // (strands * unroll) * unroll
@@ -251,9 +250,9 @@ class TileWriter:
         return totals
 
     def _fetch_next(self, image: Value, index: Index, unroll: int) -> None:
-        """Fetch a share of the pixels under the next tile of the row: all of them are fetched when the run is over.
+        """Prefetch a share of the pixels under the next tile of the row; the whole K loop covers all of them.
 
-        Pixels are read side by side, each in its own line, in an order no processor foresees.
+        Pixels are read side by side from different lines, a pattern hardware prefetchers do not follow.
         """
         f, code = self.f, self.code
         span = code.columns * code.steps[1]
@@ -265,16 +264,16 @@ class TileWriter:
             f.prefetch(f.at(f.at(image, f.mul(index, share // unroll)), begin))
 
     def _fetch_weights(self, ahead: Value | None, unroll: int) -> None:
-        """Fetch what a turn is to fetch of the next panel, into the second-level cache."""
+        """Prefetch this iteration's share of the next panel into the L2 cache."""
         if ahead is not None:
             floats = unroll * self.code.width >> self.code.fetching
             for first in range(0, max(1, floats), self.code.memory.line_floats):
                 self.f.prefetch(self.f.at(ahead, first), locality=2)
 
     def _multiply(self, at: Value, weights: Value, offset: int, totals: list[Value]) -> list[Value]:
-        """Add one input value of every pixel times the panel's weights for it, ``offset`` floats into the turn's.
+        """Add one input value of every pixel times the panel's weights for it, ``offset`` floats into the iteration's.
 
-        Each line of weights is fetched ahead: they come from far when a network has more than the caches hold.
+        Each line of weights is prefetched: large networks read them from memory.
         """
         f, code = self.f, self.code
         vectors = []
@@ -291,14 +290,14 @@ class TileWriter:
         return result
 
     def _added(self, value: Value, weight: Value, total: Value) -> Value:
-        """total + value * weight"""
+        """Emit ``total + value * weight``."""
         integers, ways = self.code.integers, self.code.ways
         if integers == 4:
             return add_bytes(self.f, value, weight, total)
         return add_pairs(self.f, value, weight, total, ways) if integers else self.f.fma(value, weight, total)
 
     def _finish_all(self, sums: Value, totals: Sequence[Value], target: Target) -> None:
-        """Sums to the stack, then pixel by pixel through the epilogue."""
+        """Store the sums to the stack, then apply the epilogue pixel by pixel."""
         f, code = self.f, self.code
         for index, pixel in enumerate(self._pixels(totals)):
             for value, first in zip(pixel, code.starts, strict=True):

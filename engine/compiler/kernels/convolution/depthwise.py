@@ -1,8 +1,8 @@
-"""Depthwise convolution of channels-last images: every channel has filters of its own, no sum goes across channels.
+"""Depthwise convolution of channels-last images: every channel has its own filters, and no sum crosses channels.
 
-A tile of output pixels of one vector of channels is held in registers. The input rows below it are walked once: every
-input vector is loaded once and multiplied by all the taps it meets, and an output row is stored with its last tap.
-Weights stay in registers while they fit. Tiles that would hang over an edge are shifted back, as in ``conv``.
+A register tile is output pixels of one vector of channels. The input rows below it are read once: every input vector is
+loaded once and multiplied by all taps that read it, and an output row is stored after its last tap. Weights stay in
+registers while they fit. Tiles that would cross an edge are shifted back, as in ``conv``.
 
 Arguments: image (first tap of the first pixel), packed weights, target, operands of the epilogue.
 """
@@ -25,19 +25,19 @@ from engine.compiler.kernels.kernel import Convolution, derived, place, start
 from engine.compiler.kernels.target import Target
 from engine.tensor import Array
 
-# Rows of tiles that can be shared out evenly enough.
+# Fewest rows of tiles that divide evenly enough among threads.
 FEW_ROWS = 8
 
 
 @dataclass(frozen=True, kw_only=True)
 class Depthwise(Convolution):
-    """A convolution of static geometry with one input and one output channel to a group.
+    """Convolution of static geometry with one input and one output channel a group.
 
     Args:
         channels: of the output.
         kernel, stride, dilation: (height, width).
-        tile: how the work is blocked; see choose_tile().
-        depth: the windows along the planes of volumes, as in ``conv``; a tile has one row then.
+        tile: register tile; see ``choose_tile``.
+        depth: windows along the planes of volumes, as in ``conv``; a tile has one row then.
     """
 
     kind = "depthwise"
@@ -49,17 +49,17 @@ class Depthwise(Convolution):
 
     @cached_property
     def vectors(self) -> list[tuple[int, int]]:
-        """The vectors (lanes, channels) of a pixel."""
+        """Return the vectors (lanes, channels) of a pixel."""
         return vectors_of(self.channels, self.host.lanes)
 
     @property
     def taps(self) -> int:
-        """Products summed for one output value."""
+        """Return the products summed for one output value."""
         return self.planes * self.kernel[0] * self.kernel[1]
 
     @property
     def planes(self) -> int:
-        """Planes of taps."""
+        """Return the number of planes of taps."""
         return 1 if self.depth is None else self.depth.kernel
 
     @property
@@ -68,18 +68,18 @@ class Depthwise(Convolution):
 
     @cached_property
     def tiling(self) -> tuple[int, int]:
-        """Tiles down and across an image."""
+        """Return the tiles down and across an image."""
         return -(-self.rows // self.tile.rows), -(-self.columns // self.tile.columns)
 
     @property
     def is_plane_small(self) -> bool:
-        """Whether all rows of a vector of channels stay in the nearest cache, so that vectors are walked one by one."""
+        """Return whether all rows of a vector of channels fit the L1 cache; then vectors are the outer loop."""
         pixels = self.rows * self.stride[0] * self.columns * self.stride[1]
         return 4 * hint(pixels) * self.host.lanes <= self.host.memory.first_bytes // 2
 
     @cached_property
     def grid(self) -> Grid:
-        """Rows of tiles and vectors, and what a chunk has of them."""
+        """Return the grid of tile rows by vectors, cut into chunks."""
         sizes = rows, vectors = self.batch * self.tiling[0], len(self.vectors)
         work, least = hint(self.flops) / (hint(rows) * vectors), self.host.chunk_flops / 2
         return Grid(sizes, sizes).cut(self.host.wanted_chunks, work, least, rows_first=hint(rows) >= FEW_ROWS)
@@ -100,7 +100,7 @@ class Depthwise(Convolution):
         return self.kind, self.channels, self.vectors, self.taps
 
     def pack(self, weight: Array, bias: Array | None) -> Array:
-        """Weights (C, 1, KD * KH, KW) and bias (C,) in the order they are read: by vector, the bias, then the taps."""
+        """Return weights (C, 1, KD * KH, KW) and bias (C,) packed by vector: the bias, then the taps."""
         width = width_of(self.vectors)
         flat = np.zeros((1 + self.taps, width), weight.dtype)
         flat[0, : self.channels] = 0 if bias is None else bias
@@ -134,7 +134,7 @@ class Depthwise(Convolution):
         f.finish()
 
     def _emit_strip(self, module: Module, lanes: int, real: int) -> str:
-        """The inner function: a row of tiles of one vector. Arguments are addresses at its first pixel and channel."""
+        """Emit the inner function of a row of tiles of one vector; its arguments are addresses at the first pixel."""
         name = f"{self.name}_{lanes}_{real}"
         parameters = [("ptr", "image"), ("ptr", "weights"), *met_parameters(self.depth), *self.epilogue.parameters]
         f = module.inner(name, parameters)
@@ -144,7 +144,7 @@ class Depthwise(Convolution):
 
 
 class _Strip:
-    """The code of a row of tiles of one vector of channels."""
+    """Emitter of a row of tiles of one vector of channels."""
 
     def __init__(self, kernel: Depthwise, f: Function, lanes: int, real: int, keeps_weights: bool) -> None:
         self.kernel, self.f, self.lanes, self.real = kernel, f, lanes, real
@@ -155,7 +155,7 @@ class _Strip:
         self.resident = [self._weight(tap) for tap in range(-1, kernel.taps)] if keeps_weights else []
 
     def emit(self) -> None:
-        """Write the function."""
+        """Emit the function."""
         kernel, f = self.kernel, self.f
         across = kernel.tiling[1]
         if not is_open(across) and across == 1:
@@ -180,12 +180,12 @@ class _Strip:
 
     @property
     def _is_long(self) -> bool:
-        """Whether the taps of a plane are too many to be written out."""
+        """Return whether a plane has too many taps to unroll."""
         kernel = self.kernel
         return kernel.tile.rows == 1 and kernel.kernel[0] * kernel.kernel[1] * kernel.tile.columns > UNROLLED
 
     def _loop_over_planes(self, image: Value) -> list[Value]:
-        """The totals of one row of a volume, plane of taps by plane of taps."""
+        """Emit the sums of one row of a volume, one plane of taps after the other."""
         kernel, f = self.kernel, self.f
         (height, width), totals = kernel.kernel, [self._weight(-1)] * kernel.tile.columns
         skipped, taken = self.met or (0, kernel.planes)
@@ -203,7 +203,7 @@ class _Strip:
         return plane.results
 
     def _walk_rows(self, image: Value, target: Target) -> None:
-        """Every input row of the tile once; an output row is finished with its last."""
+        """Emit every input row of the tile once; an output row is stored after its last input row."""
         kernel, tile = self.kernel, self.kernel.tile
         totals: dict[int, list[Value]] = {}
         taps = range(kernel.kernel[0])
@@ -221,10 +221,10 @@ class _Strip:
     def _add_line(
         self, line: Value, uses: list[tuple[int, int]], totals: dict[int, list[Value]], weights_at: Value | None = None
     ) -> None:
-        """Add the products of an input row to the output rows that have a row of taps there.
+        """Add the products of an input row to the output rows that read it.
 
         Args:
-            weights_at: where the bias before the weights would be, if those are not the kernel's first.
+            weights_at: address of the bias before the weights, unless they are the kernel's first.
         """
         kernel, f = self.kernel, self.f
         kw, step, gap = kernel.kernel[1], kernel.stride[1], kernel.dilation[1]
@@ -238,7 +238,7 @@ class _Strip:
                         totals[row][t] = f.fma(value, weights[row][kx], totals[row][t])
 
     def _loop_over_taps(self, image: Value, weights_at: Value, totals: list[Value]) -> list[Value]:
-        """The totals of one row, the taps in two loops: for kernels too large to be written out."""
+        """Emit the sums of one row in two loops over taps: for filters too large to unroll."""
         kernel, f = self.kernel, self.f
         with f.loop(0, kernel.kernel[0], carry=totals) as down:
             line = f.at(image, f.mul(down.index, kernel.dilation[0] * kernel.source.h))
@@ -258,11 +258,11 @@ class _Strip:
             target.store(total, self.real, row, column)
 
     def _input(self, address: Value) -> Value:
-        """A vector of input values."""
+        """Load a vector of input values."""
         return self.f.load_lanes(vector(self.lanes), address, self.real)
 
     def _value(self, tap: int, weights: Value | None = None) -> Value:
-        """The weights of a tap, or the bias for -1, from a register if they are kept there."""
+        """Return the weights of a tap, or the bias for -1: from a register if kept there, else loaded."""
         return self.resident[1 + tap] if self.resident else self._weight(tap, weights)
 
     def _weight(self, tap: int, weights: Value | None = None) -> Value:

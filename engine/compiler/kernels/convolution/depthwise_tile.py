@@ -1,4 +1,4 @@
-"""How a depthwise convolution is blocked: how many output pixels are computed at once."""
+"""Register tile of a depthwise convolution, chosen by a cost model."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from engine.compiler.codegen.host import Host
 from engine.compiler.kernels.convolution.tiles import MOST_RANKED
 from engine.compiler.kernels.expected_sizes import expected_sizes, mean_count
 
-# Products written out for one tile; beyond it the taps are walked in loops.
+# Largest number of unrolled products of a tile; beyond it taps are loops.
 UNROLLED = 400
 ROWS, COLUMNS = 4, 16
 
@@ -25,14 +25,14 @@ class DepthwiseTile:
 def live_totals(
     tile: DepthwiseTile, kernel: tuple[int, int], stride: tuple[int, int], dilation: tuple[int, int]
 ) -> int:
-    """Totals that are open at once: those of the output rows one input row belongs to."""
+    """Return the sums live at once: those of the output rows that read one input row."""
     return tile.columns * min(tile.rows, -(-((kernel[0] - 1) * dilation[0] + 1) // stride[0]))
 
 
 def is_resident(
     host: Host, tile: DepthwiseTile, kernel: tuple[int, int], stride: tuple[int, int], dilation: tuple[int, int]
 ) -> bool:
-    """Whether the totals leave registers enough to keep all weights."""
+    """Return whether all weights fit in registers beside the sums."""
     return live_totals(tile, kernel, stride, dilation) + kernel[0] * kernel[1] + 2 <= host.registers
 
 
@@ -44,7 +44,7 @@ def choose_tile(
     stride: tuple[int, int],
     dilation: tuple[int, int],
 ) -> DepthwiseTile:
-    """The tile that costs least; see ``rank_tiles``."""
+    """Return the cheapest tile; see ``rank_tiles``."""
     return rank_tiles(host, rows, columns, kernel, stride, dilation)[0]
 
 
@@ -57,10 +57,10 @@ def rank_tiles(
     dilation: tuple[int, int],
     count: int = 1,
 ) -> list[DepthwiseTile]:
-    """The tiles that cost least for an image: pixels computed twice, inputs and weights loaded again, short chains.
+    """Return the cheapest tiles, best first: recomputed pixels, repeated loads and short dependency chains count.
 
     Args:
-        count: how many are wanted, the best first; there may be fewer.
+        count: number wanted; there may be fewer.
     """
     return list(_ranked(host, expected_sizes(rows), expected_sizes(columns), kernel, stride, dilation)[:count])
 
@@ -74,7 +74,6 @@ def _ranked(
     stride: tuple[int, int],
     dilation: tuple[int, int],
 ) -> tuple[DepthwiseTile, ...]:
-    """The cheapest tiles, the best first."""
     heights, widths = (range(1, min(most, size.start) + 1) for most, size in ((ROWS, rows), (COLUMNS, columns)))
     shapes = [DepthwiseTile(r, c) for r in heights for c in widths]
     fitting = [tile for tile in shapes if tile.rows * tile.columns * kernel[0] * kernel[1] <= UNROLLED]
@@ -91,7 +90,7 @@ def _ranked(
 def _cycles(
     host: Host, tile: DepthwiseTile, kernel: tuple[int, int], stride: tuple[int, int], dilation: tuple[int, int]
 ) -> float:
-    """What a tile takes, in multiply-adds."""
+    """Return the cost of a tile, in multiply-adds."""
     products = tile.rows * tile.columns * kernel[0] * kernel[1]
     lines = {row * stride[0] + ky * dilation[0] for row in range(tile.rows) for ky in range(kernel[0])}
     places = {t * stride[1] + kx * dilation[1] for t in range(tile.columns) for kx in range(kernel[1])}

@@ -1,8 +1,7 @@
-"""Direct convolution to so few channels that a vector of them is mostly empty: its vectors run along the sums instead.
+"""Direct convolution to few output channels, vectorised along the sums instead of the output channels.
 
-Channels of the input, and taps of a row where they follow each other in memory, fill the lanes. Each lane sums its
-share of a result, and when all taps are multiplied the lanes are added up. Chunks, and loops over tiles and over the
-rows of taps, are those of ``conv``.
+Input channels, and contiguous taps of a row, fill the lanes. Each lane accumulates its share of a result; after all
+taps the lanes are reduced. Chunks and the loops over tiles and rows of taps are those of ``conv``.
 
 Arguments: image (first tap of the first pixel), packed weights, target, operands of the epilogue.
 """
@@ -27,23 +26,23 @@ from engine.compiler.kernels.expected_sizes import expected_sizes
 from engine.compiler.kernels.folding import fold_lanes, total
 from engine.tensor import Array
 
-# What they should save, as a share: other algorithms save some, too.
+# Least share of products saved: other algorithms save some, too.
 LEAST_SAVED = 0.5
-# Sums of a tile, at most: more are more code, and gain nothing.
+# Most sums of a tile: more only add code.
 MOST_SUMS = 24
-# What it takes to add up the lanes of a sum, in the time of a product.
+# Cost of reducing the lanes of a sum, in products.
 FOLDING = 6
 
 
 @dataclass(frozen=True, slots=True)
 class Dots:
-    """What is summed for the result at a pixel.
+    """Sums for the result at a pixel.
 
     Args:
         outputs: channels of the result.
-        runs: how many runs of input values are multiplied.
-        run: values of each, that follow each other in memory.
-        lanes: of a vector.
+        runs: number of K loops.
+        run: contiguous input values of each.
+        lanes: vector width.
     """
 
     outputs: int
@@ -53,13 +52,13 @@ class Dots:
 
     @property
     def vectors(self) -> int:
-        """Of a run."""
+        """Return the vectors of a run."""
         return -(-self.run // self.lanes)
 
 
 @dataclass(frozen=True, kw_only=True)
 class DotConv(Conv):
-    """A convolution of static geometry whose groups have one panel of one vector each."""
+    """Convolution of static geometry whose groups have one panel of one vector each."""
 
     kind = "dots"
 
@@ -69,13 +68,13 @@ class DotConv(Conv):
 
     @property
     def dots(self) -> Dots:
-        """What is summed."""
+        """Return the sums for a pixel."""
         run = self.taps_in_run * self.in_channels
         return Dots(self.out_channels, self.taps // run, run, self.host.lanes)
 
     @property
     def panel_floats(self) -> int:
-        """Packed floats: the bias, in a whole vector so that weights begin a cache line, then the weights."""
+        """Return the packed floats: the bias, padded to a vector so that weights are aligned, then the weights."""
         return self.host.lanes * (1 + self.dots.runs * self.dots.vectors * self.out_channels)
 
     @property
@@ -105,7 +104,7 @@ class DotConv(Conv):
         of_run = self.dots.vectors * self.out_channels * lanes
 
         def between(values: int) -> int:
-            """Packed weights of so many input values, counted in what the panel is wide."""
+            """Return the packed weights of this many input values, in units of the panel's width."""
             return values // tile.run * of_run // tile.width
 
         tile = replace(
@@ -121,10 +120,10 @@ class DotConv(Conv):
 
 @dataclass(frozen=True, slots=True)
 class _Writer(TileWriter):
-    """A tile being written.
+    """Emitter of a tile.
 
     Args:
-        lanes: of the vectors that sums are made in.
+        lanes: vector width of the sums.
     """
 
     lanes: int
@@ -138,7 +137,7 @@ class _Writer(TileWriter):
         return [constant(0.0, vector(self.lanes))] * (self.code.rows * self.code.columns * self._outputs)
 
     def _ended(self, totals: Sequence[Value], weights: Value) -> list[Value]:
-        """The lanes of every sum added up, and the bias."""
+        """Reduce the lanes of every sum and add the bias."""
         f, outputs = self.f, self._outputs
         (bias,) = load_panel(f, weights, self.code.panel, is_padded=True)
         pixels = (totals[k : k + outputs] for k in range(0, len(totals), outputs))
@@ -163,7 +162,7 @@ class _Writer(TileWriter):
         return self._add(image, weights, whole, rest, totals) if rest else totals
 
     def _add(self, image: Value, weights: Value, number: int, count: int, totals: Sequence[Value]) -> list[Value]:
-        """Sums with the ``count`` products of a vector of the run added."""
+        """Add the ``count`` products of a vector of the run to the sums."""
         f, code, outputs, type_ = self.f, self.code, self._outputs, vector(self.lanes)
         rows = [f.load(type_, f.at(weights, (number * outputs + k) * self.lanes)) for k in range(outputs)]
         result = []
@@ -176,7 +175,7 @@ class _Writer(TileWriter):
 
 
 def _side_by_side(f: Function, sums: Sequence[Value], lanes: int) -> Value:
-    """The totals of some vectors in the first lanes of one."""
+    """Reduce some vectors, each to one lane of the result."""
     if lanes == 1:
         return fold_lanes(f, sums[0], total)
     parts = [*sums, *[constant(0.0, sums[0].type)] * (lanes - len(sums))]
@@ -188,38 +187,38 @@ def _side_by_side(f: Function, sums: Sequence[Value], lanes: int) -> Value:
 
 
 def _halved(f: Function, value: Value) -> Value:
-    """The upper half of a vector added to the lower one."""
+    """Add the upper half of a vector to the lower one."""
     half, nothing = lanes_of(value.type) // 2, Value("poison", value.type)
     return f.fadd(*(f.shuffle(value, nothing, range(first, first + half)) for first in (0, half)))
 
 
 def _merged(f: Function, a: Value, b: Value) -> Value:
-    """Neighbouring lanes of two vectors added up, those of the second behind those of the first."""
+    """Add neighbouring lanes of two vectors; results of the second follow those of the first."""
     lanes = lanes_of(a.type)
     return f.fadd(*(f.shuffle(a, b, range(first, 2 * lanes, 2)) for first in (0, 1)))
 
 
 def pays(host: Host, dots: Dots) -> bool:
-    """Whether a convolution to these channels is sooner so than with a vector of them for every product.
+    """Return whether this is faster than a vector of output channels for every product.
 
-    It never is where they fill half a vector: half of the products are no fewer then.
+    It never is if the channels fill half a vector: that saves less than half of the products.
     """
     alone = dots.runs * dots.run * sum(lanes_cost(host, lanes) for lanes, _ in vectors_of(dots.outputs, host.lanes))
     return dots.outputs * (dots.runs * dots.vectors + FOLDING) < (1 - LEAST_SAVED) * alone
 
 
 def rank_dot_tiles(host: Host, rows: int, columns: int, dots: Dots, count: int = 1) -> list[ConvTile]:
-    """The tiles of pixels that cost least, the best first: pixels computed twice, loads, beginnings and ends.
+    """Return the cheapest pixel tiles, best first: recomputed pixels, loads, prologues and epilogues count.
 
     Args:
-        count: how many are wanted; there may be fewer.
+        count: number wanted; there may be fewer.
     """
     return list(_ranked(host, expected_sizes(rows), expected_sizes(columns), dots)[:count])
 
 
 @lru_cache(maxsize=1024)
 def _ranked(host: Host, rows: range, columns: range, dots: Dots) -> tuple[ConvTile, ...]:
-    # A vector of weights for every channel of the result stays in registers, and one of pixels beside them.
+    # A vector of weights for every output channel stays in registers, and one vector of pixels.
     limit = max(1, min(host.registers - dots.outputs - 1, MOST_SUMS) // dots.outputs)
 
     def cost(tile: ConvTile) -> float:

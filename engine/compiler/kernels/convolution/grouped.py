@@ -1,7 +1,7 @@
-"""Direct convolution whose groups are narrower than a vector, which holds the output channels of several.
+"""Direct convolution with narrow groups: one vector holds the output channels of several.
 
-Tiles, weights and loops over the rows of taps are those of ``conv``; see ``bundles`` for what differs. Every pixel of a
-row is loaded once, and each of its channels brought to the lanes of its group once.
+Tiles, weights and loops over the rows of taps are those of ``conv``; see ``bundles`` for the packing of groups. Every
+pixel of a row is loaded once, and each of its channels is shuffled to the lanes of its group once.
 
 Arguments: image (first tap of the first pixel), packed weights, target, operands of the epilogue.
 """
@@ -22,12 +22,12 @@ from engine.compiler.kernels.convolution.conv_tile import TileWriter, emit_tile
 
 @dataclass(frozen=True, kw_only=True)
 class GroupedConv(Conv):
-    """A convolution of static geometry.
+    """Convolution of static geometry with packed groups.
 
-    To all that is inherited it has one group of output channels, each summed over ``in_channels`` input channels.
+    For the inherited code it has one group of output channels, each summed over ``in_channels`` input channels.
 
     Args:
-        outputs: output channels that have these in common.
+        outputs: output channels of a group.
     """
 
     kind = "grouped"
@@ -35,12 +35,12 @@ class GroupedConv(Conv):
 
     @cached_property
     def bundle(self) -> Bundle:
-        """What of the channels fits a vector."""
+        """Return the groups packed into a vector."""
         return Bundle(self.in_channels, self.outputs, self.out_channels // self.outputs, self.host.lanes)
 
     @cached_property
     def panels(self) -> tuple[Panel, ...]:
-        """One vector each."""
+        """Return one panel a vector."""
         return tuple((each,) for each in self.bundle.vectors)
 
     def first_input(self, f: Function, group: Index, panel: Index) -> Index:
@@ -56,7 +56,7 @@ class GroupedConv(Conv):
         return emit_tile(module, tile, writer)
 
     def _places(self, columns: int) -> dict[int, list[tuple[int, int]]]:
-        """Input pixels of a row, from left to right, and the (output pixel, tap) that meet there."""
+        """Return the (output pixel, tap) pairs that read each input pixel of a row, from left to right."""
         met: dict[int, list[tuple[int, int]]] = {}
         for column, tap in product(range(columns), range(self.taps_in_run)):
             met.setdefault(column * self.stride[1] + tap * self.dilation[1], []).append((column, tap))
@@ -65,11 +65,11 @@ class GroupedConv(Conv):
 
 @dataclass(frozen=True, slots=True)
 class _Writer(TileWriter):
-    """A tile of bundled groups being written.
+    """Emitter of a tile of packed groups.
 
     Args:
         pitch: distance of neighbouring input pixels.
-        places: input pixels of a row, and the (output pixel, tap) that meet there.
+        places: (output pixel, tap) pairs that read each input pixel of a row.
     """
 
     bundle: Bundle
@@ -77,7 +77,7 @@ class _Writer(TileWriter):
     places: Mapping[int, Sequence[tuple[int, int]]]
 
     def _run(self, image: Value, weights: Value, ahead: Value | None, totals: list[Value]) -> list[Value]:
-        """All taps of a row, or one: every pixel is read once, and each of its channels brought to its lanes once."""
+        """Emit one or all taps of a row: every pixel is loaded once, and each of its channels shuffled once."""
         f, code, sums = self.f, self.code, list(totals)
         self._fetch_weights(ahead, code.run)
         met = [*product(range(code.rows), self.places)]
@@ -94,13 +94,13 @@ class _Writer(TileWriter):
         return sums
 
     def _channels(self, address: Value) -> Value:
-        """Those of a pixel that the groups of the vector read."""
+        """Load the channels of a pixel that the vector's groups read."""
         bundle, (_, real) = self.bundle, self.code.panel[0]
         count = real // bundle.outputs * bundle.inputs
         return self.f.load_lanes(vector(fitting_lanes(count, bundle.lanes)), address, count)
 
     def _spread(self, pixel: Value, channel: int) -> Value:
-        """A channel of each group in all lanes that are the group's."""
+        """Broadcast a channel of each group to the lanes of the group."""
         bundle, (lanes, real) = self.bundle, self.code.panel[0]
         if lanes_of(pixel.type) == 1:
             return self.f.splat(pixel, lanes)

@@ -1,6 +1,6 @@
-"""Sums of products of small integers, two or four of them in the place of a float.
+"""Dot products of small integers: two of 16 bits or four of 8 in each 32-bit word.
 
-What is loaded, repeated and packed are words of four bytes, as it is for floats; only the products differ.
+Words are loaded, broadcast and packed like floats; only the products differ.
 """
 
 from __future__ import annotations
@@ -8,35 +8,35 @@ from __future__ import annotations
 from engine.compiler.codegen.host import Host
 from engine.compiler.codegen.ir import Function, Value, constant, lanes_of, vector
 
-# By the words of a vector, the x86 instruction that multiplies pairs and adds their products.
+# By vector width in words: the x86 instruction that multiplies pairs and adds their products.
 _X86 = {4: "sse2.pmadd.wd", 8: "avx2.pmadd.wd", 16: "avx512.pmaddw.d.512"}
-# Likewise those that also add to a running sum, where the processor has them.
+# The same for AVX-512 VNNI, which also adds to an accumulator.
 _DOTS = {4: "128", 8: "256", 16: "512"}
 DOTS = "dots"
 
 
 def ways(host: Host) -> str:
-    """How a host multiplies and adds pairs: in one instruction, in two, or (nothing) by shifts and products."""
+    """Return how a host multiplies and adds pairs: VNNI, multiply then add, or (empty) by shifts and products."""
     if host.triple.startswith("x86_64"):
         return DOTS if host.has_dots else "x86"
     return ""
 
 
 def as_integers(f: Function, words: Value) -> Value:
-    """Words as 32-bit integers."""
+    """Reinterpret words as 32-bit integers."""
     return f.convert("bitcast", words, vector(lanes_of(words.type), "i32"))
 
 
 def as_floats(f: Function, sums: Value) -> Value:
-    """32-bit integers as the floats next to them."""
+    """Convert 32-bit integers to floats."""
     return f.convert("sitofp", sums, vector(lanes_of(sums.type)))
 
 
 def add_pairs(f: Function, a: Value, b: Value, total: Value, how: str) -> Value:
-    """total + the two products of the halves of each word.
+    """Emit ``total`` plus the two products of the 16-bit halves of each word.
 
     Args:
-        how: as ways() has it.
+        how: as returned by ``ways``.
     """
     lanes = lanes_of(a.type)
     if how == DOTS and lanes in _DOTS:
@@ -53,7 +53,7 @@ def add_pairs(f: Function, a: Value, b: Value, total: Value, how: str) -> Value:
 
 
 def add_bytes(f: Function, a: Value, b: Value, total: Value) -> Value:
-    """total + the four products of the bytes of each word, those of ``a`` without sign; for hosts that have DOTS."""
+    """Emit ``total`` plus the four products of the bytes of each word, unsigned in ``a``; for hosts with VNNI."""
     lanes = lanes_of(a.type)
     if lanes in _DOTS:
         words = [total, as_integers(f, a), as_integers(f, b)]
@@ -65,7 +65,7 @@ def add_bytes(f: Function, a: Value, b: Value, total: Value) -> Value:
 
 
 def _byte(f: Function, words: Value, place: int, shift: str) -> Value:
-    """A byte of each word, with or without sign."""
+    """Emit a byte of each word, zero- or sign-extended."""
     highest = f.binary("shl", words, constant(24 - 8 * place, words.type))
     return f.binary(shift, highest, constant(24, words.type))
 

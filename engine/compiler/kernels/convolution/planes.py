@@ -1,6 +1,6 @@
-"""Volumes as planes, images one after the other: which planes the windows of an output plane meet.
+"""Volumes as consecutive image planes: the planes that the windows of an output plane read.
 
-There are no zeros beyond the first and the last plane; taps that a window has there are left out.
+Planes are not padded; taps of a window outside the volume are skipped.
 """
 
 from __future__ import annotations
@@ -10,17 +10,17 @@ from engine.compiler.kernels.axis import WindowAxis
 
 
 def is_clipped(depth: WindowAxis | None) -> bool:
-    """Whether some windows hang over the first or the last plane."""
+    """Return whether some windows cross the first or the last plane."""
     return depth is not None and not depth.is_inside
 
 
 def met_parameters(depth: WindowAxis | None) -> list[tuple[str, str]]:
-    """What an inner function is told of clipped windows: planes of taps to skip, and to take."""
+    """Return the parameters of an inner function for clipped windows: planes of taps to skip, and to take."""
     return [("i64", "skipped"), ("i64", "taken")] if is_clipped(depth) else []
 
 
 def first_plane(f: Function, depth: WindowAxis | None, n: Index) -> tuple[Index, list[Value]]:
-    """The plane that an output plane reads first, both counted through all volumes, and the parameters above."""
+    """Emit the first plane an output plane reads, counted through all volumes, and the clipped windows' arguments."""
     if depth is None:
         return n, []
     volume, window = f.divmod(n, depth.count)

@@ -1,6 +1,6 @@
-"""Which tile of pixels and channels a convolution or a product is computed by: what each costs, and the cheapest.
+"""Choice of the register tile of a convolution or matrix product.
 
-Costs are cycles by a model of a core: products, loads, the latency of sums, the beginning and the end of a tile.
+The cost model counts cycles: products, loads, latency of accumulation, prologue and epilogue of a tile.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from engine.compiler.kernels.channels import vectors_of
 from engine.compiler.kernels.expected_sizes import expected_sizes, mean_count, mean_of
 from engine.ir.dims import hint, largest
 
-# Vectors of a panel that are tried; the first of equals is taken.
+# Candidate panel widths in vectors; the first of equals wins.
 PANEL_SIZES = (2, 3, 4, 1, 6, 8)
-# Tiles of two widths take twice the code, some 10 ms of a compiler: what they save, at least, as a share and in cycles.
+# Tiles of two widths double the code (some 10 ms of LLVM): least savings, as a share and in cycles.
 LEAST_SAVED = 0.01
 LEAST_CYCLES = 20_000
-# Tiles that are kept of those that were ranked.
+# Ranked tiles that are kept.
 MOST_RANKED = 12
 
 
 @dataclass(frozen=True, slots=True)
 class ConvTile:
-    """Output pixels computed at once, and how many vectors of channels for each.
+    """Register tile: output pixels by vectors of output channels.
 
     Args:
-        varies: whether the last tiles of a row have a column less, so that they overlap less or not at all.
+        varies: whether the last tiles of a row are a column narrower, so that they overlap less.
     """
 
     rows: int
@@ -38,7 +38,7 @@ class ConvTile:
 
 
 def wide_tiles(columns: int, width: int) -> int:
-    """Return how many of the fewest tiles that cover a row need the width, where the others have a column less."""
+    """Return the full-width tiles of the fewest that cover a row, if the others are a column narrower."""
     return largest(0, columns - -(-columns // width) * (width - 1))
 
 
@@ -52,7 +52,7 @@ def choose_tile(
     *,
     may_vary: bool = False,
 ) -> ConvTile:
-    """Return the tile that wastes least; see ``rank_tiles``."""
+    """Return the cheapest tile; see ``rank_tiles``."""
     return rank_tiles(host, rows, columns, out_channels, taps, sizes, may_vary=may_vary)[0]
 
 
@@ -67,14 +67,14 @@ def rank_tiles(
     may_vary: bool = False,
     count: int = 1,
 ) -> list[ConvTile]:
-    """Return the tiles that waste least: pixels computed twice, lanes left empty, loads that outweigh products.
+    """Return the cheapest tiles, best first: recomputed pixels, empty lanes and excess loads count.
 
     Args:
-        rows, columns: of the image; a tile is chosen for all sizes that symbolic ones are expected to have.
-        taps: products summed for one output value; with few of them the beginning and the end of a tile count.
-        sizes: vectors that a panel may have.
-        may_vary: whether the last tiles of a row may have a column less.
-        count: how many are wanted, the best first; there may be fewer.
+        rows, columns: of the image; for symbolic sizes the average over expected sizes is minimised.
+        taps: products summed for one output value; with few of them, prologue and epilogue matter.
+        sizes: panel widths to try, in vectors.
+        may_vary: whether the last tiles of a row may be a column narrower.
+        count: number wanted; there may be fewer.
     """
     images = expected_sizes(rows), expected_sizes(columns)
     return list(_ranked(host, *images, *hint((out_channels, taps)), tuple(sizes), may_vary)[:count])
@@ -114,7 +114,7 @@ def _ranked(
 
 
 def rank_by_cost(rows: range, columns: range, limit: int, cost: Callable[[ConvTile], float]) -> tuple[ConvTile, ...]:
-    """Return tiles of one vector and so many pixels at most, by what they cost on average over images of such sizes.
+    """Return tiles of one vector and at most ``limit`` pixels, by their average cost over images of these sizes.
 
     Args:
         cost: of one tile.
@@ -132,17 +132,17 @@ def rank_by_cost(rows: range, columns: range, limit: int, cost: Callable[[ConvTi
 
 
 def _cycles_of_all(host: Host, tile: ConvTile, count: int, taps: int, arrival: float = 0.0) -> float:
-    """What so many vectors of channels cost at the pixels of a tile; no less than their weights take to come."""
+    """Return the cost of ``count`` vectors of channels at a tile's pixels, at least the time to load their weights."""
     whole, rest = divmod(count, tile.vectors)
     cycles = whole * _cycles(host, tile, tile.vectors, taps) + (_cycles(host, tile, rest, taps) if rest else 0)
     return max(cycles, count * taps * arrival)
 
 
 def _arrival(host: Host, count: int, taps: int) -> float:
-    """What a vector of weights takes to come where each is read once, and all of them are more than stay near.
+    """Return the time to load a vector of weights if each is used once and all of them exceed the L2 cache.
 
-    A linear layer of a single row is such: panels wider than that asks for gain nothing, and read memory 4 % slower on
-    Zen 5.
+    A linear layer of a single row is such a case: wider panels than this asks for gain nothing, and read memory 4 %
+    slower on Zen 5.
     """
     vector_bytes = 4 * host.lanes
     is_far = count * taps * vector_bytes > host.memory.second_bytes
@@ -150,7 +150,7 @@ def _arrival(host: Host, count: int, taps: int) -> float:
 
 
 def _cycles(host: Host, tile: ConvTile, vectors: int, taps: int) -> float:
-    """What a tile costs: products, or the latency of adding to too few sums, or loads; and its beginning and end."""
+    """Return the cost of a tile: the largest of products, accumulation latency and loads; prologue; epilogue."""
     pixels = tile.rows * tile.columns
     loads = 1.1 * (pixels + vectors) / host.repeats_a_product
     step = max(pixels * vectors, host.products_in_flight, loads) + 0.35 * vectors + 0.25

@@ -1,4 +1,1 @@
-"""What expressions may apply to a vector of float32, in arithmetic every processor has.
-
-``math`` has all of them by name, with what they cost; a module a family.
-"""
+"""Functions of float32 vectors for expressions, in arithmetic every processor has; ``math`` lists them with costs."""

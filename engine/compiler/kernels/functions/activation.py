@@ -1,6 +1,6 @@
-"""Smooth activations: sigmoid, tanh, the error function and what networks make of them.
+"""Smooth activations: sigmoid, tanh, the error function and functions made of them.
 
-NaN stays NaN; a zero may lose its sign. The formulas are engine.layers.elementwise.activation's.
+NaN stays NaN; a zero may lose its sign. The formulas are those of engine.layers.elementwise.activation.
 
 Source: own minimax polynomial and rational (tests/data/compiler/fit_math.py).
 """
@@ -23,7 +23,7 @@ from engine.compiler.kernels.functions.exponential import exp_parts, expm1_down,
 from engine.compiler.kernels.functions.logarithm import log, log1p_exp_minus
 from engine.compiler.kernels.functions.smooth import Smooth
 
-# -log(1 - erf(x)) / x for x from 0 to 3.93, highest power first; beyond, float32 cannot tell erf from 1.
+# -log(1 - erf(x)) / x for x from 0 to 3.93, highest power first; beyond, erf rounds to 1 in float32.
 _ERF: Final = (3.671232479973696e-05, -0.00035516812931746244, 0.0011884733103215694, 0.0002797242777887732,
                -0.019364453852176666, 0.10282572358846664, 0.6366153955459595, 1.128379225730896)  # fmt: skip
 _ERF_BOUND: Final = 3.93
@@ -36,7 +36,7 @@ _NORMAL_BOUND: Final = 5.222293376922607
 
 
 def tanh_parts(f: Function, x: Value) -> tuple[Value, Value]:
-    """tanh(x) as numerator and denominator, that other divisions may be joined to; neither is beyond 1e8."""
+    """Emit numerator and denominator of tanh(x), so that divisions can be combined; neither exceeds 1e8."""
     twice = between(f, f.fadd(x, x), -18.0, 18.0)
     power, above = expm1_parts(f, twice, doublings=0)
     e = f.fma(power.scale, power.mantissa, above)
@@ -44,7 +44,7 @@ def tanh_parts(f: Function, x: Value) -> tuple[Value, Value]:
 
 
 def erf(f: Function, x: Value) -> Value:
-    """The error function within 3.2 ulp: 1 - e**-t with a polynomial for t."""
+    """Emit the error function within 3.2 ulp: 1 - e**-t with a polynomial for t."""
     magnitude = minimum(f, absolute(f, x), like(x, _ERF_BOUND))
     exponent = f.fmul(negative(f, magnitude), polynomial(f, magnitude, _ERF))
     power, above = expm1_parts(f, exponent, doublings=0)
@@ -52,7 +52,7 @@ def erf(f: Function, x: Value) -> Value:
 
 
 def gelu(f: Function, x: Value) -> Value:
-    """x (1 + erf(x / sqrt(2))) / 2 within 2.5e-7 |x|; NaN for -inf, as in PyTorch."""
+    """Emit x (1 + erf(x / sqrt(2))) / 2 within 2.5e-7 |x|; NaN for -inf, as in PyTorch."""
     half = f.fmul(x, like(x, 0.5))
     held = between(f, x, -_NORMAL_BOUND, _NORMAL_BOUND)
     z = f.fmul(held, held)
@@ -61,7 +61,7 @@ def gelu(f: Function, x: Value) -> Value:
 
 
 def mish(f: Function, x: Value) -> Value:
-    """x tanh(log(1 + e**x)) = x p / (p + 2), p = e (e + 2), e = e**x, within 4.5 ulp where e**x is a normal number."""
+    """Emit x tanh(log(1 + e**x)) = x p / (p + 2), p = e (e + 2), e = e**x, within 4.5 ulp for normal e**x."""
     power = exp_parts(f, between(f, x, -104.0, 20.0), doublings=-24)
     e = f.fmul(power.mantissa, power.scale)
     p = f.fmul(e, f.fadd(e, like(x, 2.0)))
@@ -69,12 +69,12 @@ def mish(f: Function, x: Value) -> Value:
 
 
 def softsign(f: Function, x: Value) -> Value:
-    """x / (1 + |x|) within 1.5 ulp."""
+    """Emit x / (1 + |x|) within 1.5 ulp."""
     return f.fdiv(x, f.fadd(like(x, 1.0), absolute(f, x)))
 
 
 def one_plus_exp_minus(f: Function, x: Value) -> Value:
-    """1 + e**-x, which sigmoid(x) is the reciprocal of."""
+    """Emit 1 + e**-x, the reciprocal of sigmoid(x)."""
     power = exp_parts(f, between(f, x, -89.0, 87.0), doublings=1, negated=True)
     return f.fma(power.mantissa, power.scale, like(x, 1.0))
 

@@ -1,7 +1,7 @@
-"""What all element-wise functions are made of: exact arithmetic, extrema, bits and polynomials.
+"""Building blocks of element-wise functions: exact arithmetic, extrema, bits and polynomials.
 
-No function here or beside it sets a fast-math flag, save ``nsz`` on extrema: which of two zeros is the larger is open,
-as in PyTorch, and so an extremum with a number is one instruction on every processor.
+No function of this package sets a fast-math flag except ``nsz`` on extrema: as in PyTorch, the maximum of two zeros may
+be either, so an extremum with a constant is one instruction on every processor.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from engine.compiler.codegen.ir import Function, Value, constant, element_of, la
 
 
 def like(x: Value, number: float) -> Value:
-    """A number in every lane of the type of ``x``."""
+    """Return a number in every lane of the type of ``x``."""
     return constant(number, x.type)
 
 
 def polynomial(f: Function, x: Value, coefficients: Sequence[float]) -> Value:
-    """Horner's rule, highest power first."""
+    """Emit a polynomial by Horner's rule, highest power first."""
     total = like(x, coefficients[0])
     for each in coefficients[1:]:
         total = f.fma(total, x, like(x, each))
@@ -35,98 +35,98 @@ def from_bits(f: Function, x: Value) -> Value:
 
 
 def has_sign(f: Function, x: Value) -> Value:
-    """A mask: whether the sign bit is on, as it is for -0."""
+    """Emit the mask of lanes whose sign bit is set, including -0."""
     type_ = vector(lanes_of(x.type), "i32")
     return f.compare("slt", bits(f, x), constant(0, type_))
 
 
 def integer(f: Function, name: str, a: Value, number: int) -> Value:
-    """``add``, ``shl``, ``and`` ... of an integer vector and a number."""
+    """Emit ``add``, ``shl``, ``and`` ... of an integer vector and a number."""
     return f.binary(name, a, constant(number, a.type))
 
 
 def negative(f: Function, x: Value) -> Value:
-    """-x"""
+    """Emit -x."""
     return f.op(x.type, f"fneg {x.type} {x.text}")
 
 
 def absolute(f: Function, x: Value) -> Value:
-    """|x|"""
+    """Emit the absolute value."""
     return f.intrinsic("fabs", x)
 
 
 def square(f: Function, x: Value) -> Value:
-    """x * x"""
+    """Emit x * x."""
     return f.fmul(x, x)
 
 
 def cube(f: Function, x: Value) -> Value:
-    """x * x * x, rounded twice as PyTorch's ``pow(x, 3)``."""
+    """Emit x * x * x, rounded twice as PyTorch's ``pow(x, 3)``."""
     return f.fmul(f.fmul(x, x), x)
 
 
 def sqrt(f: Function, x: Value) -> Value:
-    """Correctly rounded square root; NaN below zero."""
+    """Emit the correctly rounded square root; NaN below zero."""
     return f.intrinsic("sqrt", x)
 
 
 def reciprocal(f: Function, x: Value) -> Value:
-    """1 / x"""
+    """Emit 1 / x."""
     return f.fdiv(like(x, 1.0), x)
 
 
 def rsqrt(f: Function, x: Value) -> Value:
-    """1 / sqrt(x) within 1.5 ulp, rounded twice as PyTorch's."""
+    """Emit 1 / sqrt(x) within 1.5 ulp, rounded twice as PyTorch's."""
     return reciprocal(f, sqrt(f, x))
 
 
 def copysign(f: Function, x: Value, sign: Value) -> Value:
-    """|x| with the sign of another number."""
+    """Emit |x| with the sign of another number."""
     return f.intrinsic("copysign", x, sign)
 
 
 def maximum(f: Function, a: Value, b: Value) -> Value:
-    """The larger; NaN if either is."""
+    """Emit the larger; NaN if either is."""
     return _extremum(f, "maximum", a, b)
 
 
 def minimum(f: Function, a: Value, b: Value) -> Value:
-    """The smaller; NaN if either is."""
+    """Emit the smaller; NaN if either is."""
     return _extremum(f, "minimum", a, b)
 
 
 def larger_number(f: Function, a: Value, b: Value) -> Value:
-    """The larger; the other if one is NaN."""
+    """Emit the larger; the other if one is NaN."""
     return f.select(f.compare("uno", a, a), b, f.select(f.compare("olt", a, b), b, a))
 
 
 def smaller_number(f: Function, a: Value, b: Value) -> Value:
-    """The smaller; the other if one is NaN."""
+    """Emit the smaller; the other if one is NaN."""
     return f.select(f.compare("uno", a, a), b, f.select(f.compare("ogt", a, b), b, a))
 
 
 def clip(f: Function, x: Value, low: Value, high: Value) -> Value:
-    """min(max(x, low), high); NaN stays NaN."""
+    """Emit min(max(x, low), high); NaN stays NaN."""
     return minimum(f, maximum(f, x, low), high)
 
 
 def between(f: Function, x: Value, low: float, high: float) -> Value:
-    """``clip`` to two numbers."""
+    """Emit ``clip`` to two constants."""
     return clip(f, x, like(x, low), like(x, high))
 
 
 def scaled_sum(f: Function, x: Value, a: Value, b: Value, factor: Value) -> Value:
-    """x + factor * a * b, each step rounded as PyTorch's ``addcmul``."""
+    """Emit x + factor * a * b, each step rounded as PyTorch's ``addcmul``."""
     return f.fadd(x, f.fmul(f.fmul(factor, a), b))
 
 
 def scaled_quotient(f: Function, x: Value, a: Value, b: Value, factor: Value) -> Value:
-    """x + factor * (a / b), as PyTorch's ``addcdiv``."""
+    """Emit x + factor * (a / b), as PyTorch's ``addcdiv``."""
     return f.fadd(x, f.fmul(factor, f.fdiv(a, b)))
 
 
 def interpolate(f: Function, start: Value, end: Value, weight: Value) -> Value:
-    """start + weight * (end - start), from the nearer end so that both are met exactly."""
+    """Emit start + weight * (end - start), from the nearer end so that both ends are exact."""
     way = f.fsub(end, start)
     near = f.fadd(start, f.fmul(weight, way))
     far = f.fsub(end, f.fmul(way, f.fsub(like(weight, 1.0), weight)))

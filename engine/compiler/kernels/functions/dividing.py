@@ -1,7 +1,7 @@
-"""Quotients, remainders and powers of vectors of 64-bit integers, signed or not.
+"""Quotients, remainders and powers of vectors of 64-bit integers, signed or unsigned.
 
-Processors stop a program that divides by 0, or the least integer by -1. Here no such division is ever asked for: of a
-divisor of 0 the result is 0, as numpy has it, and -1 turns the sign over, which wraps.
+Processors trap on division by 0 and of the least integer by -1, so these divisions are never executed. A division by 0
+gives 0, as in numpy; a division by -1 negates and wraps.
 """
 
 from __future__ import annotations
@@ -10,35 +10,35 @@ from collections.abc import Sequence
 
 from engine.compiler.codegen.ir import Function, Value, constant
 
-# Bits of an exponent that are looked at without a loop; larger ones are rare.
+# Bits of an exponent handled without a loop; larger exponents are rare.
 _FEW = 6
 _BITS = 64
 
 
 def truncated(f: Function, a: Value, b: Value) -> Value:
-    """a / b rounded towards zero."""
+    """Emit a / b rounded towards zero."""
     return _divided(f, a, b)[0]
 
 
 def floored(f: Function, a: Value, b: Value) -> Value:
-    """a / b rounded down."""
+    """Emit a / b rounded down."""
     ratio, rest = _divided(f, a, b)
     return f.select(_goes_down(f, rest, b), f.binary("sub", ratio, constant(1, a.type)), ratio)
 
 
 def rest(f: Function, a: Value, b: Value) -> Value:
-    """What a / b rounded towards zero leaves; it has the sign of a."""
+    """Emit the remainder of a / b rounded towards zero; it has the sign of a."""
     return f.binary("srem", a, _harmless(f, b))
 
 
 def remainder(f: Function, a: Value, b: Value) -> Value:
-    """What a / b rounded down leaves; it has the sign of b."""
+    """Emit the remainder of a / b rounded down; it has the sign of b."""
     left = rest(f, a, b)
     return f.select(_goes_down(f, left, b), f.binary("add", left, b), left)
 
 
 def unsigned_quotient(f: Function, a: Value, b: Value) -> Value:
-    """a / b of numbers without a sign, rounded down."""
+    """Emit a / b of unsigned numbers, rounded down."""
     zero = constant(0, b.type)
     is_zero = f.compare("eq", b, zero)
     ratio = f.binary("udiv", a, f.select(is_zero, constant(1, b.type), b))
@@ -46,13 +46,13 @@ def unsigned_quotient(f: Function, a: Value, b: Value) -> Value:
 
 
 def unsigned_rest(f: Function, a: Value, b: Value) -> Value:
-    """What a / b of numbers without a sign leaves."""
+    """Emit the remainder of a / b of unsigned numbers."""
     is_zero = f.compare("eq", b, constant(0, b.type))
     return f.binary("urem", a, f.select(is_zero, constant(1, b.type), b))
 
 
 def raised(f: Function, base: Value, exponent: Value) -> Value:
-    """base ** exponent, which wraps; a negative power is 0 but of 1 and -1."""
+    """Emit base ** exponent, which wraps; negative powers are 0 except those of 1 and -1."""
     zero, one = constant(0, base.type), constant(1, base.type)
     is_negative = f.compare("slt", exponent, zero)
     power = unsigned_raised(f, base, f.select(is_negative, zero, exponent))
@@ -63,7 +63,7 @@ def raised(f: Function, base: Value, exponent: Value) -> Value:
 
 
 def unsigned_raised(f: Function, base: Value, exponent: Value) -> Value:
-    """base ** exponent of an exponent without a sign, which wraps."""
+    """Emit base ** exponent with an unsigned exponent; it wraps."""
     state = [constant(1, base.type), base, exponent]
     for _ in range(_FEW):
         state = _step(f, state)
@@ -78,7 +78,7 @@ def unsigned_raised(f: Function, base: Value, exponent: Value) -> Value:
 
 
 def _step(f: Function, state: Sequence[Value]) -> list[Value]:
-    """One bit of an exponent: the product so far, the base squared once more, and the bits that are left."""
+    """Process one bit of the exponent: return the product, the next square, and the remaining bits."""
     product, square, exponent = state
     one = constant(1, exponent.type)
     is_on = f.compare("ne", f.binary("and", exponent, one), constant(0, exponent.type))
@@ -87,13 +87,13 @@ def _step(f: Function, state: Sequence[Value]) -> list[Value]:
 
 
 def _harmless(f: Function, b: Value) -> Value:
-    """A divisor, 1 where it is 0 or -1: what these leave is 0 as well."""
+    """Emit a divisor with 0 and -1 replaced by 1: the remainder is 0 as well."""
     above = f.binary("add", b, constant(1, b.type))
     return f.select(f.compare("ult", above, constant(2, b.type)), constant(1, b.type), b)
 
 
 def _divided(f: Function, a: Value, b: Value) -> tuple[Value, Value]:
-    """a / b rounded towards zero, and what that leaves."""
+    """Emit a / b rounded towards zero, and the remainder."""
     zero, divisor = constant(0, b.type), _harmless(f, b)
     ratio = f.binary("sdiv", a, divisor)
     left = f.binary("sub", a, f.binary("mul", ratio, divisor))
@@ -102,7 +102,7 @@ def _divided(f: Function, a: Value, b: Value) -> tuple[Value, Value]:
 
 
 def _goes_down(f: Function, left: Value, b: Value) -> Value:
-    """Whether a quotient cut towards zero is above the true one."""
+    """Emit whether the quotient rounded towards zero exceeds the exact one."""
     zero = constant(0, b.type)
     differs = f.compare("slt", f.binary("xor", left, b), zero)
     return f.binary("and", f.compare("ne", left, zero), differs)

@@ -1,7 +1,7 @@
 """Exponentials: e**x = 2**n * e**r with n the nearest integer to x / log(2), |r| <= log(2) / 2, and a polynomial.
 
-n is rounded by adding 1.5 * 2**23 (2**52 to a float64): the sum's low bits are n, and shifted into the exponent's place
-they are 2**n. Functions that name no type take vectors of either.
+n is rounded by adding 1.5 * 2**23 (2**52 for float64): the low bits of the sum are n, and shifted into the exponent
+field they are 2**n. Functions that name no type take vectors of either.
 
 Source: own minimax fits (tests/data/compiler/fit_math.py), Taylor's series for float64; log(2) in two parts as Cody and
 Waite.
@@ -32,19 +32,19 @@ _EXPM1: Final = (
 _EXP2: Final = (0.00015328907466027886, 0.0013390976237133145, 0.009618500247597694, 0.05550359562039375,
                 0.24022647738456726, 0.6931471824645996, 1.0)  # fmt: skip
 
-# The same with a power less: 9e-8.
+# The same with one power less: 9e-8.
 _SHORT_EXP2: Final = (0.0013269535265862942, 0.009671292267739773, 0.0555071085691452, 0.24022246897220612,
                       0.6931470036506653, 1.0)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Format:
-    """A type of floats, and the polynomials that are exact enough for it.
+    """Floating-point type with polynomials of sufficient accuracy.
 
     Args:
         mantissa: bits of the mantissa.
         bias: of the exponent.
-        ln2: log(2) as a head of which multiples by n are exact, and a tail.
+        ln2: log(2) as a head, whose multiples by n are exact, and a tail.
         exp, exp2, expm1: coefficients of e**r, 2**r and (e**r - 1 - r) / r**2, highest power first.
         exp_range, exp2_range: arguments below which the result is 0, and above which it is infinite.
         expm1_least: an argument below which e**x - 1 is -1.
@@ -62,12 +62,12 @@ class _Format:
 
     @property
     def rounder(self) -> float:
-        """The number whose sum with another is rounded to an integer."""
+        """Return the number that rounds another to an integer when added."""
         return 1.5 * 2.0**self.mantissa
 
     @property
     def exponent_mask(self) -> int:
-        """The bits of the exponent."""
+        """Return the bits of the exponent."""
         return (2 * self.bias + 1) << self.mantissa
 
 
@@ -82,7 +82,7 @@ _FLOAT: Final = _Format(
     exp2_range=(-151.0, 129.0),
     expm1_least=-18.0,
 )
-_TERMS: Final = 13  # of Taylor's series: what is left out is below 4e-18
+_TERMS: Final = 13  # of Taylor's series; the remainder is below 4e-18
 _DOUBLE: Final = _Format(
     mantissa=52,
     bias=1023,
@@ -110,7 +110,7 @@ class Power:
 
 
 def exp(f: Function, x: Value) -> Value:
-    """e**x within 1.3 ulp (1.5 of float64), subnormal results too; 0 below -104 (-746), infinite from 89 (710)."""
+    """Emit e**x within 1.3 ulp (1.5 of float64), subnormals too; 0 below -104 (-746), infinite from 89 (710)."""
     own = format_of(x)
     held = between(f, x, *own.exp_range)
     n, rounded = _nearest(f, held, LOG2_E, 2 * own.bias)
@@ -118,7 +118,7 @@ def exp(f: Function, x: Value) -> Value:
 
 
 def exp2(f: Function, x: Value) -> Value:
-    """2**x within 1.3 ulp (1.5 of float64), subnormal results too."""
+    """Emit 2**x within 1.3 ulp (1.5 of float64), subnormal results too."""
     own = format_of(x)
     held = between(f, x, *own.exp2_range)
     n, rounded = _nearest(f, held, 1.0, 2 * own.bias)
@@ -126,12 +126,12 @@ def exp2(f: Function, x: Value) -> Value:
 
 
 def exp2_of_parts(f: Function, fraction: Value, whole: Value) -> Value:
-    """2**(n + fraction) within 1.3 ulp, for -1/2 to 1/2 and an integer whose low bits hold n and twice the bias."""
+    """Emit 2**(n + fraction) within 1.3 ulp, |fraction| <= 1/2; the low bits of ``whole`` are n plus twice the bias."""
     return _scaled_twice(f, polynomial(f, fraction, format_of(fraction).exp2), whole)
 
 
 def exp2_of_sum(f: Function, large: Value, small: Value) -> Value:
-    """2**(large + small) within 1.5 ulp, small by far the smaller one."""
+    """Emit 2**(large + small) within 1.5 ulp, small by far the smaller one."""
     own = format_of(large)
     held = between(f, f.fadd(large, small), *own.exp2_range)
     n, rounded = _nearest(f, held, 1.0, 2 * own.bias)
@@ -140,24 +140,24 @@ def exp2_of_sum(f: Function, large: Value, small: Value) -> Value:
 
 
 def exp_down(f: Function, x: Value) -> Value:
-    """e**x within 1.3 ulp for x <= 71, subnormal results too, in less time than ``exp``; e**71 above."""
+    """Emit e**x within 1.3 ulp for x <= 71, subnormal results too, faster than ``exp``; e**71 above."""
     power = exp_parts(f, between(f, x, -104.0, 71.0), doublings=-24)
     return f.fmul(power.mantissa, power.scale)
 
 
 def exp_or_zero(f: Function, x: Value) -> Value:
-    """e**x within 1.3 ulp for x from -87.3 to 71, e**71 above; 0 below -87.7.
+    """Emit e**x within 1.3 ulp for x from -87.3 to 71, e**71 above; 0 below -87.7.
 
-    What lies there is subnormal: nothing beside the other terms of a sum, and a hundred cycles for a product with it.
+    Results below are subnormal: negligible in a sum, but a product with one takes a hundred cycles.
     """
     power = exp_parts(f, between(f, x, -88.0, 71.0), doublings=0)
     return f.fmul(power.mantissa, power.scale)
 
 
 def exp2_down(f: Function, x: Value) -> Value:
-    """2**x of float32 within 3 ulp for x from -126 to 0, in half the time; 0 below -126.5."""
+    """Emit 2**x of float32 within 3 ulp for x from -126 to 0, in half the time; 0 below -126.5."""
     held = maximum(f, x, like(x, -127.0))
-    # Sums and differences run beside the products, which are what there is most of.
+    # Additions run in parallel to the products, which dominate.
     rounder = like(x, _FLOAT.rounder + 127)
     rounded = f.fadd(held, rounder)
     mantissa = polynomial(f, f.fsub(held, f.fsub(rounded, rounder)), _SHORT_EXP2)
@@ -165,7 +165,7 @@ def exp2_down(f: Function, x: Value) -> Value:
 
 
 def exp_parts(f: Function, x: Value, *, doublings: int, negated: bool = False) -> Power:
-    """e**x or e**-x within 1.3 ulp, as two factors that may go into a fused multiply-add.
+    """Emit e**x or e**-x within 1.3 ulp, as two factors for a fused multiply-add.
 
     Args:
         x: bounded, so that the binary exponent of the result is from doublings - 127, where the scale is 0, to
@@ -181,7 +181,7 @@ def exp_parts(f: Function, x: Value, *, doublings: int, negated: bool = False) -
 
 
 def expm1(f: Function, x: Value) -> Value:
-    """e**x - 1 within 2 ulp."""
+    """Emit e**x - 1 within 2 ulp."""
     own = format_of(x)
     power, above = expm1_parts(f, between(f, x, own.expm1_least, own.exp_range[1]), doublings=1)
     # In halves: twice the scale would overflow before the result does.
@@ -190,13 +190,13 @@ def expm1(f: Function, x: Value) -> Value:
 
 
 def expm1_down(f: Function, x: Value) -> Value:
-    """e**x - 1 for x <= 0 within 2 ulp; NaN stays NaN."""
+    """Emit e**x - 1 for x <= 0 within 2 ulp; NaN stays NaN."""
     power, above = expm1_parts(f, maximum(f, x, like(x, -18.0)), doublings=0)
     return f.fma(power.scale, power.mantissa, above)
 
 
 def expm1_parts(f: Function, x: Value, doublings: int) -> tuple[Power, Value]:
-    """2**n / 2**doublings with e**r - 1, and the (2**n - 1) / 2**doublings to add to their product."""
+    """Emit 2**n / 2**doublings with e**r - 1, and the (2**n - 1) / 2**doublings to add to their product."""
     own = format_of(x)
     n, rounded = _nearest(f, x, LOG2_E, own.bias - doublings)
     rest = _rest(f, x, n)
@@ -206,20 +206,20 @@ def expm1_parts(f: Function, x: Value, doublings: int) -> tuple[Power, Value]:
 
 
 def _nearest(f: Function, x: Value, factor: float, bias: int) -> tuple[Value, Value]:
-    """The integer nearest to x * factor, and a float whose low bits are that integer plus a bias."""
+    """Emit the integer nearest to x * factor, and a float whose low bits are that integer plus a bias."""
     rounder = like(x, format_of(x).rounder + bias)
     rounded = f.fma(x, like(x, factor), rounder)
     return f.fsub(rounded, rounder), rounded
 
 
 def _rest(f: Function, x: Value, n: Value, sign: float = 1.0) -> Value:
-    """x - sign * n * log(2)"""
+    """Emit x - sign * n * log(2)."""
     head, tail = format_of(x).ln2
     return f.fma(n, like(x, -sign * tail), f.fma(n, like(x, -sign * head), x))
 
 
 def _scaled_twice(f: Function, mantissa: Value, whole: Value) -> Value:
-    """mantissa * 2**n in two steps, of which neither overflows; ``whole`` holds n and twice the bias."""
+    """Emit mantissa * 2**n in two steps, neither of which overflows; ``whole`` holds n plus twice the bias."""
     own = format_of(mantissa)
     both = integer(f, "shl", whole, own.mantissa)
     half = integer(f, "and", integer(f, "lshr", both, 1), own.exponent_mask)

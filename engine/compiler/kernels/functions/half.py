@@ -1,8 +1,7 @@
-"""float16 and bfloat16 in memory, float32 in registers.
+"""Conversion between float16 or bfloat16 in memory and float32 in registers.
 
-What is stored is rounded to the nearest number there is, of two to the even one; what is too large becomes infinite.
-Infinities and NaN stay what they are, subnormal numbers too. Of bfloat16 there are instructions on some processors, but
-they make zeros of subnormal numbers; integers do the same in as many steps as it takes to ask.
+Stores round to nearest even and overflow to infinity. Infinities, NaN and subnormals are preserved. Some processors
+have bfloat16 instructions, but these flush subnormals; integer arithmetic takes no longer than checking for them.
 """
 
 from __future__ import annotations
@@ -17,20 +16,20 @@ SIZES = {"float16": 2, "bfloat16": 2}
 """Bytes of an element."""
 _SIGN = 0x8000
 _INFINITE = 0x7F800000
-# The exponent that float32 has more than float16, and the bits of a fraction that it has more.
+# Difference of the exponent biases of float32 and float16, and of their fraction bits.
 _EXPONENT, _FRACTION = 112, 13
-# The first number that is rounded to an infinity of float16, its smallest normal number, and its quiet NaN.
+# The first number rounded to infinity in float16, its smallest normal number, and its quiet NaN.
 _TOO_LARGE, _NORMAL, _NAN = 0x477FF000, 0x38800000, 0x7E00
 _LIMIT = 65520.0
 
 
 def has_float16(host: Host) -> bool:
-    """Whether a processor converts float16 by itself."""
+    """Return whether the processor has float16 conversions."""
     return "+f16c" in host.features or host.name == "neon"
 
 
 def from_half(f: Function, x: Value, dtype: str, host: Host) -> Value:
-    """The float32 of i16 that hold the bits of a dtype."""
+    """Convert the bits of a dtype, as i16, to float32."""
     lanes = lanes_of(x.type)
     if dtype == "float16" and has_float16(host):
         half = f.convert("bitcast", x, vector(lanes, "half"))
@@ -47,7 +46,7 @@ def from_half(f: Function, x: Value, dtype: str, host: Host) -> Value:
 
 
 def to_half(f: Function, x: Value, dtype: str, host: Host) -> Value:
-    """float32 rounded to a dtype, as i16 that hold its bits."""
+    """Round float32 to a dtype and return its bits as i16."""
     short = vector(lanes_of(x.type), "i16")
     if dtype == "bfloat16":
         return f.convert("trunc", _bfloat16(f, x), short)
@@ -58,16 +57,16 @@ def to_half(f: Function, x: Value, dtype: str, host: Host) -> Value:
 
 
 def round_bfloat16(f: Function, x: Value) -> Value:
-    """The nearest bfloat16."""
+    """Emit the nearest bfloat16, as float32."""
     rounded = integer(f, "and", _rounded(f, bits(f, x), 16), -1 << 16)
     return f.select(f.compare("uno", x, x), x, from_bits(f, rounded))
 
 
 def round_float16(f: Function, x: Value) -> Value:
-    """The nearest float16; infinite from 65520 on."""
+    """Emit the nearest float16, as float32; infinite from 65520 on."""
     size = absolute(f, x)
     number = from_bits(f, integer(f, "and", _rounded(f, bits(f, size), _FRACTION), -1 << _FRACTION))
-    # Beside a half, float32 counts in the steps that float16 has below its normal numbers.
+    # Near 0.5, float32 has the spacing of float16's subnormals.
     half = like(x, 0.5)
     small = f.fsub(f.fadd(size, half), half)
     number = f.select(f.compare("olt", size, like(x, 2.0**-14)), small, number)
@@ -96,6 +95,6 @@ def _float16(f: Function, x: Value) -> Value:
 
 
 def _rounded(f: Function, x: Value, count: int) -> Value:
-    """An integer with something added, so that it is rounded when its last bits are cut."""
+    """Add to an integer so that cutting its last ``count`` bits rounds to nearest even."""
     is_odd = integer(f, "and", integer(f, "lshr", x, count), 1)
     return f.binary("add", integer(f, "add", x, (1 << (count - 1)) - 1), is_odd)

@@ -1,4 +1,4 @@
-"""Hyperbolic sine and cosine, and the inverses of all three.
+"""Hyperbolic sine and cosine, and the inverses of sinh, cosh and tanh.
 
 Source: own minimax fit (tests/data/compiler/fit_math.py).
 """
@@ -19,7 +19,7 @@ _SQUARES_OVERFLOW: Final = 2.0**60
 
 
 def sinh(f: Function, x: Value) -> Value:
-    """sinh(x) within 2 ulp; infinite where it exceeds float32."""
+    """Emit sinh(x) within 2 ulp; infinite where it exceeds float32."""
     magnitude = absolute(f, x)
     half = _half_exp(f, magnitude)
     large = f.fsub(half, f.fdiv(like(x, 0.25), half))
@@ -29,13 +29,13 @@ def sinh(f: Function, x: Value) -> Value:
 
 
 def cosh(f: Function, x: Value) -> Value:
-    """cosh(x) within 2 ulp; infinite where it exceeds float32."""
+    """Emit cosh(x) within 2 ulp; infinite where it exceeds float32."""
     half = _half_exp(f, absolute(f, x))
     return f.fadd(half, f.fdiv(like(x, 0.25), half))
 
 
 def asinh(f: Function, x: Value) -> Value:
-    """asinh(x) = log(1 + x + x**2 / (1 + sqrt(1 + x**2))), for x >= 0, within 2 ulp."""
+    """Emit asinh(x) = log(1 + x + x**2 / (1 + sqrt(1 + x**2))), for x >= 0, within 2 ulp."""
     magnitude = absolute(f, x)
     root = sqrt(f, f.fma(magnitude, magnitude, like(x, 1.0)))
     part = f.fdiv(magnitude, f.fadd(root, like(x, 1.0)))
@@ -43,7 +43,7 @@ def asinh(f: Function, x: Value) -> Value:
 
 
 def acosh(f: Function, x: Value) -> Value:
-    """acosh(x) = log(1 + t + sqrt(2 t + t**2)), t = x - 1, within 2 ulp; NaN below 1."""
+    """Emit acosh(x) = log(1 + t + sqrt(2 t + t**2)), t = x - 1, within 2 ulp; NaN below 1."""
     above = f.fsub(x, like(x, 1.0))
     root = sqrt(f, f.fma(above, above, f.fadd(above, above)))
     result = _log_of_more(f, x, f.fadd(above, root))
@@ -51,20 +51,20 @@ def acosh(f: Function, x: Value) -> Value:
 
 
 def atanh(f: Function, x: Value) -> Value:
-    """atanh(x) = log(1 + 2 x / (1 - x)) / 2, for x >= 0, within 2.5 ulp; infinite at 1, NaN beyond."""
+    """Emit atanh(x) = log(1 + 2 x / (1 - x)) / 2, for x >= 0, within 2.5 ulp; infinite at 1, NaN beyond."""
     magnitude = absolute(f, x)
     ratio = f.fdiv(f.fadd(magnitude, magnitude), f.fsub(like(x, 1.0), magnitude))
     return copysign(f, f.fmul(log1p(f, ratio), like(x, 0.5)), x)
 
 
 def _half_exp(f: Function, x: Value) -> Value:
-    """e**x / 2 for x >= 0."""
+    """Emit e**x / 2 for x >= 0."""
     power = exp_parts(f, minimum(f, x, like(x, 90.0)), doublings=2)
     return f.fmul(f.fmul(power.mantissa, like(x, 0.5)), power.scale)
 
 
 def _log_of_more(f: Function, x: Value, y: Value) -> Value:
-    """log(1 + y), or log(2 x) where x**2 overflows."""
+    """Emit log(1 + y), or log(2 x) where x**2 overflows."""
     is_large = f.compare("ogt", x, like(x, _SQUARES_OVERFLOW))
     logarithm = log1p(f, f.select(is_large, x, y))
     return f.fadd(logarithm, f.select(is_large, like(x, _LN2), like(x, 0.0)))

@@ -1,9 +1,8 @@
-"""Angles beyond 2**28, brought to a quarter turn exactly, as Payne and Hanek.
+"""Payne-Hanek reduction of angles beyond 2**28 to a quarter turn.
 
-Of such a float32, x = m 2**k, only x 2 / pi modulo 4 counts: bits of 2 / pi whose product with x is a multiple of 4 are
-left out, and a hundred bits that follow suffice, for no float32 is nearer to a multiple of pi / 2 than 2**-30. They
-come in parts of 28 bits, so that the product of each with the 24 bits of m is exact. The bits begin at one of four
-places, by the exponent.
+For a float32 x = m 2**k, only x 2 / pi modulo 4 matters. Bits of 2 / pi whose product with x is a multiple of 4 are
+skipped, and the next hundred bits suffice: no float32 is nearer to a multiple of pi / 2 than 2**-30. They are split
+into parts of 28 bits, so that each product with the 24 bits of m is exact. The exponent selects one of four offsets.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ _FIRST: Final = 2.0**54, 2.0**79, 2.0**104
 
 
 def reduced(f: Function, x: Value) -> tuple[Value, Value]:
-    """x - n pi / 2 as float32, and n in the low bits of an i32, for |x| >= 2**28."""
+    """Emit x - n pi / 2 as float32, and n in the low bits of an i32, for |x| >= 2**28."""
     magnitude = absolute(f, x)
     beyond = [f.compare("oge", magnitude, like(x, first)) for first in _FIRST]
 
@@ -46,14 +45,14 @@ def reduced(f: Function, x: Value) -> tuple[Value, Value]:
 
 
 def _modulo_4(f: Function, x: Value, product: Value) -> Value:
-    """What is left of a product below 2**52 beside multiples of 4; exact."""
+    """Emit a product below 2**52 modulo 4, exactly."""
     rounder = wide(x, ROUNDER)
     fours = f.fsub(f.fadd(f.fmul(product, wide(x, 0.25)), rounder), rounder)
     return f.fsub(product, f.fmul(fours, wide(x, 4.0)))
 
 
 def _parts(scale: int) -> tuple[float, ...]:
-    """2 / pi times 2**scale modulo 4, its bits from 2**1 down, in parts."""
+    """Return 2 / pi times 2**scale modulo 4, its bits from 2**1 down, in parts."""
     bits = (_TWO_OVER_PI << scale) % (4 << _BITS)
     parts = []
     for k in range(1, _PARTS + 1):

@@ -58,22 +58,22 @@ _DECIMAL: Final = _Base(
 
 
 def log(f: Function, x: Value) -> Value:
-    """log(x) within 1 ulp; -inf at 0, NaN below."""
+    """Emit log(x) within 1 ulp; -inf at 0, NaN below."""
     return _log(f, x, _NATURAL)
 
 
 def log2(f: Function, x: Value) -> Value:
-    """log(x) / log(2) within 2 ulp; exact for powers of two."""
+    """Emit log(x) / log(2) within 2 ulp; exact for powers of two."""
     return _log(f, x, _BINARY)
 
 
 def log10(f: Function, x: Value) -> Value:
-    """log(x) / log(10) within 2 ulp."""
+    """Emit log(x) / log(10) within 2 ulp."""
     return _log(f, x, _DECIMAL)
 
 
 def log1p(f: Function, x: Value) -> Value:
-    """log(1 + x) within 2 ulp; -inf at -1, NaN below."""
+    """Emit log(1 + x) within 2 ulp; -inf at -1, NaN below."""
     sum_ = f.fadd(x, like(x, 1.0))
     shift, k = _exponent(f, sum_)
     # (1 + x) / 2**k - 1 without the error of the sum. The scale is 4 / 2**k, which is a normal number for every k.
@@ -85,7 +85,7 @@ def log1p(f: Function, x: Value) -> Value:
 
 
 def log1p_exp_minus(f: Function, x: Value) -> Value:
-    """log(1 + e**-x) for x >= 0 within 2 ulp."""
+    """Emit log(1 + e**-x) for x >= 0 within 2 ulp."""
     e = exp_down(f, negative(f, x))
     is_large = f.compare("ogt", e, like(x, 2**0.5 - 1))
     # 1 + e is below 2, and its k is 0 or 1.
@@ -104,14 +104,14 @@ def _log(f: Function, x: Value, base: _Base) -> Value:
 
 
 def _exponent(f: Function, x: Value) -> tuple[Value, Value]:
-    """k as bits in the exponent's place, and as a float: x / 2**k is from sqrt(1/2) to sqrt(2)."""
+    """Emit k as bits in the exponent field, and as a float: x / 2**k is from sqrt(1/2) to sqrt(2)."""
     above = integer(f, "sub", bits(f, x), _SQRT_HALF_BITS)
     k = integer(f, "ashr", above, 23)
     return integer(f, "shl", k, 23), f.convert("sitofp", k, vector(lanes_of(x.type)))
 
 
 def _combined(f: Function, k: Value, fraction: Value, base: _Base) -> Value:
-    """log_b(2**k (1 + fraction)), the small terms first."""
+    """Emit log_b(2**k (1 + fraction)), small terms first."""
     total = f.fmul(f.fmul(fraction, fraction), polynomial(f, fraction, base.rest))
     for factor, number in ((k, base.two[1]), (fraction, base.e[1]), (fraction, base.e[0]), (k, base.two[0])):
         if number == 1.0:

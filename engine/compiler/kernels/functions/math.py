@@ -1,7 +1,7 @@
-"""The element-wise functions of float32 vectors by name, written out in arithmetic every processor has.
+"""Element-wise functions of float32 vectors by name, written out in arithmetic every processor has.
 
-Each takes the function being written and its argument vectors. NaN and infinity behave as in PyTorch; the largest error
-of an approximated function is in its docstring, in units of the last place (ulp).
+Each takes the function being emitted and its argument vectors. NaN and infinity behave as in PyTorch. The docstring of
+an approximated function states its largest error in units of the last place (ulp).
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ FUNCTIONS: dict[str, Callable[..., Value]] = {
     "isneginf": truth.comparison_with("oeq", -math.inf),
 }
 
-# Vector instructions a call takes with AVX-512, a division counted as six, a square root as eight; one if not listed.
+# Vector instructions of a call with AVX-512; a division counts as six, a square root as eight, unlisted ones as one.
 COSTS = {
     "div": 6, "sqrt": 8, "rsqrt": 14, "reciprocal": 6, "cube": 2, "max": 3, "min": 3, "fmax": 3, "fmin": 3, "clip": 2,
     "addcmul": 3, "addcdiv": 8, "lerp": 8, "frac": 2, "sign": 4, "fmod": 37, "remainder": 42, "floor_divide": 63,

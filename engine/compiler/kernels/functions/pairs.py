@@ -1,7 +1,7 @@
-"""The functions of vectors of complex numbers by name: real and imaginary parts in turn, as they lie in memory.
+"""Functions of complex vectors by name: real and imaginary parts alternate, as in memory.
 
-A number that is written in an expression is in every lane; ``real`` makes the complex number of it. What is a real
-number of itself, a magnitude or an angle, is in the even lanes.
+A real constant of an expression fills every lane; ``real`` turns it into a complex number. Real results, a magnitude or
+an angle, are in the even lanes.
 """
 
 from __future__ import annotations
@@ -20,51 +20,51 @@ def _count(x: Value) -> int:
 
 
 def _reals(f: Function, x: Value) -> Value:
-    """The real part in both lanes of every number."""
+    """Emit the real part in both lanes of every number."""
     return f.shuffle(x, x, [lane - lane % 2 for lane in range(_count(x))])
 
 
 def _imaginaries(f: Function, x: Value) -> Value:
-    """The imaginary part in both lanes."""
+    """Emit the imaginary part in both lanes of every number."""
     return f.shuffle(x, x, [lane | 1 for lane in range(_count(x))])
 
 
 def _swapped(f: Function, x: Value) -> Value:
-    """Both parts in each other's place."""
+    """Exchange real and imaginary parts."""
     return f.shuffle(x, x, [lane ^ 1 for lane in range(_count(x))])
 
 
 def _merged(f: Function, even: Value, odd: Value) -> Value:
-    """The even lanes of one vector, the odd ones of another."""
+    """Emit the even lanes of one vector and the odd lanes of another."""
     count = _count(even)
     return f.shuffle(even, odd, [lane + count * (lane % 2) for lane in range(count)])
 
 
 def real(f: Function, x: Value) -> Value:
-    """The real part alone; the other is 0."""
+    """Emit the real part; the imaginary part is 0."""
     return _merged(f, x, constant(0.0, x.type))
 
 
 def conj(f: Function, x: Value) -> Value:
-    """a - bi"""
+    """Emit a - bi."""
     return _merged(f, x, negative(f, x))
 
 
 def mul(f: Function, x: Value, y: Value) -> Value:
-    """(ac - bd) + (ad + bc)i, also where a part is not finite."""
+    """Emit (ac - bd) + (ad + bc)i, also where a part is not finite."""
     crossed = f.fmul(_imaginaries(f, x), _swapped(f, y))
     crossed = _merged(f, negative(f, crossed), crossed)
     return f.fma(_reals(f, x), y, crossed)
 
 
 def div(f: Function, x: Value, y: Value) -> Value:
-    """x / y by Smith's way: nothing overflows that the quotient does not."""
+    """Emit x / y by Smith's method: nothing overflows unless the quotient does."""
     c, d = _reals(f, y), _imaginaries(f, y)
     length = absolute(f, c)
     is_real = f.compare("oge", length, absolute(f, d))
     large, small = f.select(is_real, c, d), f.select(is_real, d, c)
     ratio = f.fdiv(small, large)
-    # Not times its reciprocal, which is infinite where the divisor is a denormal number.
+    # Not a product with the reciprocal, which is infinite for a subnormal divisor.
     divisor = f.fma(small, ratio, large)
     turned = conj(f, _swapped(f, x))
     near, far = f.select(is_real, x, turned), f.select(is_real, turned, x)
@@ -75,17 +75,17 @@ def div(f: Function, x: Value, y: Value) -> Value:
 
 
 def magnitude(f: Function, x: Value) -> Value:
-    """sqrt(a**2 + b**2)"""
+    """Emit sqrt(a**2 + b**2)."""
     return hypot(f, _reals(f, x), _imaginaries(f, x))
 
 
 def angle(f: Function, x: Value) -> Value:
-    """The angle of the point (a, b)."""
+    """Emit the angle of the point (a, b)."""
     return atan2(f, _imaginaries(f, x), _reals(f, x))
 
 
 def direction(f: Function, x: Value) -> Value:
-    """x / |x|, 0 at 0."""
+    """Emit x / |x|; 0 at 0."""
     length, zero = magnitude(f, x), constant(0.0, x.type)
     return f.select(f.compare("oeq", length, zero), zero, f.fdiv(x, length))
 
@@ -105,11 +105,11 @@ PAIRS: Final[Mapping[str, Callable[..., Value]]] = {
     "angle": angle,
 }
 REAL_VALUED: Final = frozenset({"abs", "angle"})
-"""Those that give real numbers."""
+"""Functions with real results."""
 
 
 def from_real(f: Function, x: Value) -> Value:
-    """Real numbers as complex ones."""
+    """Convert real numbers to complex ones."""
     lanes = _count(x)
     if lanes == 1:
         type_ = f"<2 x {x.type}>"
@@ -118,7 +118,7 @@ def from_real(f: Function, x: Value) -> Value:
 
 
 def to_real(f: Function, x: Value) -> Value:
-    """The real parts side by side."""
+    """Emit the real parts as consecutive lanes."""
     count = _count(x)
     if count == 2:
         return f.op("float", f"extractelement {x.type} {x.text}, i64 0")

@@ -19,7 +19,7 @@ _INFINITY: Final = float("inf")
 
 
 def power(f: Function, x: Value, y: Value) -> Value:
-    """x**y within 1.3 ulp, subnormal results too; special cases as C has them."""
+    """Emit x**y within 1.3 ulp, subnormal results too; special cases as in C."""
     magnitude = absolute(f, x)
     exponent = f.fmul(widened(f, y), _log2(f, magnitude))
     exponent = minimum(f, maximum(f, exponent, wide(x, -151.0)), wide(x, 129.0))
@@ -30,7 +30,7 @@ def power(f: Function, x: Value, y: Value) -> Value:
 
 
 def hypot(f: Function, x: Value, y: Value) -> Value:
-    """sqrt(x**2 + y**2) within 1 ulp; infinite if either is."""
+    """Emit sqrt(x**2 + y**2) within 1 ulp; infinite if either is."""
     a, b = widened(f, x), widened(f, y)
     length = narrowed(f, f.intrinsic("sqrt", f.fadd(f.fmul(a, a), f.fmul(b, b))))
     infinity = like(x, _INFINITY)
@@ -39,7 +39,7 @@ def hypot(f: Function, x: Value, y: Value) -> Value:
 
 
 def _log2(f: Function, x: Value) -> Value:
-    """log2(x) of a float32 that is not negative, in float64 to 1e-12; NaN is not kept."""
+    """Emit log2(x) of a non-negative float32, in float64 to 1e-12; NaN is not preserved."""
     lanes = lanes_of(x.type)
     whole = wide_bits(f, widened(f, x))
     high = f.convert("trunc", integer(f, "lshr", whole, 32), vector(lanes, "i32"))
@@ -57,7 +57,7 @@ def _log2(f: Function, x: Value) -> Value:
 
 
 def with_edges(f: Function, x: Value, y: Value, result: Value) -> Value:
-    """The power with the sign of x where y is odd, and what no logarithm tells."""
+    """Emit the power with the sign of x where y is odd, and with the special cases a logarithm does not cover."""
     zero, one = like(x, 0.0), like(x, 1.0)
     half = f.fmul(y, like(x, 0.5))
     is_whole = f.compare("oeq", f.intrinsic("trunc", y), y)

@@ -1,4 +1,4 @@
-"""Rounding to integers, and what a division leaves: exact, as in PyTorch."""
+"""Rounding to integers and remainders of divisions: exact, as in PyTorch."""
 
 from __future__ import annotations
 
@@ -8,46 +8,46 @@ from engine.compiler.codegen.ir import Function, Value
 from engine.compiler.kernels.functions.arithmetic import absolute, copysign, integer, like
 from engine.compiler.kernels.functions.wide import narrowed, wide, wide_bits, widened
 
-# A quotient cut to so few bits can be multiplied by a float32 exactly in float64.
+# A quotient cut to this many bits can be multiplied by a float32 exactly in float64.
 _HIGH_BITS = -(2**29)
 
 
 WAYS = {"floor": "floor", "ceil": "ceil", "round": "roundeven", "trunc": "trunc"}
-"""What functions are called -> what LLVM calls them; halves are rounded to the even integer."""
+"""Function -> LLVM's intrinsic; ``round`` rounds halves to even."""
 
 
 def rounded(way: str) -> Callable[[Function, Value], Value]:
-    """The function that rounds to an integer; ``way`` is LLVM's."""
+    """Return the function that rounds to an integer; ``way`` is LLVM's name."""
     return lambda f, x: f.intrinsic(way, x)
 
 
 def frac(f: Function, x: Value) -> Value:
-    """x - trunc(x)"""
+    """Emit x - trunc(x)."""
     return f.fsub(x, f.intrinsic("trunc", x))
 
 
 def sign(f: Function, x: Value) -> Value:
-    """-1, 0 or 1; 0 for NaN."""
+    """Emit -1, 0 or 1; 0 for NaN."""
     zero = like(x, 0.0)
     below = f.select(f.compare("olt", x, zero), like(x, -1.0), zero)
     return f.select(f.compare("ogt", x, zero), like(x, 1.0), below)
 
 
 def fmod(f: Function, a: Value, b: Value) -> Value:
-    """What is left of a / b rounded towards zero, exactly; it has the sign of a."""
+    """Emit the exact remainder of a / b rounded towards zero; it has the sign of a."""
     dividend, divisor = widened(f, absolute(f, a)), widened(f, absolute(f, b))
     rest = copysign(f, narrowed(f, _rest(f, dividend, divisor)), a)
     return f.select(f.compare("uno", b, b), b, rest)
 
 
 def remainder(f: Function, a: Value, b: Value) -> Value:
-    """What is left of a / b rounded down; it has the sign of b."""
+    """Emit the remainder of a / b rounded down; it has the sign of b."""
     rest = fmod(f, a, b)
     return f.select(_is_opposite(f, rest, b), f.fadd(rest, b), rest)
 
 
 def floor_divide(f: Function, a: Value, b: Value) -> Value:
-    """a / b rounded down, from the exact remainder; a / b where b is 0."""
+    """Emit a / b rounded down, from the exact remainder; a / b where b is 0."""
     rest = fmod(f, a, b)
     ratio = f.fdiv(a, b)
     whole = f.fdiv(f.fsub(a, rest), b)
@@ -59,14 +59,14 @@ def floor_divide(f: Function, a: Value, b: Value) -> Value:
 
 
 def _is_opposite(f: Function, rest: Value, b: Value) -> Value:
-    """Whether a remainder is not 0 and on the other side of it than the divisor."""
+    """Emit whether a remainder is not 0 and its sign differs from the divisor's."""
     zero = like(b, 0.0)
     differs = f.binary("xor", f.compare("olt", rest, zero), f.compare("olt", b, zero))
     return f.binary("and", f.compare("une", rest, zero), differs)
 
 
 def _rest(f: Function, dividend: Value, divisor: Value) -> Value:
-    """fmod of non-negative float64 that were float32: 24 bits of the quotient a turn, mostly one turn."""
+    """Emit fmod of non-negative float64 that were float32: 24 bits of the quotient an iteration, mostly one."""
     type_ = dividend.type
     before, body, after = (f.block(f"fmod.{part}") for part in ("before", "body", "after"))
     f.jump(before)
@@ -84,7 +84,7 @@ def _rest(f: Function, dividend: Value, divisor: Value) -> Value:
 
 
 def _reduced(f: Function, rest: Value, divisor: Value) -> Value:
-    """rest less a whole multiple of the divisor, exactly."""
+    """Emit ``rest`` minus a whole multiple of the divisor, exactly."""
     quotient = f.intrinsic("trunc", f.fdiv(rest, divisor))
     cut = integer(f, "and", wide_bits(f, quotient), _HIGH_BITS)
     less = f.fsub(rest, f.fmul(f.convert("bitcast", cut, rest.type), divisor))

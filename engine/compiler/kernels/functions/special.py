@@ -1,4 +1,4 @@
-"""Special functions of float32: computed as those of float64, and rounded once."""
+"""Special functions of float32, computed in float64 and rounded once."""
 
 from __future__ import annotations
 
@@ -9,31 +9,31 @@ from engine.compiler.kernels.functions.wide import narrowed, widened
 
 
 def erfc(f: Function, x: Value) -> Value:
-    """1 - erf(x) within 1 ulp, without the cancellation."""
+    """Emit 1 - erf(x) within 1 ulp, without cancellation."""
     return narrowed(f, normal.erfc(f, widened(f, x)))
 
 
 def erfinv(f: Function, x: Value) -> Value:
-    """The y with erf(y) = x within 1 ulp; infinite at -1 and 1, NaN beyond."""
+    """Emit the y with erf(y) = x within 1 ulp; infinite at -1 and 1, NaN beyond."""
     wide = widened(f, x)
     return narrowed(f, normal.with_ends(f, normal.near_erfinv(f, absolute(f, wide)), wide))
 
 
 def lgamma(f: Function, x: Value) -> Value:
-    """log(|gamma(x)|) within 1 ulp; infinite at 0 and the negative integers."""
+    """Emit log(|gamma(x)|) within 1 ulp; infinite at 0 and the negative integers."""
     return narrowed(f, gamma.lgamma(f, widened(f, x)))
 
 
 def digamma(f: Function, x: Value) -> Value:
-    """The slope of lgamma within 1 ulp; infinite at 0, NaN at the negative integers."""
+    """Emit the derivative of lgamma within 1 ulp; infinite at 0, NaN at the negative integers."""
     return narrowed(f, gamma.digamma(f, widened(f, x)))
 
 
 def i0(f: Function, x: Value) -> Value:
-    """The modified Bessel function of order 0 within 1 ulp."""
+    """Emit the modified Bessel function of order 0 within 1 ulp."""
     return narrowed(f, bessel.i0(f, widened(f, x)))
 
 
 def ndtr(f: Function, x: Value) -> Value:
-    """The share of standard normal numbers below x, within 1 ulp."""
+    """Emit the standard normal distribution function within 1 ulp."""
     return narrowed(f, normal.ndtr(f, widened(f, x)))

@@ -1,7 +1,7 @@
 """Sine, cosine, tangent and their inverses.
 
-An angle is brought to r = x - n pi / 2, |r| <= pi / 4, in float64, with pi / 2 in two parts as Cody and Waite. That is
-exact enough for |x| up to 2**28; vectors that hold a larger one go the way of Payne and Hanek (large_angles.py).
+An angle is reduced to r = x - n pi / 2, |r| <= pi / 4, in float64, with pi / 2 in two parts as Cody and Waite. That is
+exact enough for |x| up to 2**28; vectors with a larger angle take the Payne-Hanek reduction (large_angles.py).
 
 Source: own minimax fits (tests/data/compiler/fit_math.py).
 """
@@ -40,24 +40,24 @@ _ASIN: Final = (0.042158305644989014, 0.024184778332710266, 0.04546914994716644,
 # (atan(x) - x) / x**3 in x**2 up to 1: 1.7e-8.
 _ATAN: Final = (0.0029197228141129017, -0.01636413298547268, 0.043205857276916504, -0.07551723718643188,
                 0.10665785521268845, -0.14211003482341766, 0.19993767142295837, -0.33333152532577515)  # fmt: skip
-# pi / 2 as the nearest float32 and the rest.
+# pi / 2 as the nearest float32 and the remainder.
 _RIGHT: Final = (1.5707963705062866, -4.371139000186241e-08)
 
 
 def sin(f: Function, x: Value) -> Value:
-    """sin(x) within 1.6 ulp."""
+    """Emit sin(x) within 1.6 ulp."""
     sine, cosine, quadrant = _parts(f, x)
     return _keeping_zero(f, x, _turned(f, sine, cosine, quadrant))
 
 
 def cos(f: Function, x: Value) -> Value:
-    """cos(x) within 1.6 ulp."""
+    """Emit cos(x) within 1.6 ulp."""
     sine, cosine, quadrant = _parts(f, x)
     return _turned(f, sine, cosine, integer(f, "add", quadrant, 1))
 
 
 def tan(f: Function, x: Value) -> Value:
-    """tan(x) within 4 ulp."""
+    """Emit tan(x) within 4 ulp."""
     sine, cosine, quadrant = _parts(f, x)
     is_odd = _is_odd(f, quadrant)
     ratio = f.fdiv(f.select(is_odd, cosine, sine), f.select(is_odd, sine, cosine))
@@ -65,7 +65,7 @@ def tan(f: Function, x: Value) -> Value:
 
 
 def asin(f: Function, x: Value) -> Value:
-    """asin(x) within 2.5 ulp; NaN beyond 1."""
+    """Emit asin(x) within 2.5 ulp; NaN beyond 1."""
     magnitude = absolute(f, x)
     is_small, small = _asin_small(f, magnitude)
     # asin(x) = pi / 2 - 2 asin(sqrt((1 - x) / 2))
@@ -74,7 +74,7 @@ def asin(f: Function, x: Value) -> Value:
 
 
 def acos(f: Function, x: Value) -> Value:
-    """acos(x) within 1.5 ulp; NaN beyond 1."""
+    """Emit acos(x) within 1.5 ulp; NaN beyond 1."""
     is_small, small = _asin_small(f, absolute(f, x))
     is_negative = f.compare("olt", x, like(x, 0.0))
     straight = f.fsub(like(x, _RIGHT[0]), f.fsub(copysign(f, small, x), like(x, _RIGHT[1])))
@@ -84,12 +84,12 @@ def acos(f: Function, x: Value) -> Value:
 
 
 def atan(f: Function, x: Value) -> Value:
-    """atan(x) within 2 ulp."""
+    """Emit atan(x) within 2 ulp."""
     return copysign(f, _angle(f, absolute(f, x), like(x, 1.0)), x)
 
 
 def atan2(f: Function, y: Value, x: Value) -> Value:
-    """The angle of the point (x, y) within 2 ulp; zeros and infinities as C has them."""
+    """Emit the angle of the point (x, y) within 2 ulp; zeros and infinities as in C."""
     sharp = _angle(f, absolute(f, y), absolute(f, x))
     is_left = has_sign(f, x)
     blunt = f.fsub(like(x, 2 * _RIGHT[0]), f.fsub(sharp, like(x, 2 * _RIGHT[1])))
@@ -97,7 +97,7 @@ def atan2(f: Function, y: Value, x: Value) -> Value:
 
 
 def _parts(f: Function, x: Value) -> tuple[Value, Value, Value]:
-    """sin(r), cos(r), and the number of quarter turns taken off."""
+    """Emit sin(r), cos(r), and the number of quarter turns removed."""
     usual = _reduced(f, x)
     is_large = f.compare("oge", absolute(f, x), like(x, large_angles.LEAST))
 
@@ -113,7 +113,7 @@ def _parts(f: Function, x: Value) -> tuple[Value, Value, Value]:
 
 
 def _reduced(f: Function, x: Value) -> tuple[Value, Value]:
-    """What is left of an angle, and the number of quarter turns taken off, in its low bits."""
+    """Emit the reduced angle, and the number of quarter turns removed in the low bits of an integer."""
     angle = widened(f, x)
     rounded = f.fma(angle, wide(x, 2 / math.pi), wide(x, ROUNDER))
     turns = f.fsub(rounded, wide(x, ROUNDER))
@@ -122,13 +122,13 @@ def _reduced(f: Function, x: Value) -> tuple[Value, Value]:
 
 
 def _turned(f: Function, sine: Value, cosine: Value, quadrant: Value) -> Value:
-    """The sine after so many quarter turns."""
+    """Emit the sine after ``quadrant`` quarter turns."""
     value = f.select(_is_odd(f, quadrant), cosine, sine)
     return _negated(f, value, integer(f, "shl", integer(f, "lshr", quadrant, 1), 31))
 
 
 def _keeping_zero(f: Function, x: Value, value: Value) -> Value:
-    """The value, and x itself where that is 0: x + x**3 has lost the sign of -0."""
+    """Emit the value, but x itself where x is 0: x + x**3 loses the sign of -0."""
     return f.select(f.compare("oeq", x, like(x, 0.0)), x, value)
 
 
@@ -137,12 +137,12 @@ def _is_odd(f: Function, quadrant: Value) -> Value:
 
 
 def _negated(f: Function, x: Value, sign: Value) -> Value:
-    """x with its sign turned where the sign bit is on."""
+    """Emit x with its sign flipped where the sign bit of ``sign`` is set."""
     return from_bits(f, f.binary("xor", bits(f, x), sign))
 
 
 def _asin_small(f: Function, x: Value) -> tuple[Value, Value]:
-    """Whether x <= 1/2, and asin(x), else asin(sqrt((1 - x) / 2)), for x >= 0."""
+    """Emit whether x <= 1/2, and asin(x), else asin(sqrt((1 - x) / 2)), for x >= 0."""
     is_small = f.compare("ole", x, like(x, 0.5))
     folded = f.fma(x, like(x, -0.5), like(x, 0.5))
     z = f.select(is_small, f.fmul(x, x), folded)
@@ -151,10 +151,10 @@ def _asin_small(f: Function, x: Value) -> tuple[Value, Value]:
 
 
 def _angle(f: Function, y: Value, x: Value) -> Value:
-    """The angle of a point whose coordinates are not negative."""
+    """Emit the angle of a point with non-negative coordinates."""
     least, most = minimum(f, y, x), maximum(f, y, x)
     ratio = f.fdiv(least, most)
-    # 0 / 0 is no angle but 0, inf / inf is half of a right one.
+    # 0 / 0 gives the angle 0, inf / inf gives pi / 4.
     zero = like(x, 0.0)
     equal = f.select(f.compare("oeq", most, zero), zero, like(x, 1.0))
     ratio = f.select(f.compare("oeq", least, most), equal, ratio)

@@ -1,6 +1,6 @@
-"""Comparisons and logic. A truth is 1.0 or 0.0; what is not zero is true, NaN included.
+"""Comparisons and logic with float results 1.0 and 0.0; every non-zero value is true, NaN included.
 
-A truth remembers the mask it was made from, so that what selects by it does not compare again.
+A ``Truth`` keeps the mask it was made from, so that a select does not compare again.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from engine.compiler.codegen.ir import Function, Value, constant
 from engine.compiler.kernels.functions.arithmetic import absolute, has_sign, like
 
 COMPARISONS = {"eq": "oeq", "ne": "une", "lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge"}
-"""What functions are called -> what LLVM calls them."""
+"""Comparison -> LLVM's predicate for floats."""
 
 
 @dataclass(frozen=True, slots=True)
 class Truth(Value):
-    """1.0 where a mask is on, else 0.0."""
+    """Vector of 1.0 where a mask is on, else 0.0."""
 
     mask: Value
 
 
 def comparison(how: str) -> Callable[[Function, Value, Value], Value]:
-    """The function that compares two numbers; ``how`` is LLVM's ``olt``, ``une`` ..."""
+    """Return the function that compares two numbers; ``how`` is LLVM's ``olt``, ``une`` ..."""
 
     def compared(f: Function, a: Value, b: Value) -> Value:
         return _truth(f, f.compare(how, a, b), a)
@@ -32,7 +32,7 @@ def comparison(how: str) -> Callable[[Function, Value, Value], Value]:
 
 
 def comparison_with(how: str, number: float, *, of_magnitude: bool = False) -> Callable[[Function, Value], Value]:
-    """The function that compares a number, or its magnitude, with a known one."""
+    """Return the function that compares a number, or its magnitude, with a constant."""
 
     def compared(f: Function, x: Value) -> Value:
         return _truth(f, f.compare(how, absolute(f, x) if of_magnitude else x, like(x, number)), x)
@@ -41,7 +41,7 @@ def comparison_with(how: str, number: float, *, of_magnitude: bool = False) -> C
 
 
 def logic(name: str) -> Callable[[Function, Value, Value], Value]:
-    """``and``, ``or`` or ``xor`` of two truths."""
+    """Return ``and``, ``or`` or ``xor`` of two truth values."""
 
     def combined(f: Function, a: Value, b: Value) -> Value:
         return _truth(f, f.binary(name, _mask(f, a), _mask(f, b)), a)
@@ -50,22 +50,22 @@ def logic(name: str) -> Callable[[Function, Value, Value], Value]:
 
 
 def where(f: Function, condition: Value, a: Value, b: Value) -> Value:
-    """a where the condition is not zero, else b."""
+    """Emit a where the condition is not zero, else b."""
     return f.select(_mask(f, condition), a, b)
 
 
 def isnan(f: Function, x: Value) -> Value:
-    """Whether x is NaN."""
+    """Emit whether x is NaN."""
     return _truth(f, f.compare("uno", x, x), x)
 
 
 def signbit(f: Function, x: Value) -> Value:
-    """Whether x has a minus sign, as -0.0 has."""
+    """Emit whether the sign bit of x is set, as it is for -0.0."""
     return _truth(f, has_sign(f, x), x)
 
 
 def heaviside(f: Function, x: Value, at_zero: Value) -> Value:
-    """0 below zero and for NaN, 1 above, a given value at zero."""
+    """Emit 0 below zero and for NaN, 1 above, a given value at zero."""
     zero = like(x, 0.0)
     step = f.select(f.compare("ogt", x, zero), like(x, 1.0), zero)
     return f.select(f.compare("oeq", x, zero), at_zero, step)

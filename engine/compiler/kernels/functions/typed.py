@@ -1,6 +1,6 @@
-"""The functions of vectors of float64 and of int64 by name; integers of other sizes are widened, and cut where stored.
+"""Functions of float64 and int64 vectors by name; smaller integers are widened for computing and truncated on store.
 
-A truth is 1 or 0, and remembers its mask, as among float32 vectors.
+A truth value is 1 or 0 and keeps its mask, as for float32 vectors.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from engine.compiler.kernels.functions.truth import Truth
 from engine.compiler.kernels.functions.wide import wide_bits
 
 _ORDERS = {"eq": "eq", "ne": "ne", "lt": "slt", "le": "sle", "gt": "sgt", "ge": "sge"}
-"""What comparisons of integers are called -> what LLVM calls them."""
+"""Comparison -> LLVM's predicate for integers."""
 BITS = 64
 _WIDTHS = {
     "int8": (8, "sext"), "int16": (16, "sext"), "int32": (32, "sext"),
     "uint8": (8, "zext"), "uint16": (16, "zext"), "uint32": (32, "zext"),
 }  # fmt: skip
-"""Dtypes that are computed with more bits than they have -> how many they have, and what the others are."""
+"""Dtypes computed in a wider type -> their bits, and how they are extended."""
 
 
 def _is_true(f: Function, x: Value) -> Value:
-    """The mask of what is not zero."""
+    """Return the mask of non-zero elements."""
     return x.mask if isinstance(x, Truth) else f.compare("ne", x, constant(0, x.type))
 
 
 def as_truth(f: Function, mask: Value, type_: str) -> Truth:
-    """1 where a mask is on, else 0, in vectors of a type."""
+    """Emit 1 where a mask is on, else 0, in vectors of a type."""
     value = f.select(mask, constant(1, type_), constant(0, type_))
     return Truth(value.text, value.type, mask)
 
@@ -68,18 +68,18 @@ _larger, _smaller = _extremum("sgt"), _extremum("slt")
 
 
 def _shifted_right(f: Function, x: Value, count: Value) -> Value:
-    """x / 2**count rounded down; all sign where there are no so many bits."""
+    """Emit x / 2**count rounded down; -1 or 0 if the count exceeds the bits."""
     most = constant(BITS - 1, count.type)
     return f.binary("ashr", x, f.select(f.compare("ult", count, most), count, most))
 
 
 def _shifted_right_unsigned(f: Function, x: Value, count: Value) -> Value:
-    """x / 2**count of a number without a sign; nothing is left where there are no so many bits."""
+    """Emit x / 2**count of unsigned numbers; 0 if the count exceeds the bits."""
     return _shifted(f, "lshr", x, count)
 
 
 def _shifted_left(f: Function, x: Value, count: Value) -> Value:
-    """x * 2**count; nothing is left where there are no so many bits."""
+    """Emit x * 2**count; 0 if the count exceeds the bits."""
     return _shifted(f, "shl", x, count)
 
 
@@ -90,7 +90,7 @@ def _shifted(f: Function, name: str, x: Value, count: Value) -> Value:
 
 
 def _wrapped(bits: int, extension: str) -> Callable[[Function, Value], Value]:
-    """The lowest bits, read as a number of so many."""
+    """Return the function that keeps the lowest ``bits`` bits and extends them."""
 
     def wrapped(f: Function, x: Value) -> Value:
         return f.convert(extension, f.convert("trunc", x, vector(lanes_of(x.type), f"i{bits}")), x.type)
@@ -162,15 +162,15 @@ UNSIGNED: Mapping[str, Callable[..., Value]] = {
     "pow": dividing.unsigned_raised,
     **{name: _compared(how.replace("s", "u", 1)) for name, how in _ORDERS.items()},
 }
-"""The same of uint64."""
+"""Functions of uint64."""
 DIVISIONS = frozenset({"floor_divide", "divide", "remainder", "fmod"})
-"""Those that PyTorch refuses for a divisor of 0."""
+"""Functions that raise for a divisor of 0 in PyTorch."""
 RING = frozenset({"add", "sub", "mul", "square", "cube", "neg", "and", "or", "xor"})
-"""Those whose lowest bits depend on no others: what is cut after many of them is as if it was cut after each."""
+"""Functions whose low bits depend only on low bits: truncating once after many of them is enough."""
 
 
 def _maximum(f: Function, a: Value, b: Value) -> Value:
-    """The larger of two; NaN if one is."""
+    """Emit the larger of two; NaN if one is."""
     takes_first = f.binary("or", f.compare("ogt", a, b), f.compare("uno", a, a))
     return f.select(takes_first, a, b)
 

@@ -1,1 +1,1 @@
-"""Images read between their pixels."""
+"""Kernels of images: resampling, regions of interest, deformable sampling, borders."""

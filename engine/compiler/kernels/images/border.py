@@ -1,7 +1,7 @@
-"""Zeros around images, for memory that something else has used since they were last written.
+"""Clearing of the zero border around images whose memory was used for something else.
 
-A kernel that is the first to write such an image clears the border meanwhile, in chunks of its own: the two write
-different bytes, so neither waits for the other.
+The first kernel that writes such an image clears the border as well, in separate chunks: both write different bytes, so
+neither waits for the other.
 
 Arguments of ``Border``: the storage of the images. Of ``Bordered``: those of the kernel, then that storage.
 """
@@ -17,13 +17,13 @@ from engine.compiler.kernels.channels import fitting_lanes
 from engine.compiler.kernels.kernel import Kernel, block_of, derived, start
 from engine.ir.dims import largest, smallest
 
-# So many vectors are cleared without a loop.
+# Up to this many vectors are cleared without a loop.
 UNROLLED = 8
 
 
 @dataclass(frozen=True, kw_only=True)
 class Border(Kernel):
-    """Zeros around channels-last images.
+    """Zero border of channels-last images.
 
     Args:
         rows, columns: of an image with its border.
@@ -40,12 +40,12 @@ class Border(Kernel):
 
     @property
     def sides(self) -> int:
-        """Pixels from the last of a row to the first of the next."""
+        """Return the pixels from the last of a row to the first of the next."""
         return self.border[1] + self.border[3]
 
     @property
     def breaks(self) -> int:
-        """How many rows of pixels follow another."""
+        """Return the gaps between rows of pixels."""
         return self.rows - self.border[0] - self.border[2] - 1 if self.sides else 0
 
     def opened(self, sizes: Sizes) -> Self:
@@ -54,7 +54,7 @@ class Border(Kernel):
 
     @cached_property
     def parts(self) -> int:
-        """Chunks of an image."""
+        """Return the chunks of an image."""
         clears = 4 * self.breaks * self.sides * self.pitch // self.host.chunk_bytes
         return largest(1, smallest(self.breaks, clears))
 
@@ -81,10 +81,10 @@ class Border(Kernel):
 
 @dataclass(frozen=True, kw_only=True)
 class Bordered(Kernel):
-    """A kernel, and the border of an image it writes.
+    """Kernel combined with the clearing of the border of an image it writes.
 
     Args:
-        arguments: how many ``inner`` has.
+        arguments: number of arguments of ``inner``.
     """
 
     kind = "bordered"
@@ -122,7 +122,7 @@ class Bordered(Kernel):
 
 
 def clear(f: Function, lanes: int, address: Value, floats: int) -> None:
-    """Write some zeros."""
+    """Emit stores of zeros."""
     whole = floats // lanes
     zero = constant(0.0, vector(lanes))
     if is_open(floats):

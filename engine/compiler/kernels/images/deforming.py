@@ -1,6 +1,6 @@
-"""What every tap of a deformable convolution sees: a sample between four pixels, at the tap and an offset of the run.
+"""Sampling of a deformable convolution: each tap is a bilinear sample at its position plus a dynamic offset.
 
-A pixel outside of the image is never read: it counts as zero.
+Pixels outside the image are not read; they count as zero.
 
 Arguments: source, offsets, masks (the offsets again where there are none), target.
 """
@@ -19,12 +19,12 @@ from engine.ir.dims import largest, smallest
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """Channels that share offsets, and lie side by side among what is seen.
+    """Contiguous channels of the samples that share offsets.
 
     Args:
         group: of offsets.
         first, count: channels of the image.
-        target, step: where the first tap puts them, and how far apart taps do.
+        target, step: offset of the first tap in the output, and distance between taps.
     """
 
     group: int
@@ -36,14 +36,14 @@ class Segment:
 
 @dataclass(frozen=True, kw_only=True)
 class Deforming(Kernel):
-    """Images to what the taps of every output pixel see.
+    """Sampling of images at the taps of every output pixel.
 
     Args:
         sizes: rows and columns of the images.
         source: strides of the images: batch, channels, rows, columns.
         kernel, stride, padding, dilation: of the convolution.
         places: rows and columns of the output.
-        offsets, masks: strides likewise, along channels from tap to tap; no masks where there are none.
+        offsets, masks: their strides, along channels from tap to tap; masks may be None.
         target: strides of the output: batch, rows, columns.
     """
 
@@ -63,22 +63,22 @@ class Deforming(Kernel):
 
     @property
     def taps(self) -> int:
-        """Taps of every output pixel."""
+        """Return the taps of every output pixel."""
         return self.kernel[0] * self.kernel[1]
 
     @property
     def channels(self) -> int:
-        """Channels of every tap."""
+        """Return the channels of every tap."""
         return sum(each.count for each in self.segments)
 
     @property
     def lines(self) -> int:
-        """Rows of all images."""
+        """Return the rows of all images."""
         return self.batch * self.places[0]
 
     @property
     def block(self) -> int:
-        """Rows of a chunk."""
+        """Return the rows of a chunk."""
         line = 16 * self.taps * self.channels * self.places[1]
         return largest(1, smallest(self.lines, self.host.chunk_bytes // line))
 
@@ -114,7 +114,7 @@ class Deforming(Kernel):
         f.finish()
 
     def _corner(self, f: Function, axis: int, place: Index, tap: Index) -> Value:
-        """Where a tap lies before it is moved."""
+        """Emit the position of a tap before its offset is added."""
         first = f.sub(f.mul(place, self.stride[axis]), self.padding[axis])
         return f.convert("sitofp", as_value(f.add(first, f.mul(tap, self.dilation[axis]))), "float")
 

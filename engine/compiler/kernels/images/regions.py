@@ -1,9 +1,9 @@
-"""Regions of images, divided into bins, each the mean of samples between pixels.
+"""RoI align: regions of images divided into bins, each the mean of bilinear samples.
 
-A region of an image that is not there, or one that would take too many samples, sets the alarm: the result is void,
-and whoever computes it in another way says what is wrong.
+A region of a missing image, or one that needs too many samples, raises the fault flag: the result is invalid and the
+reference layer reports the error.
 
-Arguments: source, regions, target, alarm (an int).
+Arguments: source, regions, target, fault flag (an int).
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from engine.ir.dims import largest, smallest
 
 @dataclass(frozen=True, kw_only=True)
 class Regions(Kernel):
-    """The bins of every region (image, x1, y1, x2, y2).
+    """Bins of every region (image, x1, y1, x2, y2).
 
     Args:
         count: of regions.
         batch, channels, sizes: of the images.
         source: strides of the images: batch, channels, rows, columns.
         bins: rows and columns of a region.
-        regions: strides of the regions: one to the next, along its numbers.
+        regions: strides of the regions: from one to the next, and along its numbers.
         target: strides of the result: regions, channels, rows, columns.
-        scale, shift: what coordinates are multiplied by, and what is taken off them.
-        least: of a region's extent; None where it may be anything.
-        samples: of a bin along an axis; 0 where its size says how many.
-        most: samples of a bin.
+        scale, shift: coordinates are multiplied by ``scale``, then ``shift`` is subtracted.
+        least: minimum extent of a region, or None.
+        samples: of a bin along an axis; 0 to derive it from the bin's size.
+        most: maximum number of samples of a bin.
     """
 
     kind = "regions"
@@ -54,7 +54,7 @@ class Regions(Kernel):
 
     @property
     def block(self) -> int:
-        """Regions of a chunk."""
+        """Return the regions of a chunk."""
         taps = 4 * max(self.samples, 2) ** 2
         work = 4 * taps * self.channels * self.bins[0] * self.bins[1]
         return largest(1, smallest(self.count, self.host.chunk_bytes // work))
@@ -92,7 +92,7 @@ class Regions(Kernel):
         f.finish()
 
     def _bins(self, f: Function, corners: list[Value]) -> tuple[list[Value], list[Value]]:
-        """Where a region begins, and the size of its bins: rows, then columns."""
+        """Emit the start of a region and the size of its bins: rows, then columns."""
         x1, y1, x2, y2 = (f.fsub(f.fmul(each, like(each, self.scale)), like(each, self.shift)) for each in corners)
         extents = [f.fsub(y2, y1), f.fsub(x2, x1)]
         if self.least is not None:
@@ -102,14 +102,14 @@ class Regions(Kernel):
         return [y1, x1], [f.fdiv(extent, like(extent, count)) for extent, count in pairs]
 
     def _samples(self, f: Function, steps: list[Value]) -> tuple[list[Index], Value]:
-        """Samples of a bin on each axis, and whether they are not too many."""
+        """Emit the samples of a bin on each axis, and whether they are within the limit."""
         if self.samples:
             return [self.samples, self.samples], constant(1, "i1")
         found = [f.intrinsic("ceil", each) for each in steps]
         found = [f.select(f.compare("olt", each, like(each, 0.0)), like(each, 0.0), each) for each in found]
         product = f.fmul(*found)
         is_moderate = f.compare("ole", product, like(product, self.most))
-        for each in found:  # none on one axis says nothing of the other
+        for each in found:  # 0 on one axis makes the product 0
             is_moderate = f.binary("and", is_moderate, f.compare("ole", each, like(each, self.most)))
         known = [f.select(is_moderate, each, like(each, 0.0)) for each in found]
         return [f.convert("fptosi", each, "i64") for each in known], is_moderate
@@ -129,7 +129,7 @@ class Regions(Kernel):
         steps: list[Value],
         counts: list[Index],
     ) -> None:
-        """All samples of a bin."""
+        """Add up all samples of a bin."""
         channels = Channels(self.channels, self.source[1], 1, lanes)
         with f.loop(0, counts[0]) as down:
             rows = self._taps(f, 0, _position(f, place[0], starts[0], steps[0], down.index, counts[0]))
@@ -138,7 +138,7 @@ class Regions(Kernel):
                 channels.sample(f, together(f, [rows, columns]), image, total, adds=True)
 
     def _taps(self, f: Function, axis: int, position: Value) -> list[Tap]:
-        """The neighbours of a position; up to one outside it counts as if on the edge."""
+        """Emit the neighbours of a position; positions up to one outside count as on the edge."""
         size, step = self.sizes[axis], self.source[2 + axis]
         zero, last = like(position, 0.0), like(position, size - 1)
         counts = f.compare("oge", position, like(position, -1.0))
@@ -152,7 +152,7 @@ class Regions(Kernel):
         return [Tap(f.mul(at, step), counts, weight) for at, weight in zip((below, above), weights, strict=True)]
 
     def _finish(self, f: Function, total: Value, lanes: int, out: Value, counts: list[Index]) -> None:
-        """The mean of what was added up."""
+        """Store the mean of the samples."""
         count = f.maximum(f.mul(counts[0], counts[1]), 1)
         divisor = f.splat(f.convert("sitofp", as_value(count), "float"), lanes)
         whole = self.channels // lanes * lanes
@@ -169,7 +169,7 @@ class Regions(Kernel):
 
 
 def _position(f: Function, place: Index, start: Value, step: Value, sample: Index, count: Index) -> Value:
-    """Of a sample of a bin: (bin + (sample + 0.5) / count) * size + start."""
+    """Emit the position of a sample of a bin: (bin + (sample + 0.5) / count) * size + start."""
     above = f.fadd(f.convert("sitofp", as_value(sample), "double"), constant(0.5, "double"))
     part = f.fdiv(above, f.convert("sitofp", as_value(count), "double"))
     number = f.fadd(f.convert("sitofp", as_value(place), "float"), f.convert("fptrunc", part, "float"))

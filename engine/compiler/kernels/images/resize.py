@@ -1,10 +1,9 @@
-"""Resampling of channels-last images and volumes: nearest, linear, cubic, whatever has a fixed number of taps along
-each axis.
+"""Resampling of channels-last images and volumes with a fixed number of taps an axis: nearest, linear, cubic.
 
-Which elements a new row or column is made of, and their weights, are a table made ahead; for every output pixel whole
-vectors of channels are added up, along the row first. A volume is its planes, one image after the other.
+A precomputed table holds the taps and weights of every new row and column. Every output pixel is summed in whole
+vectors of channels, along the row first. A volume is its planes, one image after the other.
 
-Arguments: image, table (see pack()), target, operands of the epilogue.
+Arguments: image, table (see ``pack``), target, operands of the epilogue.
 """
 
 from __future__ import annotations
@@ -22,10 +21,10 @@ from engine.compiler.kernels.target import Target
 from engine.ir.dims import largest, smallest
 from engine.tensor import Array
 
-# Vectors of a pixel written out; more are walked in a loop.
+# Vectors of a pixel that are unrolled; more are a loop.
 UNROLLED = 4
 
-# Distance and weight of the taps of a new element of an axis.
+# Offset and weight of each tap of an output element along an axis.
 Entry: TypeAlias = list[tuple[Index, Value | None]]
 
 
@@ -35,11 +34,11 @@ class Resize(Kernel):
 
     Args:
         rows, columns: of the output.
-        taps: elements a new row and a new column are made of.
-        planes: of a volume, before and after, where they are resampled too; ``batch`` counts those after, and the
+        taps: of an output row and of an output column.
+        planes: of a volume, before and after, if they are resampled too; ``batch`` then counts output planes, and the
             strides along it are those of planes.
-        plane_taps: planes that a new one is made of.
-        is_weighted: whether they are multiplied by weights; a single one may be taken as it is.
+        plane_taps: of an output plane.
+        is_weighted: whether taps have weights; a single tap may be copied.
         source, target: strides of the images, 1 along channels.
     """
 
@@ -67,17 +66,17 @@ class Resize(Kernel):
 
     @cached_property
     def tile(self) -> int:
-        """Columns of a row that go together."""
+        """Return the columns of a segment of a row."""
         return largest(1, smallest(self.columns, self.host.chunk_bytes // (4 * self.channels)))
 
     @property
     def tiles(self) -> int:
-        """Pieces of rows of all images."""
+        """Return the segments of rows of all images."""
         return self.batch * self.rows * -(-self.columns // self.tile)
 
     @cached_property
     def block(self) -> int:
-        """Pieces of rows of a chunk."""
+        """Return the segments of a chunk."""
         return largest(1, smallest(self.tiles, self.host.chunk_bytes // (4 * self.channels * self.tile)))
 
     @property
@@ -85,9 +84,9 @@ class Resize(Kernel):
         return -(-self.tiles // self.block)
 
     def pack(self, *axes: tuple[Array, Array | None]) -> Array:
-        """The table: for every plane where those are resampled, every row and every column its taps and their weights.
+        """Return the table: for every plane (if resampled), row and column, its taps and their weights.
 
-        Of each axis are given indices (taps, count) and weights (taps, count); indices are stored as the bits of
+        Each axis is given as indices (taps, count) and weights (taps, count). Indices are stored as the bits of
         integers as wide as elements.
         """
         parts = [self._pack_axis(indices, weights) for indices, weights in axes]
@@ -118,7 +117,7 @@ class Resize(Kernel):
         f.finish()
 
     def _planes(self, f: Function, table: Value, n: Index, entry: int) -> tuple[Index, Entry]:
-        """The first plane of the volume that an output plane is of, and its taps from there."""
+        """Emit the first plane of an output plane's volume, and the taps relative to it."""
         if self.planes is None:
             return n, [(0, None)]
         before, after = self.planes
@@ -127,7 +126,7 @@ class Resize(Kernel):
         return f.mul(volume, before), taps
 
     def _entry(self, f: Function, address: Value, taps: int, stride: int) -> Entry:
-        """The distance and the weight of each tap of a row or column."""
+        """Emit the offset and the weight of each tap of a row or column."""
         indices = [f.convert("sext", f.load("i32", f.at(address, tap)), "i64") for tap in range(taps)]
         weights = [f.load("float", f.at(address, taps + tap)) if self.is_weighted else None for tap in range(taps)]
         return [(f.mul(index, stride), weight) for index, weight in zip(indices, weights, strict=True)]
@@ -135,7 +134,7 @@ class Resize(Kernel):
     def _emit_pixel(
         self, f: Function, lines: list[list[Value]], entries: tuple[Entry, Entry, Entry], target: Target
     ) -> None:
-        """All channels of a pixel, from the lines of every plane."""
+        """Emit all channels of a pixel, from the rows of every plane."""
         vectors = vectors_of(self.channels, self.host.lanes)
         whole = self.channels // self.host.lanes
 
@@ -158,7 +157,7 @@ class Resize(Kernel):
         lanes: int,
         real: int,
     ) -> Value:
-        """The weighted sum of the taps of a vector of channels."""
+        """Emit the weighted sum of the taps of a vector of channels."""
         of_planes, of_rows, of_columns = ([weight for _, weight in entry] for entry in entries)
         planes = []
         for plane in lines:

@@ -1,7 +1,6 @@
-"""The table of a resampling, filled in the run from sizes that are known only then; see ``Resize.pack``.
+"""Table of a resampling whose sizes are known only at run time; see ``Resize.pack``.
 
-Places are computed as the layers compute them, operation by operation in float32: another rounding picks other
-elements.
+Positions are computed as in the layers, operation by operation in float32: other rounding would select other elements.
 
 Argument: table.
 """
@@ -16,22 +15,22 @@ from engine.compiler.kernels.kernel import Kernel, start
 
 Method: TypeAlias = Literal["stay", "nearest", "linear", "cubic", "onnx_linear", "onnx_cubic"]
 HALF_WAY: Final = 1e-6
-"""How far a place may lie from half way between two elements to count as half way, as the layer of ONNX has it."""
+"""Tolerance of a position half way between two elements, as in the ONNX layer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableAxis:
-    """What the new elements of one axis are made of.
+    """Resampling of one axis.
 
     Args:
         size, count: elements before and after.
-        method: stay, of an axis that is not resampled; nearest; linear or cubic as PyTorch has them, which clips
-            fractions; onnx_linear or onnx_cubic.
-        ratio: the distance of new elements on the old axis, or where ``is_scale`` its inverse; ``sizes`` where it
-            follows from the sizes, ``corners`` where the first and last elements meet.
-        is_scale: whether places are divided by the ratio.
-        before, after: what is added to the number of an element, and subtracted from its place.
-        starts_at_zero: whether the place of a single element is 0.
+        method: ``stay`` for an axis that is not resampled; ``nearest``; ``linear`` or ``cubic`` as in PyTorch, which
+            clamps fractions; ``onnx_linear`` or ``onnx_cubic``.
+        ratio: distance of output elements on the input axis (its inverse if ``is_scale``); ``sizes`` to derive it from
+            the sizes, ``corners`` to align first and last elements.
+        is_scale: whether positions are divided by the ratio.
+        before, after: added to the index of an output element, and subtracted from its position.
+        starts_at_zero: whether the position of a single element is 0.
         rounding: of nearest: floor, ceil, round_prefer_floor or round_prefer_ceil.
         cubic_a: the parameter of Keys' kernel.
     """
@@ -48,18 +47,18 @@ class TableAxis:
     cubic_a: float = -0.75
 
     def opened(self, sizes: Sizes) -> TableAxis:
-        """Return the same of any sizes."""
+        """Return this axis with dynamic sizes."""
         return replace(self, size=sizes.open(self.size), count=sizes.open(self.count))
 
     @property
     def taps(self) -> int:
-        """Elements that a new one is made of."""
+        """Return the taps of an output element."""
         return 1 if self.method in ("stay", "nearest") else 4 if self.method.endswith("cubic") else 2
 
 
 @dataclass(frozen=True, kw_only=True)
 class ResizeTable(Kernel):
-    """The table of axes, one after the other."""
+    """Tables of the axes, one after the other."""
 
     kind = "resize_table"
     axes: tuple[TableAxis, ...]
@@ -71,7 +70,7 @@ class ResizeTable(Kernel):
 
     @property
     def floats(self) -> int:
-        """Numbers in the table."""
+        """Return the numbers in the table."""
         return sum(axis.count * axis.taps * (1 + self.is_weighted) for axis in self.axes)
 
     def opened(self, sizes: Sizes) -> ResizeTable:
@@ -94,13 +93,13 @@ class ResizeTable(Kernel):
 
 
 class _Writer:
-    """Writes the taps of one axis."""
+    """Emitter of the taps of one axis."""
 
     def __init__(self, f: Function, axis: TableAxis) -> None:
         self._f, self._axis = f, axis
 
     def ratio(self) -> Value:
-        """Return what places are multiplied or divided by."""
+        """Emit the factor or divisor of positions."""
         f, axis = self._f, self._axis
         if axis.method == "stay" or axis.ratio == "corners" and axis.is_scale:
             return _number(1.0)
@@ -115,7 +114,7 @@ class _Writer:
         return f.convert("fptrunc", f.fdiv(new, old), "float")
 
     def taps(self, number: Index, ratio: Value) -> list[tuple[Value, Value]]:
-        """Return index and weight of each tap of a new element."""
+        """Emit index and weight of each tap of an output element."""
         f, axis = self._f, self._axis
         if axis.method == "stay":
             return [(as_value(number), _number(1.0))]
@@ -166,7 +165,7 @@ class _Writer:
         return f.intrinsic("floor", f.fadd(f.fadd(wide, half), tolerance))
 
     def _keys(self, distance: Value) -> Value:
-        """Return a weight of Keys' kernel; see ``layers.vision.taps.keys_kernel``."""
+        """Emit a weight of Keys' kernel; see ``layers.vision.taps.keys_kernel``."""
         f, a = self._f, self._axis.cubic_a
         x = f.intrinsic("fabs", distance)
         inner = f.fsub(f.fmul(_number(a + 2), x), _number(a + 3))
@@ -180,7 +179,7 @@ class _Writer:
         return self._f.convert("fptosi", place, "i64")
 
     def _clipped(self, index: Index) -> Value:
-        """Return the index, or the nearest that is on the axis."""
+        """Emit the index, clamped to the axis."""
         f = self._f
         return as_value(f.maximum(f.minimum(index, f.sub(self._axis.size, 1)), 0))
 

@@ -1,6 +1,6 @@
-"""Images read at positions that values give: the neighbours of a position, each with a weight, for all channels.
+"""Sampling of images at dynamic positions (grid_sample): the weighted neighbours of a position, for all channels.
 
-A neighbour outside of the image is never read: it counts as zero.
+Neighbours outside the image are not read; they count as zero.
 
 Arguments: source, grid, target.
 """
@@ -26,7 +26,7 @@ Outside = Literal["zeros", "border", "reflection"]
 
 @dataclass(frozen=True, slots=True)
 class Tap:
-    """A neighbour on one axis, or of all of them: where it lies, whether on the image, and how much it counts."""
+    """Neighbour of a position on one axis or on all: offset, whether inside the image, weight."""
 
     offset: Index
     is_inside: Value
@@ -35,12 +35,12 @@ class Tap:
 
 @dataclass(frozen=True, slots=True)
 class Channels:
-    """The channels of a place, from an address on.
+    """Channels of a position, from an address on.
 
     Args:
         count: of channels.
-        source, target: distance of channels, in elements.
-        lanes: of a vector.
+        source, target: stride of channels, in elements.
+        lanes: vector width.
     """
 
     count: int
@@ -58,7 +58,7 @@ class Channels:
         adds: bool = False,
         scale: Value | None = None,
     ) -> None:
-        """The weighted sum of taps, scaled or not, written or added to what is there."""
+        """Store the weighted sum of taps, scaled if ``scale`` is given, or add it to the target if ``adds``."""
         whole = self.count // self.lanes * self.lanes
 
         def each(at: Index, count: int) -> None:
@@ -87,14 +87,14 @@ class Channels:
 
 @dataclass(frozen=True, kw_only=True)
 class Sampling(Kernel):
-    """The input's values at the positions of a grid.
+    """Samples of the input at the positions of a grid.
 
     Args:
         sizes: of the image along its axes.
-        channels: how many.
+        channels: number of channels.
         source: strides of the images: batch, channels, axes.
-        places: positions along their axes; of a line along the last.
-        grid: strides of the grid: batch, axes of positions, coordinates; the last of these belongs to the first axis.
+        places: positions along their axes; a line is the last axis.
+        grid: strides of the grid: batch, axes of positions, coordinates; the last coordinate is of the first axis.
         target: strides of the result: batch, channels, axes of positions.
     """
 
@@ -112,12 +112,12 @@ class Sampling(Kernel):
 
     @property
     def lines(self) -> int:
-        """Lines of positions."""
+        """Return the lines of positions."""
         return self.batch * math.prod(self.places[:-1])
 
     @property
     def block(self) -> int:
-        """Lines of a chunk."""
+        """Return the lines of a chunk."""
         line = 16 * self.places[-1] * (self.channels + 4)
         return largest(1, smallest(self.lines, self.host.chunk_bytes // line))
 
@@ -156,7 +156,7 @@ class Sampling(Kernel):
         f.finish()
 
     def _taps(self, f: Function, coordinate: Value, axis: int) -> list[Tap]:
-        """The neighbours on an axis."""
+        """Emit the neighbours on an axis."""
         size, step = self.sizes[axis], self.source[2 + axis]
         position = self._position(f, coordinate, size)
         if self.mode == "bicubic":
@@ -171,7 +171,7 @@ class Sampling(Kernel):
         return linear_taps(f, position, size, step)
 
     def _position(self, f: Function, coordinate: Value, size: int) -> Value:
-        """From [-1, 1] to elements, rounded as the reference does."""
+        """Emit a coordinate from [-1, 1] in elements, rounded as in the reference."""
         one, two = like(coordinate, 1.0), like(coordinate, 2.0)
         above = f.fadd(coordinate, one)
         if self.aligns_corners:
@@ -179,7 +179,7 @@ class Sampling(Kernel):
         return f.fdiv(f.fsub(f.fmul(above, like(above, size)), one), two)
 
     def _bounded(self, f: Function, position: Value, size: int) -> Value:
-        """Moved back onto the image; what is no number goes to its beginning."""
+        """Emit a position moved into the image; NaN becomes 0."""
         if self.outside == "zeros":
             return position
         if self.outside == "reflection":
@@ -201,7 +201,7 @@ class Sampling(Kernel):
 
 
 def linear_taps(f: Function, position: Value, size: int, step: int) -> list[Tap]:
-    """The two neighbours of a position, those outside counting nothing."""
+    """Emit the two neighbours of a position; those outside count as zero."""
     below = f.intrinsic("floor", position)
     upper, one = f.fsub(position, below), like(position, 1.0)
     return [
@@ -211,7 +211,7 @@ def linear_taps(f: Function, position: Value, size: int, step: int) -> list[Tap]
 
 
 def tap_at(f: Function, place: Value, weight: Value | None, size: int, step: int) -> Tap:
-    """The element at a whole position."""
+    """Emit the tap at an integral position."""
     is_first = f.compare("oge", place, like(place, 0.0))
     is_inside = f.binary("and", is_first, f.compare("olt", place, like(place, size)))
     index = f.convert("fptosi", f.select(is_inside, place, like(place, 0.0)), "i64")
@@ -219,7 +219,7 @@ def tap_at(f: Function, place: Value, weight: Value | None, size: int, step: int
 
 
 def together(f: Function, axes: Sequence[Sequence[Tap]]) -> list[Tap]:
-    """Every tap of the one axis with every one of the others."""
+    """Emit the taps of all axes combined."""
     found = []
     for taps in product(*axes):
         first, *others = taps
@@ -232,7 +232,7 @@ def together(f: Function, axes: Sequence[Sequence[Tap]]) -> list[Tap]:
 
 
 def _keys(f: Function, distance: Value) -> Value:
-    """Keys' cubic kernel with a = -0.75."""
+    """Emit Keys' cubic kernel with a = -0.75."""
     x, a = absolute(f, distance), -0.75
 
     def number(value: float) -> Value:

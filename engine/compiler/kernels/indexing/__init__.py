@@ -1,1 +1,1 @@
-"""Elements that indices name: read, written, added up."""
+"""Kernels of indexed elements: gather, scatter, embedding bags, ranges."""

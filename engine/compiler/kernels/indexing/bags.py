@@ -1,9 +1,9 @@
-"""Rows of a table, added up bag by bag, or their mean or largest elements.
+"""Embedding bags: sum, mean or maximum of the rows of each bag.
 
-A row there is not, or bags that do not follow each other, set the alarm: the result is void, and whoever computes it in
-another way says what is wrong.
+A missing row, or offsets that are not sorted, raise the fault flag: the result is invalid and the reference layer
+reports the error.
 
-Arguments: table, indices, offsets, weights (the table again where there are none), target, alarm (an int).
+Arguments: table, indices, offsets, weights (the table again where there are none), target, fault flag (an int).
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ Mode: TypeAlias = Literal["sum", "mean", "max"]
 
 @dataclass(frozen=True, kw_only=True)
 class Bags(Kernel):
-    """A row for every bag.
+    """Embedding bags; one output row a bag.
 
     Args:
         rows, columns: of the table.
-        source: distance of its rows, in elements.
+        source: row stride, in elements.
         count: of indices.
-        offsets: how many; each bag begins at one and ends at the next, or with the last index.
-        bags: how many.
+        offsets: number of offsets; each bag begins at one and ends at the next, or at the last index.
+        bags: number of bags.
         bits: of an index, and of an offset.
-        padding: an index that does not count.
+        padding: an index that is skipped.
         is_weighted: whether rows are multiplied by weights.
     """
 
@@ -57,7 +57,7 @@ class Bags(Kernel):
 
     @cached_property
     def block(self) -> int:
-        """Bags of a chunk."""
+        """Return the bags of a chunk."""
         each = 4 * self.columns * (1 + self.count // self.bags)
         return largest(1, smallest(self.bags, self.host.chunk_bytes // each))
 
@@ -99,7 +99,7 @@ class Bags(Kernel):
         f.finish()
 
     def _bounds(self, f: Function, offsets: Value, bag: Value) -> tuple[Value, Value]:
-        """Where a bag begins and ends among the indices."""
+        """Emit the range of a bag's indices."""
         first = _integer(f, offsets, bag, self.bits[1])
         following = f.add(bag, 1)
         is_told = f.less(following, self.offsets)
@@ -107,7 +107,7 @@ class Bags(Kernel):
         return first, f.select(is_told, last, as_value(self.count))
 
     def _follows(self, f: Function, bag: Value, first: Value) -> Value:
-        """Whether a bag may begin there: the first one at the first index."""
+        """Emit whether a bag may begin there: the first bag must begin at the first index."""
         is_zero = f.compare("eq", first, constant(0, "i64"))
         is_later = f.binary("and", f.less(0, bag), f.compare("sge", first, constant(0, "i64")))
         return f.binary("or", is_zero, is_later)

@@ -1,4 +1,4 @@
-"""Numbers in order: the first, and each a step more than the one before.
+"""Arithmetic sequences: a first number and a constant step.
 
 Argument: target.
 """
@@ -13,12 +13,12 @@ from engine.compiler.kernels.kernel import block_of, derived, open_symbolic, sta
 from engine.compiler.kernels.lines import Lines
 
 COUNTED: Final = {"int32": ("i32", 4), "int64": ("i64", 8), "float32": ("float", 4), "float64": ("double", 8)}
-"""Dtypes that are counted in."""
+"""Supported dtypes: LLVM type and bytes."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Counting(Lines):
-    """So many whole numbers, side by side.
+    """Arithmetic sequence of integers, contiguous in memory.
 
     Args:
         dtype: one of ``COUNTED``.

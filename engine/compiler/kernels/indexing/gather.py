@@ -1,9 +1,9 @@
-"""Rows of a table, one for every index.
+"""Embedding lookup: a row of a table for every index.
 
-An index outside of the table reads its first row, and sets the alarm: the result is void, and whoever computes it in
-another way says what is wrong.
+An index out of range reads the first row and raises the fault flag: the result is invalid and the reference layer
+reports the error.
 
-Arguments: indices, table, target, operands of the epilogue, alarm (an int).
+Arguments: indices, table, target, operands of the epilogue, fault flag (an int).
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from engine.compiler.kernels.kernel import Epilogue, Kernel, Strides, block_of, 
 from engine.compiler.kernels.target import Target
 from engine.ir.dims import is_symbolic, largest, smallest
 
-# What the alarm becomes; Alarm of engine/compiler/blueprint.py.
+# Value of the fault flag; Alarm of engine/compiler/blueprint.py.
 OUTSIDE = 2
 
 
 @dataclass(frozen=True, kw_only=True)
 class Gather(Kernel):
-    """table[index] for rows that lie without gaps.
+    """table[index] for contiguous rows.
 
     Args:
-        count: of indices, side by side.
+        count: of indices, contiguous in memory.
         bits: of an index, a signed integer.
         rows, columns: of the table.
-        source, target: distance of rows, in elements.
+        source, target: row strides, in elements.
         epilogue: its operands are addressed as (0, index, 0, column).
     """
 
@@ -53,7 +53,7 @@ class Gather(Kernel):
 
     @cached_property
     def block(self) -> int:
-        """Indices of a chunk."""
+        """Return the indices of a chunk."""
         return largest(1, smallest(self.count, self.host.chunk_bytes // (4 * self.columns)))
 
     @property
@@ -76,7 +76,7 @@ class Gather(Kernel):
         f.finish()
 
     def _row(self, f: Function, at: Value, alarm: Value) -> Value:
-        """The row of an index; the first, and the alarm, where there is none."""
+        """Emit the row of an index; out of range, raise the fault flag and use the first row."""
         index = load_index(f, at, self.bits)
         is_inside = f.compare("ult", index, as_value(self.rows))
         with f.unless(is_inside):
@@ -85,6 +85,6 @@ class Gather(Kernel):
 
 
 def load_index(f: Function, at: Value, bits: int) -> Value:
-    """An integer of so many bits, as an i64."""
+    """Load an integer of this many bits as an i64."""
     index = f.load(f"i{bits}", at, bits // 8)
     return index if bits == 64 else f.convert("sext", index, "i64")

@@ -1,9 +1,9 @@
-"""Elements of a tensor that indices name, of any size: gathers, selections, indexing with tensors.
+"""Gather of single elements: gathers, selections, indexing with tensors.
 
-An index outside of its dimension reads the first element, and sets the alarm: the result is void, and whoever computes
-it in another way says what is wrong.
+An index out of range reads the first element and raises the fault flag: the result is invalid and the reference layer
+reports the error.
 
-Arguments: target, source, indices, alarm (an int).
+Arguments: target, source, indices, fault flag (an int).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from engine.compiler.kernels.kernel import Kernel, block_of, derived, start
 from engine.ir.dims import largest, smallest
 
 ELEMENTS = {1: "i8", 2: "i16", 4: "i32", 8: "i64"}
-"""What is copied for elements of so many bytes."""
+"""Bytes of an element -> LLVM type it is copied as."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,8 +32,8 @@ class Positions:
         strides: of the index tensor along the loops.
         bits: of an index, a signed integer.
         size: of the dimension.
-        step: of the source along it.
-        wraps: whether negative ones count from the end.
+        step: stride of the source along it.
+        wraps: whether negative indices count from the end.
     """
 
     strides: tuple[int, ...]
@@ -43,7 +43,7 @@ class Positions:
     wraps: bool
 
     def opened(self, sizes: Sizes) -> Positions:
-        """The same along a dimension of any size."""
+        """Return these indices for a dimension of dynamic size."""
         strides = tuple(map(sizes.open, self.strides))
         return replace(self, strides=strides, size=sizes.count(self.size), step=sizes.open(self.step))
 
@@ -53,8 +53,8 @@ class Picking(Kernel):
     """source[..., index, ...] over loops of static sizes, the outermost first.
 
     Args:
-        target, source: strides along the loops; of the source those that no index decides.
-        element: bytes of one.
+        target, source: strides along the loops; 0 in the source for loops over indices.
+        element: bytes of an element.
     """
 
     kind = "gather"
@@ -71,12 +71,12 @@ class Picking(Kernel):
 
     @property
     def rows(self) -> int:
-        """Turns of all loops but the last."""
+        """Return the iterations of all loops but the last."""
         return math.prod(self.sizes[:-1])
 
     @cached_property
     def block(self) -> int:
-        """Rows of a chunk."""
+        """Return the rows of a chunk."""
         return largest(1, smallest(self.rows, self.host.chunk_bytes // (self.element * self.sizes[-1])))
 
     @property
@@ -103,7 +103,7 @@ class Picking(Kernel):
         f.finish()
 
     def _places(self, f: Function, row: Index) -> list[Index]:
-        """The index along every loop but the last."""
+        """Emit the index along every loop but the last."""
         found: list[Index] = []
         for size in reversed(self.sizes[1:-1]):
             row, index = f.divmod(row, size)
@@ -111,7 +111,7 @@ class Picking(Kernel):
         return [row, *reversed(found)] if len(self.sizes) > 1 else []
 
     def _picked(self, f: Function, line: Value, at: Sequence[Value], column: Index, alarm: Value) -> Value:
-        """Where the element lies that the indices name."""
+        """Emit the address of the indexed element."""
         for base, each in zip(at, self.positions, strict=True):
             size = each.bits // 8
             index = load_index(f, f.at(base, f.mul(column, each.strides[-1]), size), each.bits)
@@ -126,7 +126,7 @@ class Picking(Kernel):
         return line
 
     def _copy(self, f: Function, out: Value, line: Value) -> None:
-        """The last loop, where all of it comes from one place."""
+        """Emit the last loop where it is contiguous in the source."""
         columns = self.sizes[-1]
         lanes = fitting_lanes(columns, self.host.lanes * 4 // self.element)
         lanes = lanes if self.source[-1] == self.target[-1] == 1 and (is_open(columns) or lanes <= columns) else 1

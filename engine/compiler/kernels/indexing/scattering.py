@@ -1,9 +1,9 @@
-"""Elements written to those of a tensor that indices name, or combined with what is there, one after the other.
+"""Scatter: elements written to indexed positions, or combined with the elements there, one after the other.
 
-Two may name the same: the last one written counts. An index outside of its dimension writes nothing, and sets the
-alarm: the result is void, and whoever computes it in another way says what is wrong.
+With duplicate indices the last write wins. An index out of range writes nothing and raises the fault flag: the result
+is invalid and the reference layer reports the error.
 
-Arguments: target, source, indices, alarm (an int).
+Arguments: target, source, indices, fault flag (an int).
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ class Scattering(Kernel):
     """target[..., index, ...] = source over loops of static sizes, or += and the like.
 
     Args:
-        target, source: strides along the loops; of the target those that no index decides.
+        target, source: strides along the loops; 0 in the target for loops over indices.
         dtype: of the elements.
-        apart: how many of the first loops write to places of their own, whatever the indices are.
+        apart: number of outer loops that write disjoint elements, whatever the indices are.
     """
 
     kind = "scatter"
@@ -50,12 +50,12 @@ class Scattering(Kernel):
 
     @property
     def turns(self) -> int:
-        """Turns of the loops whose writes cannot meet, so that threads may share them."""
+        """Return the iterations of the loops with disjoint writes, which threads may share."""
         return math.prod(self.sizes[: self.apart])
 
     @cached_property
     def block(self) -> int:
-        """How many of these turns a chunk does."""
+        """Return the iterations of a chunk."""
         each = 16 * math.prod(self.sizes[self.apart :])
         return largest(1, smallest(self.turns, self.host.chunk_bytes // each))
 
@@ -78,7 +78,7 @@ class Scattering(Kernel):
         f.finish()
 
     def _moved(self, f: Function, number: Index, loops: range, at: Sequence[Value]) -> list[Value]:
-        """Addresses of target, source and indices, at a turn of some of the loops."""
+        """Emit the addresses of target, source and indices at an iteration of some loops."""
         size = TYPES[self.dtype][1]
         steps = [(self.target, size), (self.source, size), *((each.strides, each.bits // 8) for each in self.positions)]
         found = list(at)
@@ -122,6 +122,6 @@ class Scattering(Kernel):
         if not is_float:
             sign = "u" if self.dtype == "uint8" else "s"
             return f.select(f.compare(sign + ("gt" if self.mode == "max" else "lt"), a, b), a, b)
-        # NaN stays: of a by itself, that of b because it is no more than anything.
+        # NaN propagates: a's by the second test, b's because comparisons with it are false.
         is_more = f.compare("ogt" if self.mode == "max" else "olt", a, b)
         return f.select(f.binary("or", is_more, f.compare("uno", a, a)), a, b)

@@ -1,1 +1,1 @@
-"""Order along a dimension: sorted rows, places in them, running sums and extremes."""
+"""Kernels of order along a dimension: sort, search, cumulative sums and extrema."""

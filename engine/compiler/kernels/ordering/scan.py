@@ -1,6 +1,6 @@
-"""Running sums, products and extremes along a dimension; what lies behind it is walked in vectors.
+"""Cumulative sums, products and extrema along a dimension; inner dimensions are vectorised.
 
-Arguments: source, target; both (outer, size, inner) without gaps.
+Arguments: source, target; both (outer, size, inner) and contiguous.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _FOLDS: Mapping[str, Callable[[Function, Value, Value], Value]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Scan(Lines):
-    """Every element with all before it."""
+    """Cumulative operation."""
 
     kind = "scan"
     mode: Literal["sum", "product", "logarithm"]
@@ -36,12 +36,12 @@ class Scan(Lines):
 
     @property
     def lanes(self) -> int:
-        """Elements of a vector register."""
+        """Return the vector width."""
         return fitting_lanes(self.inner, self.host.lanes)
 
     @property
     def panels(self) -> int:
-        """Vectors of the elements behind the dimension."""
+        """Return the vectors of the inner elements."""
         return -(-self.inner // self.lanes)
 
     @property
@@ -89,11 +89,11 @@ class Scan(Lines):
 
 @dataclass(frozen=True, kw_only=True)
 class TypedScan(Scan):
-    """The same of other dtypes; integers wrap.
+    """Cumulative operation of other dtypes; integers wrap.
 
     Args:
         dtypes: of the source and the target.
-        domain: what is computed with.
+        domain: type computed in.
     """
 
     dtypes: tuple[str, str]
@@ -101,7 +101,7 @@ class TypedScan(Scan):
 
     @property
     def lanes(self) -> int:
-        """Elements of a vector: the most that divide a line evenly."""
+        """Return the largest vector width that divides a line evenly."""
         return math.gcd(self.inner, max(1, self.host.lanes // 2))
 
     @property
@@ -128,9 +128,9 @@ class TypedScan(Scan):
 
 @dataclass(frozen=True, kw_only=True)
 class RunningExtreme(Lines):
-    """The largest or smallest element so far and its place: of equal ones the last, and NaN stays.
+    """Cumulative maximum or minimum and its index: the last of equal elements; NaN propagates.
 
-    Arguments: source, elements, places (int64); all (outer, size, inner) without gaps.
+    Arguments: source, elements, places (int64); all (outer, size, inner) and contiguous.
     """
 
     kind = "scan"
@@ -141,7 +141,7 @@ class RunningExtreme(Lines):
 
     @property
     def lines(self) -> int:
-        """How many lines of contiguous elements there are."""
+        """Return the number of lines."""
         return self.outer * self.inner
 
     @property
@@ -166,7 +166,7 @@ class RunningExtreme(Lines):
                 x, (best, place) = f.load("float", f.at(source, at)), step.carried
                 is_more = f.compare("oge" if self.is_largest else "ole", x, best)
                 is_more = f.binary("or", is_more, f.compare("uno", x, x))
-                # What is no number is more than all that follow, but for another.
+                # NaN beats all later elements except another NaN.
                 is_taken = f.binary("and", f.compare("ord", best, best), is_more)
                 best = f.select(is_taken, x, best)
                 place = f.select(f.binary("or", is_taken, f.compare("uno", x, x)), step.index, place)

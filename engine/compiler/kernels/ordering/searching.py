@@ -1,4 +1,4 @@
-"""Counts of the elements of sorted rows that come before values, by the halving that PyTorch uses: NaN leads upwards.
+"""Binary search in sorted rows (searchsorted): the index before which each value is inserted; NaN goes upwards.
 
 Arguments: rows, values, target.
 """
@@ -15,13 +15,13 @@ from engine.compiler.kernels.lines import Lines
 
 @dataclass(frozen=True, kw_only=True)
 class Searching(Lines):
-    """A number for every value, by halving what is left of its row.
+    """Binary search of every value in its row.
 
     Args:
-        dtype, result: of rows and values, and of the numbers.
-        count: of values of a row, side by side with those of the next.
-        length, step: of a row, and from row to row; 0 where there is one.
-        is_right: whether those equal to a value come before it.
+        dtype, result: of rows and values, and of the indices.
+        count: values of a row, contiguous with those of the next row.
+        length, step: length of a row, and row stride; 0 for a single row.
+        is_right: whether elements equal to a value come before it.
     """
 
     kind = "search"
@@ -39,7 +39,7 @@ class Searching(Lines):
 
     @property
     def line_bytes(self) -> int:
-        return 64  # a value takes as long
+        return 64  # time of a search, in bytes moved
 
     def emit(self, module: Module) -> None:
         f, (rows, values, target), chunk = start(module, self, 3)

@@ -1,9 +1,9 @@
-"""Elements of rows in sorted order, some places of it or all, and where they came from.
+"""Sort and top-k of rows, with the original indices.
 
-Every element becomes a number of 64 bits, its value above its place: no two are equal, and equal elements keep their
-order whatever sorts them. NaN is larger than every number, and -0 is 0. The first few are picked one by one. Short rows
-are sorted by counting how many come before each; of long ones those that can be asked for are kept, by their leading
-bits, and sorted digit by digit.
+Every element becomes a 64-bit number, its value above its index: no two are equal, so every algorithm is stable. NaN
+exceeds all numbers, and -0 equals 0. The first few are selected one by one. Short rows are sorted by counting the
+smaller elements. In long rows, a histogram of the leading bits removes elements that cannot be in the result; the rest
+is radix-sorted.
 
 Arguments: source, places (int64), elements, scratch.
 """
@@ -21,30 +21,30 @@ from engine.compiler.kernels.folding import fold_lanes
 from engine.compiler.kernels.kernel import Kernel, block_of, derived, start
 from engine.ir.dims import largest, smallest
 
-# Rows that are sorted by counting: its square of comparisons takes as long as the passes over all digits.
+# Longest row sorted by counting: its quadratic comparisons then take as long as a radix sort.
 COUNTED = 256
-# Places that are picked one by one, each in a pass over the row: at most so many, and such a share of its columns.
+# Positions selected one by one, each in a pass over the row: at most this many, and this share of the columns.
 PICKED, PICKED_SHARE = 16, 1 / 8
 SORTED = ("float32", "bool", "uint8", "int8", "int16", "int32")
 """Dtypes that fit 32 bits."""
-# Bits of a number of 64 from which its digits begin, least first, and how many each has; the last one has the sign.
+# First bit and bits of each digit of a 64-bit number, least first; the last digit has the sign.
 _DIGITS = ((32, 11), (43, 10), (53, 11))
 _BINS = 1 << 11
-# Chunks that have a scratch of their own.
+# Most chunks, each with its own scratch memory.
 _MOST_CHUNKS = 16
 _PLACE = (1 << 32) - 1
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sorting(Kernel):
-    """For every row the elements at some places of the sorted one.
+    """Elements at some positions of each sorted row.
 
     Args:
         dtype: of the elements.
-        source: distance of rows, in elements.
-        first, count: the places, side by side with those of the next row.
-        middle: one place instead, which is told by how many numbers there are: the middle of a row without NaN, else
-            its first NaN; or the middle of the numbers.
+        source: row stride, in elements.
+        first, count: range of positions, contiguous with those of the next row.
+        middle: a single position instead: ``all`` for the middle of a row without NaN, else its first NaN; ``numbers``
+            for the middle of the numbers.
     """
 
     kind = "sort"
@@ -62,7 +62,7 @@ class Sorting(Kernel):
 
     @cached_property
     def block(self) -> int:
-        """Rows of a chunk."""
+        """Return the rows of a chunk."""
         least = largest(1, self.host.chunk_bytes // (16 * self.columns))
         return smallest(self.rows, largest(least, -(-self.rows // _MOST_CHUNKS)))
 
@@ -76,27 +76,27 @@ class Sorting(Kernel):
 
     @property
     def lanes(self) -> int:
-        """Elements of a vector register of 64-bit numbers."""
+        """Return the lanes of a vector of 64-bit numbers."""
         return max(2, self.host.lanes // 2)
 
     @property
     def width(self) -> int:
-        """Numbers of a row, with those that fill the last vector."""
+        """Return the numbers of a row, padded to whole vectors."""
         return -(-self.columns // self.lanes) * self.lanes
 
     @property
     def is_short(self) -> bool:
-        """Whether all rows are sorted by counting."""
+        """Return whether all rows are sorted by counting."""
         return self.columns <= COUNTED
 
     @property
     def is_picked(self) -> bool:
-        """Whether the places are so near the beginning of the order that each is looked for by itself."""
+        """Return whether so few first positions are wanted that each is selected by itself."""
         return self.middle == "none" and self.first + self.count <= min(PICKED, PICKED_SHARE * self.columns)
 
     @property
     def scratch(self) -> int:
-        """64-bit numbers that the scratch holds."""
+        """Return the number of 64-bit numbers of scratch memory."""
         return 1 if self.is_short else 2 * self.width * self.chunks
 
     def emit(self, module: Module) -> None:
@@ -122,7 +122,7 @@ class Sorting(Kernel):
         f.finish()
 
     def _long(self, f: Function, memory: tuple[Value, Value, Value], wanted: Index, result: _Result) -> None:
-        """Keep what can be asked for; count where little is left, else sort."""
+        """Remove elements that cannot be in the result, then sort by counting if few are left, else by digits."""
         numbers, other, bins = memory
         kept = self._select(f, numbers, f.add(wanted, self.count), bins)
         is_few = f.less(kept, COUNTED + 1)
@@ -135,7 +135,7 @@ class Sorting(Kernel):
                 result.write(f, number, each.index)
 
     def _wanted(self, f: Function, missing: Value | None) -> Index:
-        """The first of the places that are asked for."""
+        """Emit the first wanted position."""
         if missing is None:
             return self.first
         numbers = f.sub(self.columns, missing)
@@ -144,7 +144,7 @@ class Sorting(Kernel):
         return f.divmod(f.maximum(f.sub(numbers, 1), 0), 2)[0]
 
     def _pack(self, f: Function, line: Value, numbers: Value) -> Value | None:
-        """Every element above its place; what fills the last vector comes after all. How many are NaN, if it counts."""
+        """Store every element above its index, padded with the largest number; return the number of NaN if needed."""
         element, size = TYPES[self.dtype]
         lanes, counts = self.lanes, self.middle != "none" and self.dtype == "float32"
         whole = self.columns // lanes * lanes
@@ -187,7 +187,7 @@ class Sorting(Kernel):
         return f.binary("or", high, place)
 
     def _count(self, f: Function, numbers: Value, count: Index, wanted: Index, result: _Result) -> None:
-        """Write every element that is asked for to where it belongs: behind those that come before it."""
+        """Write every wanted element to its rank: the number of smaller elements."""
         lanes = self.lanes
         stop: Index = f.mul(f.divmod(f.add(count, lanes - 1), lanes)[0], lanes)
         with f.loop(0, count) as each:
@@ -202,7 +202,7 @@ class Sorting(Kernel):
                 result.write(f, number, rank)
 
     def _pick(self, f: Function, numbers: Value, result: _Result) -> None:
-        """Write every element that is asked for: the least that is larger than the one before."""
+        """Write every wanted element: the least that exceeds the one before."""
         lanes = self.lanes
         last = f.splat(constant(2**63 - 1, "i64"), lanes)
         with f.loop(0, self.first + self.count, carry=[constant(-(2**63), "i64")]) as each:
@@ -218,7 +218,7 @@ class Sorting(Kernel):
             each.carry([as_value(f.add(found, 1))])
 
     def _select(self, f: Function, numbers: Value, count: Index, bins: Value) -> Value:
-        """Keep those whose leading digit lets them be among the first ``count``, and how many they are."""
+        """Keep elements whose leading digit may be among the first ``count``; return how many are kept."""
         if not isinstance(count, Value) and count == self.columns:
             return as_value(self.columns)
         digit = _DIGITS[-1]
@@ -238,13 +238,13 @@ class Sorting(Kernel):
             is_kept = f.convert("zext", f.less(_digit(f, number, digit), f.add(last, 1)), "i64")
             each.carry([as_value(f.add(each.carried[0], is_kept))])
         kept = each.results[0]
-        # Counting compares whole vectors: those beside the last must come after all.
+        # Counting compares whole vectors: the padding must exceed all elements.
         with f.loop(kept, f.minimum(f.add(kept, self.lanes), self.width)) as each:
             f.store(constant(2**63 - 1, "i64"), f.at(numbers, each.index, 8), 8)
         return kept
 
     def _sort(self, f: Function, numbers: Value, other: Value, count: Value, bins: Value) -> None:
-        """Digit by digit, the least first, to the other place and back; the result is in the other."""
+        """Sort by digits, least first, alternating between two buffers; the result is in ``other``."""
         for digit in _DIGITS:
             clear(f, bins, _BINS)
             _tally(f, numbers, count, digit, bins)
@@ -264,7 +264,7 @@ class Sorting(Kernel):
 
 @dataclass(frozen=True, slots=True)
 class _Result:
-    """Where a row is read and its sorted elements go."""
+    """Addresses of a row and of its sorted elements."""
 
     line: Value
     places: Value
@@ -272,7 +272,7 @@ class _Result:
     size: int
 
     def write(self, f: Function, number: Value, index: Index) -> None:
-        """The element a number stands for, at a place of the result."""
+        """Store the element a number stands for, and its index."""
         place = f.binary("and", number, constant(_PLACE, "i64"))
         f.store(place, f.at(self.places, index, 8), 8)
         element = f.load(f"i{8 * self.size}", f.at(self.line, place, self.size), self.size)
@@ -280,7 +280,7 @@ class _Result:
 
 
 def added(f: Function, values: Sequence[Value]) -> Value:
-    """The sum of two integers, as fold_lanes() takes it."""
+    """Emit the sum of two integers; a reduction for ``fold_lanes``."""
     first, second = values
     return f.binary("add", first, second)
 
@@ -296,13 +296,13 @@ def _is_nan(f: Function, x: Value) -> Value:
 
 def _digit(f: Function, number: Value, digit: tuple[int, int]) -> Value:
     low, bits = digit
-    if low + bits == 64:  # the sign is turned, for negative numbers come first
+    if low + bits == 64:  # the sign is flipped so that negative numbers come first
         return as_value(f.add(f.binary("ashr", number, constant(low, "i64")), 1 << (bits - 1)))
     return f.binary("and", f.binary("lshr", number, constant(low, "i64")), constant((1 << bits) - 1, "i64"))
 
 
 def clear(f: Function, bins: Value, count: int) -> None:
-    """Set counts to 0, a multiple of four of them."""
+    """Zero a multiple of four counts."""
     with f.loop(0, count, 4) as each:
         f.store(constant(0, "<4 x i32>"), f.at(bins, each.index))
 

@@ -1,8 +1,7 @@
-"""Elements of 64 bits in sorted order, some places of it or all, and where they came from.
+"""Sort and top-k of rows of 64-bit elements, with the original indices.
 
-Every element becomes a key without a sign, of the same order; NaN has the largest. Short rows are sorted by counting
-how many come before each, long ones digit by digit, the least first, keys and places side by side; a digit that is the
-same everywhere takes no pass. Equal elements keep their order.
+Every element becomes an unsigned key of the same order; NaN has the largest. Short rows are sorted by counting the
+smaller elements, long ones by a radix sort of keys and indices that skips digits equal in all keys. The sort is stable.
 
 Arguments: source, places (int64), elements, scratch.
 """
@@ -19,14 +18,14 @@ from engine.compiler.kernels.ordering.sorting import Sorting, added, clear
 WIDE = ("int64", "uint64", "float64")
 """Dtypes of 64 bits."""
 _SIGN = -(2**63)
-# Bits of a digit; the last one has what is left of 64.
+# Bits of a digit; the last digit has the remainder of 64.
 _BITS = 11
 _BINS = 1 << _BITS
 
 
 @dataclass(frozen=True, kw_only=True)
 class WideSorting(Sorting):
-    """For every row the elements at some places of the sorted one; the middle of integers alone, which have no NaN."""
+    """Elements at some positions of each sorted row; ``middle`` only for integers, which have no NaN."""
 
     @property
     def scratch(self) -> int:
@@ -51,7 +50,7 @@ class WideSorting(Sorting):
         f.finish()
 
     def _keys(self, f: Function, line: Value, keys: Value) -> None:
-        """The key of every element; what fills the last vector comes after all."""
+        """Store the key of every element, padded with the largest key."""
         whole = self.columns // self.lanes * self.lanes
         if whole:
             with f.loop(0, whole, self.lanes) as loop:
@@ -75,13 +74,13 @@ class WideSorting(Sorting):
         return f.binary("xor", bits, turned) if self.is_descending else bits
 
     def _counted(self, f: Function, line: Value, keys: Value, wanted: int, target: tuple[Value, Value]) -> None:
-        """Write every element that is asked for to where it belongs: behind those that come before it."""
+        """Write every wanted element to its rank: the number of elements before it."""
         lanes = self.lanes
         type_ = vector(lanes, "i64")
         with f.loop(0, self.columns) as each:
             key = f.splat(f.load("i64", f.at(keys, each.index, 8), 8), lanes)
             here = f.mul(f.divmod(each.index, lanes)[0], lanes)
-            # Of equal keys those in front come before; of the vector the element is in, some do.
+            # Equal keys to the left come before; in the element's own vector, only some lanes.
             before = self._tallied(f, keys, key, (0, here), "ule", constant(0, type_))
             before = self._among(f, f.load(type_, f.at(keys, here, 8), 8), key, f.sub(each.index, here), before)
             before = self._tallied(f, keys, key, (f.add(here, lanes), self.width), "ult", before)
@@ -92,7 +91,7 @@ class WideSorting(Sorting):
     def _tallied(
         self, f: Function, keys: Value, key: Value, places: tuple[Index, Index], how: str, total: Value
     ) -> Value:
-        """How many keys at some places compare so, added to what every lane has counted."""
+        """Count the keys in a range that compare so, lane by lane, on top of ``total``."""
         with f.loop(*places, self.lanes, carry=[total]) as loop:
             others = f.load(key.type, f.at(keys, loop.index, 8), 8)
             found = f.convert("zext", f.compare(how, others, key), key.type)
@@ -100,7 +99,7 @@ class WideSorting(Sorting):
         return loop.results[0]
 
     def _among(self, f: Function, others: Value, key: Value, lane: Index, total: Value) -> Value:
-        """The same of the vector that the element itself is in, as one of its lanes."""
+        """Count the keys of the element's own vector that come before it."""
         steps = Value("<" + ", ".join(f"i64 {k}" for k in range(self.lanes)) + ">", key.type)
         is_in_front = f.compare("slt", steps, f.splat(as_value(lane), self.lanes))
         is_equal = f.binary("and", f.compare("eq", others, key), is_in_front)
@@ -110,7 +109,7 @@ class WideSorting(Sorting):
     def _by_digits(
         self, f: Function, line: Value, keys: Value, bins: Value, wanted: int, target: tuple[Value, Value]
     ) -> None:
-        """Keys and their places, digit by digit to the other place and back."""
+        """Sort keys and indices by digits, alternating between two buffers."""
         other = f.at(keys, 2 * self.width, 8)
         with f.loop(0, self.columns) as each:
             f.store(as_value(each.index), f.at(keys, f.add(each.index, self.width), 8), 8)
@@ -133,7 +132,7 @@ class WideSorting(Sorting):
             f.store(f.binary("add", f.load("i32", at), constant(1, "i32")), at)
 
     def _distribute(self, f: Function, here: Value, there: Value, low: int, bins: Value) -> None:
-        """Keys and places in the order of a digit; the counts become where each digit goes on."""
+        """Move keys and indices in the order of a digit; counts become the next position of each digit."""
         with f.loop(0, _BINS, carry=[constant(0, "i32")]) as each:
             at = f.at(bins, each.index)
             count = f.load("i32", at)
@@ -156,7 +155,7 @@ def _digit(f: Function, key: Value, low: int) -> Value:
 
 
 def _write(f: Function, line: Value, place: Value, target: tuple[Value, Value], index: Index) -> None:
-    """An element and its place, at a place of the result."""
+    """Store an element and its index at a position of the result."""
     places, elements = target
     f.store(place, f.at(places, index, 8), 8)
     f.store(f.load("i64", f.at(line, place, 8), 8), f.at(elements, index, 8), 8)

@@ -1,1 +1,1 @@
-"""Pooling with windows, and the mean over whole images."""
+"""Pooling with windows, and reductions over whole images."""

@@ -1,11 +1,10 @@
-"""The mean over all pixels of a channels-last image; or their sum, their extreme, the mean of squared differences.
+"""Global pooling of channels-last images: mean, sum, maximum, minimum, or mean squared difference.
 
-Some vectors of channels are summed together; the pixels of a row go round several accumulators, and rows are added up
-from their own sums, so that the rounding error grows with the height and the width, not with their product; a long row
-falls into runs with sums of their own.
+Several vectors of channels are reduced together. The pixels of a row go to several accumulators in turn, and rows are
+summed from their own sums, so that the rounding error grows with height plus width instead of their product. A long row
+is split into runs with separate sums.
 
-Arguments: image, numbers it differs from if they are wanted, target (its h and w strides are not used), operands of the
-epilogue.
+Arguments: image, subtracted values (for ``spread``), target (its h and w strides are unused), operands of the epilogue.
 """
 
 from __future__ import annotations
@@ -24,19 +23,19 @@ from engine.compiler.kernels.kernel import Epilogue, Kernel, Strides, block_of, 
 from engine.compiler.kernels.target import Target
 from engine.ir import dims
 
-# Vectors of channels summed together, and accumulators of each.
+# Vectors of channels reduced together, and accumulators of each.
 VECTORS = 4
 ACCUMULATORS = 4
-# Columns of a row summed by themselves.
+# Columns of a run.
 RUN = 4096
 Of = Literal["mean", "sum", "spread", "max", "min"]
 
 
 class _Pixels:
-    """What is summed of every pixel, for a panel of channels.
+    """Reduction of the pixels of a panel of channels.
 
     Args:
-        centre: where the numbers of its channels are that it differs from, if they are wanted.
+        centre: address of the values to subtract from the channels, or None.
     """
 
     def __init__(self, f: Function, of: Of, panel: Panel, centre: Value | None) -> None:
@@ -45,20 +44,20 @@ class _Pixels:
 
     @property
     def nothing(self) -> list[Value]:
-        """What changes nothing."""
+        """Return the neutral element."""
         number = -math.inf if self._of in ("max", "min") else 0.0
         return [constant(number, vector(lanes)) for lanes, _ in self.panel]
 
     def fold(self, *values: Value) -> Value:
-        """Some of them as one; the largest of their negatives for a minimum."""
+        """Emit the reduction of some values; for a minimum, the maximum of the negatives."""
         return (largest if self._of in ("max", "min") else total)(self.f, values)
 
     def folded(self, parts: Sequence[Sequence[Value]]) -> list[Value]:
-        """Several panels as one."""
+        """Emit the reduction of several panels to one."""
         return [self.fold(*each) for each in zip(*parts, strict=True)]
 
     def load(self, at: Value) -> list[Value]:
-        """Of the pixel there."""
+        """Load the panel of a pixel, as it is reduced."""
         values = load_panel(self.f, at, self.panel)
         if self._of == "min":
             return [negative(self.f, value) for value in values]
@@ -70,11 +69,11 @@ class _Pixels:
 
 @dataclass(frozen=True, kw_only=True)
 class GlobalAverage(Kernel):
-    """The mean over rows and columns: (n, h, w, c) -> (n, c).
+    """Reduction over rows and columns: (n, h, w, c) -> (n, c).
 
     Args:
-        source, target: strides of the image and of the means, 1 along channels.
-        of: what is wanted; a spread is the mean of squared differences from numbers (n, c) that are given.
+        source, target: strides of the image and of the result, 1 along channels.
+        of: reduction; ``spread`` is the mean of squared differences from given values (n, c).
     """
 
     kind = "global_average"
@@ -89,7 +88,7 @@ class GlobalAverage(Kernel):
 
     @cached_property
     def panels(self) -> tuple[Panel, ...]:
-        """The vectors summed together; few go one by one, to be shared out."""
+        """Return the vectors reduced together; few vectors are separate panels, to be shared among threads."""
         is_wide = len(vectors_of(self.channels, self.host.lanes)) >= 2 * VECTORS
         return panels_of(self.channels, self.host.lanes, VECTORS if is_wide else 1)
 
@@ -99,7 +98,7 @@ class GlobalAverage(Kernel):
 
     @cached_property
     def block(self) -> int:
-        """Panels of a chunk, counted through all images."""
+        """Return the panels of a chunk, counted through all images."""
         panels = self.batch * len(self.panels)
         worthwhile = -(-panels * self.host.chunk_bytes // (4 * self.flops))
         return dims.smallest(panels, dims.largest(worthwhile, -(-2 * panels // self.host.wanted_chunks)))
@@ -127,7 +126,7 @@ class GlobalAverage(Kernel):
         f.finish()
 
     def _emit_panel(self, f: Function, pixels: _Pixels, source: Value, target: Target) -> None:
-        """The means of a panel, from the pixels and to the target at its first channel."""
+        """Emit the reduction of a panel; addresses are at its first channel."""
         panel = pixels.panel
         with f.loop(0, self.rows, carry=pixels.nothing) as row:
             line = f.at(source, f.mul(row.index, self.source.h))
@@ -139,14 +138,14 @@ class GlobalAverage(Kernel):
             target.store(negative(f, value) if self.of == "min" else value, real, c=first)
 
     def _share(self, f: Function) -> Value:
-        """What a pixel is of all."""
+        """Emit the reciprocal of the number of pixels."""
         pixels = self.rows * self.columns
         if not is_open(pixels):
             return constant(1 / pixels, "float")
         return f.fdiv(constant(1.0, "float"), f.convert("sitofp", as_value(pixels), "float"))
 
     def _fold_row(self, f: Function, pixels: _Pixels, line: Value) -> list[Value]:
-        """A row's pixels as one, run by run."""
+        """Emit the reduction of a row, run by run."""
         runs, left = divmod(self.columns, RUN)
         has_rest = is_open(left) or left
         rest = [self._fold_run(f, pixels, f.at(line, runs * RUN * self.source.w), left)] if has_rest else []
@@ -158,7 +157,7 @@ class GlobalAverage(Kernel):
         return pixels.folded([*rest, run.results])
 
     def _fold_run(self, f: Function, pixels: _Pixels, line: Value, columns: int) -> list[Value]:
-        """Neighbouring pixels as one: what is left of rounds of ``ACCUMULATORS``, then those."""
+        """Emit the reduction of contiguous pixels: the remainder of ``ACCUMULATORS`` first, then the rest."""
         turns, left = divmod(columns, ACCUMULATORS)
         rest = self._fold_few(f, pixels, line, left)
         if not is_open(turns) and not turns:
@@ -173,7 +172,7 @@ class GlobalAverage(Kernel):
         return pixels.folded([rest, *(loop.results[k * size : (k + 1) * size] for k in range(ACCUMULATORS))])
 
     def _fold_few(self, f: Function, pixels: _Pixels, line: Value, columns: int) -> list[Value]:
-        """Fewer pixels than ``ACCUMULATORS``, one after the other: in the same order however many they are."""
+        """Emit the reduction of fewer pixels than ``ACCUMULATORS``, in the same order whatever their number."""
         if is_open(columns):
             with f.loop(0, columns, carry=pixels.nothing) as each:
                 one = pixels.load(f.at(line, f.mul(each.index, self.source.w)))

@@ -1,7 +1,7 @@
-"""Maximum pooling with places: of every window the largest element and where it lies, counted through its image.
+"""Maximum pooling with indices: the largest element of every window and its position in the image.
 
-The first of several that are equal is named; NaN counts as larger than all, and of several the last is named, as in
-PyTorch. Windows are clipped at all borders and walked tap by tap, a vector of channels at a time.
+As in PyTorch, the first of equal elements is taken, NaN exceeds all numbers, and the last NaN is taken. Windows are
+clipped at all borders and read tap by tap, a vector of channels at a time.
 
 Arguments: image (its first pixel), target, places (int64).
 """
@@ -21,11 +21,11 @@ from engine.ir.dims import largest, smallest
 
 @dataclass(frozen=True, kw_only=True)
 class PoolPlaces(Kernel):
-    """Pooling of static geometry.
+    """Maximum pooling with indices, of static geometry.
 
     Args:
-        batch: images, or planes of volumes, of the output.
-        depth, down, across: the windows along planes, rows and columns.
+        batch: output images, or output planes of volumes.
+        depth, down, across: windows along planes, rows and columns.
         source, target, places: strides, 1 along channels.
     """
 
@@ -41,7 +41,7 @@ class PoolPlaces(Kernel):
 
     @cached_property
     def vectors(self) -> tuple[tuple[int, int], ...]:
-        """The vectors (lanes, channels) of a pixel."""
+        """Return the vectors (lanes, channels) of a pixel."""
         return tuple(vectors_of(self.channels, self.host.lanes))
 
     @property
@@ -51,12 +51,12 @@ class PoolPlaces(Kernel):
 
     @property
     def rows(self) -> int:
-        """Output rows of all images."""
+        """Return the output rows of all images."""
         return self.batch * self.down.count
 
     @property
     def block(self) -> int:
-        """Rows of a chunk."""
+        """Return the rows of a chunk."""
         return largest(1, smallest(self.rows, self.host.chunk_bytes * self.rows // (4 * self.flops)))
 
     @property
@@ -88,7 +88,7 @@ class PoolPlaces(Kernel):
     def _found(
         self, f: Function, image: Value, window: tuple[Index, Index, Index], lanes: int, real: int
     ) -> tuple[Value, Value]:
-        """The largest elements of a window, and their places."""
+        """Emit the largest elements of a window and their indices."""
         axes = self.depth, self.down, self.across
         clipped = [axis.clip(f, each) for axis, each in zip(axes, window, strict=True)]
         (plane, planes), (row, rows), (column, columns) = clipped
@@ -111,7 +111,7 @@ class PoolPlaces(Kernel):
         return best, where
 
     def _numbered(self, f: Function, lanes: int, plane: Index, row: Index, column: Index) -> Value:
-        """The number of a pixel in its image or volume."""
+        """Emit the index of a pixel in its image or volume."""
         line = f.add(f.mul(plane, self.down.size), row)
         number = f.add(f.mul(line, self.across.size), column)
         return f.splat(f.convert("trunc", as_value(number), "i32"), lanes)

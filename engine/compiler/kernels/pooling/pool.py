@@ -1,12 +1,12 @@
 """Maximum and average pooling of channels-last images.
 
-A row of the output is made in two steps, for some vectors of channels at a time: the input rows of its windows are
-folded into one line, which is held on the stack with the padding around it, and windows of that line are folded into
-pixels. Windows are clipped at the upper and lower border by the number of rows folded; the image itself needs no
-padding. Of volumes, the rows of all planes of a window are folded, and windows are clipped likewise.
+An output row is made in two steps, for some vectors of channels at a time. The input rows of its windows are reduced
+to one line, which is kept on the stack with padding around it; then windows of the line are reduced to pixels. Windows
+are clipped at the top and bottom by reducing fewer rows, so the image needs no padding. For volumes, the rows of all
+planes of a window are reduced, and windows are clipped likewise.
 
-Where windows are so wide that a line would take too much of the stack, pixels are made one by one: every window is
-walked, clipped at all borders, and a sum is gathered from the sums of parts of its rows.
+Where windows are so wide that a line exceeds the stack limit, pixels are computed one by one: every window is read,
+clipped at all borders, and a sum is accumulated from partial sums of its rows.
 
 Arguments: image (its first pixel), target, operands of the epilogue.
 """
@@ -25,7 +25,7 @@ from engine.compiler.kernels.target import Target
 
 @dataclass(frozen=True, kw_only=True)
 class Pool(PoolLayout):
-    """Pooling of static geometry; its layout says what it is made of."""
+    """Pooling of static geometry; see ``PoolLayout``."""
 
     kind = "pool"
 

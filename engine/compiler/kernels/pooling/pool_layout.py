@@ -1,4 +1,4 @@
-"""How pooling is laid out: panels of channels, lines of a row, chunks."""
+"""Geometry of pooling: panels of channels, lines of a row, chunks."""
 
 from __future__ import annotations
 
@@ -13,23 +13,22 @@ from engine.compiler.kernels.grid import Grid, Range
 from engine.compiler.kernels.kernel import Epilogue, Kernel, Strides, derived
 from engine.ir.dims import hint, is_symbolic, smallest
 
-# Vectors of channels folded together.
+# Vectors of channels reduced together.
 VECTORS = 4
-# A line that takes more than this of the stack is not held.
+# Largest line kept on the stack.
 LONGEST_LINE_BYTES = 64 * 1024
 
 
 @dataclass(frozen=True, kw_only=True)
 class PoolLayout(Kernel):
-    """Pooling of static geometry.
+    """Geometry of pooling.
 
     Args:
-        mode: the maximum, NaN if a window holds one, or the mean.
-        down, across: the windows along rows and columns.
-        depth: those along the planes of volumes; ``batch`` counts the planes of the output then, and the strides along
-            it are those of planes.
-        counts_padding: the mean divides by all elements on the image and its padding, not only by those on the image.
-        divisor: the mean divides by this instead.
+        mode: maximum (NaN if a window holds one) or mean.
+        down, across: windows along rows and columns.
+        depth: windows along the planes of volumes; ``batch`` then counts output planes, and its strides are of planes.
+        counts_padding: whether the divisor of the mean includes the padding.
+        divisor: fixed divisor of the mean, or None.
         source, target: strides of the images, 1 along channels.
     """
 
@@ -53,7 +52,7 @@ class PoolLayout(Kernel):
 
     @cached_property
     def panels(self) -> tuple[Panel, ...]:
-        """The vectors folded together."""
+        """Return the vectors reduced together."""
         return panels_of(self.channels, self.host.lanes, VECTORS)
 
     @property
@@ -63,7 +62,7 @@ class PoolLayout(Kernel):
 
     @property
     def longest(self) -> int:
-        """Pixels that a line of any size has room for: a quarter of the nearest cache; of one window, if that is more.
+        """Return the pixels reserved for a line of dynamic size: a quarter of the L1 cache, or one window if larger.
 
         Adaptive windows of symbolic sizes may be as long as the stack allows.
         """
@@ -73,30 +72,30 @@ class PoolLayout(Kernel):
 
     @cached_property
     def room(self) -> int:
-        """Pixels that a line has room for."""
+        """Return the pixels reserved for a line."""
         return self.places
 
     @cached_property
     def tile(self) -> int:
-        """Output columns that share a line."""
+        """Return the output columns that share a line."""
         places, axis = self.host.memory.first_bytes // (16 * width_of(self.panels[0])), self.across
         limit = (places - axis.extent) // axis.stride + 1
         if axis.is_adaptive and is_symbolic((axis.size, axis.count)):
-            return 1  # how far several windows reach together depends on the sizes
+            return 1  # the extent of several windows depends on the sizes
         if axis.is_adaptive:
             limit = places * axis.count // axis.size - 1
         lines = -(-axis.count // max(1, limit))
-        # Of symbolic sizes, algebra does not see that it is no more than the limit.
+        # Symbolic simplification does not prove that it is at most the limit.
         return smallest(-(-axis.count // lines), max(1, limit))
 
     @property
     def tiles(self) -> int:
-        """Lines of an output row."""
+        """Return the lines of an output row."""
         return -(-self.across.count // self.tile)
 
     @property
     def places(self) -> int:
-        """Pixels of a line."""
+        """Return the pixels of a line."""
         axis = self.across
         if axis.is_adaptive:
             return smallest(axis.size, -(-self.tile * axis.size // axis.count) + 1)
@@ -104,12 +103,12 @@ class PoolLayout(Kernel):
 
     @property
     def holds_line(self) -> bool:
-        """Whether a line is short enough for the stack."""
+        """Return whether a line is short enough for the stack."""
         return 4 * self.room * width_of(self.panels[0]) <= LONGEST_LINE_BYTES
 
     @cached_property
     def grid(self) -> Grid:
-        """Output rows and panels, and what a chunk has of them."""
+        """Return the grid of output rows by panels, cut into chunks."""
         sizes = self.batch * self.down.count, len(self.panels)
         taps = hint(self.across.size * self.down.reach + self.across.count * self.across.reach)
         row_bytes = 4 * self.channels * taps * self.depth.reach // sizes[1]  # every tap counted
@@ -120,5 +119,5 @@ class PoolLayout(Kernel):
         return self.grid.chunks
 
     def ranges(self, f: Function, chunk: Index) -> tuple[Range, Range]:
-        """The output rows and the panels of a chunk."""
+        """Emit the output rows and the panels of a chunk."""
         return self.grid.ranges(f, chunk)

@@ -1,4 +1,4 @@
-"""The inner function of pooling: some pixels of an output row for a panel of channels."""
+"""Inner function of pooling: some pixels of an output row for a panel of channels."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from engine.compiler.kernels.target import Target
 
 Load: TypeAlias = Callable[[Value], list[Value]]
 
-# Without a line, windows are walked in parts of so many columns.
+# Without a line, windows are reduced in parts of this many columns.
 PART = 512
-# Taps written out; more are walked in a loop.
+# Taps that are unrolled; more are a loop.
 UNROLLED = 16
 
 
 class PoolRow:
-    """The function of some output pixels of a row and the vectors of a panel.
+    """Emitter of the function for some output pixels of a row and a panel.
 
-    Its arguments are the image and the target (with its operands) at the panel's first channel, the output plane of a
-    volume, the output row, and which of the row's lines it is.
+    Its arguments are image and target (with its operands) at the panel's first channel, the output plane of a volume,
+    the output row, and the number of the line in the row.
     """
 
     def __init__(self, kernel: PoolLayout, module: Module, panel: Panel) -> None:
@@ -42,7 +42,7 @@ class PoolRow:
         self.neutral = [constant(neutral, vector(lanes)) for lanes, _ in panel]
 
     def emit(self) -> str:
-        """Write the function; its name."""
+        """Emit the function and return its name."""
         kernel, f, axis = self.kernel, self.f, self.kernel.across
         if not kernel.holds_line:
             self._walk_windows()
@@ -61,12 +61,12 @@ class PoolRow:
         return f.name
 
     def _first_window(self) -> Index:
-        """Return the first window of the line; of open sizes there may be several lines."""
+        """Return the first window of the line; dynamic sizes may have several lines."""
         tiles = self.kernel.tiles
         return 0 if not is_open(tiles) and tiles == 1 else self.f.mul(self.tile, self.kernel.tile)
 
     def _walk_windows(self) -> None:
-        """The pixels one by one, without a line."""
+        """Emit the pixels one by one, without a line."""
         kernel, f, axis = self.kernel, self.f, self.kernel.across
         w = self._first_window()
         (plane, planes), (row, rows) = kernel.depth.clip(f, self.plane), kernel.down.clip(f, self.h)
@@ -83,7 +83,7 @@ class PoolRow:
             self._finish(x.index, each.results)
 
     def _fold_line(self, line: Value, columns: Index) -> list[Value]:
-        """The taps of a window in one row, part by part."""
+        """Emit the reduction of a window's taps in one row, part by part."""
         f, gap = self.f, self.kernel.across.dilation * self.kernel.source.w
         with f.loop(0, columns, PART, carry=self.neutral) as part:
             at, count = f.at(line, f.mul(part.index, gap)), f.minimum(f.sub(columns, part.index), PART)
@@ -94,14 +94,14 @@ class PoolRow:
         return [self.fold(self.f, pair) for pair in zip(some, others, strict=True)]
 
     def _pad(self, start: Index, stop: Index) -> None:
-        """Fill places of the line with what changes nothing."""
+        """Fill a range of the line with the neutral element."""
         if self.kernel.across.is_inside or (isinstance(start, int) and isinstance(stop, int) and start >= stop):
             return
         with self.f.loop(start, stop) as place:
             self._write_line(place.index, self.neutral)
 
     def _fold_rows(self, first: Index, left: Index, right: Index) -> None:
-        """The line: for columns ``left`` to ``right``, the rows of the windows folded."""
+        """Fill the line: for columns ``left`` to ``right``, reduce the rows of the windows."""
         f, axis, source = self.f, self.kernel.down, self.kernel.source
         (plane, planes), (row, count) = self.kernel.depth.clip(f, self.plane), axis.clip(f, self.h)
         top = f.at(f.at(self.image, f.mul(plane, source.n)), f.mul(row, source.h))
@@ -121,11 +121,11 @@ class PoolRow:
             is_whole = f.compare("eq", as_value(count), as_value(axis.kernel))
             with f.when(is_whole):
                 walk(axis.kernel)
-            with f.when(f.binary("xor", is_whole, constant(1, "i1"))):  # it stays out of the way
+            with f.when(f.binary("xor", is_whole, constant(1, "i1"))):  # keeps the common case inline
                 walk(count)
 
     def _fold_columns(self, first: Index, w: Index, stop: Index) -> None:
-        """The pixels: windows of the line folded, finished and stored."""
+        """Reduce windows of the line to pixels and store them."""
         f, axis = self.f, self.kernel.across
         gap = axis.dilation * self.width
         with f.loop(w, stop) as x:
@@ -135,7 +135,7 @@ class PoolRow:
             self._finish(x.index, self._fold_taps(at, gap, count, self._read_line))
 
     def _finish(self, window: Value, values: list[Value]) -> None:
-        """What was folded as a pixel of the result."""
+        """Store a reduced window as a pixel."""
         f = self.f
         if self.kernel.mode == "average":
             factor = self._factor(window)
@@ -143,7 +143,7 @@ class PoolRow:
         self.target.store_panel(values, self.panel, window)
 
     def _fold_taps(self, at: Value, gap: int, count: Index, load: Load) -> list[Value]:
-        """What lies ``gap`` floats apart, folded; a few taps are written out."""
+        """Emit the reduction of taps ``gap`` floats apart; few taps are unrolled."""
         if not isinstance(count, int) or count > UNROLLED:
             return self._loop(at, gap, count, load)
         if not count:  # a window of padding alone
@@ -158,7 +158,7 @@ class PoolRow:
         return tap.results
 
     def _factor(self, window: Value) -> Value:
-        """What a sum is multiplied by to be the mean."""
+        """Emit the reciprocal of the divisor of the mean."""
         kernel, f = self.kernel, self.f
         if kernel.divisor is not None:
             return constant(1 / kernel.divisor, "float")

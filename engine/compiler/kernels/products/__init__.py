@@ -1,1 +1,1 @@
-"""Products of matrices in stacks, both factors computed by the run; attention is made of them, too."""
+"""Batched matrix products with both factors computed at run time; attention uses their parts."""

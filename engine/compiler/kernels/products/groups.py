@@ -1,11 +1,11 @@
-"""Rows in groups, each group times a matrix of its own; the run says where groups end: a mixture of experts.
+"""Grouped matrix product (mixture of experts): rows in groups, each with its own matrix; group ends are dynamic.
 
-The matrices are packed ahead, into panels of columns. A chunk is a panel of one group: its rows, tile by tile, where
-the last tile is shifted back to end with the group; a group of fewer rows than a tile has smaller ones. Rows behind the
-last group are zero. Ends that fall, or lie beyond the rows, set the alarm: the result is void, and whoever computes it
-in another way says what is wrong.
+Matrices are packed ahead of time into panels of columns. A chunk is a panel of one group: its rows, tile by tile, the
+last tile shifted back to end with the group; groups with fewer rows than a tile use smaller tiles. Rows behind the last
+group are zero. Ends that decrease or exceed the rows raise the fault flag: the result is invalid and the reference
+layer reports the error.
 
-Arguments: left, packed matrices, ends, target, alarm (an int).
+Arguments: left, packed matrices, ends, target, fault flag (an int).
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from engine.tensor import Array
 
 @dataclass(frozen=True, kw_only=True)
 class GroupedProduct(Kernel):
-    """Products of static geometry but for where groups end.
+    """Grouped product of static geometry except for the group ends.
 
     Args:
-        groups: how many.
-        rows, columns, terms: of the result, and how many products are summed for an element.
-        source, target: distances of rows in the left factor and in the result; columns lie side by side.
+        groups: number of groups.
+        rows, columns, terms: of the result, and products summed for an element.
+        source, target: row strides in the left factor and in the result; columns are contiguous.
         bits: of an end.
         tile_rows, vectors: rows of a tile, and vectors of a panel.
     """
@@ -58,17 +58,17 @@ class GroupedProduct(Kernel):
 
     @cached_property
     def panels(self) -> tuple[Panel, ...]:
-        """The vectors of every panel."""
+        """Return the vectors of every panel."""
         return panels_of(self.columns, self.host.lanes, self.vectors)
 
     @property
     def packing(self) -> tuple[object, ...]:
-        """What the packed matrices depend on beside their values."""
+        """Return everything the packed matrices depend on besides their values."""
         return self.kind, self.panels
 
     @property
     def group_floats(self) -> int:
-        """Of a packed matrix."""
+        """Return the floats of a packed matrix."""
         return self.terms * sum(map(width_of, self.panels))
 
     @property
@@ -77,11 +77,11 @@ class GroupedProduct(Kernel):
 
     @cached_property
     def heights(self) -> list[int]:
-        """Rows of tiles, the highest first: a group takes the highest that fits."""
+        """Return the tile heights, highest first: a group uses the highest that fits."""
         return list(dict.fromkeys([*few(self.tile_rows)[::-2][:3], 1]))
 
     def pack(self, matrices: Array) -> Array:
-        """Matrices (groups, terms, columns) panel by panel, columns that a vector lacks zero."""
+        """Return matrices (groups, terms, columns) packed panel by panel, padded with zero columns."""
         pieces, column = [], 0
         for panel in self.panels:
             count = sum(real for _, real in panel)
@@ -113,7 +113,7 @@ class GroupedProduct(Kernel):
         f.finish()
 
     def _bounds(self, f: Function, ends: Value, group: Index) -> tuple[Value, Value]:
-        """The first row of a group, and the first behind it."""
+        """Emit the range of rows of a group."""
         last = _end(f, ends, group, self.bits)
         before = _end(f, ends, f.maximum(f.add(group, -1), 0), self.bits)
         return f.select(f.less(0, group), before, constant(0, "i64")), last
@@ -121,12 +121,12 @@ class GroupedProduct(Kernel):
     def _multiply(
         self, f: Function, names: dict[int, str], places: tuple[Value, Value, Value], bounds: tuple[Value, Value]
     ) -> None:
-        """All rows of a group, in the highest tiles it has rows for."""
+        """Emit all rows of a group, in the highest tiles that fit."""
         (left, packed, out), (first, last) = places, bounds
         count = f.sub(last, first)
         above: int | None = None
         for height in self.heights:
-            # Tiles that end within the group, and one more that is shifted back; none where a higher one fits.
+            # Whole tiles and one that is shifted back; none where a higher tile fits.
             tiles, _ = f.divmod(f.add(count, height - 1), height)
             is_due = f.less(height - 1, count)
             if above is not None:
@@ -137,7 +137,7 @@ class GroupedProduct(Kernel):
             above = height
 
     def _clear(self, f: Function, panel: Panel, out: Value, last: Value) -> None:
-        """Zeros in the rows behind the last group."""
+        """Zero the rows behind the last group."""
         target, nothing = self._target(f, out), [constant(0.0, vector(lanes)) for lanes, _ in panel]
         with f.loop(last, self.rows) as row:
             target.at(w=row.index).store_panel(nothing, panel)
@@ -146,7 +146,7 @@ class GroupedProduct(Kernel):
         return Target.of(f, Epilogue(), Strides(0, 0, self.target), [address])
 
     def _emit_tile(self, module: Module, height: int, panel: Panel) -> str:
-        """The inner function of a tile and a panel."""
+        """Emit the micro-kernel of a tile and a panel."""
         name = f"{self.name}_{height}_{'_'.join(str(real) for _, real in panel)}"
         f = module.inner(name, [("ptr", "left"), ("ptr", "right"), ("ptr", "target")])
         left, right, address = f.parameters

@@ -1,4 +1,4 @@
-"""Where the elements of a stack of matrices lie."""
+"""Strides of batched matrices."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from engine.ir.dims import is_symbolic
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """Distances in elements: along each dimension of the stack, from row to row and from column to column.
+    """Strides in elements: along each batch dimension, from row to row and from column to column.
 
-    A dimension over which a matrix is repeated has a distance of 0.
+    The stride of a broadcast dimension is 0.
     """
 
     batch: tuple[int, ...]
@@ -21,12 +21,12 @@ class Matrix:
     column: int
 
     def opened(self, sizes: Sizes) -> Matrix:
-        """Matrices as they are, anywhere; symbolic distances are open."""
+        """Return these strides with dynamic batch strides; rows and columns only where they are symbolic."""
         row, column = (sizes.open(each) if is_symbolic(each) else each for each in (self.row, self.column))
         return Matrix(tuple(map(sizes.open, self.batch)), row, column)
 
     def at(self, f: Function, base: Value, indices: Sequence[Index], size: int | None = None) -> Value:
-        """The address of the first element of one of the matrices, elements of ``size`` bytes."""
+        """Emit the address of the first element of one of the matrices, with elements of ``size`` bytes."""
         offset: Index = 0
         for index, stride in zip(indices, self.batch, strict=True):
             offset = f.add(offset, f.mul(index, stride))
@@ -34,7 +34,7 @@ class Matrix:
 
 
 def indices_of(f: Function, number: Index, sizes: Sequence[int]) -> list[Index]:
-    """The index along each dimension of a stack, of the matrix with this number."""
+    """Emit the batch indices of the matrix with this number."""
     indices: list[Index] = []
     for size in reversed(sizes[1:]):
         number, index = f.divmod(number, size)

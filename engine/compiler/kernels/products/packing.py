@@ -1,6 +1,6 @@
-"""The right factor of a product in the order in which a tile reads it: panels of columns, row after row.
+"""Packing of the right factor into panels of columns, in the order a tile reads it.
 
-What lies in rows is copied; what lies in columns is transposed in registers, in square blocks.
+Row-major matrices are copied; column-major ones are transposed in registers, in square blocks.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from engine.compiler.kernels.transposing.shuffle import PART, transpose_block
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Packing:
-    """How a matrix (rows, columns) is packed.
+    """Packing of a matrix (rows, columns).
 
     Args:
-        source: where its elements lie; one of its two distances is 1, or there is one row or one column.
+        source: its strides; one of them is 1, or there is one row or one column.
         rows: of the matrix, and of every panel.
         panels: vectors (lanes, columns) of every panel; only the last may differ from the others.
     """
@@ -30,19 +30,19 @@ class Packing:
 
     @property
     def panel_floats(self) -> int:
-        """Floats of a full panel."""
+        """Return the floats of a full panel."""
         return self.rows * width_of(self.panels[0])
 
     @property
     def floats(self) -> int:
-        """All that is packed."""
+        """Return the floats of all panels."""
         return self.panel_floats * len(self.panels)
 
     def emit(self, f: Function, source: Value, target: Value, columns: Index, rows: Index | None = None) -> None:
-        """Pack the panels with the first ``columns`` columns, and of those so many rows; all rows if not told.
+        """Emit the packing of the panels with the first ``columns`` columns; of all rows by default.
 
         Args:
-            columns, rows: how many are needed, one at least; more may be packed.
+            columns, rows: number needed, at least one; more may be packed.
         """
         rows = self.rows if rows is None else rows
         is_one = sum(real for panel in self.panels for _, real in panel) == 1
@@ -57,7 +57,7 @@ class Packing:
         each_of(f, (0, wanted), self.panels, one)
 
     def _copy(self, f: Function, panel: Panel, source: Value, target: Value, rows: Index) -> None:
-        """Row by row; a single column may lie anyhow."""
+        """Copy row by row; a single column may have any stride."""
         with f.loop(0, rows) as row:
             values = load_panel(f, f.at(source, f.mul(row.index, self.source.row)), panel)
             at = f.at(target, f.mul(row.index, width_of(panel)))
@@ -65,7 +65,7 @@ class Packing:
                 f.store(value, f.at(at, first))
 
     def _transpose(self, f: Function, panel: Panel, source: Value, target: Value, rows: Index) -> None:
-        """Blocks of as many rows as a vector has columns."""
+        """Transpose in square blocks of the vector width."""
         column = 0
         for (lanes, real), first in zip(panel, starts_of(panel), strict=True):
             begin, end = f.at(source, column * self.source.column), f.at(target, first)
@@ -77,7 +77,7 @@ class Packing:
             column += real
 
     def _turn(self, f: Function, source: Value, target: Value, rows: Index, pitch: int) -> None:
-        """Pack one column whose elements are contiguous."""
+        """Pack one contiguous column."""
         with f.loop(0, rows) as row:
             f.store(f.load("float", f.at(source, row.index)), f.at(target, f.mul(row.index, pitch)))
 
@@ -102,10 +102,10 @@ class Packing:
 def each_of(
     f: Function, wanted: tuple[Index, Index], panels: tuple[Panel, ...], emit: Callable[[Panel, Index], None]
 ) -> None:
-    """``emit(panel, number)`` for panels from one to another: a loop over those that are alike, then the last.
+    """Emit ``emit(panel, number)`` for a range of panels: a loop over the full panels, then the last.
 
     Args:
-        wanted: the first, and the end; code that does not know the first relies on the last being wanted with it.
+        wanted: half-open range; if its start is dynamic, the last panel must be in the range.
     """
     begin, end = wanted
     alike = len(panels) if panels[-1] == panels[0] else len(panels) - 1

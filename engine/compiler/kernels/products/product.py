@@ -1,9 +1,7 @@
-"""Products of matrices in stacks, both made by the run: for every one, rows of the left times columns of the right.
+"""Batched matrix products of two factors that are computed at run time.
 
-A tile of rows times a panel of columns is held in registers. The right factor of a chunk is packed into panels on the
-stack, so many terms of the sum at a time; where there are more, sums lie in the target in between. Where a chunk has
-but a few rows, packing would not pay, and the panels are read where they lie. Tiles that would hang over the last row
-are shifted back.
+A register tile is rows by a panel of columns. The right factor of a chunk is packed into panels on the stack. With few
+rows packing would not pay, and panels are read in place. Tiles that would cross the last row are shifted back.
 
 Arguments: left, right, target, operands of the epilogue.
 """
@@ -29,23 +27,23 @@ from engine.compiler.kernels.products.tile import Tile
 from engine.compiler.kernels.target import Target
 from engine.ir.dims import is_symbolic
 
-# The share of the second-level cache for rows of the left factor, which are read again for every panel.
+# Share of the L2 cache for rows of the left factor, which are read again for every panel.
 LEFT_SHARE = 3 / 16
-# The most bytes of a packed panel, which lies on the stack.
+# Most bytes of a packed panel, which is on the stack.
 PANEL_BYTES = 512 * 1024
 
 
 @dataclass(frozen=True, kw_only=True)
 class Product(Kernel):
-    """Products of static geometry.
+    """Batched product of static geometry.
 
     Args:
-        stack: how many there are, in two dimensions: (n, h).
-        rows, columns, terms: of a result, and how many products are summed for an element.
-        left, right: factors (rows, terms) and (terms, columns), with two distances each along the stack.
-        target: of elements (n, h, row, column), 1 along columns.
+        stack: two batch dimensions: (n, h).
+        rows, columns, terms: of a result, and products summed for an element.
+        left, right: strides of the factors (rows, terms) and (terms, columns), two of them batch strides.
+        target: strides of elements (n, h, row, column), 1 along columns.
         tile_rows, vectors: rows of a tile, and vectors of a panel.
-        panel: all panels where the number of columns is symbolic: the last is shifted back to end with the last column.
+        panel: every panel, for a symbolic number of columns; the last is shifted back to end with the last column.
     """
 
     kind = "product"
@@ -74,31 +72,31 @@ class Product(Kernel):
 
     @cached_property
     def panels(self) -> tuple[Panel, ...]:
-        """The vectors of every panel."""
+        """Return the vectors of every panel."""
         return (self.panel,) if self.panel else panels_of(self.columns, self.host.lanes, self.vectors)
 
     @property
     def panel_count(self) -> int:
-        """Panels from the first column to the last."""
+        """Return the number of panels."""
         return -(-self.columns // width_of(self.panel)) if self.panel else len(self.panels)
 
     @property
     def tiles(self) -> int:
-        """Tiles from the first row to the last."""
+        """Return the number of tiles."""
         return -(-self.rows // self.tile_rows)
 
     @property
     def is_packed(self) -> bool:
-        """Whether panels are packed: for many rows, and where columns do not lie side by side."""
+        """Return whether panels are packed: for many rows, and where columns are not contiguous."""
         if not lies_in_rows(self.right, self.columns):
             return True
         if is_symbolic(self.terms) or is_open(self.terms):
-            return False  # nothing says how much room a panel would take
+            return False  # the size of a panel is not known
         return self.tiles > 1 and self.host.element_bytes * self.terms * width_of(self.panels[0]) <= PANEL_BYTES
 
     @cached_property
     def grid(self) -> Grid:
-        """Tiles, and panels of all products; what a chunk has of them."""
+        """Return the grid of tiles by panels of all products, cut into chunks."""
         panels = self.stack[0] * self.stack[1] * self.panel_count
         tile_bytes = 4 * self.tile_rows * self.terms
         tiles = max(1, min(hint(self.tiles), int(LEFT_SHARE * self.host.memory.second_bytes) // hint(tile_bytes)))
@@ -140,7 +138,7 @@ class Product(Kernel):
         f.finish()
 
     def _first_row(self, f: Function, tile: Index) -> Index:
-        """The first row of a tile; the last tile is shifted back to end with the last row."""
+        """Emit the first row of a tile; the last tile is shifted back to end with the last row."""
         return f.minimum(f.mul(tile, self.tile_rows), self.rows - self.tile_rows) if self.tiles > 1 else 0
 
     def _pack(self, f: Function, panel: Index, source: Value, packed: Value) -> None:
@@ -149,7 +147,7 @@ class Product(Kernel):
             Packing(source=self.right, rows=self.terms, panels=(part,)).emit(f, source, packed, columns)
 
     def _emit_tile(self, module: Module, panel: Panel) -> str:
-        """The inner function of a tile and a panel."""
+        """Emit the micro-kernel of a tile and a panel."""
         name = f"{self.name}_{'_'.join(str(real) for _, real in panel)}"
         f = module.inner(name, [("ptr", "left"), ("ptr", "right"), *self.epilogue.parameters])
         left, right, *addresses = f.parameters
@@ -180,7 +178,7 @@ class Product(Kernel):
 
 
 def panel_of(host: Host, columns: int, vectors: int) -> Panel:
-    """The panel of a symbolic number of columns: whole vectors, no more than fit the columns at hand."""
+    """Return the panel for a symbolic number of columns: whole vectors that fit the hint; empty if it is static."""
     if not is_symbolic(columns):
         return ()
     lanes = fitting_lanes(columns, host.lanes)
@@ -189,12 +187,12 @@ def panel_of(host: Host, columns: int, vectors: int) -> Panel:
 
 
 def lies_in_rows(matrix: Matrix, columns: int) -> bool:
-    """Whether columns lie side by side."""
+    """Return whether columns are contiguous."""
     return matrix.column == 1 or columns == 1
 
 
 def is_fitting(host: Host, sizes: tuple[int, ...], strides: tuple[int, ...], vectors: int) -> bool:
-    """Whether a right factor of such (terms, columns) and distances can be read, or packed, as it lies."""
+    """Return whether a right factor with these (terms, columns) and strides can be read or packed in place."""
     (terms, columns), (row, column) = sizes, strides
     if column == 1 or columns == 1:
         return True
@@ -204,11 +202,11 @@ def is_fitting(host: Host, sizes: tuple[int, ...], strides: tuple[int, ...], vec
 
 
 def choose_product_tile(host: Host, rows: int, columns: int, terms: int) -> tuple[int, int]:
-    """Rows of a tile, and vectors of a panel."""
+    """Return the rows of a tile and the vectors of a panel."""
     tile = rank_tiles(host, 1, rows, columns, terms)[0]
     return tile.columns, tile.vectors
 
 
 def rank_product_tiles(host: Host, rows: int, columns: int, terms: int, count: int) -> list[tuple[int, int]]:
-    """Rows of a tile and vectors of a panel of so many tiles, the best first."""
+    """Return rows and vectors of the cheapest tiles, best first."""
     return [(tile.columns, tile.vectors) for tile in rank_tiles(host, 1, rows, columns, terms, count=count)]

@@ -1,4 +1,4 @@
-"""A tile of a product, held in registers: some rows of the left factor times a panel of columns of the right one."""
+"""Register tile of a matrix product: rows of the left factor times a panel of columns of the right one."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from engine.compiler.codegen.host import Memory
 from engine.compiler.codegen.ir import Function, Index, Value, constant, vector
 from engine.compiler.kernels.channels import Panel, load_panel, starts_of, terms_a_turn, width_of
 
-# Terms that are multiplied without a loop, where there are no more.
+# Sums of up to this many terms are unrolled completely.
 FEW = 8
-# Cache lines that a packed panel is prefetched ahead of its use: it comes from the second-level cache.
+# Prefetch distance of a packed panel in cache lines: it comes from the L2 cache.
 AHEAD_LINES = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """The registers of a tile.
+    """Register tile.
 
     Args:
         rows: of the left factor.
         panel: vectors (lanes, columns) of the right one.
-        row, term: distances in the left factor, from row to row and from one term of the sum to the next.
+        row, term: strides in the left factor: from row to row, and from one term of the sum to the next.
         memory: the host's.
-        line: floats from term to term in the right factor, where it is read in place; None for a packed panel.
+        line: floats from term to term in the right factor, if it is read in place; None for a packed panel.
     """
 
     rows: int
@@ -36,20 +36,20 @@ class Tile:
 
     @property
     def pitch(self) -> int:
-        """Floats from term to term in the right factor."""
+        """Return the floats from term to term in the right factor."""
         return width_of(self.panel) if self.line is None else self.line
 
     def zeros(self) -> list[Value]:
-        """Sums to begin with, row by row."""
+        """Return the initial sums, row by row."""
         return [constant(0.0, vector(lanes)) for lanes, _ in self.panel] * self.rows
 
     def lines(self, totals: Sequence[Value]) -> list[Sequence[Value]]:
-        """The vectors of every row."""
+        """Return the vectors of every row."""
         size = len(self.panel)
         return [totals[k : k + size] for k in range(0, len(totals), size)]
 
     def multiply(self, f: Function, left: Value, right: Value, terms: Index, totals: Sequence[Value]) -> list[Value]:
-        """Sums with so many terms added: ``left`` is the first of its first row, ``right`` a packed panel."""
+        """Emit the K loop: add ``terms`` products to the sums. ``left`` is the first element of the first row."""
         totals, unroll = list(totals), terms_a_turn(self.rows * len(self.panel))
         if isinstance(terms, int) and terms <= FEW:
             for k in range(terms):
@@ -89,7 +89,7 @@ class Tile:
         return result
 
     def _vectors(self, f: Function, line: Value, term: int) -> list[Value]:
-        """A line of the right factor; what is read next is fetched ahead, cache line after cache line."""
+        """Load a line of the right factor and prefetch later ones."""
         floats = self.memory.line_floats
         if self.line is not None:
             for first in range(0, width_of(self.panel), floats):

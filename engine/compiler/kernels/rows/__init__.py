@@ -1,1 +1,1 @@
-"""Kernels that work along rows which are contiguous."""
+"""Kernels along contiguous rows: reductions, softmax, layer normalisation."""

@@ -1,4 +1,4 @@
-"""The place of the largest or smallest element of every row, and the element. NaN counts as both; the first is named.
+"""Argmax and argmin of every row, with the element. NaN counts as the extreme; the first of equal elements is taken.
 
 Arguments: source, places (int64), elements.
 """
@@ -17,12 +17,12 @@ from engine.ir.dims import is_symbolic
 
 @dataclass(frozen=True, kw_only=True)
 class Extreme(Lines):
-    """For every row two numbers, side by side with those of the next.
+    """Index and value of the extreme element of every row.
 
     Args:
-        source: distance of rows, in elements.
-        is_largest: or the smallest.
-        dtype: of the elements, one of TYPES but bool.
+        source: row stride, in elements.
+        is_largest: maximum; otherwise minimum.
+        dtype: of the elements, one of TYPES except bool.
     """
 
     kind = "extreme"
@@ -38,7 +38,7 @@ class Extreme(Lines):
 
     @property
     def element(self) -> tuple[str, int]:
-        """The type of an element, and its bytes."""
+        """Return the LLVM type of an element, and its bytes."""
         return TYPES[self.dtype]
 
     @property
@@ -55,7 +55,7 @@ class Extreme(Lines):
 
     @property
     def lanes(self) -> int:
-        """Elements compared side by side; a row has as many."""
+        """Return the vector width, at most a row."""
         lanes = self.host.lanes
         while lanes > self.columns:
             lanes //= 2
@@ -92,7 +92,7 @@ class Extreme(Lines):
         return best, place
 
     def _is_more(self, f: Function, x: Value, best: Value) -> Value:
-        """Whether x is to be taken for the best so far, which is before it; a NaN stays."""
+        """Emit whether x replaces the best so far, which comes before it; a NaN stays."""
         how = "gt" if self.is_largest else "lt"
         if not self.is_floating:
             return f.compare(("u" if self.dtype.startswith("u") else "s") + how, x, best)
@@ -100,11 +100,11 @@ class Extreme(Lines):
 
     @property
     def is_floating(self) -> bool:
-        """Whether an element may be NaN."""
+        """Return whether an element may be NaN."""
         return self.dtype.startswith("float")
 
     def _of_lanes(self, f: Function, bests: Value, places: Value) -> tuple[Value, Value]:
-        """The best of the lanes, the first of those that are equal."""
+        """Emit the best of the lanes, the first of equal ones."""
         lanes = lanes_of(bests.type)
         if lanes == 1:
             return bests, places
@@ -129,7 +129,7 @@ class Extreme(Lines):
 
 
 def _counted(lanes: int) -> Value:
-    """0, 1, 2, ..."""
+    """Return the vector 0, 1, 2, ..."""
     if lanes == 1:
         return Value("0", "i32")
     return Value("<" + ", ".join(f"i32 {lane}" for lane in range(lanes)) + ">", vector(lanes, "i32"))

@@ -1,9 +1,9 @@
-"""Layer normalisation along rows that are contiguous, with or without subtracting the mean.
+"""Layer normalisation along contiguous rows, with or without subtracting the mean.
 
-A row is read three times: its mean, the mean square of what is left, the result; a short row stays in registers, a long
-one in the nearest cache. The target may be the source.
+A row is read three times: mean, variance, result. A short row stays in registers, a long one in the L1 cache. The
+target may be the source.
 
-Arguments: source, target, weight and bias where there are any, operands of the epilogue.
+Arguments: source, target, weight and bias if present, operands of the epilogue.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class LayerNorm(RowKernel):
     """(x - mean) / sqrt(variance + eps) * weight + bias for every row.
 
     Args:
-        is_centred: the mean is subtracted; else x / sqrt(mean(x²) + eps).
+        is_centred: whether the mean is subtracted; otherwise x / sqrt(mean(x²) + eps).
     """
 
     kind = "layer_norm"
@@ -48,13 +48,13 @@ class LayerNorm(RowKernel):
 
 @dataclass(frozen=True, slots=True)
 class _Normalisation:
-    """The three passes over a row."""
+    """Emitter of the three passes over a row."""
 
     kernel: LayerNorm
     row: Row
 
     def emit(self) -> None:
-        """Write them."""
+        """Emit the passes."""
         f, kernel = self.row.f, self.kernel
         mean = self._mean_of_row() if kernel.is_centred else None
         square = self._mean(lambda column, count: self._square(column, count, mean))
@@ -63,13 +63,13 @@ class _Normalisation:
         self.row.finish(lambda column, count: self._scaled(column, count, mean, factor))
 
     def _mean(self, term: Callable[[Index, int], Value]) -> Value:
-        """The mean of a term over the row, as a scalar."""
+        """Emit the mean of a term over the row, as a scalar."""
         f = self.row.f
         sums = self.row.walk(0.0, lambda column, count, carried: f.fadd(carried, term(column, count)))
         return f.fdiv(fold_lanes(f, total(f, sums), total), number_of(f, self.kernel.columns))
 
     def _mean_of_row(self) -> Value:
-        """The first element and the mean distance from it: a sum of numbers far from zero would lose their digits."""
+        """Emit the first element plus the mean difference from it, to keep precision for numbers far from zero."""
         f = self.row.f
         first = f.load("float", self.row.source)
         return f.fadd(first, self._mean(lambda column, count: self._within(self._centred(column, count, first), count)))
@@ -82,19 +82,19 @@ class _Normalisation:
         return value if mean is None else self.row.f.fsub(value, self.row.f.splat(mean, self.kernel.width))
 
     def _square(self, column: Index, count: int, mean: Value | None) -> Value:
-        """The squares of a vector, zero in lanes behind the row."""
+        """Emit the squares of a vector, zero in lanes behind the row."""
         value = self._centred(column, count, mean)
         return self._within(self.row.f.fmul(value, value), count)
 
     def _within(self, value: Value, count: int) -> Value:
-        """A vector with zero in lanes behind the row."""
+        """Zero the lanes behind the row."""
         width = self.kernel.width
         if not is_open(count) and count == width:
             return value
         return self.row.f.select(self.row.f.below(count, width), value, constant(0.0, value.type))
 
     def _scaled(self, column: Index, count: int, mean: Value | None, factor: Value) -> Value:
-        """A vector of the result before the epilogue."""
+        """Emit a vector of the result before the epilogue."""
         f, kernel = self.row.f, self.kernel
         scales = [f.load_lanes(vector(kernel.width), f.at(base, column), count) for base in self.row.extras]
         value = f.fmul(self._centred(column, count, mean), factor)

@@ -1,4 +1,4 @@
-"""Rows that are contiguous reduced to a number each: sums, means, products, maxima and minima.
+"""Reductions of contiguous rows: sums, means, products, maxima and minima.
 
 Arguments: source, target, operands of the epilogue.
 """
@@ -17,7 +17,7 @@ from engine.compiler.kernels.functions.arithmetic import negative
 from engine.compiler.kernels.rows.row_kernel import Row, RowKernel
 
 Mode = Literal["sum", "mean", "max", "min", "product"]
-# Columns summed by themselves, so that the rounding error does not grow with the length of the row.
+# Columns of a run with its own sum, so that the rounding error does not grow with the length of the row.
 RUN = 8192
 
 
@@ -32,12 +32,12 @@ _FOLDS: dict[str, tuple[Fold, float]] = {
     "max": (largest, -math.inf),
     "min": (largest, -math.inf),
 }
-"""How elements are folded, and what changes nothing."""
+"""Reduction operators and their neutral elements."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RowReduction(RowKernel):
-    """A number for every row; NaN if the row holds one. Operands of the epilogue are addressed as (0, row, 0, 0)."""
+    """Reduction of every row; NaN if the row holds one. Epilogue operands are addressed as (0, row, 0, 0)."""
 
     kind = "rows"
     mode: Mode
@@ -69,7 +69,7 @@ class RowReduction(RowKernel):
         return f.fdiv(result, number_of(f, self.columns)) if self.mode == "mean" else result
 
     def _fold(self, f: Function, line: Value, columns: int) -> Value:
-        """The sum or the maximum of neighbouring elements; for a minimum, the maximum of their negatives."""
+        """Emit the reduction of contiguous elements; for a minimum, the maximum of the negatives."""
         fold, neutral = _FOLDS[self.mode]
 
         def load(column: Index, count: int) -> Value:

@@ -1,6 +1,6 @@
-"""What kernels share that work on rows which are contiguous: the loop over rows, and passes over the vectors of one.
+"""Base of kernels along contiguous rows: the loop over rows, and passes over the vectors of a row.
 
-Arguments: source, target, what the kernel adds to them, operands of the epilogue.
+Arguments: source, target, further arguments of the kernel, operands of the epilogue.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from engine.ir.dims import is_symbolic, largest, smallest
 
 @dataclass(frozen=True, kw_only=True)
 class RowKernel(Kernel):
-    """A kernel that computes row by row.
+    """Kernel that computes row by row.
 
     Args:
-        rows: all of them, one after the other at a constant distance.
-        source, target: distance of rows, or of the results of rows, in elements.
+        rows: number of rows, at a constant distance.
+        source, target: row strides of the source and of the results, in elements.
         epilogue: its operands are addressed as (0, row, 0, column).
     """
 
@@ -38,21 +38,21 @@ class RowKernel(Kernel):
     @property
     @abstractmethod
     def chunk_elements(self) -> int:
-        """Elements of the source that a chunk should have."""
+        """Return the number of source elements a chunk should have."""
 
     @property
     def extras(self) -> int:
-        """Arguments between the target and the operands of the epilogue."""
+        """Return the number of arguments between the target and the operands of the epilogue."""
         return 0
 
     @property
     def rows_at_once(self) -> int:
-        """Rows that are computed together."""
+        """Return the number of rows computed together."""
         return 1
 
     @property
     def open_fields(self) -> tuple[str, ...]:
-        """What its code can read when it runs; the length of rows where it is symbolic."""
+        """Return the fields that can be dynamic; the row length only if it is symbolic."""
         columns = ("columns",) if is_symbolic(self.columns) else ()
         return "rows", *columns, "source", "target", "epilogue"
 
@@ -61,7 +61,7 @@ class RowKernel(Kernel):
 
     @cached_property
     def block(self) -> int:
-        """Rows of a chunk."""
+        """Return the rows of a chunk."""
         together = self.rows_at_once
         rows = largest(1, smallest(self.rows, self.chunk_elements // self.columns))
         return -(-rows // together) * together
@@ -72,7 +72,7 @@ class RowKernel(Kernel):
 
     @property
     def width(self) -> int:
-        """Lanes of a vector, no more than a row can use."""
+        """Return the vector width, at most a row."""
         return fitting_lanes(self.columns, self.host.lanes)
 
     def emit(self, module: Module) -> None:
@@ -88,22 +88,22 @@ class RowKernel(Kernel):
         f.finish()
 
     def emit_rows(self, f: Function, source: Value, target: Target, rows: tuple[Index, Index]) -> Index:
-        """Write the code of those rows of a block, from the first on, that are not computed one by one; the next."""
+        """Emit the rows of a block that are computed together; return the first row left for ``emit_row``."""
         return rows[0]
 
     @abstractmethod
     def emit_row(self, row: Row) -> None:
-        """Write the code of a row."""
+        """Emit a row."""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A row while its code is written.
+    """A row being emitted.
 
     Args:
-        source, target: where it begins in each.
-        extras: what the kernel adds to its arguments.
-        unrolled: so many vectors of a row stay in registers from pass to pass.
+        source, target: address of its first element in each.
+        extras: further arguments of the kernel.
+        unrolled: rows of up to this many vectors stay in registers between passes.
     """
 
     kernel: RowKernel
@@ -115,13 +115,13 @@ class Row:
     kept: dict[int, Value] = field(default_factory=dict)
 
     def walk(self, begin: float, step: Callable[[Index, int, Value], Value]) -> list[Value]:
-        """A pass over the vectors of the row; see walk_row()."""
+        """Emit a pass over the vectors of the row; see ``walk_row``."""
         lanes = self.kernel.width
         carry = [constant(begin, vector(lanes))] * SIDE_BY_SIDE
         return walk_row(self.f, self.kernel.columns, lanes, carry, step, unrolled=self.unrolled)
 
     def finish(self, result: Callable[[Index, int], Value]) -> None:
-        """The last pass: every vector of the result through the epilogue into the target."""
+        """Emit the last pass: store every vector of the result through the epilogue."""
 
         def step(column: Index, count: int, carried: Value) -> Value:
             self.target.store(result(column, count), count, c=column)
@@ -130,7 +130,7 @@ class Row:
         self.walk(0.0, step)
 
     def load(self, column: Index, count: int, behind: float) -> Value:
-        """A vector of the source, ``behind`` in lanes behind the row; of a short row it is loaded once."""
+        """Load a vector of the source, ``behind`` in lanes behind the row; short rows are loaded once."""
         found = self.remembered(column)
         if found is not None:
             return found
@@ -139,11 +139,11 @@ class Row:
         return value
 
     def remembered(self, column: Index) -> Value | None:
-        """What is kept in a register for a column."""
+        """Return the vector kept in a register for a column."""
         return self.kept.get(column) if isinstance(column, int) else None
 
     def remember(self, column: Index, value: Value) -> bool:
-        """Keep a vector in a register, if the row is short enough."""
+        """Keep a vector in a register if the row is short enough; return whether it is."""
         if isinstance(column, int) and self.kernel.columns <= self.unrolled * self.kernel.width:
             self.kept[column] = value
             return True

@@ -1,4 +1,4 @@
-"""Rows so short that a vector holds several, side by side: folded within each of them."""
+"""Reductions of several short rows within one vector."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from engine.compiler.kernels.folding import largest_number, total
 
 @dataclass(frozen=True, slots=True)
 class ShortRows:
-    """How rows lie in a vector.
+    """Layout of several rows in a vector.
 
     Args:
         columns: of a row.
-        lanes: of the vector; those behind the last whole row stay as they are.
+        lanes: of the vector; those behind the last whole row are unused.
     """
 
     columns: int
@@ -24,27 +24,27 @@ class ShortRows:
 
     @property
     def count(self) -> int:
-        """Rows of a vector."""
+        """Return the rows of a vector."""
         return self.lanes // self.columns
 
     @property
     def used(self) -> int:
-        """Lanes that have an element of some row."""
+        """Return the lanes that hold an element."""
         return self.count * self.columns
 
     def largest(self, f: Function, value: Value) -> Value:
-        """The largest element of its row in every lane; a NaN may be passed over."""
-        reach = 1  # what a lane has seen already may be seen again
+        """Emit the maximum of its row in every lane; a NaN may be ignored."""
+        reach = 1  # for a maximum, elements may be visited twice
         while reach < self.columns:
             value = largest_number(f, [self._turned(f, value, reach), value])
             reach *= 2
         return value
 
     def total(self, f: Function, value: Value) -> Value:
-        """The sum of its row in every lane, the same bits in all lanes of a row."""
+        """Emit the sum of its row in every lane, identical in all lanes of a row."""
         parts, seen = list[Value](), 0
         for bit in range(self.columns.bit_length()):
-            reach = 1 << bit  # in a lane is the sum of so many elements from its own on
+            reach = 1 << bit  # each lane holds the sum of ``reach`` elements from its own on
             if bit:
                 value = f.fadd(value, self._turned(f, value, reach // 2))
             if self.columns & reach:
@@ -53,7 +53,7 @@ class ShortRows:
         return self._shuffled(f, total(f, parts), lambda column: 0)
 
     def row(self, f: Function, value: Value, number: int) -> Value:
-        """One of the rows, in the first lanes of a vector."""
+        """Emit one of the rows, in the first lanes of a vector."""
         lanes, first = fitting_lanes(self.columns, self.lanes), number * self.columns
         if lanes == 1:
             return f.op(element_of(value.type), f"extractelement {value.type} {value.text}, i64 {first}")
@@ -61,7 +61,7 @@ class ShortRows:
         return f.shuffle(value, Value("poison", value.type), places)
 
     def _turned(self, f: Function, value: Value, distance: int) -> Value:
-        """Of every lane the one so far behind it, from the end of a row on to its beginning."""
+        """Rotate every row by a distance."""
         return self._shuffled(f, value, lambda column: (column + distance) % self.columns) if distance else value
 
     def _shuffled(self, f: Function, value: Value, source: Callable[[int], int]) -> Value:

@@ -1,8 +1,8 @@
-"""Softmax and its logarithm along rows that are contiguous.
+"""Softmax and log-softmax along contiguous rows.
 
-A row is read three times: its maximum, the sum of its exponentials, the result. A short row stays in registers, a long
-one in the nearest cache; of rows so short that several fit a vector, such as the classes of pixels, those are computed
-together. Where the maximum is not finite, all of the row is NaN, as in PyTorch. The target may be the source.
+A row is read three times: maximum, sum of exponentials, result. A short row stays in registers, a long one in the L1
+cache. Rows so short that several fit a vector, such as the classes of pixels, are computed together. If the maximum is
+not finite, the whole row is NaN, as in PyTorch. The target may be the source.
 
 Arguments: source, target, operands of the epilogue.
 """
@@ -42,7 +42,7 @@ class Softmax(RowKernel):
 
     @property
     def together(self) -> ShortRows | None:
-        """How rows share a vector; None where each is by itself."""
+        """Return the layout of several rows in a vector; None if each row is computed separately."""
         if is_symbolic(self.columns) or is_open(self.columns):
             return None
         found = ShortRows(self.columns, self.host.lanes)
@@ -50,7 +50,7 @@ class Softmax(RowKernel):
 
     @property
     def is_dense(self) -> bool:
-        """Whether results follow each other without a gap, and so does what they meet."""
+        """Return whether results and epilogue operands are contiguous."""
         places = [(self.target, 1), *((each.h, each.c) for each in self.epilogue.operands)]
         return all(place in ((self.columns, 1), (0, 0)) for place in places)
 
@@ -79,7 +79,7 @@ class Softmax(RowKernel):
         return whole
 
     def _of_vector(self, f: Function, together: ShortRows, line: Value) -> Value:
-        """The results of the rows that share a vector."""
+        """Emit the results of the rows of a vector."""
         x = f.load_lanes(vector(self.host.lanes), line, together.used)
         functions, distance = functions_of(x.type), f.fsub(x, together.largest(f, x))
         exponentials = functions["exp_or_zero"](f, distance)
@@ -94,13 +94,13 @@ class Softmax(RowKernel):
 
 @dataclass(frozen=True, slots=True)
 class _Softmax:
-    """The three passes over a row."""
+    """Emitter of the three passes over a row."""
 
     kernel: Softmax
     row: Row
 
     def emit(self) -> None:
-        """Write them."""
+        """Emit the passes."""
         f, lanes, row = self.row.f, self.kernel.width, self.row
         highest = f.splat(self._maximum(), lanes)
         sums = row.walk(0.0, lambda column, count, carried: self._add(column, count, carried, highest))
@@ -113,7 +113,7 @@ class _Softmax:
             row.finish(lambda column, count: f.fmul(self._exponential(column, count), factor))
 
     def _maximum(self) -> Value:
-        # A NaN may be passed over here: it comes back with the sum.
+        # A NaN may be ignored here: the sum propagates it.
         f = self.row.f
         values = self.row.walk(
             -math.inf, lambda column, count, carried: largest_number(f, [self._load(column, count), carried])
@@ -121,7 +121,7 @@ class _Softmax:
         return fold_lanes(f, largest_number(f, values), largest_number)
 
     def _add(self, column: Index, count: int, carried: Value, highest: Value) -> Value:
-        """The sum with one more vector; the exponentials are kept where the result will be."""
+        """Add the exponentials of a vector to the sum and keep them for the last pass."""
         f, row = self.row.f, self.row
         value = functions_of(highest.type)["exp_or_zero"](f, f.fsub(self._load(column, count), highest))
         if not self.kernel.is_logarithm and not row.remember(column, value):
@@ -129,7 +129,7 @@ class _Softmax:
         return f.fadd(carried, value)
 
     def _load(self, column: Index, count: int) -> Value:
-        """A vector of the source; lanes behind the row count for nothing."""
+        """Load a vector of the source, -inf in lanes behind the row."""
         return self.row.load(column, count, -math.inf)
 
     def _exponential(self, column: Index, count: int) -> Value:

@@ -1,6 +1,6 @@
-"""Rows of any dtype reduced to a number each: sums, products, extrema, whether any or all are true.
+"""Reductions of rows of any dtype: sums, products, extrema, any and all.
 
-Integers are summed as int64 and wrap, as PyTorch's do; float64 as float64. Arguments: source, target.
+Integers are summed as int64 and wrap, as in PyTorch; float64 as float64. Arguments: source, target.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ _INT64 = 2**63
 
 @dataclass(frozen=True, kw_only=True)
 class TypedReduction(Lines):
-    """A number for every row of neighbouring elements.
+    """Reduction of every row of contiguous elements.
 
     Args:
-        source, target: distance of rows, or of their results, in elements.
+        source, target: row strides of the source and of the results, in elements.
         dtypes: of the source and the target.
-        domain: what is computed with.
+        domain: type computed in.
     """
 
     kind = "rows"
@@ -58,7 +58,7 @@ class TypedReduction(Lines):
 
     @property
     def lanes(self) -> int:
-        """Elements of a vector register."""
+        """Return the vector width."""
         return self.host.lanes if self.domain == "float" else max(1, self.host.lanes // 2)
 
     def opened(self, sizes: Sizes) -> Self:
@@ -90,7 +90,7 @@ class TypedReduction(Lines):
         return FUNCTIONS[self.domain]["ne"](f, value, constant(0, value.type))
 
     def _fold(self, f: Function, load: Callable[[Index, int], Value]) -> Value:
-        """Vectors side by side, then their lanes, then what is left, element by element."""
+        """Emit the reduction: several accumulators, then their lanes, then the remainder, element by element."""
         lanes, columns = self.lanes, self.columns
         stride = SIDE_BY_SIDE * lanes
         carried = [constant(self._nothing, vector(lanes, self.domain))] * SIDE_BY_SIDE
@@ -122,7 +122,7 @@ class TypedReduction(Lines):
 
     @property
     def _nothing(self) -> float:
-        """What changes nothing."""
+        """Return the neutral element."""
         if self.mode in ("product", "all"):
             return 1
         if self.mode == "max":

@@ -1,1 +1,1 @@
-"""Transposed copies."""
+"""Kernel of transposed copies."""

@@ -1,4 +1,4 @@
-"""Lanes of several vectors rearranged."""
+"""Shuffles across several vectors, and transposition in registers."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 from engine.compiler.codegen.ir import Function, Value, lanes_of
 
-# Lanes of a 128-bit part, across which instructions are dearer.
+# Lanes of a 128-bit part: shuffles across parts are more expensive.
 PART = 4
 
 
 def gather(f: Function, vectors: Sequence[Value], picks: Sequence[tuple[int, int] | None]) -> Value:
-    """One vector of lanes picked as (vector, lane) from many of the same size."""
+    """Emit one vector of lanes picked as (vector, lane) from several of the same size."""
     lanes = len(picks)
     used = sorted({pick[0] for pick in picks if pick is not None})
     result = vectors[used[0]]
@@ -33,7 +33,7 @@ def gather(f: Function, vectors: Sequence[Value], picks: Sequence[tuple[int, int
 
 
 def transpose_block(f: Function, lines: Sequence[Value]) -> list[Value]:
-    """Row k of the result is lane k of every line; as many lines as lanes, at least four."""
+    """Emit the transposition of a square block: as many rows as lanes, at least four."""
     lanes = len(lines)
     parts = range(0, lanes, PART)
     low = [part + k // 2 + lanes * (k % 2) for part in parts for k in range(4)]
@@ -51,14 +51,14 @@ def transpose_block(f: Function, lines: Sequence[Value]) -> list[Value]:
 
 
 def _join(f: Function, x: Value, y: Value, up: int) -> Value:
-    """Two lanes of every part of x and of y, the lower or the upper ones."""
+    """Emit the lower or upper two lanes of every part of x and of y."""
     lanes = lanes_of(x.type)
     places = [part + up + k % 2 + lanes * (k // 2) for part in range(0, lanes, PART) for k in range(4)]
     return f.shuffle(x, y, places)
 
 
 def _transpose_parts(f: Function, lines: list[Value]) -> list[Value]:
-    """The same for parts of four lanes as elements, halving by halving."""
+    """Transpose a block of 128-bit parts, in log2 steps."""
     lanes, distance = PART * len(lines), 1
     while distance < len(lines):
         lower = [PART * (p if not p & distance else p - distance) + k for p in range(len(lines)) for k in range(PART)]

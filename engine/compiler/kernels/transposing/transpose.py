@@ -1,8 +1,8 @@
 """Transposed copies: rows of the source become columns of the target.
 
-The source is contiguous along its rows, the target along its columns, and both may have gaps otherwise: NCHW <-> NHWC
-with channels, pixels and borders of any size. Blocks are transposed in registers. Where one side has but a few elements
-in a line, as images of three channels have, vectors are interleaved or taken apart instead.
+The source is contiguous along rows, the target along columns, and both may have other gaps: NCHW <-> NHWC with
+channels, pixels and borders of any size. Blocks are transposed in registers. If one side has only a few elements a
+line, such as images of three channels, vectors are interleaved or deinterleaved instead.
 
 Arguments: source, target.
 """
@@ -31,23 +31,23 @@ from engine.compiler.kernels.kernel import Kernel, block_of, derived, start
 from engine.compiler.kernels.transposing.shuffle import gather, transpose_block
 from engine.ir.dims import largest, smallest
 
-# Cache lines of rows and columns that are walked together, so that all of a line is used while it is near.
+# Cache lines of rows and columns in a tile, so that a line is used completely while it is cached.
 TILE_LINES = 4
-# Elements of a line up to which vectors are interleaved, and what is then walked together.
+# Longest line that is interleaved, and the tile size then.
 FEW = 4
 RUN = 4096
 
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
-    """A dimension along which the transposition is repeated: its size, and the distance of elements on either side."""
+    """Outer dimension of a transposition: size, and stride on either side."""
 
     count: int
     source: int
     target: int
 
     def opened(self, sizes: Sizes) -> Repeat:
-        """The same of any size, anywhere."""
+        """Return this dimension with dynamic size and strides."""
         return Repeat(sizes.open(self.count), sizes.open(self.source), sizes.open(self.target))
 
 
@@ -56,8 +56,8 @@ class Transpose(Kernel):
     """target[..., column, row] = source[..., row, column], elements of 4 bytes.
 
     Args:
-        repeats: dimensions in front, outermost first.
-        source_row, target_column: from one to the next, in elements; the other distance is 1 on either side.
+        repeats: outer dimensions, outermost first.
+        source_row, target_column: stride of rows and of columns, in elements; the other stride is 1 on either side.
     """
 
     kind = "transpose"
@@ -69,17 +69,17 @@ class Transpose(Kernel):
 
     @property
     def interleaves(self) -> bool:
-        """Whether the target's lines are so short that whole vectors of them are made at once."""
+        """Return whether the target's lines are so short that vectors are interleaved."""
         return not is_varying(self.target_column) and self.rows <= self.target_column <= FEW
 
     @property
     def separates(self) -> bool:
-        """Whether the source's lines are so short that whole vectors of them are taken apart."""
+        """Return whether the source's lines are so short that vectors are deinterleaved."""
         return not is_varying(self.source_row) and self.columns <= self.source_row <= FEW
 
     @cached_property
     def tile(self) -> tuple[int, int]:
-        """Rows and columns walked together."""
+        """Return the rows and columns of a tile."""
         if self.interleaves:
             return self.rows, RUN
         size = TILE_LINES * self.host.memory.line_floats
@@ -87,17 +87,17 @@ class Transpose(Kernel):
 
     @cached_property
     def tiling(self) -> tuple[int, int]:
-        """Tiles down and across."""
+        """Return the tiles down and across."""
         return -(-self.rows // self.tile[0]), -(-self.columns // self.tile[1])
 
     @property
     def tiles(self) -> int:
-        """Tiles of all repetitions."""
+        """Return the tiles of all repetitions."""
         return prod(each.count for each in self.repeats) * self.tiling[0] * self.tiling[1]
 
     @cached_property
     def block(self) -> int:
-        """Tiles of a chunk."""
+        """Return the tiles of a chunk."""
         n_bytes = 8 * smallest(self.rows, self.tile[0]) * smallest(self.columns, self.tile[1])
         return largest(1, smallest(self.tiles, self.host.chunk_bytes // n_bytes))
 
@@ -133,7 +133,7 @@ class Transpose(Kernel):
 
 @dataclass(frozen=True)
 class _Tile:
-    """A tile being written, and where it begins."""
+    """Emitter of a tile, with the addresses of its first elements."""
 
     kernel: Transpose
     f: Function
@@ -142,15 +142,15 @@ class _Tile:
 
 
 class _Blocks(_Tile):
-    """Square blocks transposed in registers; the last is shifted back, and where there is none, narrower."""
+    """Square blocks transposed in registers; the last is shifted back, or narrower if there is only one."""
 
     @property
     def size(self) -> int:
-        """Rows and columns of a block."""
+        """Return the rows and columns of a block."""
         return min(self.kernel.host.lanes, 16)
 
     def emit(self, rows: tuple[Index, Index], columns: tuple[Index, Index]) -> None:
-        """A tile."""
+        """Emit a tile."""
         self._blocks(columns, self.kernel.columns, lambda c, width: self._emit_column(rows, c, width))
 
     def _emit_column(self, rows: tuple[Index, Index], column: Index, width: int) -> None:
@@ -175,14 +175,14 @@ class _Blocks(_Tile):
 
 
 class _Interleaving(_Tile):
-    """Vectors of all rows woven into pixels."""
+    """Vectors of all rows interleaved into pixels."""
 
     def emit(self, start: Index, stop: Index) -> None:
-        """Some columns."""
+        """Emit a range of columns."""
         _in_blocks(self.f, (start, stop), self.kernel.columns, self.kernel.host.lanes, self._emit)
 
     def _emit(self, column: Index, width: int) -> None:
-        # Few and small, they say how lanes are woven: code is for these alone.
+        # These small numbers determine the shuffles, so code is specialised for them.
         rows, pitch, width = int(self.kernel.rows), int(self.kernel.target_column), int(width)
         kernel, f, lanes = self.kernel, self.f, self.kernel.host.lanes
         at = f.at(self.source, column)
@@ -195,10 +195,10 @@ class _Interleaving(_Tile):
 
 
 class _Separating(_Tile):
-    """Vectors of pixels taken apart into a vector for each column."""
+    """Vectors of pixels deinterleaved into one vector a column."""
 
     def emit(self, start: Index, stop: Index) -> None:
-        """Some rows."""
+        """Emit a range of rows."""
         _in_blocks(self.f, (start, stop), self.kernel.rows, self.kernel.host.lanes, self._emit)
 
     def _emit(self, row: Index, height: int) -> None:
@@ -217,10 +217,10 @@ class _Separating(_Tile):
 def _in_blocks(
     f: Function, bounds: tuple[Index, Index], end: int, size: int, emit: Callable[[Index, int], None]
 ) -> None:
-    """``emit(first, count)`` for blocks of ``size`` between bounds, and the narrower one that ends at ``end``.
+    """Emit ``emit(first, count)`` for blocks of ``size`` between bounds, and a narrower one that ends at ``end``.
 
-    Where the end is open there is none that is narrower: the last one is shifted back. Of a symbolic end that is small
-    now, what is left over is done one by one.
+    With a dynamic end, the last block is shifted back instead. For a symbolic end below ``size``, the remainder is
+    emitted one by one.
     """
     if is_varying(end) and hint(end) < size:
         whole, (first, stop) = end // size * size, bounds

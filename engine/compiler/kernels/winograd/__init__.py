@@ -1,1 +1,1 @@
-"""Winograd's convolution with 3 taps: blocking (whether, and in which blocks), transforms, stages, and the whole."""
+"""Winograd convolution: blocking (cost model), transforms, stages, layout, and the kernel."""

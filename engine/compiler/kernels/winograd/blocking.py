@@ -1,9 +1,8 @@
-"""How a Winograd convolution falls into chunks and registers, and whether it is worth it.
+"""Choice and blocking of a Winograd convolution, by a cost model.
 
-A model of its cost decides both. It counts in the time that one product of two vectors takes, a cycle say. Its
-constants were fitted to measurements on a core with 512-bit vectors and 1 MB of second-level cache; what they weigh
-against each other (products wasted on tiles that overlap, transforms repeated, weights streamed again, memory that
-outgrows the cache) is the same elsewhere.
+Costs are in the time of one product of two vectors, about a cycle. Constants were fitted to measurements on a core with
+512-bit vectors and 1 MB of L2 cache. Their ratios hold elsewhere: products wasted on overlapping tiles, repeated
+transforms, weights streamed again, memory beyond the cache.
 """
 
 from __future__ import annotations
@@ -27,63 +26,63 @@ from engine.ir.dims import is_symbolic, smallest
 IntArray: TypeAlias = NDArray[Any]
 FloatArray: TypeAlias = NDArray[Any]
 
-# Shares of the second-level cache for a chunk's scratch memory, and for that with all weights; of the last, weights.
+# Shares of the L2 cache for a chunk's scratch memory, and for that plus all weights; of the last level for weights.
 SCRATCH_SHARE = 3 / 16
 CACHE_SHARE = 13 / 16
 LAST_SHARE = 1 / 2
-# No chunk needs more of its thread's stack; what an address takes there.
+# Largest stack of a chunk, and bytes of an address.
 STACK_BYTES = 1000 * 1024
 POINTER_BYTES = 8
-# So many tiles at once leave the time to fetch weights ahead.
+# Fewest tiles at once that leave time to prefetch weights.
 FETCH_TILES = 6
-# Cycles of a 6×6 transform of one vector of channels, in and out; of a call and of a chunk; of a sum that is set, and
-# of one that is added to.
+# Cycles of a 6×6 transform of one vector of channels, in and out; of a call and of a chunk; of storing a sum, and of
+# adding to one.
 INPUT_CYCLES = 190.0
 OUTPUT_CYCLES = 170.0
 CALL_CYCLES = 5.0
-# Pixels under a tile, and those it is stored to, lie in many places: where the last-level cache is slow, transforms
-# wait for them, so many times their cycles for what a byte of it costs. Found on an Intel Xeon, where layers take
-# beside their products up to six times what these cycles say.
+# Pixels of a tile are scattered in memory: with a slow last-level cache, transforms wait for them. Extra share of the
+# transform's cycles, times the cost of a byte. Measured on an Intel Xeon, where layers take up to six times these
+# cycles besides products.
 FAR_PIXELS = 40.0
-# Loads in the time of a product with which cycles of transforms and sums were found, and cycles of a panel's beginning
-# and end, which products of few channels do not hide on cores that begin them twice as fast. For tiles in a row; those
-# in two dimensions have theirs in what far pixels cost. Found on an Intel Xeon.
+# Loads in the time of a product for which the cycles of transforms and sums were measured; and cycles of a panel's
+# prologue and epilogue, which few channels do not hide on cores with twice the loads. For row tiles only; FAR_PIXELS
+# covers two dimensions. Measured on an Intel Xeon.
 LOADS = 2.0
 PANEL_CYCLES = 115.0
 CHUNK_CYCLES = 1500.0
 SET_CYCLES = 0.75
 ADD_CYCLES = 1.4
-# How often a kernel is run by one, two and four threads.
+# Weights of running with one, two and four threads.
 THREADS = ((1, 0.6), (2, 0.3), (4, 0.1))
-# What a transform in one dimension costs, as a share of one in two.
+# Cost of a transform in one dimension relative to two.
 LINE_SHARE = 0.6
 MOST_TILES = 64
-# Transformed weights of a layer that take more memory make room for a form of half as many, unless that takes so many
-# times as long: of 1024 channels to as many, tiles of 4×4 have 144 MB, of 2×2 64.
+# A layer with more transformed weights uses a form with half as many, unless that takes this many times as long: for
+# 1024 to 1024 channels, tiles of 4×4 have 144 MB, of 2×2 64 MB.
 LARGE_BYTES = 64 << 20
 MUCH_LONGER = 1.8
 MOST_GROUPS = 16
-# A direct convolution's cycles to one of a product that wastes nothing, and what Winograd must save to be worth it.
+# Cycles of a direct convolution relative to its products, and the share of them Winograd must stay below.
 DIRECT = 1.03
 WORTH = 0.9
-# Output tiles that are offered by stride.
+# Candidate output tiles by stride.
 OFFERED = {1: (4, 2), 2: (4, 3, 2)}
-# Products for the tile of a row, and how many ways to part a filter are looked at.
+# Products of a row tile, and the number of filter splits that are tried.
 ROW_PRODUCTS = (8, 6)
 ROW_WAYS = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Blocking:
-    """Sizes of a chunk and of what is held in registers.
+    """Sizes of a chunk and of a register tile.
 
     Args:
-        tiles: output tiles of a chunk; a multiple of ``at_once`` where there is more than one depth.
-        at_once: of them, how many are multiplied at once.
-        vectors: output channels multiplied at once.
-        panels: so many times ``vectors`` are a chunk's output channels.
-        depth: input channels transformed and summed at a time; a multiple of the lanes.
-        room: tiles that the chunk's memory is laid out for, where code is for any number of them; else None.
+        tiles: output tiles of a chunk; a multiple of ``at_once`` if there is more than one depth.
+        at_once: tiles multiplied at once.
+        vectors: output channels multiplied at once, in vectors.
+        panels: output channels of a chunk, in multiples of ``vectors``.
+        depth: input channels transformed and summed at a time; a multiple of the vector width.
+        room: tiles the chunk's memory is reserved for, if the number of tiles is dynamic; else None.
     """
 
     tiles: int
@@ -94,11 +93,11 @@ class Blocking:
     room: int | None = None
 
     def opened(self, sizes: Sizes) -> Self:
-        """The same for chunks of any number of tiles, where there is room."""
+        """Return this blocking with a dynamic number of tiles, if memory is reserved for it."""
         return self if self.room is None else replace(self, tiles=sizes.count(self.tiles))
 
     def within(self, tiles: int) -> Self:
-        """Return the same for images of so many tiles: of symbolic sizes, the fewest at once that all of them take."""
+        """Return this blocking for images with this many tiles, which may be symbolic."""
         if not is_symbolic(tiles):
             return self
         most = max(self.tiles // self.at_once, 1)
@@ -108,7 +107,7 @@ class Blocking:
 
 @dataclass(frozen=True, slots=True)
 class _Blockings:
-    """Many of them side by side: a network has dozens of convolutions, each with a thousand ways to block it."""
+    """Arrays of blockings: a network has dozens of convolutions with a thousand candidates each."""
 
     tiles: IntArray
     at_once: IntArray
@@ -119,7 +118,7 @@ class _Blockings:
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """A convolution as the model sees it: tiles, channels, vectors of output channels, planes of taps."""
+    """Inputs of the cost model: tiles, channels, vectors of output channels, planes of taps."""
 
     host: Host
     tiles: int
@@ -130,19 +129,19 @@ class _Work:
 
     @property
     def parts(self) -> int:
-        """Parts of the filters that are added up."""
+        """Return the parts of the filters that are summed."""
         return self.planes * self.filtering.rounds
 
     @property
     def weights(self) -> int:
-        """Bytes of the transformed weights."""
+        """Return the bytes of the transformed weights."""
         return 4 * self.parts * self.filtering.weights * self.in_channels * self.count * self.host.lanes
 
     @property
     def far(self) -> float:
-        """How much of images and weights lies beyond the second-level cache, as a share of what it holds: 0 to 1.
+        """Return the excess of images and weights over the L2 cache, as a share of its size from 0 to 1.
 
-        None where a tile's pixels lie side by side, in a row: those come in time.
+        It is 0 for row tiles: their pixels are contiguous and arrive in time.
         """
         if self.filtering.is_row:
             return 0.0
@@ -153,18 +152,18 @@ class _Work:
 
     @property
     def hurried(self) -> float:
-        """How much longer a row's transforms and sums take in the time of a product: 0 where they wait for products."""
+        """Return the extra time of a row's transforms and sums relative to products; 0 if they are hidden."""
         return max(LOADS / self.host.repeats_a_product - 1, 0.0) if self.filtering.is_row else 0.0
 
     def scratch(self, b: _Blockings) -> IntArray:
-        """Bytes of a chunk's own memory."""
+        """Return the bytes of a chunk's scratch memory."""
         channels = np.minimum(b.depth, self.in_channels)
         channels = channels + np.minimum(self.count, b.vectors * b.panels) * self.host.lanes
         count: IntArray = 4 * self.filtering.positions * b.tiles * channels
         return count
 
     def stack(self, b: _Blockings) -> IntArray:
-        """Bytes a chunk reserves: its scratch memory with what lies between tiles, and the addresses of those."""
+        """Return the bytes a chunk reserves: scratch memory with padding between tiles, and addresses of tiles."""
         line, lanes = self.host.memory.line_floats, self.host.lanes
         channels = -(-np.minimum(b.depth, self.in_channels) // lanes) * lanes
         sums = np.minimum(self.count, b.vectors * b.panels) * lanes
@@ -173,14 +172,14 @@ class _Work:
         return count
 
     def products(self, tiles: IntArray, vectors: IntArray) -> FloatArray:
-        """Cycles for one input channel of some tiles: its products, or waiting for sums, weights or loads."""
+        """Return the cycles of one input channel of some tiles: products, or latency, weights or loads."""
         loads, waiting = (tiles + vectors) / self.host.repeats_a_product, 1.125 * self.host.products_in_flight
         slowest = np.maximum.reduce([tiles * vectors, (tiles + 3.5) * vectors / 2, loads * 1.1])
         cycles: FloatArray = np.where(vectors > 0, np.maximum(slowest, waiting) + loads * 0.05, 0)
         return cycles
 
     def cost(self, b: _Blockings) -> FloatArray:
-        """Cycles of one core, averaged over numbers of threads that share the chunks."""
+        """Return the cycles of one core, averaged over numbers of threads that share the chunks."""
         blocks, groups = -(-self.tiles // b.tiles), -(-self.count // (b.vectors * b.panels))
         depth = np.minimum(b.depth, self.in_channels)
         depths, runs = -(-self.in_channels // depth) * self.parts, self.filtering.runs
@@ -208,7 +207,7 @@ class _Work:
         return cycles
 
     def _streamed(self, b: _Blockings, blocks: IntArray) -> FloatArray:
-        """Cycles for weights that come from beyond the second-level cache, for every block of tiles once."""
+        """Return the cycles to load weights beyond the L2 cache, once for every block of tiles."""
         weights, memory = self.weights, self.host.memory
         first = np.where(b.at_once >= FETCH_TILES, memory.fetched_cost, memory.memory_cost)
         again = memory.stream_cost if weights <= LAST_SHARE * memory.last_bytes else first
@@ -217,7 +216,7 @@ class _Work:
 
 
 def _candidates(work: _Work) -> Iterator[tuple[int, int, int, int, int]]:
-    """Tiles, tiles at once, vectors, panels and depth of everything that is tried."""
+    """Yield tiles, tiles at once, vectors, panels and depth of every candidate."""
     for vectors in range(1, min(4, work.count) + 1):
         panels = -(-work.count // vectors)
         sizes = sorted({-(-panels // groups) for groups in range(1, min(panels, MOST_GROUPS) + 1)})
@@ -245,7 +244,7 @@ def choose_blocking(
     *,
     planes: int = 1,
 ) -> Blocking:
-    """The blocking that costs least for images of rows × columns.
+    """Return the cheapest blocking for images of rows × columns.
 
     Args:
         planes: of taps, where images are planes of volumes.
@@ -256,7 +255,7 @@ def choose_blocking(
 
 @lru_cache(maxsize=256)
 def _best(work: _Work) -> tuple[float, Blocking]:
-    """Return what the best blocking costs, and the blocking."""
+    """Return the cost of the best blocking, and the blocking."""
     least = (1, 1, 1, 1, 32)
     tried = _Blockings(*np.array([*_candidates(work)] or [least]).T)
     cost = np.where(work.stack(tried) <= STACK_BYTES, work.cost(tried), np.inf)
@@ -287,7 +286,7 @@ def _work(
 def choose(
     host: Host, stride: int, rows: int, columns: int, in_channels: int, out_channels: int, batch: int
 ) -> Filtering | None:
-    """The fastest 3×3 Winograd convolution to images of rows × columns; None if a direct one is as fast.
+    """Return the fastest 3×3 Winograd convolution to images of rows × columns; None if a direct one is as fast.
 
     See ``rank``.
     """
@@ -306,13 +305,13 @@ def rank(
     *,
     planes: int = 1,
 ) -> list[Filtering | None]:
-    """Winograd convolutions to images of rows × columns, and None for the direct one, the fastest first.
+    """Return Winograd convolutions to images of rows × columns, and None for the direct one, fastest first.
 
-    Those that take very much memory for little time come after the others. Weights are taken to come from memory, as
-    they do in a network that is larger than the caches.
+    Forms that need much memory for little time come last. Weights are assumed to come from memory, as in a network
+    larger than the caches.
 
     Args:
-        offered: those that are looked at, of one kernel.
+        offered: candidates for one kernel.
         planes: of taps, where images are planes of volumes.
     """
     count, taps = len(vectors_of(out_channels, host.lanes)), planes * math.prod(offered[0].kernel)
@@ -335,12 +334,12 @@ def rank(
 
 
 def offered_for(kernel: tuple[int, int], stride: int, columns: int, *, is_even: bool = True) -> list[Filtering]:
-    """The forms for a kernel of which the rounding error stays near that of direct sums, to images so wide.
+    """Return the forms for a kernel whose rounding error is near that of direct sums, for images of this width.
 
-    Filters of 3×3 are transformed whole, others of stride 1 by their rows, in the ways that take fewest products.
+    3×3 filters are transformed whole; other filters of stride 1 by rows, in the splits with the fewest products.
 
     Args:
-        is_even: whether the images of every d-th pixel are of one size, as whole filters want them.
+        is_even: whether the images of every d-th pixel have equal sizes, as whole filters require.
     """
     if kernel == (3, 3) and is_even:
         return [Filtering(output_tile, stride) for output_tile in OFFERED.get(stride, ())]
@@ -360,6 +359,6 @@ def offered_for(kernel: tuple[int, int], stride: int, columns: int, *, is_even: 
 
 
 def _bounded(host: Host, cycles: float, weights: int) -> float:
-    """Cycles of arithmetic, or what it takes to bring so many bytes of weights from memory that all threads share."""
+    """Return the cycles of arithmetic, or of loading weights from memory if that takes longer, over thread counts."""
     least = weights * host.memory.shared_cost
     return sum(share * threads * max(cycles / threads, least) for threads, share in THREADS)

@@ -1,4 +1,4 @@
-"""What a Winograd convolution knows before any code is written: tiles, groups of channels, memory, packed weights."""
+"""Geometry of a Winograd convolution: tiles, groups of channels, memory, packed weights."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from engine.tensor import Array
 
 @dataclass(frozen=True, kw_only=True)
 class Layout(Convolution):
-    """A convolution of one group: a 3×3 one of stride 1 or 2, or any of stride 1 by its rows; if dilated, of stride 1.
+    """Convolution of one group: 3×3 of stride 1 or 2, or any of stride 1 by rows; dilated ones have stride 1.
 
-    Dilated by d it is d² convolutions of images of every d-th pixel, or d of every d-th column where it goes by rows.
+    With dilation d it is d² convolutions of images of every d-th pixel, or d of every d-th column by rows.
 
     Args:
-        rows, columns: multiples of the dilation, unless it goes by rows.
-        source: of the padded image.
-        filtering: the filter, the stride and the output tile; see choose().
-        blocking: how the work falls into chunks and registers; see choose_blocking().
-        depth: the windows along the planes of volumes, of two planes of taps at least or inside the volume; ``batch``
-            counts the planes of the output then, and the strides along it are those of planes.
+        rows, columns: multiples of the dilation, unless transformed by rows.
+        source: strides of the padded image.
+        filtering: filter, stride and output tile; see ``choose``.
+        blocking: chunks and register tile; see ``choose_blocking``.
+        depth: windows along the planes of volumes, with at least two planes of taps or inside the volume; ``batch``
+            then counts output planes, and strides along it are those of planes.
     """
 
     in_channels: int
@@ -58,27 +58,27 @@ class Layout(Convolution):
 
     @property
     def dilations(self) -> tuple[int, int]:
-        """Distance of the pixels of an image that is convolved by itself, down and across."""
+        """Return the distance of the pixels of an image that is convolved separately, down and across."""
         return (1 if self.filtering.is_row else self.dilation), self.dilation
 
     @property
     def phases(self) -> int:
-        """Such images in one."""
+        """Return the number of such images in one."""
         return math.prod(self.dilations)
 
     @property
     def is_uneven(self) -> bool:
-        """Whether some of them have a column more, as far as that is known."""
+        """Return whether some of them may have one more column."""
         return self.dilation > 1 and not is_at_most(self.columns % self.dilation, 0)
 
     @property
     def size(self) -> tuple[int, int]:
-        """Rows and columns of an output image, of every d-th pixel where there is a dilation; of the largest."""
+        """Return rows and columns of an output image; with dilation, of the largest image of every d-th pixel."""
         return self.rows // self.dilations[0], -(-self.columns // self.dilation)
 
     @property
     def extent(self) -> tuple[int, int]:
-        """Rows and columns of such an image, padded, that a part of the filter reads."""
+        """Return rows and columns of such an image, padded, that a part of the filter reads."""
         rows, columns = (
             self.filtering.stride * (size - 1) + line.taps
             for size, line in zip(self.size, self.filtering.lines, strict=True)
@@ -87,7 +87,7 @@ class Layout(Convolution):
 
     @cached_property
     def tiling(self) -> tuple[int, int]:
-        """Tiles down and across an image."""
+        """Return the tiles down and across an image."""
         rows, columns = (-(-size // tile) for size, tile in zip(self.size, self.filtering.tile, strict=True))
         return rows, columns
 
@@ -95,77 +95,77 @@ class Layout(Convolution):
         return super().opened(sizes).with_open(sizes, "blocking")
 
     def within(self, strides: Strides) -> Strides:
-        """Strides from pixel to pixel of such an image."""
+        """Return the strides between pixels of such an image."""
         down, across = self.dilations
         return Strides(strides.n, strides.h * down, strides.w * across, strides.c)
 
     @property
     def overlap(self) -> tuple[int, int | None]:
-        """Rows and columns that the last tile down and across shares with the one before it; None where they differ."""
+        """Return rows and columns the last tile shares with the one before, down and across; None where they differ."""
         counts = zip(self.tiling, self.filtering.tile, self.size, strict=True)
         down, across = (0 if size < tile else count * tile - size for count, tile, size in counts)
         return down, None if self.is_uneven else across
 
     @property
     def tiles(self) -> int:
-        """Tiles of all images."""
+        """Return the tiles of all images."""
         return self.batch * self.phases * self.tiling[0] * self.tiling[1]
 
     @cached_property
     def groups(self) -> list[tuple[Panel, ...]]:
-        """The panels of the output channels by group; the last group may be smaller."""
+        """Return the panels of the output channels by group; the last group may be smaller."""
         panels = panels_of(self.out_channels, self.host.lanes, self.blocking.vectors)
         return [panels[k : k + self.blocking.panels] for k in range(0, len(panels), self.blocking.panels)]
 
     @cached_property
     def widths(self) -> tuple[int, int]:
-        """Floats that the output channels of the first and the last group take, empty lanes included."""
+        """Return the floats of the output channels of the first and the last group, empty lanes included."""
         first, last = (sum(width_of(panel) for panel in group) for group in (self.groups[0], self.groups[-1]))
         return first, last
 
     @property
     def width(self) -> int:
-        """Floats that all output channels take."""
+        """Return the floats of all output channels."""
         return self.widths[0] * (len(self.groups) - 1) + self.widths[1]
 
     @property
     def bias_floats(self) -> int:
-        """Where the packed weights begin; the bias comes before them."""
+        """Return the offset of the packed weights behind the bias."""
         line_floats = self.host.memory.line_floats
         return line_floats * -(-self.width // line_floats)
 
     @property
     def packed_floats(self) -> int:
-        """Floats of bias and weights."""
+        """Return the floats of bias and weights."""
         return self.bias_floats + self.parts * self.part_floats(self.width)
 
     def part_floats(self, width: int) -> int:
-        """Floats of a part of the filters, for output channels that take ``width`` floats."""
+        """Return the floats of a part of the filters, for output channels that take ``width`` floats."""
         return self.filtering.weights * self.in_channels * width
 
     @property
     def depths(self) -> int:
-        """Blocks the input channels fall into."""
+        """Return the blocks of input channels."""
         return -(-self.in_channels // self.blocking.depth)
 
     @property
     def planes(self) -> int:
-        """Planes of taps."""
+        """Return the planes of taps."""
         return 1 if self.depth is None else self.depth.kernel
 
     @property
     def parts(self) -> int:
-        """Parts of the filters, of all planes of taps one after the other."""
+        """Return the parts of the filters in all planes of taps."""
         return self.planes * self.filtering.rounds
 
     @property
     def rounds(self) -> int:
-        """How often products are added up: of every part of the filters and every block of input channels."""
+        """Return the number of partial sums: parts of the filters times blocks of input channels."""
         return self.parts * self.depths
 
     @cached_property
     def scratch(self) -> Scratch:
-        """The memory of a chunk."""
+        """Return the memory of a chunk."""
         vectors = vectors_of(min(self.blocking.depth, self.in_channels), self.host.lanes)
         line_floats, room = self.host.memory.line_floats, self.blocking.room
         pitches = [spread(floats, line_floats) for floats in (width_of(vectors), self.widths[0])]
@@ -174,7 +174,7 @@ class Layout(Convolution):
 
     @property
     def blocks(self) -> int:
-        """Blocks of tiles; the last is shifted back to be whole."""
+        """Return the blocks of tiles; the last is shifted back to be whole."""
         return -(-self.tiles // self.blocking.tiles)
 
     @property
@@ -183,7 +183,7 @@ class Layout(Convolution):
 
     @property
     def flops(self) -> int:
-        """Operations of the direct convolution this replaces, so that rates compare."""
+        """Return the operations of the direct convolution this replaces, so that rates compare."""
         return (
             2
             * self.batch
@@ -201,9 +201,9 @@ class Layout(Convolution):
         return "winograd", self.filtering, self.planes, *of_channels
 
     def pack(self, weight: Array, bias: Array | None) -> Array:
-        """Weights (O, I, KH, KW), transformed in float64, and bias (O,), as the kernel streams them: (floats,) float32.
+        """Return weights (O, I, KH, KW), transformed in float64, and bias (O,) in reading order: (floats,) float32.
 
-        Of a volume, the rows of all planes of taps are one after the other: (O, I, KD * KH, KW).
+        For a volume, the rows of all planes of taps follow one another: (O, I, KD * KH, KW).
 
         Order: bias; by group, part, block of input channels, filter value, panel: (input channel, output channel).
         """
@@ -217,7 +217,7 @@ class Layout(Convolution):
             begin = 0
             for panel in group:
                 count, lanes = sum(real for _, real in panel), width_of(panel)
-                # A panel at a time: what lies between is small enough to be in memory that was used before.
+                # A panel at a time, so that temporary arrays are small enough to reuse memory.
                 planes = np.split(weight[channel : channel + count], self.planes, axis=2)
                 filters = [part for plane in planes for part in self.filtering.transform_filters(plane)]
                 for part, first in product(range(self.parts), range(0, self.in_channels, self.blocking.depth)):

@@ -1,7 +1,7 @@
-"""The inner functions of a Winograd convolution: transform pixels, multiply, transform sums back.
+"""Inner functions of a Winograd convolution: transform pixels, multiply, transform sums back.
 
-Between them lie two arrays in the chunk's own memory: transformed pixels (positions, tiles, channels) and their
-products with the weights, the sums (positions, tiles, output channels). ``Scratch`` says how they lie.
+They exchange two arrays in the chunk's own memory: transformed pixels (positions, tiles, channels) and their products
+with the weights, the sums (positions, tiles, output channels). ``Scratch`` is their layout.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from engine.compiler.kernels.target import Target
 from engine.compiler.kernels.winograd.transforms import Filtering
 
 Floats = TypeVar("Floats", int, NDArray[Any])
-"""A number of floats, or many of them side by side."""
+"""A float, or a vector of floats."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scratch:
-    """Geometry of a chunk's memory.
+    """Layout of a chunk's memory.
 
     Args:
-        filtering: says how many positions a transformed tile has.
-        pitch, sum_pitch: floats from tile to tile among transformed pixels and among sums.
-        step, sum_step: floats from position to position; no less than all tiles of a chunk take.
+        filtering: determines the positions of a transformed tile.
+        pitch, sum_pitch: floats from tile to tile in transformed pixels and in sums.
+        step, sum_step: floats from position to position; at least all tiles of a chunk.
     """
 
     filtering: Filtering
@@ -41,16 +41,16 @@ class Scratch:
 
 
 def spread(floats: Floats, line_floats: int) -> Floats:
-    """The least odd multiple of a cache line that holds so many: neighbours fall into different sets of a cache."""
+    """Return the least sufficient odd multiple of a cache line: neighbours then map to different cache sets."""
     return line_floats * (-(-floats // line_floats) | 1)
 
 
 def emit_input(
     module: Module, name: str, scratch: Scratch, source: Strides, extent: tuple[int, int], channels: int, lanes: int
 ) -> str:
-    """The transform of the pixels under one tile, for ``count`` channels; pixels beyond ``extent`` are zero, unread.
+    """Emit the transform of the pixels of one tile, for ``count`` channels; pixels beyond ``extent`` are zero, unread.
 
-    Meanwhile the pixels under the tile after it are fetched.
+    It also prefetches the pixels of the next tile.
     """
     parameters = [("ptr", "image"), ("ptr", "following"), ("ptr", "transformed"), ("i64", "count")]
     f = module.inner(name, parameters)
@@ -101,9 +101,9 @@ def emit_product(
     ahead: int,
     adds: bool,
 ) -> str:
-    """``at_once`` tiles times a panel, vectors of so many lanes, over ``count`` channels; set or added to the sums.
+    """Emit ``at_once`` tiles times a panel over ``count`` channels; the sums are set, or added to if ``adds``.
 
-    Meanwhile the weights ``ahead`` floats further on are fetched, unless that is 0.
+    It also prefetches the weights ``ahead`` floats further on, unless that is 0.
     """
     parameters = [("ptr", "pixels"), ("ptr", "weights"), ("ptr", "sums"), ("i64", "count")]
     f = module.inner(name, parameters)
@@ -147,11 +147,11 @@ def emit_output(
     lanes: int,
     real: int,
 ) -> str:
-    """The transform of one tile's sums to pixels, bias and epilogue, for one vector of output channels.
+    """Emit the transform of one tile's sums to pixels, bias and epilogue, for one vector of output channels.
 
-    Only ``extent`` rows and columns of the tile are pixels of the image. Of those, what lies above row ``top`` or left
-    of column ``left`` is not stored; both are 0, or as ``overlap`` says, or anything where that is None. Where a pixel
-    is not finite, ``alarm`` is set.
+    Only ``extent`` rows and columns of the tile are pixels of the image. Of those, rows above ``top`` and columns left
+    of ``left`` are not stored; each is 0, or as ``overlap`` says, or any number if that is None. A non-finite pixel
+    raises the fault flag.
     """
     parameters = [("i64", "top"), ("i64", "left"), ("ptr", "alarm")]
     parameters += [("ptr", "sums"), ("ptr", "bias"), *epilogue.parameters]
@@ -169,7 +169,7 @@ def emit_output(
 
     zero = constant(0.0, type_)
     shared = [tile - 1 if each is None else each for tile, each in zip(filtering.tile, overlap, strict=True)]
-    doubt = zero  # stays 0 while everything is finite, and becomes NaN for good where something is not
+    doubt = zero  # stays 0 while everything is finite, otherwise becomes NaN
     for h in range(min(down.output_tile, extent[0])):
         row = across.transform_sums(f, [column[h] for column in columns])[: min(across.output_tile, extent[1])]
         for value in row:

@@ -1,14 +1,14 @@
-"""The transforms of Winograd's minimal filtering, as matrices and as vector code.
+"""Transforms of Winograd's minimal filtering, as matrices and as vector code.
 
 m outputs of an r-tap filter are a polynomial product evaluated at m + r - 1 points: y = Aᵀ[(G g) ⊙ (Bᵀ d)] (Lavin and
 Gray, "Fast algorithms for convolutional neural networks", 2016; Toom and Cook's construction of the matrices). The
-points are 0, infinity, pairs ±p, so that half of each transform is shared between the two points of a pair, and at most
-one alone. Which of them decides the rounding error: ±√½ and ±√2 keep F(4×4, 3×3) within 3e-6 of the largest output, the
-customary ±1 and ±2 within 2e-5.
+points are 0, infinity, pairs ±p, which share half of each transform, and at most one single point. Their choice
+determines the rounding error: ±√½ and ±√2 keep F(4×4, 3×3) within 3e-6 of the largest output, the customary ±1 and ±2
+within 2e-5.
 
-With a stride of 2 the outer taps meet the pixels of even index only and the middle tap those of odd index. The first
-are a filter of two taps and of stride 1, in m + 1 products for m outputs; the second are one tap, m products with the
-same weight. In two dimensions (2m + 1)² products stand for (3m)²: 81 for 144 where m is 4.
+With a stride of 2 the outer taps read only pixels of even index and the middle tap those of odd index. The first are a
+filter of two taps and of stride 1, in m + 1 products for m outputs; the second are one tap, m products with the same
+weight. In two dimensions (2m + 1)² products replace (3m)²: 81 instead of 144 for m = 4.
 """
 
 from __future__ import annotations
@@ -23,10 +23,9 @@ import numpy as np
 from engine.compiler.codegen.ir import Function, Value, constant
 from engine.tensor import Array
 
-# By stride and number of products (with a stride, of those the outer taps take): pairs ±p, and points alone. The
-# largest error over the largest output, float32, 256 input channels of unit variance: in two dimensions of 3 taps 7e-7,
-# 3e-6, 2e-5 with stride 1, 7e-7, 5e-7, 8e-7 with stride 2; in one 1e-6 with 6 products, 3e-6 with 8. A direct one has
-# 4e-7.
+# By stride and number of products (with a stride, of the outer taps): pairs ±p, and single points. Largest error over
+# largest output, float32, 256 input channels of unit variance: in two dimensions of 3 taps 7e-7, 3e-6, 2e-5 with
+# stride 1, 7e-7, 5e-7, 8e-7 with stride 2; in one 1e-6 with 6 products, 3e-6 with 8. A direct convolution has 4e-7.
 POINTS: dict[tuple[int, int], tuple[tuple[float, ...], tuple[float, ...]]] = {
     (1, 4): ((1.0,), ()),
     (1, 6): ((0.5**0.5, 2.0**0.5), ()),
@@ -35,18 +34,18 @@ POINTS: dict[tuple[int, int], tuple[tuple[float, ...], tuple[float, ...]]] = {
     (2, 4): ((1.0,), ()),
     (2, 5): ((2.0**0.5,), (0.5,)),
 }
-# Products of a matrix product that OpenBLAS, and others like it, do on the caller's thread.
+# Largest matrix product that OpenBLAS and similar libraries compute on the caller's thread.
 ALONE = 1 << 17
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Filter values in a row that meet equally many values of the transformed tile each.
+    """Contiguous filter values that multiply equally many values of the transformed tile each.
 
     Args:
         first, count: of the filter values.
-        position: of the transformed values of the first; those of the others follow.
-        repeats: transformed values that each of them meets.
+        position: of the first transformed value; the others follow.
+        repeats: transformed values for each filter value.
     """
 
     first: int
@@ -57,7 +56,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Line:
-    """F(m, r) of a stride in one dimension; of one output and one tap it is a plain product.
+    """F(m, r) of a stride in one dimension; with one output and one tap it is a plain product.
 
     Args:
         output_tile: m.
@@ -70,47 +69,47 @@ class Line:
 
     @property
     def is_plain(self) -> bool:
-        """Whether nothing is transformed."""
+        """Return whether there is no transform."""
         return self.taps == 1
 
     @property
     def reach(self) -> int:
-        """Pixels under a tile."""
+        """Return the pixels under a tile."""
         return self.stride * (self.output_tile - 1) + self.taps
 
     @property
     def outer_taps(self) -> int:
-        """Taps of the filter of stride 1 that is transformed."""
+        """Return the taps of the filter of stride 1 that is transformed."""
         return self.taps if self.stride == 1 else 2
 
     @property
     def products(self) -> int:
-        """Products of that filter, for all outputs of a tile."""
+        """Return the products of that filter for all outputs of a tile."""
         return self.outer_taps + self.output_tile - 1
 
     @property
     def size(self) -> int:
-        """Values of a transformed tile."""
+        """Return the values of a transformed tile."""
         return self.products + (self.output_tile if self.stride == 2 else 0)
 
     @property
     def filter_size(self) -> int:
-        """Values of a transformed filter."""
+        """Return the values of a transformed filter."""
         return self.products + (self.stride == 2)
 
     @property
     def repeats(self) -> list[int]:
-        """How many values of a transformed tile each value of a filter meets."""
+        """Return the number of tile values that each filter value multiplies."""
         return [1] * self.products + [self.output_tile] * (self.stride == 2)
 
     @property
     def points(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
-        """Pairs and points alone."""
+        """Return the pairs and the single points."""
         return POINTS[self.stride, self.products]
 
     @cached_property
     def matrix(self) -> Array:
-        """G, (values, taps) float64: what transforms a filter, in the order of the transformed values."""
+        """Return the filter transform G, (values, taps) float64, in the order of the transformed values."""
         if self.is_plain:
             return np.ones((1, 1))
         pairs, alone = self.points
@@ -124,7 +123,7 @@ class Line:
         return np.array([*([even, 0.0, odd] for even, odd in rows), [0.0, 1.0, 0.0]])
 
     def transform_pixels(self, f: Function, pixels: Sequence[Value]) -> list[Value]:
-        """Bᵀ d of ``reach`` neighbouring pixels. Row p of Bᵀ is the product of (x - q) over all other points q."""
+        """Emit Bᵀ d of ``reach`` neighbouring pixels. Row p of Bᵀ is the product of (x - q) over all other points q."""
         if self.is_plain:
             return [*pixels]
         if self.stride == 1:
@@ -132,7 +131,7 @@ class Line:
         return [*_transform_inputs(f, pixels[0::2], *self.points), *pixels[1::2]]
 
     def transform_sums(self, f: Function, values: Sequence[Value]) -> list[Value]:
-        """Aᵀ v: ``size`` values back to m outputs."""
+        """Emit Aᵀ v: ``size`` values back to m outputs."""
         if self.is_plain:
             return [*values]
         result = _transform_outputs(f, values[: self.products], self.output_tile, *self.points)
@@ -143,7 +142,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Filtering:
-    """How pixels, filters and sums are transformed, and in which order they are kept.
+    """Transforms of pixels, filters and sums, and the order of transformed values.
 
     It is F(m×m, 3×3) of a stride, or F(1×m, 1×r): then a filter of any size is the sum of parts that are rows of r taps
     each. The last part of a row is shifted back, so that nothing beyond the filter is read.
@@ -151,7 +150,7 @@ class Filtering:
     Args:
         output_tile: m.
         kernel: rows and columns of the filter.
-        taps: r, where rows are transformed alone; else 0.
+        taps: r, if rows are transformed separately; else 0.
     """
 
     output_tile: int
@@ -161,62 +160,62 @@ class Filtering:
 
     @property
     def is_row(self) -> bool:
-        """Whether rows are transformed alone."""
+        """Return whether rows are transformed separately."""
         return self.taps > 0
 
     @property
     def lines(self) -> tuple[Line, Line]:
-        """The transforms down and across a tile."""
+        """Return the transforms down and across a tile."""
         across = Line(self.output_tile, self.taps or 3, self.stride)
         return (Line() if self.is_row else across), across
 
     @property
     def tile(self) -> tuple[int, int]:
-        """Rows and columns of an output tile."""
+        """Return rows and columns of an output tile."""
         down, across = self.lines
         return down.output_tile, across.output_tile
 
     @property
     def reach(self) -> tuple[int, int]:
-        """Rows and columns of the pixels that a part needs under a tile."""
+        """Return rows and columns of the pixels a part needs under a tile."""
         down, across = self.lines
         return down.reach, across.reach
 
     @property
     def size(self) -> tuple[int, int]:
-        """Rows and columns of a transformed tile."""
+        """Return rows and columns of a transformed tile."""
         down, across = self.lines
         return down.size, across.size
 
     @property
     def filter_size(self) -> tuple[int, int]:
-        """Rows and columns of a transformed filter."""
+        """Return rows and columns of a transformed filter."""
         down, across = self.lines
         return down.filter_size, across.filter_size
 
     @property
     def parts(self) -> tuple[int, int]:
-        """How many a filter falls into, down and across."""
+        """Return the parts of a filter, down and across."""
         return (self.kernel[0], -(-self.kernel[1] // self.taps)) if self.is_row else (1, 1)
 
     @property
     def rounds(self) -> int:
-        """All parts."""
+        """Return the number of parts."""
         return math.prod(self.parts)
 
     @property
     def positions(self) -> int:
-        """Values of a transformed tile."""
+        """Return the values of a transformed tile."""
         return math.prod(self.size)
 
     @property
     def weights(self) -> int:
-        """Values of a transformed part of a filter."""
+        """Return the values of a transformed part of a filter."""
         return math.prod(self.filter_size)
 
     @cached_property
     def runs(self) -> tuple[Run, ...]:
-        """All values of a transformed filter, in the order they are kept in."""
+        """Return all values of a transformed filter, in storage order."""
         runs, first, position = [], 0, 0
         for repeats in sorted(set(self._repeats.values())):
             count = sum(each == repeats for each in self._repeats.values())
@@ -226,14 +225,14 @@ class Filtering:
 
     @cached_property
     def _repeats(self) -> dict[tuple[int, int], int]:
-        """How many values of a transformed tile each value of a filter meets, by its row and column."""
+        """Return the number of tile values each filter value multiplies, by its row and column."""
         down, across = (line.repeats for line in self.lines)
         repeats = {(i, j): m * n for i, m in enumerate(down) for j, n in enumerate(across)}
         return dict(sorted(repeats.items(), key=lambda item: item[1]))
 
     @cached_property
     def places(self) -> dict[tuple[int, int], int]:
-        """Where the values of a transformed tile are kept, by row and column: in the order of the filter values."""
+        """Return the storage position of each value of a transformed tile, by row and column."""
         down, across = (
             [min(i, count - 1) for i in range(size)] for size, count in zip(self.size, self.filter_size, strict=True)
         )
@@ -247,7 +246,7 @@ class Filtering:
         return {each: place for place, each in enumerate(order)}
 
     def transform_filters(self, weight: Array) -> Array:
-        """G g Gᵀ of filters (O, I, KH, KW): (parts, weights, I, O) in float64, in the order they are kept in."""
+        """Return G g Gᵀ of filters (O, I, KH, KW): (parts, weights, I, O) in float64, in storage order."""
         order = [i * self.filter_size[1] + j for i, j in self._repeats]
         down, across = self.lines
         both = np.kron(down.matrix, across.matrix)[order]
@@ -261,7 +260,7 @@ class Filtering:
         return np.stack(parts) if len(parts) > 1 else parts[0][np.newaxis]
 
     def _parts_of(self, weight: Array) -> Iterator[Array]:
-        """The parts of filters; a tap that two of them reach is the first one's."""
+        """Yield the parts of filters; a tap in two parts belongs to the first."""
         if not self.is_row:
             yield weight
             return
@@ -274,9 +273,9 @@ class Filtering:
 
 
 def _product(left: Array, right: Array) -> Array:
-    """A product of matrices, in pieces for which the library behind numpy begins no threads of its own.
+    """Return a matrix product, computed in pieces too small for BLAS to use threads of its own.
 
-    They take longer to begin, and to wait for, than such products; on a busy machine many times as long.
+    Starting and joining threads takes longer than such products; on a busy machine many times as long.
     """
     step = max(1, ALONE // left.size)
     result = np.empty((len(left), right.shape[1]))
@@ -304,7 +303,7 @@ def _transform_inputs(
 def _transform_outputs(
     f: Function, values: Sequence[Value], count: int, pairs: Sequence[float], alone: Sequence[float]
 ) -> list[Value]:
-    """Output i sums the values weighted by their points to the power of i."""
+    """Emit the outputs: output i sums the values weighted by their points to the power of i."""
     twos = [(values[1 + 2 * k], values[2 + 2 * k]) for k in range(len(pairs))]
     sums, differences = [f.fadd(*two) for two in twos], [f.fsub(*two) for two in twos]
     result = []
@@ -320,7 +319,7 @@ def _transform_outputs(
 
 
 def _product_of(squares: Sequence[float]) -> list[float]:
-    """Coefficients of the product of (y - s), lowest power first, rid of the noise of squared roots."""
+    """Return the coefficients of the product of (y - s), lowest power first, rounded against the noise of roots."""
     coefficients = [1.0]
     for s in squares:
         shifted, scaled = [0.0, *coefficients], [*(s * each for each in coefficients), 0.0]
@@ -329,7 +328,7 @@ def _product_of(squares: Sequence[float]) -> list[float]:
 
 
 def _combine(f: Function, coefficients: Sequence[float], values: Sequence[Value]) -> Value:
-    """The sum of coefficient times value, in additions where a coefficient is ±1 and fused products elsewhere."""
+    """Emit the sum of coefficient times value: additions for coefficients ±1, fused products for others."""
     order = sorted(zip(coefficients, values, strict=True), key=lambda term: (term[0] != 1.0, abs(term[0]) != 1.0))
     first, value = order[0]
     total = value if first == 1.0 else f.fmul(value, constant(first, value.type))

@@ -1,21 +1,20 @@
-"""Winograd's convolution, channels-last, fused so that a block of tiles stays in the cache.
+"""Winograd convolution, channels-last, fused so that a block of tiles stays in the cache.
 
-A chunk takes a block of output tiles and a group of output channels. It transforms the pixels under each tile,
-multiplies the transformed pixels of every position by that position's transformed weights in a register-blocked
-product, and transforms the sums back to the pixels of a tile, adding bias and epilogue. Filters that are transformed by
-rows are added up part by part, as blocks of input channels and the planes of volumes are: from part to part the pixels
-lie further on. What lies between is on the stack of the thread, a megabyte at most. Meanwhile it fetches the pixels of
-the block after it, and the lines it will write.
+A chunk is a block of output tiles by a group of output channels. It transforms the pixels under each tile, multiplies
+the transformed pixels of every position by that position's transformed weights in a register-tiled product, and
+transforms the sums back to the pixels of a tile, with bias and epilogue. Filters transformed by rows are summed part by
+part, as are blocks of input channels and planes of volumes: each part reads pixels at an offset. Intermediate arrays
+are on the thread's stack, at most a megabyte. The chunk also prefetches the pixels of the next block and the lines it
+will write.
 
-Where an image is no multiple of the tile the last tile is shifted back and stores only what is new; where it is
-smaller than a tile the pixels outside are zeros that are never read. Nothing outside the padded image is touched. One
-pixel that is infinite or NaN makes all outputs of the tiles over it NaN, where a direct convolution spoils nine.
+Where an image is not a multiple of the tile, the last tile is shifted back and stores only new pixels; where it is
+smaller than a tile, pixels outside are zeros and not read. Nothing outside the padded image is accessed.
 
-A number that is not finite spreads over a whole tile here, but in a sum over its window only. Where a tile meets one,
-the alarm is set: the result is to be computed in another way.
+A non-finite pixel makes all outputs of the tiles over it NaN; in a direct convolution only the sums over its window.
+Then the fault flag is raised: the result must be computed in another way.
 
-Arguments: padded image (its first pixel), packed weights, target, operands of the epilogue, alarm (an int). The target
-must not share memory with the image, nor with operands.
+Arguments: padded image (its first pixel), packed weights, target, operands of the epilogue, fault flag (an int). The
+target must not share memory with the image or with operands.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ from engine.compiler.kernels.winograd.transforms import Run
 
 @dataclass(frozen=True, slots=True)
 class _Chunk:
-    """What the stages of one chunk share while they are written."""
+    """Values shared by the stages of one chunk."""
 
     f: Function
     group: Index
@@ -50,7 +49,7 @@ class _Chunk:
 
 @dataclass(frozen=True, kw_only=True)
 class Winograd(Layout):
-    """A convolution of one group; its layout says what it is made of."""
+    """Winograd convolution of one group; see ``Layout``."""
 
     kind = "winograd"
     sets_alarm = True
@@ -96,7 +95,7 @@ class Winograd(Layout):
         f.finish()
 
     def _emit_inner(self, module: Module) -> tuple[str, list[str], list[str]]:
-        """The functions of the stages; a last panel or vector that differs from the others has its own."""
+        """Emit the functions of the stages; a different last panel or vector has its own."""
         s, blocking = self.scratch, self.blocking
         loader = emit_input(
             module, f"{self.name}_input", s, self.within(self.source), self.extent, self.in_channels, self.host.lanes
@@ -105,7 +104,7 @@ class Winograd(Layout):
         most = terms_a_turn(blocking.at_once * blocking.vectors)
         unroll = max(k for k in range(1, most + 1) if all(count % k == 0 for count in counts))
         memory = self.host.memory
-        # Weights that do not stay in the second-level cache are fetched ahead, if products leave the time for it.
+        # Weights beyond the L2 cache are prefetched, if products leave time for it.
         is_far = 4 * self.packed_floats > memory.second_bytes // 2
         ahead = 3 * memory.ahead_bytes // 4 if is_far and blocking.at_once >= FETCH_TILES else 0
         panels = dict.fromkeys(tuple(lanes for lanes, _ in each) for each in (self.groups[0][0], self.groups[-1][-1]))
@@ -133,7 +132,7 @@ class Winograd(Layout):
         return loader, products, storers
 
     def _origin(self, f: Function, tile: Index) -> tuple[Index, Index, Index]:
-        """Image, row and column of a tile's first output pixel; the last tile of a row or column is shifted back."""
+        """Emit image, row and column of the first output pixel of a tile; last tiles are shifted back."""
         n, phase, down, across = self._number(f, tile)
         axes = zip((down, across), self.size, self._size(f, phase), self.filtering.tile, strict=True)
         h, w = (0 if most < m else f.minimum(f.mul(at, m), f.sub(size, m)) for at, most, size, m in axes)
@@ -143,14 +142,14 @@ class Winograd(Layout):
         return n, f.add(f.mul(h, down), first[0]), f.add(f.mul(w, across), first[1])
 
     def _first_tile(self, f: Function, tile: Index) -> Index:
-        """Return the first tile of a block that begins there; the last block is shifted back to be whole."""
+        """Emit the first tile of a block; the last block is shifted back to be whole."""
         last = self.tiles - self.blocking.tiles
         return f.maximum(f.minimum(tile, last), 0) if is_open(last) else f.minimum(tile, last)
 
     def _number(self, f: Function, tile: Index) -> tuple[Index, Index, Index, Index]:
-        """Of a tile: its image, which of the images of every d-th pixel, its number down and across.
+        """Emit a tile's image, image of every d-th pixel, and number down and across.
 
-        Images of open sizes may have fewer tiles than a block: the last one is computed several times then.
+        Images of dynamic sizes may have fewer tiles than a block: then the last one is computed several times.
         """
         if is_open(self.tiles):
             tile = f.minimum(tile, self.tiles - 1)
@@ -160,14 +159,14 @@ class Winograd(Layout):
         return n, phase, down, across
 
     def _size(self, f: Function, phase: Index) -> tuple[Index, Index]:
-        """Rows and columns of one of the images of every d-th pixel."""
+        """Emit rows and columns of one of the images of every d-th pixel."""
         rows, columns = self.size
         if not self.is_uneven:
             return rows, columns
         return rows, f.divmod(f.sub(self.columns + self.dilation - 1, phase), self.dilation)[0]
 
     def _shift(self, f: Function, part: Index) -> Index:
-        """How far on, in floats, the pixels lie that a part of the filters meets."""
+        """Emit the offset, in floats, of the pixels that a part of the filters reads."""
         if self.filtering.rounds == 1:
             return 0
         source, (_, across) = self.within(self.source), self.filtering.parts
@@ -178,13 +177,13 @@ class Winograd(Layout):
     def _under(
         self, f: Function, image: Value, origin: tuple[Index, Index, Index], plane: Index, channel: Index
     ) -> Value:
-        """Where the pixels under a tile begin, in the padded image, or in a plane of the volume."""
+        """Emit the address of the pixels under a tile, in the padded image or a plane of the volume."""
         n, h, w = origin
         stride, (n, _) = self.filtering.stride, self._plane(f, n, plane)
         return place(f, image, self.source, n, f.mul(h, stride), f.mul(w, stride), channel)
 
     def _plane(self, f: Function, n: Index, plane: Index) -> tuple[Index, Value]:
-        """The plane that a plane of taps meets, counted through all volumes, or the nearest; whether it is there."""
+        """Emit the plane that a plane of taps reads, or the nearest existing one, and whether it exists."""
         if self.depth is None:
             return n, constant(1, "i1")
         volume, window = f.divmod(n, self.depth.count)
@@ -194,7 +193,7 @@ class Winograd(Layout):
         return f.add(f.mul(volume, self.depth.size), found), is_there
 
     def _where_met(self, chunk: _Chunk, plane: Index) -> AbstractContextManager[object]:
-        """Leave out a plane of taps that no tile of a chunk meets, for the volume begins or ends there."""
+        """Skip a plane of taps that no tile of a chunk reads, at the ends of the volume."""
         f = chunk.f
         if not is_clipped(self.depth):
             return nullcontext()
@@ -206,7 +205,7 @@ class Winograd(Layout):
     def _transform(
         self, chunk: _Chunk, loader: str, image: Value, tile: Index, plane: Index, channel: Index, count: Index
     ) -> None:
-        """Transform the pixels under a tile; they are zeros where the volume has no such plane."""
+        """Emit the transform of the pixels under a tile; zeros if the volume has no such plane."""
         f, s = chunk.f, self.scratch
         origins = [self._origin(f, f.add(chunk.first_tile, f.add(tile, k))) for k in (0, 1)]
         pixels = [self._under(f, image, each, plane, channel) for each in origins]
@@ -223,7 +222,7 @@ class Winograd(Layout):
                 f.store(nothing, f.at(memory, f.add(f.mul(position.index, s.step), each.index)))
 
     def _covered(self, f: Function, tile: Index) -> tuple[Index, Index]:
-        """Rows and columns of a tile that tiles before it store; rounded in another way, they must not come twice."""
+        """Emit the rows and columns of a tile stored by earlier tiles: storing them again could round differently."""
         _, phase, down, across = self._number(f, tile)
         last = [*zip((down, across), self.tiling, self.overlap, strict=True)]
         top, left = (
@@ -232,14 +231,14 @@ class Winograd(Layout):
             else 0
             for at, count, shared in last
         )
-        if self.overlap[1] is None:  # a last tile that is the one before it again stores the same
+        if self.overlap[1] is None:  # a last tile that repeats the one before stores the same
             width = self.filtering.tile[1]
             full = f.mul(across, width)
             left = f.sub(full, f.minimum(full, f.sub(self._size(f, phase)[1], width)))
         return top, left
 
     def _of_group(self, chunk: _Chunk, full: int, last: int) -> Index:
-        """What the last group has its own of."""
+        """Emit a number that differs for the last group."""
         if full == last or len(self.groups) == 1:
             return last
         return chunk.f.select(chunk.f.less(chunk.group, len(self.groups) - 1), as_value(full), as_value(last))
@@ -247,7 +246,7 @@ class Winograd(Layout):
     def _each(
         self, chunk: _Chunk, functions: Sequence[str], counts: tuple[int, int], body: Callable[[Index, str], None]
     ) -> None:
-        """Write ``body`` for every panel or vector of the group; the very last may have a function of its own."""
+        """Emit ``body`` for every panel or vector of the group; the very last may have its own function."""
         f, is_odd = chunk.f, len(functions) > 1
         regular = self._of_group(chunk, counts[0], counts[1] - is_odd)
         if regular != 0:
@@ -260,7 +259,7 @@ class Winograd(Layout):
                 body(counts[1] - 1, functions[1])
 
     def _list_addresses(self, chunk: _Chunk, image: Value, target: Value) -> None:
-        """Note where the tiles of the next block are read and those of this block are written."""
+        """Store the addresses where the tiles of the next block are read and those of this block are written."""
         f, tiles = chunk.f, self.blocking.tiles
         following = self._first_tile(f, f.add(chunk.first_tile, tiles))
         channel = f.mul(chunk.group, self.widths[0])
@@ -271,10 +270,10 @@ class Winograd(Layout):
                 f.store(address, f.at(table, tile.index, POINTER_BYTES), POINTER_BYTES)
 
     def _fetch(self, chunk: _Chunk, number: Index, part: Index, channel: Index) -> None:
-        """Fetch what one output pixel of every tile of the next block reads, and one that this chunk will write.
+        """Prefetch one pixel that every tile of the next block reads, and one that this chunk will write.
 
-        Only into the second-level cache: the first has better things to hold. Of the pixels to read, those in the first
-        rows and columns also lie under other tiles. The filter value being multiplied says which pixel.
+        Only into the L2 cache, to keep the L1 cache for products. Pixels in the first rows and columns also lie under
+        other tiles. The number of the filter value being multiplied selects the pixel.
         """
         f, (tall, wide), stride = chunk.f, self.filtering.tile, self.filtering.stride
         i, j = f.divmod(number, self.filtering.filter_size[1])
@@ -307,7 +306,7 @@ class Winograd(Layout):
         count: Index,
         width: Index,
     ) -> None:
-        """One filter value's products: the block's tiles, at every position that meets it, times the group's panels."""
+        """Emit one filter value's products: the block's tiles, at every position it multiplies, by all panels."""
         f, s, at_once = chunk.f, self.scratch, self.blocking.at_once
         position, rows = (
             f.add(run.position, f.mul(f.sub(number, run.first), run.repeats)),
@@ -328,7 +327,7 @@ class Winograd(Layout):
         self._each(chunk, functions, (len(self.groups[0]), len(self.groups[-1])), multiply)
 
     def _store(self, chunk: _Chunk, functions: Sequence[str], weights: Value, target: Target, alarm: Value) -> None:
-        """Transform the sums of every tile and vector to pixels."""
+        """Emit the transform of the sums of every tile and vector to pixels."""
         f, s = chunk.f, self.scratch
         counts = sum(map(len, self.groups[0])), sum(map(len, self.groups[-1]))
         with f.loop(0, self.blocking.tiles) as tile:

@@ -1,1 +1,1 @@
-"""Functions of float64 vectors that take polynomials: what float32 has beside, with twice the digits."""
+"""Functions of float64 vectors that need polynomials of higher degree than float32."""

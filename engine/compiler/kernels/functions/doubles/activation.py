@@ -1,4 +1,4 @@
-"""Smooth activations. NaN stays NaN; the formulas are engine.layers.elementwise.activation's."""
+"""Smooth activations of float64. NaN stays NaN; the formulas are those of engine.layers.elementwise.activation."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from engine.compiler.kernels.functions.doubles.normal import erf
 from engine.compiler.kernels.functions.exponential import exp, expm1
 from engine.compiler.kernels.functions.smooth import Smooth
 
-_LARGE: Final = 40.0  # from here on sinh and cosh are the same
+_LARGE: Final = 40.0  # sinh and cosh are equal from here on
 
 
 def tanh_parts(f: Function, x: Value) -> tuple[Value, Value]:
-    """tanh(x) as numerator and denominator, that other divisions may be joined to; neither is beyond 2e19."""
+    """Emit numerator and denominator of tanh(x), so that divisions can be combined; neither exceeds 2e19."""
     e = expm1(f, between(f, f.fadd(x, x), -44.0, 44.0))
     return e, f.fadd(e, like(x, 2.0))
 
 
 def gelu(f: Function, x: Value) -> Value:
-    """x (1 + erf(x / sqrt(2))) / 2; NaN for -inf, as in PyTorch."""
+    """Emit x (1 + erf(x / sqrt(2))) / 2; NaN for -inf, as in PyTorch."""
     half = f.fmul(x, like(x, 0.5))
     return f.fmul(half, f.fadd(like(x, 1.0), erf(f, f.fmul(x, like(x, math.sqrt(0.5))))))
 
 
 def mish(f: Function, x: Value) -> Value:
-    """x tanh(log(1 + e**x))"""
+    """Emit x tanh(log(1 + e**x))."""
     return f.fmul(x, DOUBLES.tanh(f, f.fadd(maximum(f, x, like(x, 0.0)), log1p_exp_minus(f, absolute(f, x)))))
 
 
 def sinh(f: Function, x: Value) -> Value:
-    """sinh(x) = (e + e / (e + 1)) / 2, e = e**|x| - 1, within 3 ulp; infinite where it exceeds float64."""
+    """Emit sinh(x) = (e + e / (e + 1)) / 2, e = e**|x| - 1, within 3 ulp; infinite where it exceeds float64."""
     magnitude = absolute(f, x)
     e = expm1(f, minimum(f, magnitude, like(x, _LARGE)))
     small = f.fmul(f.fadd(e, f.fdiv(e, f.fadd(e, like(x, 1.0)))), like(x, 0.5))
@@ -41,19 +41,19 @@ def sinh(f: Function, x: Value) -> Value:
 
 
 def cosh(f: Function, x: Value) -> Value:
-    """cosh(x) within 3 ulp; infinite where it exceeds float64."""
+    """Emit cosh(x) within 3 ulp; infinite where it exceeds float64."""
     half = _half_exp(f, absolute(f, x))
     return f.fadd(half, f.fdiv(like(x, 0.25), half))
 
 
 def _half_exp(f: Function, x: Value) -> Value:
-    """e**x / 2 for x >= 0, from the square of its root: that is infinite no sooner than the result."""
+    """Emit e**x / 2 for x >= 0 as the square of a root, which overflows no sooner than the result."""
     root = exp(f, f.fmul(x, like(x, 0.5)))
     return f.fmul(f.fmul(root, like(x, 0.5)), root)
 
 
 def one_plus_exp_minus(f: Function, x: Value) -> Value:
-    """1 + e**-x, which sigmoid(x) is the reciprocal of."""
+    """Emit 1 + e**-x, the reciprocal of sigmoid(x)."""
     return f.fadd(like(x, 1.0), exp(f, negative(f, x)))
 
 

@@ -1,6 +1,6 @@
-"""The modified Bessel function of order 0.
+"""Modified Bessel function of order 0.
 
-Source: Cephes' Chebyshev series, which numpy's i0 sums, too.
+Source: Cephes' Chebyshev series, as in numpy's i0.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _BOUND: Final = 8.0
 
 
 def i0(f: Function, x: Value) -> Value:
-    """The modified Bessel function of order 0 to 1e-15 of itself; infinite from 709.8 on."""
+    """Emit the modified Bessel function of order 0 with relative error 1e-15; infinite from 709.8 on."""
     x, bound, two = absolute(f, x), like(x, _BOUND), like(x, 2.0)
     near = _series(f, f.fsub(f.fmul(minimum(f, x, bound), like(x, 0.5)), two), _NEAR)
     large = maximum(f, x, bound)
@@ -47,7 +47,7 @@ def i0(f: Function, x: Value) -> Value:
 
 
 def _series(f: Function, x: Value, coefficients: Sequence[float]) -> Value:
-    """A sum of Chebyshev polynomials of x / 2, by Clenshaw's rule."""
+    """Emit a sum of Chebyshev polynomials of x / 2, by Clenshaw's rule."""
     zero = like(x, 0.0)
     before, last, this = zero, zero, like(x, coefficients[0])
     for each in coefficients[1:]:

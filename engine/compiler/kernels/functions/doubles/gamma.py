@@ -1,4 +1,4 @@
-"""The logarithm of gamma and its slope: Stirling's series for large numbers, others are moved step by step.
+"""Logarithm of gamma and its derivative: Stirling's series for large numbers, recurrence for others.
 
 The formulas are those of engine.special.
 """
@@ -26,7 +26,7 @@ _SINE: Final = tuple((-1) ** k / math.factorial(2 * k + 1) for k in range(12, -1
 
 
 def lgamma(f: Function, x: Value) -> Value:
-    """log(|gamma(x)|) to 1e-14; infinite at 0 and the negative integers."""
+    """Emit log(|gamma(x)|) to 1e-14; infinite at 0 and the negative integers."""
     magnitude, zero, one = absolute(f, x), like(x, 0.0), like(x, 1.0)
     positive = _positive(f, f.select(f.compare("oeq", magnitude, zero), one, magnitude))
     sine = absolute(f, _sin_pi(f, magnitude))
@@ -38,7 +38,7 @@ def lgamma(f: Function, x: Value) -> Value:
 
 
 def _positive(f: Function, x: Value) -> Value:
-    """lgamma for x > 0."""
+    """Emit lgamma for x > 0."""
     one, two, end = like(x, 1.0), like(x, 2.0), like(x, special.STIRLING_FROM)
     inverse = f.fdiv(one, maximum(f, x, end))
     half = f.fsub(x, like(x, 0.5))
@@ -51,7 +51,7 @@ def _positive(f: Function, x: Value) -> Value:
         moved = f.select(is_above, less, moved)
     is_below = f.compare("olt", moved, one)
     base = f.select(is_below, f.fadd(moved, one), moved)
-    # From x itself: x + 1 is rounded, and the distance to the zero at 1 is what counts.
+    # From x itself: x + 1 is rounded, and near the zero at 1 the distance to it determines the result.
     zeros = f.fmul(f.fsub(moved, one), f.select(is_below, moved, f.fsub(moved, two)))
     sign = f.select(is_below, like(x, -1.0), one)
     logarithm = f.fmul(sign, log(f, f.select(is_below, moved, factor)))
@@ -60,7 +60,7 @@ def _positive(f: Function, x: Value) -> Value:
 
 
 def digamma(f: Function, x: Value) -> Value:
-    """The slope of lgamma to 1e-14; infinite at 0, NaN at the negative integers."""
+    """Emit the derivative of lgamma to 1e-14; infinite at 0, NaN at the negative integers."""
     zero, one, end = like(x, 0.0), like(x, 1.0), like(x, special.STIRLING_FROM)
     is_negative = f.compare("olt", x, zero)
     moved, shift = f.select(is_negative, f.fsub(one, x), x), zero
@@ -80,7 +80,7 @@ def digamma(f: Function, x: Value) -> Value:
 
 
 def _sin_pi(f: Function, x: Value) -> Value:
-    """sin(pi x), exactly 0 at the integers."""
+    """Emit sin(pi x), exactly 0 at the integers."""
     zero, one, magnitude = like(x, 0.0), like(x, 1.0), absolute(f, x)
     turns = f.intrinsic("floor", f.fmul(magnitude, like(x, 0.5)))
     part = f.fsub(magnitude, f.fadd(turns, turns))

@@ -30,25 +30,25 @@ _SERIES: Final = (
 
 
 def log(f: Function, x: Value) -> Value:
-    """log(x) within 1.5 ulp; -inf at 0, NaN below."""
+    """Emit log(x) within 1.5 ulp; -inf at 0, NaN below."""
     k, fraction = parts(f, x)
     return logarithm_edges(f, x, _combined(f, k, fraction, like(x, 0.0)))
 
 
 def log2(f: Function, x: Value) -> Value:
-    """log(x) / log(2) within 3 ulp; exact for powers of two."""
+    """Emit log(x) / log(2) within 3 ulp; exact for powers of two."""
     k, fraction = parts(f, x)
     part = _combined(f, like(x, 0.0), fraction, like(x, 0.0))
     return logarithm_edges(f, x, f.fma(part, like(x, 1 / math.log(2)), k))
 
 
 def log10(f: Function, x: Value) -> Value:
-    """log(x) / log(10) within 3 ulp."""
+    """Emit log(x) / log(10) within 3 ulp."""
     return f.fmul(log(f, x), like(x, 1 / math.log(10)))
 
 
 def log1p(f: Function, x: Value) -> Value:
-    """log(1 + x) within 2 ulp; -inf at -1, NaN below."""
+    """Emit log(1 + x) within 2 ulp; -inf at -1, NaN below."""
     one = like(x, 1.0)
     sum_ = f.fadd(x, one)
     k, fraction = parts(f, sum_)
@@ -60,18 +60,18 @@ def log1p(f: Function, x: Value) -> Value:
 
 
 def log1p_exp_minus(f: Function, x: Value) -> Value:
-    """log(1 + e**-x) for x >= 0 within 2 ulp."""
+    """Emit log(1 + e**-x) for x >= 0 within 2 ulp."""
     return log1p(f, exp(f, negative(f, x)))
 
 
 def parts(f: Function, x: Value) -> tuple[Value, Value]:
-    """k and f of x = 2**k (1 + f), for x > 0."""
+    """Emit k and f of x = 2**k (1 + f), for x > 0."""
     is_small = f.compare("olt", x, like(x, _LEAST_NORMAL))
     normal = f.select(is_small, f.fmul(x, like(x, 2.0**54)), x)
     code = wide_bits(f, normal)
     k = integer(f, "ashr", integer(f, "sub", code, _SQRT_HALF_BITS), 52)
     rest = f.convert("bitcast", f.binary("sub", code, integer(f, "shl", k, 52)), x.type)
-    # Beside 2**52 an integer is the low bits; that takes no conversion of 64 bits, which not every processor has.
+    # Added to 2**52, an integer is the low bits: not every processor converts 64-bit integers.
     held = f.binary("xor", integer(f, "add", k, 1 << 51), constant(0x4330000000000000, k.type))
     number = f.fsub(f.convert("bitcast", held, x.type), like(x, 2.0**52 + 2.0**51))
     number = f.fadd(number, f.select(is_small, like(x, -54.0), like(x, 0.0)))
@@ -79,7 +79,7 @@ def parts(f: Function, x: Value) -> tuple[Value, Value]:
 
 
 def _combined(f: Function, k: Value, fraction: Value, lost: Value) -> Value:
-    """log(2**k (1 + fraction)) + lost, the small terms first."""
+    """Emit log(2**k (1 + fraction)) + lost, small terms first."""
     s = f.fdiv(fraction, f.fadd(fraction, like(k, 2.0)))
     half = f.fmul(f.fmul(fraction, fraction), like(k, 0.5))
     series = f.fadd(half, polynomial(f, f.fmul(s, s), _SERIES))

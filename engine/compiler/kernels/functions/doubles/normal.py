@@ -1,4 +1,4 @@
-"""The error function, what it leaves of 1, and its inverse: the formulas of engine.special, in the same order."""
+"""Error function, its complement and its inverse: the formulas of engine.special, in the same order."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from engine.compiler.kernels.functions.arithmetic import (
 from engine.compiler.kernels.functions.doubles.logarithm import log
 from engine.compiler.kernels.functions.exponential import exp
 
-_LARGEST = 30.0  # beyond, nothing is left of 1
+_LARGEST = 30.0  # erfc underflows to 0 beyond
 
 
 def erf(f: Function, x: Value) -> Value:
-    """The error function to 1e-15."""
+    """Emit the error function to 1e-15."""
     magnitude, one = absolute(f, x), like(x, 1.0)
     large = copysign(f, f.fsub(one, _rest_of(f, magnitude)), x)
     return f.select(f.compare("olt", magnitude, one), _small(f, x), large)
 
 
 def erfc(f: Function, x: Value) -> Value:
-    """1 - erf(x) to 1e-14 of itself."""
+    """Emit 1 - erf(x) with relative error 1e-14."""
     magnitude, zero = absolute(f, x), like(x, 0.0)
     large = _rest_of(f, magnitude)
     large = f.select(f.compare("olt", x, zero), f.fsub(like(x, 2.0), large), large)
@@ -38,12 +38,12 @@ def erfc(f: Function, x: Value) -> Value:
 
 
 def ndtr(f: Function, x: Value) -> Value:
-    """The share of standard normal numbers below x: erfc(-x / sqrt(2)) / 2."""
+    """Emit the standard normal distribution function: erfc(-x / sqrt(2)) / 2."""
     return f.fmul(erfc(f, f.fmul(x, like(x, -math.sqrt(0.5)))), like(x, 0.5))
 
 
 def erfinv(f: Function, y: Value) -> Value:
-    """The x with erf(x) = y to 1e-14, by a step of Halley's; infinite at -1 and 1, NaN beyond."""
+    """Emit the x with erf(x) = y to 1e-14, by a step of Halley's method; infinite at -1 and 1, NaN beyond."""
     magnitude, one = absolute(f, y), like(y, 1.0)
     x = near_erfinv(f, magnitude)
     is_small = f.compare("olt", magnitude, like(y, 0.5))
@@ -53,7 +53,7 @@ def erfinv(f: Function, y: Value) -> Value:
 
 
 def near_erfinv(f: Function, y: Value) -> Value:
-    """The same to 1e-8, for 0 <= y < 1."""
+    """Emit the inverse of erf to 1e-8, for 0 <= y < 1."""
     one = like(y, 1.0)
     w = negative(f, log(f, f.fmul(f.fsub(one, y), f.fadd(one, y))))
     near = polynomial(f, f.fsub(f.fdiv(w, like(y, 2.5)), one), special.ERFINV)
@@ -63,23 +63,23 @@ def near_erfinv(f: Function, y: Value) -> Value:
 
 
 def with_ends(f: Function, x: Value, y: Value) -> Value:
-    """The inverse from its values for |y|, and at the ends of its domain."""
+    """Emit the inverse of erf from its value for |y|, with the ends of its domain."""
     magnitude, one = absolute(f, y), like(y, 1.0)
     x = f.select(f.compare("ogt", magnitude, one), like(y, math.nan), x)
     return copysign(f, f.select(f.compare("oeq", magnitude, one), like(y, math.inf), x), y)
 
 
 def _small(f: Function, x: Value) -> Value:
-    """erf(x) for |x| <= 1."""
+    """Emit erf(x) for |x| <= 1."""
     square = f.fsub(f.fmul(f.fadd(x, x), x), like(x, 1.0))
     return f.fmul(polynomial(f, minimum(f, square, like(x, 1.0)), special.ERF), x)
 
 
 def _rest_of(f: Function, x: Value) -> Value:
-    """1 - erf(x) for x >= 0."""
+    """Emit 1 - erf(x) for x >= 0."""
     x = minimum(f, x, like(x, _LARGEST))
     lanes = lanes_of(x.type)
-    # The square of so few bits is exact, so that the exponential loses nothing to a large one.
+    # The square of a number with so few bits is exact, so the exponential of a large one stays accurate.
     bits = f.convert("bitcast", x, vector(lanes, "i64"))
     kept = integer(f, "and", bits, -(1 << 29))
     head = f.convert("bitcast", kept, x.type)

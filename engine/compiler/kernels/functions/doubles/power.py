@@ -1,6 +1,6 @@
-"""x**y = 2**(y log2 |x|), the logarithm and the product as two numbers each; and hypot.
+"""x**y = 2**(y log2 |x|), the logarithm and the product each as a pair of numbers; and hypot.
 
-Exact are products of numbers of 26 bits, on every processor: nothing here asks for a fused multiply-add.
+Products of 26-bit numbers are exact on every processor: nothing here needs a fused multiply-add.
 
 Source: the arrangement of FreeBSD's e_pow.c (Sun Microsystems 1993, freely granted).
 """
@@ -17,18 +17,18 @@ from engine.compiler.kernels.functions.exponential import exp2_of_sum
 from engine.compiler.kernels.functions.power import with_edges
 from engine.compiler.kernels.functions.wide import wide_bits
 
-# 3 log(m) / (2 s) - 3 - s**2 over s**4, in s**2, s = (m - 1) / (m + 1), m from sqrt(1/2) to sqrt(2): 1e-21 of it all.
+# 3 log(m) / (2 s) - 3 - s**2 over s**4, in s**2, s = (m - 1) / (m + 1), m from sqrt(1/2) to sqrt(2), to 1e-21.
 _SERIES: Final = tuple(3 / (2 * k + 1) for k in range(14, 1, -1))
-# 2 / (3 log(2)), and its first 21 bits with what is left of it.
+# 2 / (3 log(2)), its first 21 bits, and the remainder.
 _SCALE: Final = 9.61796693925975554329e-01
 _SCALE_HEAD: Final = 9.61796700954437255859e-01
 _SCALE_TAIL: Final = -7.02846165095275826516e-09
-_LARGEST_EXPONENT: Final = 2.0**65  # with a larger one every power of what is not 1 is infinite, or 0
+_LARGEST_EXPONENT: Final = 2.0**65  # beyond, every power of a number other than 1 is infinite or 0
 _HEAD_MASK: Final = -(1 << 27)
 
 
 def power(f: Function, x: Value, y: Value) -> Value:
-    """x**y within 2 ulp, subnormal results too; special cases as C has them."""
+    """Emit x**y within 2 ulp, subnormal results too; special cases as in C."""
     magnitude = absolute(f, x)
     head, tail = _log2(f, magnitude)
     held = between(f, y, -_LARGEST_EXPONENT, _LARGEST_EXPONENT)
@@ -44,7 +44,7 @@ def power(f: Function, x: Value, y: Value) -> Value:
 
 
 def hypot(f: Function, x: Value, y: Value) -> Value:
-    """sqrt(x**2 + y**2) within 1.5 ulp, of numbers scaled by the larger one; infinite if either is."""
+    """Emit sqrt(x**2 + y**2) within 1.5 ulp, scaled by the larger one; infinite if either is."""
     a, b, infinity = absolute(f, x), absolute(f, y), like(x, math.inf)
     larger, smaller = maximum(f, a, b), minimum(f, a, b)
     is_large = f.compare("ogt", larger, like(x, 2.0**500))
@@ -57,7 +57,7 @@ def hypot(f: Function, x: Value, y: Value) -> Value:
 
 
 def _log2(f: Function, x: Value) -> tuple[Value, Value]:
-    """log2(x) for x > 0 as a number of 26 bits and the rest, to 2**-64 of it."""
+    """Emit log2(x) for x > 0 as a 26-bit number and the remainder, to 2**-64 of it."""
     k, above = parts(f, x)
     m = f.fadd(above, like(x, 1.0))
     below = f.fadd(m, like(x, 1.0))
@@ -84,5 +84,5 @@ def _log2(f: Function, x: Value) -> tuple[Value, Value]:
 
 
 def _head(f: Function, x: Value) -> Value:
-    """The first 26 bits."""
+    """Emit the first 26 bits of a number."""
     return f.convert("bitcast", integer(f, "and", wide_bits(f, x), _HEAD_MASK), x.type)
