@@ -72,7 +72,7 @@ FORMS: Final = ("raw", "external", "unaligned", "field", "gemm", "conv")
 def measure(path: Path) -> dict[str, float]:
     """Read a file into this process, run it, and say what that took."""
     import engine
-    from engine.onnx.reading.library import library
+    from engine.onnx.reading.source import library
     from engine.pnnx.files import take_file
 
     library()

@@ -10,7 +10,6 @@ pair) -> graph, with layers and expression (what operators mean) -> session -> e
 from __future__ import annotations
 
 from engine.bundle import is_bundle
-from engine.check import check
 from engine.comparison import ComparedValue, Comparison, Difference, NonFiniteOrigin, compare
 from engine.comparison import measure as measure_difference
 from engine.compile_metrics import CompileMetrics, compile_metrics
@@ -42,16 +41,15 @@ from engine.graph import (
 )
 from engine.layers import Annotations, Layer, Registry, register, registry
 from engine.limits import asking_for_room
-from engine.loading import load
+from engine.loading import check, load
 from engine.memory.files import read_file
 from engine.memory.resources import free_memory_bytes, total_memory_bytes
 from engine.memory.sharing import Exchange, share_memory
 from engine.onnx import is_onnx
 from engine.options import PASS_NAMES, Options
 from engine.pnnx.files import kind_of_file
-from engine.progress import Progress
 from engine.session import Outputs, Session
-from engine.stopping import cancelling
+from engine.stopping import Progress, cancelling
 from engine.tensor import TensorSpec, is_close
 from engine.toolchain import describe_host, in_background, measure_peak
 

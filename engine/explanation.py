@@ -12,8 +12,7 @@ from engine import expression
 from engine.errors import EngineError
 from engine.graph import RuntimeGraph, RuntimeOperand, RuntimeOperator
 from engine.graph.batch.batching import decide
-from engine.graph.planning.lifetime import lifetimes
-from engine.graph.planning.order import steps
+from engine.graph.planning.execution_order import lifetimes, steps
 from engine.layers.creation.container import Expression
 from engine.session import Session
 from engine.tensor import Array, TensorSpec, format_shape

@@ -1,7 +1,7 @@
-"""Whether what is being done is still wanted: asked by everything that may take long, however deep it lies.
+"""Cancellation and progress of long work, whatever function it is in.
 
-Whoever wants something says so once, around it; every loop over a file, a graph or an operator's elements asks. So no
-function between them has to hand the question on, and none that is written later can forget to.
+A caller declares once, around the work, how to ask whether the result is still wanted; every loop over a file, a graph
+or an operator's elements asks. So no function in between has to pass the question on, and no new one can forget to.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from engine.errors import RunCancelledError
 T = TypeVar("T")
 Cancelled: TypeAlias = Callable[[], bool]
 
-# In a loop whose turns take microseconds, so many are done between two questions.
+# Iterations between two checks in a loop whose iterations take microseconds.
 _TURNS: Final = 256
 
 _current: ContextVar[Cancelled | None] = ContextVar("cancelled", default=None)
 
 
 class _Cancelling:
-    """As a class, for a generator would cost every run several calls more."""
+    """Context manager of ``cancelling``; a class, as a generator would cost every run several calls more."""
 
     __slots__ = ("_cancelled", "_token")
 
@@ -44,33 +44,35 @@ class _Cancelling:
             _current.reset(self._token)
 
 
-# Has no state: one for all.
+# It has no state, so one object serves all.
 _NOTHING_NEW: Final = _Cancelling(None)
 
 
 def cancelling(cancelled: Cancelled | None) -> AbstractContextManager[Cancelled | None]:
-    """Ask this, and what was to be asked before, while the block runs in this thread; gives what asks both.
+    """Cancel the work of the block, in this thread, when ``cancelled`` or an outer callback returns true.
+
+    Entering returns the combined callback.
 
     Args:
-        cancelled: whether nobody wants it any more; None asks nothing new.
+        cancelled: returns whether the result is no longer wanted; None adds nothing.
     """
     return _NOTHING_NEW if cancelled is None else _Cancelling(cancelled)
 
 
 def is_asked() -> bool:
-    """Whether there is anybody to ask."""
+    """Return whether the current work can be cancelled."""
     return _current.get() is not None
 
 
 def check_wanted(where: str = "", problem: str = "it was cancelled") -> None:
-    """Go on only if somebody wants it.
+    """Raise if the current work was cancelled.
 
     Args:
-        where: what would come next.
-        problem: what the error says.
+        where: the next step, for the error.
+        problem: text of the error.
 
     Raises:
-        RunCancelledError: nobody does.
+        RunCancelledError: the work was cancelled.
     """
     cancelled = _current.get()
     if cancelled is not None and cancelled():
@@ -78,10 +80,10 @@ def check_wanted(where: str = "", problem: str = "it was cancelled") -> None:
 
 
 def wanted(items: Iterable[T], turns: int = 1) -> Iterator[T]:
-    """The items, each (or one in so many turns) only if somebody still wants them.
+    """Yield the items; before every ``turns``-th one, check for cancellation.
 
     Raises:
-        RunCancelledError: nobody does.
+        RunCancelledError: the work was cancelled.
     """
     if _current.get() is None:
         yield from items
@@ -93,5 +95,23 @@ def wanted(items: Iterable[T], turns: int = 1) -> Iterator[T]:
 
 
 def wanted_quick(items: Iterable[T]) -> Iterator[T]:
-    """``wanted`` for loops whose turns take microseconds."""
+    """Yield the items like ``wanted``, for loops whose iterations take microseconds."""
     return wanted(items, _TURNS)
+
+
+Progress: TypeAlias = Callable[[str, int, int], None]
+"""Callback of the stage (``passes``, ``lowering``, ``assembling``), the number of finished steps and their total."""
+
+
+def silent(doing: str, done: int, of: int) -> None:
+    """Report nothing."""
+
+
+def cancellable_progress(progress: Progress) -> Progress:
+    """Return a callback that also raises RunCancelledError when the work was cancelled."""
+
+    def tell(doing: str, done: int, of: int) -> None:
+        progress(doing, done, of)
+        check_wanted(doing, "compiling was cancelled")
+
+    return tell

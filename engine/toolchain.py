@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from engine.bundle import Manifest
 from engine.errors import CompileError
 from engine.options import cache_folder
-from engine.progress import Progress
+from engine.stopping import Progress
 
 if TYPE_CHECKING:
     from engine.compiler.bundling.writing import BundleWriter

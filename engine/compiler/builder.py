@@ -36,7 +36,7 @@ from engine.graph.port import Port
 from engine.memory.blocks import is_mapped, move_to_disk
 from engine.memory.sharing import shared
 from engine.options import Options
-from engine.progress import Progress, asking, silent
+from engine.stopping import Progress, cancellable_progress, silent
 from engine.tensor import Array, TensorSpec
 
 # Programs of a graph of many shapes that are kept in the cache, each with all weights.
@@ -106,7 +106,7 @@ class Builder:
             CompileError: generated code is not valid, or no operator has a kernel.
             EngineError: an operator does not accept these shapes.
         """
-        start, progress = time.perf_counter(), asking(progress)
+        start, progress = time.perf_counter(), cancellable_progress(progress)
         if not refresh and not tune and not self.carries(specs):
             program = self.bound_program(specs)
             if program is not None:
@@ -236,7 +236,7 @@ class Builder:
             RunCancelledError: nobody wants it any more.
         """
         if any(map(bodies_of, program.operators.values())):
-            graph = self._generator.optimised(specs, self.host, asking(silent))
+            graph = self._generator.optimised(specs, self.host, cancellable_progress(silent))
             self.bodies.prepare(program.operators.values(), self._generator.infer(graph, specs))
 
     def bound_program(self, specs: Sequence[TensorSpec]) -> Program | None:
@@ -297,7 +297,7 @@ class Builder:
         Raises:
             RunCancelledError, CompileError, EngineError: as ``program`` says.
         """
-        return with_own_weights(self._obtain(specs, False, asking(progress), cores)[0])
+        return with_own_weights(self._obtain(specs, False, cancellable_progress(progress), cores)[0])
 
     def _obtain(
         self, specs: Sequence[TensorSpec], refresh: bool, progress: Progress, cores: int, tune: bool = False

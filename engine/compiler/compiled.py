@@ -29,7 +29,7 @@ from engine.graph.running.reference import as_outputs
 from engine.memory.resources import available_cores
 from engine.options import Options
 from engine.profiling import MeasuredRun
-from engine.progress import Progress, silent
+from engine.stopping import Progress, silent
 from engine.tensor import Array, TensorSpec
 
 # Operators of a graph that takes long to compile: LLVM needs some 20 ms for each different one.

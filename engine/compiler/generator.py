@@ -24,7 +24,7 @@ from engine.layers.creation.container import Constant
 from engine.options import Options
 from engine.passes import LOWERING_PASSES, PassReport, optimise
 from engine.passes.quantised_products import quantised_products
-from engine.progress import Progress
+from engine.stopping import Progress
 from engine.tensor import TensorSpec, is_known, known_value
 
 if TYPE_CHECKING:

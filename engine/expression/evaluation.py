@@ -1,7 +1,8 @@
-"""Running a tree: with values, or with what is known of them before the run.
+"""Evaluation of a tree: with values, or with what is known of them before the run.
 
-Both walk the tree with a stack, so neither depth nor length is limited here. What a call took is gone when the next
-one begins, and the order of calls is one that needs few values at once (program.py).
+The tree becomes steps of a stack machine, so neither depth nor length is limited. Of the arguments of a call the one
+that needs most values is computed first, as Sethi and Ullman assign registers: a tree of n calls of two arguments holds
+at most about log2(n) values. The operands of a call are released before the next call begins.
 
 PNNX writes ``torch.div(x, y, rounding_mode="floor")`` as plain ``div``. For integers the annotated dtype of the result
 tells: when ``div`` is the outermost function, its arguments are integers and so is the annotation, it rounds down.
@@ -9,20 +10,76 @@ tells: when ``div`` is the outermost function, its arguments are integers and so
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from engine.errors import EngineError
+from engine.errors import EngineError, ExpressionError
 from engine.expression.elementwise import with_lists
 from engine.expression.functions import FUNCTIONS, Function
 from engine.expression.printer import format
-from engine.expression.program import program_of
-from engine.expression.tree import Call, Input, List, Literal, Node, check_arity
+from engine.expression.tree import Call, Input, List, Literal, Node, check_arity, postorder
 from engine.limits import check_size
 from engine.promotion import Category, category, dtype_category
 from engine.tensor import UNKNOWN, TensorSpec, dtype_name, spec_of
+
+
+class Step(NamedTuple):
+    """A node; of a call its function; where among the last values of the stack its arguments are, in their order."""
+
+    node: Node
+    function: Function | None
+    places: tuple[int, ...]
+
+
+@lru_cache(maxsize=1024)
+def program_of(root: Node) -> tuple[Step, ...]:
+    """Every node after those it is made of; the root is the last.
+
+    Raises:
+        ExpressionError: for a function there is not.
+    """
+    orders = _orders(root)
+    backwards: list[Step] = []
+    pending = [root]
+    while pending:
+        node = pending.pop()
+        order = orders[node]
+        places = tuple(sorted(range(len(order)), key=order.__getitem__))
+        backwards.append(Step(node, _function(node) if isinstance(node, Call) else None, places))
+        pending.extend(node.children[place] for place in order)
+    return tuple(reversed(backwards))
+
+
+def _orders(root: Node) -> Mapping[Node, tuple[int, ...]]:
+    """Node -> the order in which its children are computed; values of one size are assumed."""
+    orders: dict[Node, tuple[int, ...]] = {}
+    most: dict[Node, int] = {}
+    kept: dict[Node, int] = {}
+    for node in postorder(root):
+        if node in orders:
+            continue
+        needs = [(kept[child] - most[child], place) for place, child in enumerate(node.children)]
+        orders[node] = tuple(place for _, place in sorted(needs))
+        held = peak = 0
+        for child in (node.children[place] for place in orders[node]):
+            peak = max(peak, held + most[child])
+            held += kept[child]
+        is_call = isinstance(node, Call)
+        kept[node] = 1 if is_call else held
+        most[node] = max(peak, held + is_call)
+    return orders
+
+
+def _function(call: Call) -> Function:
+    function = FUNCTIONS.get(call.function)
+    if function is None or len(call.args) not in function.arity:
+        raise ExpressionError("no such function", found=f"{call.function} of {len(call.args)}",
+                              expected="a function of the language with all its arguments")  # fmt: skip
+    return function
+
 
 Apply: TypeAlias = Callable[[Function, list[object]], object]
 

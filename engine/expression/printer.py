@@ -12,8 +12,7 @@ from typing import Final
 
 from engine.errors import ExpressionError
 from engine.expression.functions import FUNCTIONS
-from engine.expression.lexer import PUNCTUATION, tokenize
-from engine.expression.parser import leaf
+from engine.expression.parser import PUNCTUATION, leaf, tokenize
 from engine.expression.tree import Call, Input, List, Literal, Node
 
 DEEPEST: Final = 100

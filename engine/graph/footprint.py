@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from engine.errors import EngineError
 from engine.graph.building.inference import follow
 from engine.graph.operator import RuntimeOperator
-from engine.graph.planning.lifetime import alive_bytes, counts, lifetimes
+from engine.graph.planning.execution_order import alive_bytes, counts, lifetimes
 from engine.graph.port import flatten
 from engine.graph.runtime_graph import RuntimeGraph
 from engine.tensor import TensorSpec

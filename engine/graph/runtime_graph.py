@@ -12,9 +12,7 @@ from engine import onnx, pnnx
 from engine.bundle import PARAM, WEIGHTS, Bundle
 from engine.errors import EngineError, GraphError, ModelFormatError, named
 from engine.graph import surgery
-from engine.graph.building.assignments import with_assignments
 from engine.graph.building.bodies import builds_bodies
-from engine.graph.building.captured import without_captured
 from engine.graph.building.export_diagnosis import diagnose_export
 from engine.graph.building.generalise import BatchError, generalise_batch
 from engine.graph.building.inference import (
@@ -25,13 +23,13 @@ from engine.graph.building.inference import (
     propagate,
     strict_error,
 )
-from engine.graph.building.linking import link
-from engine.graph.building.reuse import reused_layers
+from engine.graph.building.linking import link, reused_layers
+from engine.graph.building.source_rewrites import with_assignments, without_captured
 from engine.graph.building.storage import over_storage
 from engine.graph.description import describe
 from engine.graph.operand import RuntimeOperand
 from engine.graph.operator import RuntimeOperator
-from engine.graph.planning.order import OrderName, arrange, kahn
+from engine.graph.planning.execution_order import OrderName, arrange, kahn
 from engine.graph.planning.plan import Plan, make_plan
 from engine.graph.port import Port, batch_size, input_operators, input_ports, output_ports
 from engine.graph.running.steps import run_steps

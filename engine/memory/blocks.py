@@ -1,9 +1,9 @@
-"""Blocks of memory that hold what a file held, and keep neither a descriptor nor the file.
+"""Blocks of memory with the contents of a file, which keep neither a descriptor nor the file.
 
-A page of a mapped file is gone when the file is cut off, and touching it ends the process; when the file is written
-over in place, numbers change under whoever computes with them. So what belongs to somebody else is copied, or cloned
-where the file system can do that without copying: into a file that has no name, which nobody can open, let alone write.
-A copy lies in memory, or in such a file as well: then the system may drop its pages, and reads them again when wanted.
+A page of a mapped file is gone when the file is truncated, and touching it ends the process; when the file is
+overwritten in place, numbers change during a computation. So the contents of a file that others may write to are
+copied, or cloned where the file system can do that without copying: into a file without a name, which no other process
+can open. A copy lies in memory or in such a file; then the system may drop its pages and reads them again on demand.
 """
 
 from __future__ import annotations
@@ -15,18 +15,45 @@ import mmap
 import os
 import tempfile
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Final, TypeVar
 
 import numpy as np
 
-from engine.memory.pieces import PIECE_BYTES, side_by_side
-from engine.memory.resources import free_memory_bytes
+from engine.memory.resources import available_cores, free_memory_bytes
 from engine.stopping import check_wanted
 from engine.tensor import Array
 
 T = TypeVar("T")
+R = TypeVar("R")
+
+PIECE_BYTES: Final = 8 << 20
+"""Long enough for a thread, short enough for whoever asks whether it is still wanted."""
+_MOST_THREADS: Final = 4
+
+
+def side_by_side(do: Callable[[T], R], pieces: Sequence[T]) -> Iterator[R]:
+    """What comes of every piece, in order; by several threads where there are several pieces.
+
+    Raises:
+        RunCancelledError: nobody wants it any more.
+    """
+    threads = min(_MOST_THREADS, available_cores(), len(pieces))
+    if threads < 2:
+        for piece in pieces:
+            check_wanted()
+            yield do(piece)
+        return
+    with ThreadPoolExecutor(threads) as pool:
+        try:
+            for result in pool.map(do, pieces):
+                check_wanted()
+                yield result
+        finally:
+            pool.shutdown(cancel_futures=True)
+
 
 _FICLONE: Final = 0x40049409
 # File systems on disks of this machine where room that was set aside is there when it is written to: ext4, XFS, and

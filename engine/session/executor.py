@@ -14,9 +14,9 @@ from engine.graph import RuntimeGraph
 from engine.graph.batch.batching import Cut, join
 from engine.options import Options
 from engine.profiling import MeasuredRun
-from engine.progress import Progress, silent
 from engine.session.bodies import CompiledBody
 from engine.session.policies import CompiledGraphs, CompiledOnly, Policy, Race, ReferenceOnly
+from engine.stopping import Progress, silent
 from engine.tensor import Array, TensorSpec
 
 if TYPE_CHECKING:

@@ -18,12 +18,11 @@ from engine.graph.running.feeding import feed
 from engine.graph.running.watch import Watch
 from engine.options import CACHE_MAX_BYTES, Backend, Options, Winograd, cache_folder
 from engine.profiling import MeasuredRun, join_kernels, join_rows, measured
-from engine.progress import Progress, silent
 from engine.session.batches import Batches
 from engine.session.dispatch import DispatchCache, Estimates, Given, Route, Shapes, places_in, shapes_of
 from engine.session.executor import Executor
 from engine.session.outputs import Outputs, join_taps
-from engine.stopping import cancelling
+from engine.stopping import Progress, cancelling, silent
 from engine.tensor import Array, TensorSpec
 from engine.toolchain import write_bundle
 

@@ -47,7 +47,6 @@ ALLOWED: dict[str, set[str]] = {
     "engine.passes": VOCABULARY | {"engine.expression", "engine.graph", "engine.layers", "engine.pnnx"},
     "engine.options": {"engine.errors", "engine.passes"},
     "engine.profiling": {"engine.graph"},
-    "engine.progress": {"engine.stopping", "engine.errors"},
     "engine.compiler.codegen.ir": {"engine.ir"},
     "engine.compiler.codegen.host": {"engine.errors"},
     "engine.compiler.codegen.elf": {"engine.errors"},
@@ -69,11 +68,11 @@ ALLOWED: dict[str, set[str]] = {
         "engine.memory",
         "engine.options",
         "engine.profiling",
-        "engine.progress",
+        "engine.stopping",
     }
     | {"engine.expression", "engine.graph", "engine.ir", "engine.layers", "engine.passes", "engine.pnnx"}
     | {"engine.promotion", "engine.special"},
-    "engine.toolchain": VOCABULARY | {"engine.bundle", "engine.compiler", "engine.options", "engine.progress"},
+    "engine.toolchain": VOCABULARY | {"engine.bundle", "engine.compiler", "engine.options", "engine.stopping"},
     "engine.session": VOCABULARY
     | {
         "engine.bundle",
@@ -81,12 +80,12 @@ ALLOWED: dict[str, set[str]] = {
         "engine.graph",
         "engine.options",
         "engine.profiling",
-        "engine.progress",
+        "engine.stopping",
         "engine.toolchain",
     },
     "engine.comparison": VOCABULARY | {"engine.graph", "engine.session"},
-    "engine.loading": {"engine.bundle", "engine.graph", "engine.layers", "engine.toolchain"},
-    "engine.check": VOCABULARY | {"engine.graph", "engine.layers", "engine.loading", "engine.pnnx"},
+    "engine.loading": VOCABULARY
+    | {"engine.bundle", "engine.graph", "engine.layers", "engine.pnnx", "engine.toolchain"},
     "engine.explanation": VOCABULARY | {"engine.expression", "engine.graph", "engine.layers", "engine.session"},
     "app.access": BASICS,
     "app.measuring": set(),
@@ -181,7 +180,7 @@ DOORS: dict[str, tuple[str, ...]] = {
     "grpc": ("app.grpc",),
     "opentelemetry": ("app.tracing.otel",),
     "google": ("app.grpc.methods", "app.protocol.grpc"),
-    "onnx": ("engine.onnx.reading.library",),
+    "onnx": ("engine.onnx.reading.source",),
     "ml_dtypes": ("engine.tensor", "engine.layers", "engine.onnx.reading.tensors", "app.codec", "app.protocol"),
 }
 

@@ -23,8 +23,7 @@ from engine.compiler.storage import ALIGNMENT, Storage, View
 from engine.compiler.weights import Weights
 from engine.errors import CompileError
 from engine.passes import PassReport
-from engine.progress import Progress, silent
-from engine.stopping import wanted
+from engine.stopping import Progress, silent, wanted
 from engine.tensor import Array
 
 # Kernels and calls of a program, for laying out memory looks at each with each.

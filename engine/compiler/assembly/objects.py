@@ -21,8 +21,7 @@ from engine.compiler.runtime.team import team_code
 from engine.defects import report_defect
 from engine.errors import CompileError, RunCancelledError
 from engine.ir.dims import specialise
-from engine.progress import Progress
-from engine.stopping import wanted_quick
+from engine.stopping import Progress, wanted_quick
 
 # Instructions of all kernels of a program: some minutes of LLVM at worst. Networks of 300 operators have a tenth of it.
 PROGRAM_OPERATIONS = 2_000_000

@@ -26,7 +26,7 @@ from engine.graph.symbolic_inputs import SizesOf
 from engine.ir.dims import ShapeEnv
 from engine.ir.tables import Table
 from engine.passes import PassReport
-from engine.progress import Progress
+from engine.stopping import Progress
 from engine.tensor import TensorSpec
 
 

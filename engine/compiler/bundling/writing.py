@@ -21,7 +21,7 @@ from engine.errors import BundleError
 from engine.graph import RuntimeGraph
 from engine.memory.resources import available_cores
 from engine.options import Options
-from engine.progress import Progress, silent
+from engine.stopping import Progress, silent
 from engine.tensor import TensorSpec
 
 

@@ -27,8 +27,7 @@ from typing import Any, Final
 
 from engine.compiler.blueprint import Blueprint
 from engine.compiler.cache.facts import from_facts, to_facts
-from engine.memory.blocks import TornError, read_block
-from engine.memory.pieces import PIECE_BYTES, side_by_side
+from engine.memory.blocks import PIECE_BYTES, TornError, read_block, side_by_side
 from engine.tensor import Array
 
 MAGIC: Final = b"pnnxcode"

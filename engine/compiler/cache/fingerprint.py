@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from engine.compiler.cache.version import GENERATOR
 from engine.graph import RuntimeGraph, RuntimeOperator
 from engine.layers.definition.signature import Signature
-from engine.memory.pieces import PIECE_BYTES, side_by_side
+from engine.memory.blocks import PIECE_BYTES, side_by_side
 from engine.pnnx.graph import Graph, as_bytes
 from engine.tensor import Array, TensorSpec
 

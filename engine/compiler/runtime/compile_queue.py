@@ -23,8 +23,7 @@ from typing import Final, Protocol, TypeAlias
 from engine.compile_metrics import METER
 from engine.errors import RunCancelledError
 from engine.limits import MEMORY_RETRY_S
-from engine.progress import Progress
-from engine.stopping import cancelling
+from engine.stopping import Progress, cancelling
 from engine.tensor import DType, TensorSpec
 
 Key: TypeAlias = tuple[tuple[tuple[int | None, ...], DType], ...]

@@ -19,7 +19,7 @@ from engine.compiler.runtime.program import Program
 from engine.compiler.runtime.program_cache import CACHE, Entry, weight
 from engine.errors import CompileError, CompileMemoryError, EngineError, RunCancelledError
 from engine.limits import memory_bytes
-from engine.progress import Progress
+from engine.stopping import Progress
 from engine.tensor import Array, TensorSpec
 
 # The part of memory that programs may take where no limit is given.

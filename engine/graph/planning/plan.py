@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from engine.graph.operand import RuntimeOperand
 from engine.graph.operator import RuntimeOperator
-from engine.graph.planning.lifetime import counts, lifetimes, peak_bytes
+from engine.graph.planning.execution_order import counts, lifetimes, peak_bytes
 from engine.tensor import Shape, TensorSpec, is_known
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from engine.errors import ExpressionError, ParameterError, ShapeError
 from engine.expression import Call, Literal, Node, check_arity, evaluate, infer, parse, peak_bytes, postorder
 from engine.ir.sizes import size_array
-from engine.layers.definition.dropped_shape import is_dropped_shape
+from engine.layers.definition.known import is_dropped_shape
 from engine.layers.definition.layer import NO_ANNOTATIONS, Annotations, Layer
 from engine.layers.definition.registry import register
 from engine.layers.operands.precision import INT64

@@ -1,7 +1,12 @@
-"""From an operator as written to a layer that can be called: the one place where arguments are resolved.
+"""Binding of an operator's arguments: from the operator as written to a layer that can be called.
 
 An argument is looked up as ``$name`` operand, attribute, parameter, operand by position, default. A parameter
 that arrives as an operand makes the field *dynamic*: it is read anew in every run.
+
+Attributes are checked against the parameters that announce them and repeat their sizes. A registration declares both:
+``flags={"bias": ("bias",)}`` for a parameter that announces an attribute, and
+``shapes={"weight": ("out_features", "in_features")}`` for parameters that repeat an attribute's sizes. ``"*name"``
+stands for a list parameter, all of whose items are sizes. A parameter that is absent leaves its size open.
 """
 
 from __future__ import annotations
@@ -11,12 +16,57 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from engine.errors import ParameterError
-from engine.layers.definition.attributes import check_attributes
 from engine.layers.definition.bound import BoundLayer, Source
 from engine.layers.definition.layer import Annotations, Layer
 from engine.layers.definition.parameter import check_number, check_rate, coerce_named
 from engine.layers.definition.signature import REQUIRED, Signature
-from engine.tensor import Array
+from engine.layers.operands.axes import may_match
+from engine.tensor import Array, Dim, Shape, format_shape
+
+
+def check_attributes(signature: Signature, params: Mapping[str, object], attributes: Mapping[str, Array]) -> None:
+    """Hold an operator's attributes against its parameters, by our names of both.
+
+    Raises:
+        ParameterError: an attribute is missing, unknown or of another shape than the parameters say.
+    """
+    for name in attributes:
+        if name not in signature.operands and not signature.takes_any_attribute:
+            raise ParameterError(
+                f"unknown attribute '{name}'", expected=", ".join(signature.operands) or "no attribute"
+            )
+    for flag, names in signature.flags.items():
+        missing = [name for name in names if name not in attributes]
+        if missing and params.get(flag) in (True, 1):
+            raise ParameterError(f"attribute '{missing[0]}' is missing", found=f"{flag}=True without it")
+    for name, sizes in signature.shapes.items():
+        if name in attributes:
+            _check_shape(name, attributes[name].shape, sizes, params)
+
+
+def announced_shape(sizes: Sequence[str], params: Mapping[str, object]) -> Shape | None:
+    """The shape that parameters give an attribute; None where even its rank is open."""
+    dims: list[Dim] = []
+    for size in sizes:
+        name = size.removeprefix("*")
+        if name == size:
+            dims.append(None if params.get(name) is None else coerce_named(name, params[name], int))
+        elif params.get(name) is None:
+            return None
+        else:
+            dims.extend(coerce_named(name, params[name], tuple[int, ...]))
+    return tuple(dims)
+
+
+def _check_shape(name: str, found: Shape, sizes: Sequence[str], params: Mapping[str, object]) -> None:
+    expected = announced_shape(sizes, params)
+    if expected is not None and not may_match(found, expected):
+        raise ParameterError(
+            f"attribute '{name}' does not fit the parameters",
+            found=format_shape(found),
+            expected=f"{format_shape(expected)}, that is [{', '.join(sizes)}]",
+        )
+
 
 # Parameters of several types, which drop nothing at inference.
 _RATES: Final = ("dropout", "dropout_p")

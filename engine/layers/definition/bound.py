@@ -12,10 +12,9 @@ import numpy as np
 
 from engine.errors import EngineError, ExecutionError, ParameterError, ShapeError
 from engine.ir.dims import is_symbolic
-from engine.layers.definition.dropped_shape import SHAPE_PARAMETERS, is_dropped_shape, shape_list
 from engine.layers.definition.failing import unforeseen
 from engine.layers.definition.foreign import called, checked_specs, checked_values, is_foreign
-from engine.layers.definition.known import MAX_ELEMENTS, with_values
+from engine.layers.definition.known import MAX_ELEMENTS, SHAPE_PARAMETERS, is_dropped_shape, shape_list, with_values
 from engine.layers.definition.layer import Layer
 from engine.layers.definition.parameter import coerce_named, holds_list
 from engine.layers.definition.signature import Signature

@@ -1,7 +1,11 @@
-"""Small tensors whose elements are known before a run: what sizes are computed with, once they are tensors.
+"""Small tensors whose elements are known before a run: sizes that a graph computes with tensors.
 
-PyTorch's exports compute shapes by tensors as well: ``size`` → ``unsqueeze`` → ``cat`` → ``reshape``. Where all that an
-operator takes is known, so is what it makes, and with it the shapes that follow.
+PyTorch's exports compute shapes by tensors as well: ``size``, ``unsqueeze``, ``cat``, ``reshape``. Where all
+operands of an operator are known, so is its result, and with it the shapes that follow.
+
+Where an ONNX file takes the whole shape of a tensor (``Shape`` into ``ConstantOfShape``, ``Expand``, ``Reshape``), the
+converter drops the operator that asks for it and passes the tensor itself. No list of sizes has several axes, so such
+a tensor can only stand for its shape. (A vector of floats may be the factors of a resize.)
 """
 
 from __future__ import annotations
@@ -101,3 +105,20 @@ def _is_small(layer: Layer, result: Any) -> bool:
 
 def _fits(value: object) -> bool:
     return not isinstance(value, np.ndarray) or value.size <= MAX_ELEMENTS
+
+
+SHAPE_PARAMETERS: Final = ("shape", "size")
+"""Parameters that are the shape of a result."""
+
+
+def is_dropped_shape(value: object) -> bool:
+    """Whether a value can be no list of sizes but has a shape."""
+    if not isinstance(value, (np.ndarray, TensorSpec)) or len(value.shape) < 2:
+        return False
+    # A single integer stands for a number, whatever its dimensions.
+    return not (value.size == 1 and value.dtype.kind in "iub")
+
+
+def shape_list(value: Any) -> list[Any]:
+    """The shape of a tensor or of what is known of one; UNKNOWN for open dimensions."""
+    return [UNKNOWN if size is None else size for size in value.shape]

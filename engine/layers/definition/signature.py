@@ -37,7 +37,7 @@ class Signature:
         ignored: parameters that only describe (``nn.Conv2d`` repeats ``in_channels``).
         flags: boolean parameters that announce attributes: ``{"bias": ("bias",)}``.
         shapes: parameters that repeat the sizes of an attribute: ``{"weight": ("out_features", "in_features")}``;
-            see engine/layers/definition/attributes.py.
+            see engine/layers/definition/binding.py.
         positional: names of operands and parameters in the order operands come in where the file gives no
             ``$name``; by default the operands of forward, then the fields.
         renamed: the file's name of an operand or parameter -> ours.

@@ -1,18 +1,36 @@
-"""A file as messages: read, parsed without its large tensors, and found to be a model."""
+"""An ONNX file as messages: read, parsed without its large tensors, and checked to be a model."""
 
 from __future__ import annotations
 
 import os
 import secrets
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final
 
 from engine.errors import EngineError, ModelFormatError, UnsupportedOperatorError
 from engine.memory.files import Path, file_name
-from engine.onnx.reading.library import library
 from engine.onnx.reading.tensors import Weights
 from engine.onnx.reading.wire import strip
 from engine.pnnx.files import ONNX, kind_of_file, take_file
+
+_EXTRA: Final = "pip install 'pnnx-serve[onnx]', or 'pnnx-serve export MODEL.onnx' where it is installed"
+
+
+@lru_cache(maxsize=1)
+def library() -> Any:
+    """The module ``onnx``.
+
+    Raises:
+        ModelFormatError: it is not installed; names the extra.
+    """
+    try:
+        import onnx
+        import onnx.defs
+    except ImportError:
+        raise ModelFormatError("ONNX files need the package 'onnx'", found="none", expected=_EXTRA) from None
+    return onnx
+
 
 OLDEST: Final = 1
 """The first operator set; some of those before 7 mean what later ones do, the others are refused one by one."""

@@ -9,8 +9,7 @@ from typing import Any
 
 from engine.errors import GraphError, quoted
 from engine.onnx.reading.attributes import attribute_value, number_or_text
-from engine.onnx.reading.library import library
-from engine.onnx.reading.source import Model
+from engine.onnx.reading.source import Model, library
 from engine.onnx.reading.tensors import Weights
 from engine.onnx.translation.node import Node
 

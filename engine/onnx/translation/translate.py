@@ -8,15 +8,13 @@ from functools import partial
 from typing import Any, Final
 
 from engine.errors import EngineError, GraphError, ModelFormatError, ParameterError, UnsupportedOperatorError, quoted
-from engine.onnx.reading.attributes import attribute_value
-from engine.onnx.reading.labels import labels_of
+from engine.onnx.reading.attributes import attribute_value, labels_of
 from engine.onnx.reading.source import Model
 from engine.onnx.translation.builder import MAX_OPERATORS, Builder
-from engine.onnx.translation.declarations import declarations, note_names
 from engine.onnx.translation.functions import Functions, Local, schema_attributes
 from engine.onnx.translation.node import Node, Part
 from engine.onnx.translation.registry import known_types, translator_of
-from engine.onnx.translation.scope import Chained, Scope, value_of
+from engine.onnx.translation.scope import Chained, Scope, declarations, note_names, value_of
 from engine.onnx.translation.value import Value, constant
 from engine.pnnx.graph import Graph
 from engine.stopping import wanted_quick

@@ -26,8 +26,7 @@ from engine.expression import (
     parse,
     postorder,
 )
-from engine.expression.lexer import MAX_LENGTH
-from engine.expression.parser import MAX_DEPTH
+from engine.expression.parser import MAX_DEPTH, MAX_LENGTH
 from tests.engine.expression.strategies import damaged, steady, texts, trees, values
 
 CASES = Path(__file__).parents[4] / "shared" / "corpus" / "cases"

@@ -13,7 +13,7 @@ import pytest
 import engine
 from engine import RunCancelledError, RuntimeGraph, Session
 from engine.graph.batch.batching import decide
-from engine.graph.planning.order import ORDERS, arrange
+from engine.graph.planning.execution_order import ORDERS, arrange
 from engine.passes import PASSES
 from engine.pnnx import Graph, Operator, read, write
 from engine.stopping import cancelling, check_wanted, wanted

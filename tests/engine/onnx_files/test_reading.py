@@ -101,7 +101,7 @@ def test_no_file_outside_the_folder_is_opened(tmp_path: Path, location: str) -> 
 
 def test_without_the_package_the_error_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = save(tmp_path, image_network()[0])
-    from engine.onnx.reading.library import library
+    from engine.onnx.reading.source import library
 
     library.cache_clear()
     monkeypatch.setitem(sys.modules, "onnx", None)

@@ -9,7 +9,7 @@ import numpy as np
 from engine.errors import ShapeError
 from engine.ir.dims import plain
 from engine.ir.sizes import holds_sizes
-from engine.layers.definition.dropped_shape import SHAPE_PARAMETERS, is_dropped_shape, shape_list
+from engine.layers.definition.known import SHAPE_PARAMETERS, is_dropped_shape, shape_list
 from engine.layers.operands.precision import check_ordered
 from engine.tensor import UNKNOWN, Array, Number, TensorSpec, dtype_name, known_value
 

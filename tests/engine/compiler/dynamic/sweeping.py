@@ -34,7 +34,7 @@ from engine.graph.running.reference import as_outputs
 from engine.graph.symbolic_inputs import symbolic_specs
 from engine.ir.dims import Dim, ShapeEnv, Terms
 from engine.options import Options
-from engine.progress import asking, silent
+from engine.stopping import asking, silent
 from engine.tensor import Array, TensorSpec
 from tests.corpus_score import DEFAULT, load_compare
 from tests.engine.compiler.kernels.guarded import guarded_array

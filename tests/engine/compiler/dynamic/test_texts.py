@@ -12,7 +12,7 @@ import engine
 from engine.compiler.builder import Builder
 from engine.compiler.dynamic.template import Template
 from engine.options import Options
-from engine.progress import asking, silent
+from engine.stopping import asking, silent
 from engine.tensor import Array, TensorSpec
 from tests.engine.compiler.runtime.test_open_shapes import text, text_model
 from tests.engine.onnx_files.models import model, node, onnx, save, value

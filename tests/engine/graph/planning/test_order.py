@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine import ParameterError, RuntimeGraph, Session
-from engine.graph.planning.order import ORDERS
+from engine.graph.planning.execution_order import ORDERS
 from engine.options import Backend
 from engine.pnnx import Operator
 from tests.engine.graph.build import F32, built, graph, op

@@ -8,14 +8,14 @@ from collections.abc import Iterator
 import pytest
 
 from engine.errors import RunCancelledError
-from engine.memory import pieces
-from engine.memory.pieces import side_by_side
+from engine.memory import blocks
+from engine.memory.blocks import side_by_side
 from engine.stopping import cancelling
 
 
 @pytest.fixture(params=[1, 2, 64])
 def cores(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
-    monkeypatch.setattr(pieces, "available_cores", lambda: request.param)
+    monkeypatch.setattr(blocks, "available_cores", lambda: request.param)
     yield request.param
 
 
@@ -25,7 +25,7 @@ def test_results_come_in_the_order_of_pieces(cores: int, count: int) -> None:
 
 
 def test_two_pieces_are_worked_on_at_once_where_there_are_two_cores(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pieces, "available_cores", lambda: 2)
+    monkeypatch.setattr(blocks, "available_cores", lambda: 2)
     both = threading.Barrier(2, timeout=60)
     assert len(list(side_by_side(lambda _: both.wait(), "ab"))) == 2
 

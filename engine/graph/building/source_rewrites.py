@@ -1,14 +1,8 @@
-"""Parameters that modules are called with: the tracer hands them over first, whatever they are called for.
-
-A parameter that two modules have in common (a language model's embedding, which is the weight of its last layer too)
-becomes an operator of its own. All but the first of the modules take its result as an operand, and hold the values as
-an attribute nonetheless. A parameter that a module is given by the one around it, an initial state that was learned,
-say, comes in front of what a run computes; where shapes tell, operands are put in the order of ``forward``.
-"""
+"""Rewrites of a file's graph before it is linked: captured parameters and assignments to parts of tensors."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import takewhile
 from typing import Final
@@ -20,7 +14,7 @@ _RECURRENT: Final = ("nn.RNN", "nn.GRU", "nn.LSTM")
 _FOLDED: Final = "pnnx_fold_"
 """How what the converter has computed is called: it stands where the model has it."""
 
-_MOST: Final = 64
+_MOST_OPERANDS: Final = 64
 """Operands of a module that are looked at: each is compared with its attributes, which a file may make long."""
 
 
@@ -46,7 +40,7 @@ def _is_constant(op: Operator) -> bool:
 
 def _called(op: Operator, constants: Mapping[str, Attribute]) -> Operator:
     """A module without the operands that are attributes of its own; one that is called with nothing else stays."""
-    if not op.type.startswith("nn.") or not 2 <= len(op.inputs) <= _MOST:
+    if not op.type.startswith("nn.") or not 2 <= len(op.inputs) <= _MOST_OPERANDS:
         return op
     own = list(op.attributes.values())
     shared = {name for name in {*op.inputs} & constants.keys() if constants[name] in own}
@@ -83,3 +77,77 @@ def _is_state(op: Operator, state: Shape | None, x: Shape | None) -> bool:
     is_read = x[-1] in (None, given("input_size"))
     is_kept = state[0] == layers * (2 if given("bidirectional") else 1) and state[-1] in widths
     return is_read and is_kept and batch in (None, *state[1:-1])
+
+
+_COPY: Final = "Tensor.copy"
+_RENAMED: Final[dict[str, dict[str, str]]] = {
+    "Tensor.slice": {"input": "self"},
+    "Tensor.select": {"input": "self", "dim": "dims", "index": "selects"},
+}
+"""Views, and what their arguments are called by the operator that puts values in their place."""
+
+_MOST_VIEWS: Final = 16
+"""Views of views that are followed."""
+
+
+def with_assignments(source: Graph) -> Graph:
+    """The graph with every assignment to a part of a tensor as operators; the same one if there is none."""
+    if not any(op.type == _COPY for op in source.operators):
+        return source
+    makers = {name: op for op in source.operators for name in op.outputs}
+    operators = [each for op in source.operators for each in _assigned(op, makers, source.annotations)]
+    return replace(source, operators=operators)
+
+
+def _assigned(
+    op: Operator, makers: Mapping[str, Operator], annotations: Mapping[str, TensorSpec]
+) -> Iterator[Operator]:
+    """An operator, or those that an assignment stands for, of the innermost view first."""
+    views = _views(op, makers, annotations) if op.type == _COPY and len(op.outputs) == 1 else []
+    names = [f"{op.outputs[0]}_{k}" for k in range(len(views))] + [*op.outputs]
+    yield replace(op, outputs=tuple(names[:1]))
+    for k, view in enumerate(views):
+        renamed = _RENAMED[view.type]
+        yield Operator(
+            "Tensor.slice_copy",
+            f"{op.name}_{k}",
+            (*view.inputs, names[k]),
+            (names[k + 1],),
+            params={renamed.get(name, name): value for name, value in view.params.items()},
+            labels=(*(renamed.get(label, label) for label in _labels(view)), "src"),
+        )
+
+
+def _views(op: Operator, makers: Mapping[str, Operator], annotations: Mapping[str, TensorSpec]) -> list[Operator]:
+    """The views that are written through, the innermost first; none where all of a tensor is written to."""
+    found: list[Operator] = []
+    name = _operand(op, "self")
+    while (
+        len(found) < _MOST_VIEWS and (view := makers.get(name)) is not None and view.type in _RENAMED and _labels(view)
+    ):
+        found.append(view)
+        name = _operand(view, "input")
+    result = annotations.get(op.outputs[0])
+    while found and not _may_be(annotations.get(_operand(found[-1], "input")), result):
+        found.pop()
+    return found
+
+
+def _operand(op: Operator, label: str) -> str:
+    """The operand of a name, or else the first."""
+    return op.inputs[op.labels.index(label) if label in op.labels else 0] if op.inputs else ""
+
+
+def _labels(view: Operator) -> tuple[str, ...]:
+    """The names of a view's operands; none where the file leaves open what they are."""
+    if len(view.inputs) == 1:
+        return ("input",)
+    return tuple(label for label in view.labels if label) if all(view.labels) else ()
+
+
+def _may_be(whole: TensorSpec | None, result: TensorSpec | None) -> bool:
+    """Whether a result may be a tensor with other values, by the file's annotations."""
+    if whole is None or result is None:
+        return True
+    pairs = zip(whole.shape, result.shape, strict=False)
+    return whole.rank == result.rank and all(a is None or b is None or a == b for a, b in pairs)
