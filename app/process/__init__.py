@@ -3,8 +3,8 @@
 uvicorn_server     its start and its end: banner, drain
 listening          the socket, bound before the server is imported
 standby            which worker takes connections
-switchboard        the parent's side of commands that go to all workers; team: a worker's side
-peers, scoreboard  what workers share: their figures, in memory that all of them see
+broadcast        the parent's side of commands that go to all workers; channel: a worker's side
+ipc, scoreboard  what workers share: their figures, in memory that all of them see
 calls              gRPC beside HTTP
 descriptors, tls   limits of the system lifted, certificates read
 """

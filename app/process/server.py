@@ -28,10 +28,9 @@ from app.models.folder.repository import find_models
 from app.process.calls import make_calls, reserve_port
 from app.process.scoreboard import Scoreboard
 from app.process.standby import Readiness
-from app.process.switchboard import Switchboard
-from app.process.team import Peers, Team
 from app.process.tls import tls_context
 from app.process.uvicorn_server import Server
+from app.process.worker_ipc import WorkerBroadcast, WorkerChannel, WorkerIpc
 from app.process.workers import detach, supervise
 from app.remote.opening import open_store
 from app.serving.dataplane import DataPlane
@@ -70,11 +69,11 @@ def serve(settings: Settings, listener: socket.socket) -> int:
             held.close()
         return run(settings, listener, url)
 
-    exchange, switchboard = engine.Exchange(), Switchboard()
+    exchange, broadcast = engine.Exchange(), WorkerBroadcast()
     readiness, scoreboards = Readiness(settings.workers), (Scoreboard(settings.workers), Scoreboard(settings.workers))
 
     def start(index: int) -> SpawnProcess:
-        with exchange.connect() as memory, switchboard.connect(index) as line:
+        with exchange.connect() as memory, broadcast.connect(index) as line:
             shown = url if index == 0 else None
             process = multiprocessing.get_context("spawn").Process(
                 target=_work,
@@ -90,7 +89,7 @@ def serve(settings: Settings, listener: socket.socket) -> int:
             scoreboard.clear(index)
 
     status = supervise(settings.workers, start, ended)
-    switchboard.close()
+    broadcast.close()
     return status
 
 
@@ -99,12 +98,12 @@ def run(
     listener: socket.socket,
     url: str | None,
     standby: tuple[Readiness, int] | None = None,
-    peers: Peers | None = None,
+    ipc: WorkerIpc | None = None,
 ) -> int:
     """One server process on a socket that listens already; url is printed, None prints nothing."""
     configure_malloc()
     sys.setswitchinterval(_TURN_S)
-    server = build(settings, url, standby, peers)
+    server = build(settings, url, standby, ipc)
     server.run(sockets=[listener])
     is_cut_off = server.force_exit or server.plane.is_busy
     if is_cut_off:
@@ -121,12 +120,12 @@ def build(
     settings: Settings,
     url: str | None,
     standby: tuple[Readiness, int] | None = None,
-    peers: Peers | None = None,
+    ipc: WorkerIpc | None = None,
 ) -> Server:
     """A server that has yet to be run.
 
     standby: which workers are ready, and the index of this one; None for a single process.
-    peers: what this worker shares with the others; None for a single process.
+    ipc: what this worker shares with the others; None for a single process.
     """
     app = create_app(settings)
     plane: DataPlane = app.state.dataplane
@@ -134,8 +133,8 @@ def build(
     calls = make_calls(settings, app.state, meter.codes)
     connections = Connections(settings)
     meter.connections, meter.refusals = connections.__len__, connections.refusals
-    if peers is not None:
-        peers.join(plane, meter)
+    if ipc is not None:
+        ipc.join(plane, meter)
     config = uvicorn.Config(
         app,
         http=partial(Connection, connections=connections, service=Service(app.state)),  # type: ignore[arg-type]  # made by calling it, as a class would be
@@ -150,7 +149,7 @@ def build(
     )
     # The banner says what uvicorn would log at its info level.
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
-    server = Server(config, plane, url, meter, standby, calls, settings.grpc_port or 0, peers)
+    server = Server(config, plane, url, meter, standby, calls, settings.grpc_port or 0, ipc)
     server.connections = connections
     return server
 
@@ -169,8 +168,8 @@ def _work(
     configure_logging(settings.log_level, settings.log_format)
     index = standby[1]
     figures, tallies = (scoreboard.place(index) for scoreboard in scoreboards)
-    peers = Peers(index=index, figures=figures, tallies=tallies, team=Team(line))
-    sys.exit(run(settings, listener, url, standby, peers))
+    ipc = WorkerIpc(index=index, figures=figures, tallies=tallies, channel=WorkerChannel(line))
+    sys.exit(run(settings, listener, url, standby, ipc))
 
 
 def _url(scheme: str, host: str, port: int) -> str:

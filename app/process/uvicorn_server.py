@@ -26,8 +26,8 @@ from app.metrics.meter import Meter
 from app.process.banner import banner
 from app.process.calls import Calls, stop_calls
 from app.process.standby import Readiness, Standing
-from app.process.team import Peers
 from app.process.tls import tls_context
+from app.process.worker_ipc import WorkerIpc
 from app.process.workers import ending
 from app.serving.dataplane import DataPlane
 
@@ -53,7 +53,7 @@ class Server(uvicorn.Server):
         url: printed in the banner; None prints none.
         standby: which workers are ready, and the index of this one; None for a single process.
         calls, calls_port: gRPC, and its port.
-        peers: what this worker shares with the others; None for a single process.
+        ipc: what this worker shares with the others; None for a single process.
     """
 
     def __init__(
@@ -65,13 +65,13 @@ class Server(uvicorn.Server):
         standby: tuple[Readiness, int] | None = None,
         calls: Calls | None = None,
         calls_port: int = 0,
-        peers: Peers | None = None,
+        ipc: WorkerIpc | None = None,
     ) -> None:
         super().__init__(config)
         self.connections: Connections | None = None
         self.calls = calls
         self.calls_port = calls_port
-        self._peers = peers
+        self._ipc = ipc
         self._meter = meter
         self._standby = standby
         self.plane = plane
@@ -91,9 +91,9 @@ class Server(uvicorn.Server):
                 await self._listen(sockets[0], ACCEPTED_AT_ONCE)
             else:
                 self._watch = asyncio.create_task(self._stand_by(sockets[0], *self._standby))
-        if self._peers is not None:
-            await self._peers.team.start(self.plane.commands, partial(self._peers.publish, self.plane, self._meter))
-            self._publishing = asyncio.create_task(self._publish(self._peers))
+        if self._ipc is not None:
+            await self._ipc.channel.start(self.plane.commands, partial(self._ipc.publish, self.plane, self._meter))
+            self._publishing = asyncio.create_task(self._publish(self._ipc))
         if self.calls is not None and self._standby is None:
             await self._take_calls(self.calls)
         elif self.calls is not None:
@@ -111,8 +111,8 @@ class Server(uvicorn.Server):
             grace_s = self.plane.settings.shutdown_timeout_s
             await stop_calls(self.calls, grace_s, lambda: self.force_exit)
         await super().shutdown(sockets)
-        if self._peers is not None:
-            await self._peers.team.close()
+        if self._ipc is not None:
+            await self._ipc.channel.close()
 
     async def _take_calls(self, calls: Calls) -> None:
         """Listen for gRPC; of several workers each once its models are loaded, for it cannot stop listening."""
@@ -167,10 +167,10 @@ class Server(uvicorn.Server):
                 readiness.close(index)
             await asyncio.sleep(_LOOK_S)
 
-    async def _publish(self, peers: Peers) -> None:
+    async def _publish(self, ipc: WorkerIpc) -> None:
         """Let the other workers tell what this one counts."""
         while not self.should_exit:
-            await peers.publish(self.plane, self._meter)
+            await ipc.publish(self.plane, self._meter)
             await asyncio.sleep(_PUBLISH_S)
 
     def _standing(self) -> Standing:

@@ -7,7 +7,7 @@ import threading
 from types import SimpleNamespace
 from typing import Any
 
-from app.process.team import Peers
+from app.process.worker_ipc import WorkerIpc
 
 
 def test_figures_of_all_models_are_read_beside_the_event_loop() -> None:
@@ -17,7 +17,7 @@ def test_figures_of_all_models_are_read_beside_the_event_loop() -> None:
     place: Any = SimpleNamespace(write=left.append)
     tallies = SimpleNamespace(to_bytes=lambda entries: b"tallies")
     plane: Any = SimpleNamespace(store=SimpleNamespace(tallies=tallies, entries=[]))
-    peers = Peers(index=0, figures=place, tallies=place, team=None)  # type: ignore[arg-type]
-    asyncio.run(peers.publish(plane, meter))
+    ipc = WorkerIpc(index=0, figures=place, tallies=place, channel=None)  # type: ignore[arg-type]
+    asyncio.run(ipc.publish(plane, meter))
     assert len(threads) == 1 and threads[0] is not threading.current_thread()
     assert left == [b"tallies"]

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from app.errors import InvalidRequestError, ModelLoadError, ModelNotReadyError, ServiceError
-from app.process.switchboard import Switchboard, receive_first
-from app.process.team import Team, as_error, as_json
+from app.process.worker_ipc import WorkerBroadcast, WorkerChannel, as_error, as_json, receive_first
 from app.serving.commands import Arguments, Command, CommandHandler, Commands
 from tests.patience import PATIENCE_S
 
@@ -20,14 +19,14 @@ from tests.patience import PATIENCE_S
 class Worker:
     """What was done by one of several, and what it began with."""
 
-    def __init__(self, team: Team) -> None:
+    def __init__(self, channel: WorkerChannel) -> None:
         self.done: list[Arguments] = []
         self.begun: list[Arguments] = []
         self.error: Exception | None = None
         self.gate = asyncio.Event()
         self.gate.set()
         self.published = 0
-        self.team = team
+        self.channel = channel
         self.commands = Commands()
         self.commands.on("note", CommandHandler(self._do, self.begun.append))
 
@@ -53,22 +52,22 @@ class Office:
     """A parent and its workers, all in this process."""
 
     def __init__(self) -> None:
-        self.board = Switchboard()
+        self.board = WorkerBroadcast()
         self.workers: list[Worker] = []
 
     async def start(self, index: int) -> Worker:
         line = await asyncio.to_thread(self.board.connect, index)
-        worker = Worker(Team(line))
+        worker = Worker(WorkerChannel(line))
         self.workers.append(worker)
-        worker.commands.join(worker.team, worker.team.begun)
-        await worker.team.start(worker.commands, worker.publish)
+        worker.commands.join(worker.channel, worker.channel.begun)
+        await worker.channel.start(worker.commands, worker.publish)
         return worker
 
     async def close(self) -> None:
         for worker in self.workers:
             worker.gate.set()
-            await worker.team.close()
-            while worker.team._doing:
+            await worker.channel.close()
+            while worker.channel._doing:
                 await asyncio.sleep(0.001)
         await asyncio.to_thread(self.board.close)
 
@@ -110,7 +109,7 @@ def test_equal_calls_that_wait_are_one() -> None:
         one, two = [await office.start(index) for index in range(2)]
         one.gate.clear()
         asked = [asyncio.create_task(one.note("a"))]
-        while not one.team._doing:
+        while not one.channel._doing:
             await asyncio.sleep(0.001)
         asked += [asyncio.create_task(worker.note("a")) for worker in (one, two) * 50]
         while len(office.board._tasks) < 101 + 2:  # all of them have reached the parent, which listens to both
@@ -180,16 +179,16 @@ def test_a_worker_that_dies_while_others_wait_for_it_holds_up_nobody() -> None:
         one, two, three = [await office.start(index) for index in range(3)]
         two.gate.clear()
         asked = asyncio.create_task(one.note("a"))
-        while not two.team._doing:
+        while not two.channel._doing:
             await asyncio.sleep(0.001)
-        await two.team.close()
+        await two.channel.close()
         await asked
         assert three.texts == ["a"]
         one.gate.clear()
         asked = asyncio.create_task(one.note("b"))
-        while not one.team._doing:
+        while not one.channel._doing:
             await asyncio.sleep(0.001)
-        await one.team.close()
+        await one.channel.close()
         with pytest.raises(ModelNotReadyError):
             await asked
         await three.note("c")
@@ -201,8 +200,8 @@ def test_a_worker_that_dies_while_others_wait_for_it_holds_up_nobody() -> None:
 def test_a_worker_that_has_yet_to_begin_cannot_ask() -> None:
     async def scene(office: Office) -> None:
         line = await asyncio.to_thread(office.board.connect, 0)
-        worker = Worker(Team(line))
-        worker.commands.join(worker.team, ())
+        worker = Worker(WorkerChannel(line))
+        worker.commands.join(worker.channel, ())
         with pytest.raises(ModelNotReadyError):
             await worker.note("a")
         line.close()
