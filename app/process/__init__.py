@@ -2,7 +2,7 @@
 
 uvicorn_server     its start and its end: banner, drain
 listening          the socket, bound before the server is imported
-standby            which worker takes connections
+readiness_of            which worker takes connections
 broadcast        the parent's side of commands that go to all workers; channel: a worker's side
 ipc, scoreboard  what workers share: their figures, in memory that all of them see
 calls              gRPC beside HTTP

@@ -26,11 +26,10 @@ from app.memory.machine import configure_malloc
 from app.metrics.meter import Meter
 from app.models.folder.repository import find_models
 from app.process.calls import make_calls, reserve_port
-from app.process.scoreboard import Scoreboard
-from app.process.standby import Readiness
 from app.process.tls import tls_context
 from app.process.uvicorn_server import Server
 from app.process.worker_ipc import WorkerBroadcast, WorkerChannel, WorkerIpc
+from app.process.worker_state import Readiness, Scoreboard
 from app.process.workers import detach, supervise
 from app.remote.opening import open_store
 from app.serving.dataplane import DataPlane
@@ -97,13 +96,13 @@ def run(
     settings: Settings,
     listener: socket.socket,
     url: str | None,
-    standby: tuple[Readiness, int] | None = None,
+    readiness_of: tuple[Readiness, int] | None = None,
     ipc: WorkerIpc | None = None,
 ) -> int:
     """One server process on a socket that listens already; url is printed, None prints nothing."""
     configure_malloc()
     sys.setswitchinterval(_TURN_S)
-    server = build(settings, url, standby, ipc)
+    server = build(settings, url, readiness_of, ipc)
     server.run(sockets=[listener])
     is_cut_off = server.force_exit or server.plane.is_busy
     if is_cut_off:
@@ -119,12 +118,12 @@ def run(
 def build(
     settings: Settings,
     url: str | None,
-    standby: tuple[Readiness, int] | None = None,
+    readiness_of: tuple[Readiness, int] | None = None,
     ipc: WorkerIpc | None = None,
 ) -> Server:
     """A server that has yet to be run.
 
-    standby: which workers are ready, and the index of this one; None for a single process.
+    readiness_of: which workers are ready, and the index of this one; None for a single process.
     ipc: what this worker shares with the others; None for a single process.
     """
     app = create_app(settings)
@@ -149,7 +148,7 @@ def build(
     )
     # The banner says what uvicorn would log at its info level.
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
-    server = Server(config, plane, url, meter, standby, calls, settings.grpc_port or 0, ipc)
+    server = Server(config, plane, url, meter, readiness_of, calls, settings.grpc_port or 0, ipc)
     server.connections = connections
     return server
 
@@ -159,17 +158,17 @@ def _work(
     listener: socket.socket,
     url: str | None,
     memory: socket.socket,
-    standby: tuple[Readiness, int],
+    readiness_of: tuple[Readiness, int],
     scoreboards: tuple[Scoreboard, Scoreboard],
     line: socket.socket,
 ) -> None:
     detach()
     engine.share_memory(memory)
     configure_logging(settings.log_level, settings.log_format)
-    index = standby[1]
-    figures, tallies = (scoreboard.place(index) for scoreboard in scoreboards)
+    index = readiness_of[1]
+    figures, tallies = (scoreboard.slot(index) for scoreboard in scoreboards)
     ipc = WorkerIpc(index=index, figures=figures, tallies=tallies, channel=WorkerChannel(line))
-    sys.exit(run(settings, listener, url, standby, ipc))
+    sys.exit(run(settings, listener, url, readiness_of, ipc))
 
 
 def _url(scheme: str, host: str, port: int) -> str:

@@ -25,9 +25,9 @@ from app.memory.machine import freeze_heap, freeze_heap_when_due
 from app.metrics.meter import Meter
 from app.process.banner import banner
 from app.process.calls import Calls, stop_calls
-from app.process.standby import Readiness, Standing
 from app.process.tls import tls_context
 from app.process.worker_ipc import WorkerIpc
+from app.process.worker_state import Progress, Readiness
 from app.process.workers import ending
 from app.serving.dataplane import DataPlane
 
@@ -51,7 +51,7 @@ class Server(uvicorn.Server):
 
     Args:
         url: printed in the banner; None prints none.
-        standby: which workers are ready, and the index of this one; None for a single process.
+        readiness_of: which workers are ready, and the index of this one; None for a single process.
         calls, calls_port: gRPC, and its port.
         ipc: what this worker shares with the others; None for a single process.
     """
@@ -62,7 +62,7 @@ class Server(uvicorn.Server):
         plane: DataPlane,
         url: str | None,
         meter: Meter,
-        standby: tuple[Readiness, int] | None = None,
+        readiness_of: tuple[Readiness, int] | None = None,
         calls: Calls | None = None,
         calls_port: int = 0,
         ipc: WorkerIpc | None = None,
@@ -73,7 +73,7 @@ class Server(uvicorn.Server):
         self.calls_port = calls_port
         self._ipc = ipc
         self._meter = meter
-        self._standby = standby
+        self._readiness_of = readiness_of
         self.plane = plane
         self._url = url
         self._tls = tls_context(plane.settings)
@@ -87,14 +87,14 @@ class Server(uvicorn.Server):
             await super().startup(sockets)
         else:
             await super().startup([])
-            if self._standby is None:
+            if self._readiness_of is None:
                 await self._listen(sockets[0], ACCEPTED_AT_ONCE)
             else:
-                self._watch = asyncio.create_task(self._stand_by(sockets[0], *self._standby))
+                self._watch = asyncio.create_task(self._listen_when_ready(sockets[0], *self._readiness_of))
         if self._ipc is not None:
             await self._ipc.channel.start(self.plane.commands, partial(self._ipc.publish, self.plane, self._meter))
             self._publishing = asyncio.create_task(self._publish(self._ipc))
-        if self.calls is not None and self._standby is None:
+        if self.calls is not None and self._readiness_of is None:
             await self._take_calls(self.calls)
         elif self.calls is not None:
             self._calling = asyncio.create_task(self._take_calls(self.calls))
@@ -116,9 +116,9 @@ class Server(uvicorn.Server):
 
     async def _take_calls(self, calls: Calls) -> None:
         """Listen for gRPC; of several workers each once its models are loaded, for it cannot stop listening."""
-        if self._standby is not None:
+        if self._readiness_of is not None:
             await self.plane.loaded.wait()
-        self.calls_port = await calls.start(self.calls_port, is_shared=self._standby is not None)
+        self.calls_port = await calls.start(self.calls_port, is_shared=self._readiness_of is not None)
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -152,10 +152,10 @@ class Server(uvicorn.Server):
     def _stop(self) -> None:
         self.should_exit = True
 
-    async def _stand_by(self, listener: socket.socket, readiness: Readiness, index: int) -> None:
+    async def _listen_when_ready(self, listener: socket.socket, readiness: Readiness, index: int) -> None:
         """Listen while no other worker has come further than this one."""
         while not self.should_exit:
-            readiness.set(index, self._standing())
+            readiness.set(index, self._progress())
             if not self.servers:
                 if readiness.open(index):
                     await self._listen(listener, 1)  # the others shall have some of a crowd too
@@ -173,11 +173,11 @@ class Server(uvicorn.Server):
             await ipc.publish(self.plane, self._meter)
             await asyncio.sleep(_PUBLISH_S)
 
-    def _standing(self) -> Standing:
+    def _progress(self) -> Progress:
         # A server that waits for some models only is ready before it can answer for all.
         if self.plane.unready_reason() is None and self.plane.store.is_loaded:
-            return Standing.READY
-        return Standing.LOADED if self.plane.loaded.is_set() and not self.plane.is_draining else Standing.LOADING
+            return Progress.READY
+        return Progress.LOADED if self.plane.loaded.is_set() and not self.plane.is_draining else Progress.LOADING
 
     async def _listen(self, listener: socket.socket, at_once: int) -> None:
         """Accept connections, so many in a turn of the event loop."""
@@ -219,11 +219,11 @@ class Server(uvicorn.Server):
     async def _settle(self) -> None:
         """Until the models are loaded here, and no worker that still loads its own takes connections."""
         await self.plane.loaded.wait()
-        if self._standby is None:
+        if self._readiness_of is None:
             return
-        readiness, index = self._standby
+        readiness, index = self._readiness_of
         # Said before it is asked: as long as nobody knows of this one, those that still load may all listen.
-        readiness.set(index, self._standing())
+        readiness.set(index, self._progress())
         while not (readiness.may_accept(index) and self.servers and readiness.is_settled()):
             await asyncio.sleep(_LOOK_S)
-            readiness.set(index, self._standing())
+            readiness.set(index, self._progress())

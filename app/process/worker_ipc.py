@@ -23,7 +23,7 @@ import orjson
 
 from app.errors import InternalError, ModelNotReadyError, RetryLaterError, ServiceError
 from app.metrics.meter import Meter
-from app.process.scoreboard import Place
+from app.process.worker_state import ScoreboardSlot
 from app.serving.commands import Command, Commands
 from app.serving.dataplane import DataPlane
 
@@ -356,8 +356,8 @@ class WorkerIpc:
     """
 
     index: int
-    figures: Place
-    tallies: Place
+    figures: ScoreboardSlot
+    tallies: ScoreboardSlot
     channel: WorkerChannel
 
     def join(self, plane: DataPlane, meter: Meter) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from app.metrics.meter import Meter
 from app.metrics.snapshot import from_bytes, merged, to_bytes
-from app.process.scoreboard import ROOM, Scoreboard
+from app.process.worker_state import ROOM, Scoreboard
 from app.serving.dataplane import DataPlane
 from tests.app.client import serving
 from tests.app.sample_models import elementwise, write_model
@@ -25,7 +25,7 @@ def planes(tmp_path: Path) -> Iterator[list[DataPlane]]:
 
 def joined(plane: DataPlane, scoreboard: Scoreboard, worker: int) -> Meter:
     meter = Meter(plane)
-    meter.join(scoreboard.place(worker), worker)
+    meter.join(scoreboard.slot(worker), worker)
     return meter
 
 

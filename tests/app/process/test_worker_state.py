@@ -7,12 +7,12 @@ import multiprocessing
 from pathlib import Path
 
 from app.process.server import build
-from app.process.standby import Readiness, Standing
+from app.process.worker_state import Progress, Readiness
 from app.settings import Settings
 from tests.app.sample_models import elementwise, write_model
 from tests.patience import PATIENCE_S
 
-LOADING, LOADED, READY = Standing
+LOADING, LOADED, READY = Progress
 
 
 def accepting(readiness: Readiness) -> list[bool]:
@@ -73,9 +73,9 @@ def test_a_worker_that_waits_for_some_models_only_is_no_further_than_one_that_ha
     write_model(tmp_path, "one", elementwise("add(@0,1)", "(?,3)f32"))
     server = build(Settings(store=tmp_path, required=("one",)), None, (Readiness(2), 0))
     server.plane.store.load()
-    assert server._standing() is READY
+    assert server._progress() is READY
     server.plane.store.is_loaded = False
-    assert server.plane.unready_reason() is None and server._standing() is LOADING
+    assert server.plane.unready_reason() is None and server._progress() is LOADING
 
 
 def test_the_banner_waits_for_one_that_listens_and_has_yet_to_hear_that_this_one_is_ready(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ in the midst of it leaves what it wrote before. What it left stays when it is go
 
 from __future__ import annotations
 
+import enum
 import logging
 import mmap
 import os
@@ -23,7 +24,7 @@ ROOM: Final = 4 << 20
 _HEAD: Final = struct.Struct("<II")  # length, CRC-32
 # At the start of a place: which half is to be read, and whether the worker runs.
 _PAGE: Final = 4096
-_PLACE: Final = _PAGE + 2 * ROOM
+_SLOT: Final = _PAGE + 2 * ROOM
 
 
 class Scoreboard:
@@ -31,31 +32,31 @@ class Scoreboard:
 
     def __init__(self, count: int) -> None:
         self._count = count
-        self._memory = SharedMemory(count * _PLACE)
-        self._is_told = False
+        self._memory = SharedMemory(count * _SLOT)
+        self._is_logged = False
 
     def write(self, index: int, data: bytes) -> None:
         """Leave something; what does not fit is left out, and the log says so once."""
         if _HEAD.size + len(data) > ROOM:
-            if not self._is_told:
+            if not self._is_logged:
                 log.error("figures of this worker are not shown by others: found %d bytes, at most %d fit",
                           len(data), ROOM - _HEAD.size)  # fmt: skip
-            self._is_told = True
+            self._is_logged = True
             return
-        place = index * _PLACE
-        half = 1 - self._memory[place]
-        start = place + _PAGE + half * ROOM
+        slot = index * _SLOT
+        half = 1 - self._memory[slot]
+        start = slot + _PAGE + half * ROOM
         self._memory[start : start + _HEAD.size] = _HEAD.pack(len(data), zlib.crc32(data))
         self._memory[start + _HEAD.size : start + _HEAD.size + len(data)] = data
-        self._memory[place] = half
-        self._memory[place + 1] = True
+        self._memory[slot] = half
+        self._memory[slot + 1] = True
 
     def read(self, index: int) -> bytes:
         """What a worker left; nothing where it left nothing."""
-        place = index * _PLACE
+        slot = index * _SLOT
         # A writer that has been twice meanwhile has written over what was read.
         for _ in range(3):
-            start = place + _PAGE + self._memory[place] * ROOM
+            start = slot + _PAGE + self._memory[slot] * ROOM
             length, crc = _HEAD.unpack(self._memory[start : start + _HEAD.size])
             data = self._memory[start + _HEAD.size : start + _HEAD.size + min(length, ROOM)]
             if zlib.crc32(data) == crc:
@@ -64,18 +65,18 @@ class Scoreboard:
 
     def is_alive(self, index: int) -> bool:
         """Whether the worker that left something is still there."""
-        return bool(self._memory[index * _PLACE + 1])
+        return bool(self._memory[index * _SLOT + 1])
 
     def clear(self, index: int) -> None:
         """A worker is no more; what it left stays."""
-        self._memory[index * _PLACE + 1] = False
+        self._memory[index * _SLOT + 1] = False
 
-    def place(self, index: int) -> Place:
+    def slot(self, index: int) -> ScoreboardSlot:
         """The place of one worker: what it writes, and what it reads of the others."""
-        return Place(self, index, self._count)
+        return ScoreboardSlot(self, index, self._count)
 
 
-class Place:
+class ScoreboardSlot:
     """The scoreboard as one worker sees it."""
 
     def __init__(self, scoreboard: Scoreboard, index: int, count: int) -> None:
@@ -125,3 +126,50 @@ def _file(size: int) -> int:
             file = os.dup(temporary.fileno())
     os.ftruncate(file, size)
     return file
+
+
+class Progress(enum.IntEnum):
+    """How far a worker has come; a higher one can answer more."""
+
+    LOADING = 0  # or stopping
+    LOADED = 1  # but not all: it answers for the models that it has
+    READY = 2
+
+
+class Readiness:
+    """How far each worker has come. May be handed to a child process."""
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+        self._flags = SharedMemory(2 * count)
+
+    def set(self, index: int, progress: Progress) -> None:
+        """Say of one worker how far it has come."""
+        self._flags[index] = progress
+
+    def open(self, index: int) -> bool:
+        """Say that a worker takes connections from now on, if it should; whether it should."""
+        # Said first and looked at then: one that has become ready meanwhile either sees it, or is seen.
+        self._flags[self._count + index] = True
+        if not self.may_accept(index):
+            self.close(index)
+            return False
+        return True
+
+    def close(self, index: int) -> None:
+        """Say that a worker takes no connections any more."""
+        self._flags[self._count + index] = False
+
+    def clear(self, index: int) -> None:
+        """A worker is no more."""
+        self.set(index, Progress.LOADING)
+        self.close(index)
+
+    def may_accept(self, index: int) -> bool:
+        """Whether a worker should take connections: no other one has come further."""
+        levels = self._flags[: self._count]
+        return levels[index] == max(levels)
+
+    def is_settled(self) -> bool:
+        """Whether nobody listens any more who should not."""
+        return all(self.may_accept(index) for index in range(self._count) if self._flags[self._count + index])
