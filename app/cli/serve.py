@@ -6,7 +6,7 @@ import argparse
 import os
 
 from app.location import Remote
-from app.process.listening import listen
+from app.process.sockets import listen
 from app.settings import Settings
 
 

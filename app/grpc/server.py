@@ -146,7 +146,7 @@ def _options(settings: Settings, is_shared: bool) -> list[tuple[str, int]]:
 
 
 def server_credentials(settings: Settings) -> Any:
-    """What connections are wrapped in; None where they are not. Which files are good says app/process/tls.py.
+    """What connections are wrapped in; None where they are not. Which files are good says app/process/sockets.py.
 
     Raises:
         SettingsError: the key is encrypted, which gRPC cannot read.

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from starlette.datastructures import State
 
-from app.process.listening import reason_of
+from app.process.sockets import reason_of
 from app.settings import Settings, SettingsError
 
 # How often it is looked whether nobody wants to wait any longer.

@@ -26,7 +26,7 @@ from app.memory.machine import configure_malloc
 from app.metrics.meter import Meter
 from app.models.folder.repository import find_models
 from app.process.calls import make_calls, reserve_port
-from app.process.tls import tls_context
+from app.process.sockets import tls_context
 from app.process.uvicorn_server import Server
 from app.process.worker_ipc import WorkerBroadcast, WorkerChannel, WorkerIpc
 from app.process.worker_state import Readiness, Scoreboard

@@ -25,7 +25,7 @@ from app.memory.machine import freeze_heap, freeze_heap_when_due
 from app.metrics.meter import Meter
 from app.process.banner import banner
 from app.process.calls import Calls, stop_calls
-from app.process.tls import tls_context
+from app.process.sockets import tls_context
 from app.process.worker_ipc import WorkerIpc
 from app.process.worker_state import Progress, Readiness
 from app.process.workers import ending

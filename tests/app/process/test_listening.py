@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from app.process.listening import listen
+from app.process.sockets import listen
 from app.settings import Settings, SettingsError
 
 

@@ -16,7 +16,7 @@ import httpx
 import pytest
 import trustme
 
-from app.process.tls import tls_context
+from app.process.sockets import tls_context
 from app.settings import Settings, SettingsError
 from tests.app.process.test_server import ROOT, process
 from tests.app.sample_models import elementwise, write_model
