@@ -18,17 +18,17 @@ _PICTURES: Final = {".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/j
 _MAX_ELEMENTS: Final = 64
 
 
-def banner(plane: DataPlane, url: str, calls_port: int | None = None) -> str:
+def banner(plane: DataPlane, url: str, grpc_port: int | None = None) -> str:
     """The whole text; every model is a row, failed ones with their reason.
 
-    calls_port: of gRPC; None where there is none.
+    grpc_port: of gRPC; None where there is none.
     """
     rows = [("MODEL", "VERSION", "STATE", "TASK", "INPUTS"), *_rows(plane)]
     state = plane.unready_reason()
     lines = [f"pnnx-serve: {plane.budget}", "", *(f"  {line}" for line in aligned(rows)), ""]
     lines += [f"  not ready  {state}"] if state else []
-    if calls_port is not None:
-        lines.append(f"  grpc       {urlsplit(url).hostname}:{calls_port}")
+    if grpc_port is not None:
+        lines.append(f"  grpc       {urlsplit(url).hostname}:{grpc_port}")
     return "\n".join([*lines, f"  console    {url}/", f"  try        {example(plane, url)}", ""])
 
 

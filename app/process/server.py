@@ -25,7 +25,7 @@ from app.log import configure_logging
 from app.memory.machine import configure_malloc
 from app.metrics.meter import Meter
 from app.models.folder.repository import find_models
-from app.process.calls import make_calls, reserve_port
+from app.process.grpc_server import make_grpc_server, reserve_port
 from app.process.sockets import tls_context
 from app.process.uvicorn_server import Server
 from app.process.worker_ipc import WorkerBroadcast, WorkerChannel, WorkerIpc
@@ -129,7 +129,7 @@ def build(
     app = create_app(settings)
     plane: DataPlane = app.state.dataplane
     meter: Meter = app.state.meter
-    calls = make_calls(settings, app.state, meter.codes)
+    grpc_server = make_grpc_server(settings, app.state, meter.codes)
     connections = Connections(settings)
     meter.connections, meter.refusals = connections.__len__, connections.refusals
     if ipc is not None:
@@ -148,7 +148,7 @@ def build(
     )
     # The banner says what uvicorn would log at its info level.
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
-    server = Server(config, plane, url, meter, readiness_of, calls, settings.grpc_port or 0, ipc)
+    server = Server(config, plane, url, meter, readiness_of, grpc_server, settings.grpc_port or 0, ipc)
     server.connections = connections
     return server
 

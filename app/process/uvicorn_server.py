@@ -24,7 +24,7 @@ from app.http.server.connections import Connections
 from app.memory.machine import freeze_heap, freeze_heap_when_due
 from app.metrics.meter import Meter
 from app.process.banner import banner
-from app.process.calls import Calls, stop_calls
+from app.process.grpc_server import GrpcPort, stop_grpc_server
 from app.process.sockets import tls_context
 from app.process.worker_ipc import WorkerIpc
 from app.process.worker_state import Progress, Readiness
@@ -52,7 +52,7 @@ class Server(uvicorn.Server):
     Args:
         url: printed in the banner; None prints none.
         readiness_of: which workers are ready, and the index of this one; None for a single process.
-        calls, calls_port: gRPC, and its port.
+        grpc_server, grpc_port: gRPC, and its port.
         ipc: what this worker shares with the others; None for a single process.
     """
 
@@ -63,14 +63,14 @@ class Server(uvicorn.Server):
         url: str | None,
         meter: Meter,
         readiness_of: tuple[Readiness, int] | None = None,
-        calls: Calls | None = None,
-        calls_port: int = 0,
+        grpc_server: GrpcPort | None = None,
+        grpc_port: int = 0,
         ipc: WorkerIpc | None = None,
     ) -> None:
         super().__init__(config)
         self.connections: Connections | None = None
-        self.calls = calls
-        self.calls_port = calls_port
+        self.grpc_server = grpc_server
+        self.grpc_port = grpc_port
         self._ipc = ipc
         self._meter = meter
         self._readiness_of = readiness_of
@@ -94,10 +94,10 @@ class Server(uvicorn.Server):
         if self._ipc is not None:
             await self._ipc.channel.start(self.plane.commands, partial(self._ipc.publish, self.plane, self._meter))
             self._publishing = asyncio.create_task(self._publish(self._ipc))
-        if self.calls is not None and self._readiness_of is None:
-            await self._take_calls(self.calls)
-        elif self.calls is not None:
-            self._calling = asyncio.create_task(self._take_calls(self.calls))
+        if self.grpc_server is not None and self._readiness_of is None:
+            await self._start_grpc(self.grpc_server)
+        elif self.grpc_server is not None:
+            self._calling = asyncio.create_task(self._start_grpc(self.grpc_server))
         self._announcement = asyncio.create_task(self._announce())
         self._settling = asyncio.create_task(self._freeze_heap())
 
@@ -107,18 +107,18 @@ class Server(uvicorn.Server):
             server.close()
         for connection in list(self.server_state.connections):
             connection.shutdown()
-        if self.calls is not None:
+        if self.grpc_server is not None:
             grace_s = self.plane.settings.shutdown_timeout_s
-            await stop_calls(self.calls, grace_s, lambda: self.force_exit)
+            await stop_grpc_server(self.grpc_server, grace_s, lambda: self.force_exit)
         await super().shutdown(sockets)
         if self._ipc is not None:
             await self._ipc.channel.close()
 
-    async def _take_calls(self, calls: Calls) -> None:
+    async def _start_grpc(self, grpc_server: GrpcPort) -> None:
         """Listen for gRPC; of several workers each once its models are loaded, for it cannot stop listening."""
         if self._readiness_of is not None:
             await self.plane.loaded.wait()
-        self.calls_port = await calls.start(self.calls_port, is_shared=self._readiness_of is not None)
+        self.grpc_port = await grpc_server.start(self.grpc_port, is_shared=self._readiness_of is not None)
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -214,7 +214,7 @@ class Server(uvicorn.Server):
         with suppress(TimeoutError):
             await asyncio.wait_for(self._settle(), ANNOUNCE_S)
         if self._url is not None and not self.plane.is_draining:
-            print(banner(self.plane, self._url, self.calls_port if self.calls is not None else None), flush=True)
+            print(banner(self.plane, self._url, self.grpc_port if self.grpc_server is not None else None), flush=True)
 
     async def _settle(self) -> None:
         """Until the models are loaded here, and no worker that still loads its own takes connections."""

@@ -23,7 +23,7 @@ def front(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Front]:
 
 @contextmanager
 def calling(front: Front, **more: Any) -> Iterator[triton.InferenceServerClient]:
-    with triton.InferenceServerClient(f"127.0.0.1:{front.server.calls_port}", **more) as client:
+    with triton.InferenceServerClient(f"127.0.0.1:{front.server.grpc_port}", **more) as client:
         yield client
 
 

@@ -20,7 +20,7 @@ OPTIONS = [("grpc.max_receive_message_length", -1), ("grpc.use_local_subchannel_
 
 @contextmanager
 def channel(front: Front, *options: tuple[str, Any]) -> Iterator[grpc.Channel]:
-    address = f"127.0.0.1:{front.server.calls_port}"
+    address = f"127.0.0.1:{front.server.grpc_port}"
     with grpc.insecure_channel(address, options=[*OPTIONS, *options]) as made:
         yield made
 

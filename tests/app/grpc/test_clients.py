@@ -124,7 +124,7 @@ def test_with_asyncio_it_runs_many_at_once_and_streams(front: Front) -> None:
             yield {"model_name": "simple", "inputs": given(X + index)}
 
     async def work() -> tuple[list[np.ndarray], list[np.ndarray]]:
-        async with triton_aio.InferenceServerClient(f"127.0.0.1:{front.server.calls_port}") as client:
+        async with triton_aio.InferenceServerClient(f"127.0.0.1:{front.server.grpc_port}") as client:
             assert await client.is_model_ready("simple")
             answers = await asyncio.gather(*(client.infer("simple", given(X + i)) for i in range(20)))
             streamed = [result.as_numpy("OUTPUT0") async for result, _ in client.stream_infer(messages())]

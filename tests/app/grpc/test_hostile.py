@@ -151,7 +151,7 @@ def test_setting_grpc_max_calls_bounds_streams_that_are_abandoned_and_they_leave
         done.wait(120)
         yield from ()
 
-    reception = small.server.calls.reception
+    reception = small.server.grpc_server.reception
     with channel(small) as crowd, channel(small) as made:
         streams = [crowd.stream_stream(SERVICE + "ModelStreamInfer")(nothing()) for _ in range(100)]
         until(lambda: reception.open == 4)
@@ -171,15 +171,15 @@ def test_a_hundred_that_go_away_in_the_middle_leave_nothing_behind(small: Front)
 
     before = files()
     for _ in range(100):
-        with socket.create_connection(("127.0.0.1", small.server.calls_port)) as rude:
+        with socket.create_connection(("127.0.0.1", small.server.grpc_port)) as rude:
             rude.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\x00\x00\x00\x04\x00\x00\x00\x00\x00")
     for _ in range(20):
-        with socket.create_connection(("127.0.0.1", small.server.calls_port)) as rude:
+        with socket.create_connection(("127.0.0.1", small.server.grpc_port)) as rude:
             rude.sendall(os.urandom(1000))
     with channel(small) as made:
         calls = [made.unary_unary(SERVICE + "ModelInfer").future(GOOD.SerializeToString()) for _ in range(100)]
     until(lambda: all(each.done() for each in calls))
-    until(lambda: small.server.calls.reception.open == 0 and small.server.plane.memory.used == 0)
+    until(lambda: small.server.grpc_server.reception.open == 0 and small.server.plane.memory.used == 0)
     until(lambda: files() <= before + 10)
     with channel(small) as made:
         assert call(made, "ModelInfer", GOOD).outputs
@@ -219,6 +219,6 @@ def test_a_model_that_is_not_there_yet_is_unavailable(tmp_path: Path) -> None:
         assert not call(made, "ModelReady", pb.ModelReadyRequest(name="broken")).ready
         assert not call(made, "ServerReady", b"").ready and call(made, "ServerLive", b"").live
         assert call(made, "/grpc.health.v1.Health/Check", b"") == b"\x08\x02"
-        client = triton.InferenceServerClient(f"127.0.0.1:{front.server.calls_port}")
+        client = triton.InferenceServerClient(f"127.0.0.1:{front.server.grpc_port}")
         with client, pytest.raises(InferenceServerException, match="failed to load"):
             client.get_model_metadata("broken")

@@ -128,7 +128,7 @@ def test_models_are_loaded_and_unloaded_as_over_http(tmp_path: Path) -> None:
     write_model(tmp_path, "one", elementwise("add(@0,1)", "(?,2)f32"))
     with (
         listening(tmp_path, grpc_port=0, reload_interval_s=0) as front,
-        triton.InferenceServerClient(f"127.0.0.1:{front.server.calls_port}") as client,
+        triton.InferenceServerClient(f"127.0.0.1:{front.server.grpc_port}") as client,
     ):
         client.unload_model("one")
         assert not client.is_model_ready("one")

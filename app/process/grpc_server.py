@@ -17,7 +17,7 @@ from app.settings import Settings, SettingsError
 _LOOK_S = 0.05
 
 
-class Calls(Protocol):
+class GrpcPort(Protocol):
     """A gRPC server; app/grpc/server.py."""
 
     async def start(self, port: int, *, is_shared: bool = False) -> int:
@@ -29,7 +29,7 @@ class Calls(Protocol):
         ...
 
 
-def make_calls(settings: Settings, state: State, codes: Counter[str]) -> Calls | None:
+def make_grpc_server(settings: Settings, state: State, codes: Counter[str]) -> GrpcPort | None:
     """The gRPC server of an app; None where the settings name no port for it."""
     if settings.grpc_port is None:
         return None
@@ -68,11 +68,11 @@ def reserve_port(settings: Settings) -> socket.socket | None:
         ) from None
 
 
-async def stop_calls(calls: Calls, grace_s: float, is_urgent: Callable[[], bool]) -> None:
+async def stop_grpc_server(grpc_server: GrpcPort, grace_s: float, is_urgent: Callable[[], bool]) -> None:
     """Let open calls finish within so much time, or until it is urgent."""
-    stopping = asyncio.create_task(calls.stop(grace_s))
+    stopping = asyncio.create_task(grpc_server.stop(grace_s))
     while not is_urgent() and not stopping.done():
         await asyncio.wait((stopping,), timeout=_LOOK_S)
     if not stopping.done():
-        await calls.stop(None)
+        await grpc_server.stop(None)
     await stopping
