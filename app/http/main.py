@@ -18,7 +18,7 @@ from app.http.origin import OriginPolicy
 from app.http.responses import install_error_handlers
 from app.http.routes import events, graph, health, infer, metrics, models, pages, trials, trying
 from app.http.v2.app import V2App
-from app.metrics.meter import Meter
+from app.metrics.collector import MetricsCollector
 from app.models.folder.plugins import load_plugins
 from app.protocol.v2.regions import open_regions
 from app.protocol.v2.settings import ChangingSettings, install
@@ -53,7 +53,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.state.keys = open_keys(settings)
     app.state.access = AccessPolicy(app.state.keys, OriginPolicy(settings))
     app.state.dataplane = DataPlane(settings)
-    app.state.meter = Meter(app.state.dataplane)
+    app.state.metrics = MetricsCollector(app.state.dataplane)
     app.state.spans = open_spans(settings)
     app.state.changing = ChangingSettings()
     install(app.state.dataplane.commands, app.state.changing)
@@ -82,7 +82,7 @@ def _layers(state: State, settings: Settings) -> Iterator[Middleware]:
             allow_headers=["*"],
             expose_headers=["X-Request-Id", "Retry-After", "Retry-After-Ms", "Server-Timing", "X-Cache", "traceparent"],
         )
-    yield Middleware(Edge, statuses=state.meter.statuses, access_log=settings.access_log, spans=state.spans)
+    yield Middleware(Edge, statuses=state.metrics.statuses, access_log=settings.access_log, spans=state.spans)
 
 
 @asynccontextmanager

@@ -23,7 +23,7 @@ from app.http.server.connections import Connections
 from app.http.server.inference import Service
 from app.log import configure_logging
 from app.memory.machine import configure_malloc
-from app.metrics.meter import Meter
+from app.metrics.collector import MetricsCollector
 from app.models.folder.repository import find_models
 from app.process.grpc_server import make_grpc_server, reserve_port
 from app.process.sockets import tls_context
@@ -128,12 +128,12 @@ def build(
     """
     app = create_app(settings)
     plane: DataPlane = app.state.dataplane
-    meter: Meter = app.state.meter
-    grpc_server = make_grpc_server(settings, app.state, meter.codes)
+    metrics: MetricsCollector = app.state.metrics
+    grpc_server = make_grpc_server(settings, app.state, metrics.codes)
     connections = Connections(settings)
-    meter.connections, meter.refusals = connections.__len__, connections.refusals
+    metrics.connections, metrics.refusals = connections.__len__, connections.refusals
     if ipc is not None:
-        ipc.join(plane, meter)
+        ipc.join(plane, metrics)
     config = uvicorn.Config(
         app,
         http=partial(Connection, connections=connections, service=Service(app.state)),  # type: ignore[arg-type]  # made by calling it, as a class would be
@@ -148,7 +148,7 @@ def build(
     )
     # The banner says what uvicorn would log at its info level.
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
-    server = Server(config, plane, url, meter, readiness_of, grpc_server, settings.grpc_port or 0, ipc)
+    server = Server(config, plane, url, metrics, readiness_of, grpc_server, settings.grpc_port or 0, ipc)
     server.connections = connections
     return server
 

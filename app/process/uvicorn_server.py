@@ -22,7 +22,7 @@ import uvicorn
 
 from app.http.server.connections import Connections
 from app.memory.machine import freeze_heap, freeze_heap_when_due
-from app.metrics.meter import Meter
+from app.metrics.collector import MetricsCollector
 from app.process.banner import banner
 from app.process.grpc_server import GrpcPort, stop_grpc_server
 from app.process.sockets import tls_context
@@ -61,7 +61,7 @@ class Server(uvicorn.Server):
         config: uvicorn.Config,
         plane: DataPlane,
         url: str | None,
-        meter: Meter,
+        metrics: MetricsCollector,
         readiness_of: tuple[Readiness, int] | None = None,
         grpc_server: GrpcPort | None = None,
         grpc_port: int = 0,
@@ -72,7 +72,7 @@ class Server(uvicorn.Server):
         self.grpc_server = grpc_server
         self.grpc_port = grpc_port
         self._ipc = ipc
-        self._meter = meter
+        self._metrics = metrics
         self._readiness_of = readiness_of
         self.plane = plane
         self._url = url
@@ -92,7 +92,7 @@ class Server(uvicorn.Server):
             else:
                 self._watch = asyncio.create_task(self._listen_when_ready(sockets[0], *self._readiness_of))
         if self._ipc is not None:
-            await self._ipc.channel.start(self.plane.commands, partial(self._ipc.publish, self.plane, self._meter))
+            await self._ipc.channel.start(self.plane.commands, partial(self._ipc.publish, self.plane, self._metrics))
             self._publishing = asyncio.create_task(self._publish(self._ipc))
         if self.grpc_server is not None and self._readiness_of is None:
             await self._start_grpc(self.grpc_server)
@@ -170,7 +170,7 @@ class Server(uvicorn.Server):
     async def _publish(self, ipc: WorkerIpc) -> None:
         """Let the other workers tell what this one counts."""
         while not self.should_exit:
-            await ipc.publish(self.plane, self._meter)
+            await ipc.publish(self.plane, self._metrics)
             await asyncio.sleep(_PUBLISH_S)
 
     def _progress(self) -> Progress:

@@ -22,7 +22,7 @@ from weakref import WeakValueDictionary
 import orjson
 
 from app.errors import InternalError, ModelNotReadyError, RetryLaterError, ServiceError
-from app.metrics.meter import Meter
+from app.metrics.collector import MetricsCollector
 from app.process.worker_state import ScoreboardSlot
 from app.serving.commands import Command, Commands
 from app.serving.dataplane import DataPlane
@@ -360,17 +360,17 @@ class WorkerIpc:
     tallies: ScoreboardSlot
     channel: WorkerChannel
 
-    def join(self, plane: DataPlane, meter: Meter) -> None:
+    def join(self, plane: DataPlane, metrics: MetricsCollector) -> None:
         """Be one of them: count on, begin with what they were told, and tell of all."""
-        meter.join(self.figures, self.index)
+        metrics.join(self.figures, self.index)
         plane.store.tallies.begin(self.tallies.own())
         plane.store.tallies.others = self.tallies.others
         plane.store.tallies.publish = lambda: self.leave_tallies(plane)
         plane.commands.join(self.channel, self.channel.begun)
 
-    async def publish(self, plane: DataPlane, meter: Meter) -> None:
+    async def publish(self, plane: DataPlane, metrics: MetricsCollector) -> None:
         """Let the others tell of this one. Figures of many models take long, so they are read in a thread."""
-        await asyncio.to_thread(meter.publish)
+        await asyncio.to_thread(metrics.publish)
         self.leave_tallies(plane)
 
     def leave_tallies(self, plane: DataPlane) -> None:

@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.http.routes.state import dataplane
-from app.metrics.meter import Meter
+from app.metrics.collector import MetricsCollector
 from app.settings import Settings
 
 router = APIRouter(tags=["health"])
@@ -29,17 +29,17 @@ _TYPES: Final[dict[int | str, dict[str, Any]]] = {
 @router.get("/metrics", responses=_TYPES, response_class=Response, summary="Figures for Prometheus")
 async def metrics(request: Request) -> Response:
     """In the text format, or as OpenMetrics where `Accept` says so. Of all workers, whichever answers."""
-    meter: Meter = request.app.state.meter
+    metrics: MetricsCollector = request.app.state.metrics
     settings = dataplane(request).settings
-    page, media_type = await asyncio.to_thread(_page, meter, settings, request.headers.get("accept", ""))
+    page, media_type = await asyncio.to_thread(_page, metrics, settings, request.headers.get("accept", ""))
     return Response(page, headers={"content-type": media_type})
 
 
-def _page(meter: Meter, settings: Settings, accept: str) -> tuple[bytes, str]:
+def _page(metrics: MetricsCollector, settings: Settings, accept: str) -> tuple[bytes, str]:
     from app.metrics.exposition import expose  # prometheus_client is imported when a page is first asked for
 
     return expose(
-        meter.read(),
+        metrics.read(),
         accept,
         with_triton_names=settings.metrics_triton_names,
         with_histograms=settings.metrics_histograms != "none",

@@ -73,7 +73,7 @@ class Service:
     def __init__(self, state: State) -> None:
         self._state = state
         self.plane: DataPlane = state.dataplane
-        self.statuses, self.spans = state.meter.statuses, state.spans
+        self.statuses, self.spans = state.metrics.statuses, state.spans
         self.has_log = state.settings.access_log
         self._has_origins = bool(state.settings.cors_origins)
         # What caches on the way must know where pages of other origins may ask.

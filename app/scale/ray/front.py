@@ -56,7 +56,7 @@ class Front:
         self._others = others
         self._holding = Holding(self._plane, settings, only, frozenset(others), most) if is_part else None
         self._is_asked = most is not None
-        self.peers = Peers(self._plane, self._app.state.meter, others)
+        self.peers = Peers(self._plane, self._app.state.metrics, others)
         self._is_alive = False
         self._lifespan: Any = None
         self._settling: asyncio.Task[None] | None = None

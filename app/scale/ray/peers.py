@@ -9,7 +9,7 @@ from typing import Any, Final
 from ray import serve
 
 from app.errors import ModelNotReadyError
-from app.metrics.meter import Meter
+from app.metrics.collector import MetricsCollector
 from app.serving.commands import Command
 from app.serving.dataplane import DataPlane
 
@@ -22,9 +22,9 @@ _PATIENCE_S: Final = 2.0
 class Peers:
     """What a replica has of the others of its deployment, and of those of models that have their own."""
 
-    def __init__(self, plane: DataPlane, meter: Meter, others: Mapping[str, Any]) -> None:
+    def __init__(self, plane: DataPlane, metrics: MetricsCollector, others: Mapping[str, Any]) -> None:
         self._plane = plane
-        self._meter = meter
+        self._metrics = metrics
         self._handles = list(others.values())
         self._own: Any = None
         self._tag = ""
@@ -36,7 +36,7 @@ class Peers:
         context = serve.get_replica_context()
         self._tag = context.replica_id.unique_id
         self._own = serve.get_deployment_handle(context.deployment, context.app_name)
-        self._meter.join(_Board(self._figures), self._tag)
+        self._metrics.join(_Board(self._figures), self._tag)
         self._plane.store.tallies.others = lambda: self._tallies
         self._plane.commands.join(self, ())
 
@@ -45,7 +45,7 @@ class Peers:
         from app.metrics.snapshot import to_bytes
 
         tallies = self._plane.store.tallies
-        return self._tag, to_bytes(self._meter.publish()), tallies.to_bytes(self._plane.store.entries)
+        return self._tag, to_bytes(self._metrics.publish()), tallies.to_bytes(self._plane.store.entries)
 
     async def look(self) -> None:
         """Ask the others for their figures. Who does not answer in time is left out."""

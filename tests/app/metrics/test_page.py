@@ -178,7 +178,7 @@ def test_a_page_is_read_and_written_beside_the_event_loop(client: Client, monkey
         threads.append(threading.current_thread())
         return read_models(store, **more)
 
-    monkeypatch.setattr("app.metrics.meter.read_models", read)
+    monkeypatch.setattr("app.metrics.collector.read_models", read)
     client.infer("one", [[1, 2]])
 
     async def test() -> None:

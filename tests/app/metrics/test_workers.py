@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from app.metrics.meter import Meter
+from app.metrics.collector import MetricsCollector
 from app.metrics.snapshot import from_bytes, merged, to_bytes
 from app.process.worker_state import ROOM, Scoreboard
 from app.serving.dataplane import DataPlane
@@ -23,14 +23,14 @@ def planes(tmp_path: Path) -> Iterator[list[DataPlane]]:
         yield [stack.enter_context(serving(tmp_path)).plane for _ in range(2)]
 
 
-def joined(plane: DataPlane, scoreboard: Scoreboard, worker: int) -> Meter:
-    meter = Meter(plane)
-    meter.join(scoreboard.slot(worker), worker)
-    return meter
+def joined(plane: DataPlane, scoreboard: Scoreboard, worker: int) -> MetricsCollector:
+    metrics = MetricsCollector(plane)
+    metrics.join(scoreboard.slot(worker), worker)
+    return metrics
 
 
-def responses(meter: Meter) -> object:
-    return meter.read()["pnnx_serve_http_responses_total"].get(("200",), 0)
+def responses(metrics: MetricsCollector) -> object:
+    return metrics.read()["pnnx_serve_http_responses_total"].get(("200",), 0)
 
 
 def test_whoever_is_asked_tells_of_all(planes: list[DataPlane]) -> None:
@@ -84,5 +84,5 @@ def test_figures_that_do_not_fit_are_left_out_and_the_log_says_so_once(caplog: p
 
 
 def test_figures_survive_the_way_to_another_process(planes: list[DataPlane]) -> None:
-    told = Meter(planes[0]).read()
+    told = MetricsCollector(planes[0]).read()
     assert from_bytes(to_bytes(told)) == merged([told, {}]) == told

@@ -30,7 +30,7 @@ class Scoreboard(Protocol):
         ...
 
 
-class Meter:
+class MetricsCollector:
     """Reads all figures when it is asked.
 
     Args:
