@@ -8,9 +8,9 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from app.metrics.families import Snapshot, from_bytes, lasting, merged, to_bytes
 from app.metrics.models import read_models
 from app.metrics.process import GARBAGE, read_process
-from app.metrics.snapshot import Snapshot, from_bytes, lasting, merged, to_bytes
 from app.serving.dataplane import DataPlane
 
 

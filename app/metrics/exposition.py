@@ -10,8 +10,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector, CollectorRegistry
 
-from app.metrics.families import FAMILIES, Family, Kind
-from app.metrics.snapshot import Labels, Snapshot, Value
+from app.metrics.families import FAMILIES, Family, Kind, Labels, Snapshot, Value
 
 _END: Final = b"# EOF\n"
 # What a family begins with: its help and its type.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from app.metrics.snapshot import Snapshot, Value
+from app.metrics.families import Snapshot, Value
 from app.models.keeping.store import Store
 from app.models.keeping.version import State, Version
 from app.models.statistics import Statistics

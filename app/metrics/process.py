@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 import engine
-from app.metrics.snapshot import Snapshot
+from app.metrics.families import Snapshot
 from app.version import version
 
 _STATM: Final = Path("/proc/self/statm")

@@ -42,7 +42,7 @@ class Peers:
 
     def tell(self) -> tuple[str, bytes, bytes]:
         """Who this is, and its figures."""
-        from app.metrics.snapshot import to_bytes
+        from app.metrics.families import to_bytes
 
         tallies = self._plane.store.tallies
         return self._tag, to_bytes(self._metrics.publish()), tallies.to_bytes(self._plane.store.entries)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from app.metrics.collector import MetricsCollector
-from app.metrics.snapshot import from_bytes, merged, to_bytes
+from app.metrics.families import from_bytes, merged, to_bytes
 from app.process.worker_state import ROOM, Scoreboard
 from app.serving.dataplane import DataPlane
 from tests.app.client import serving
