@@ -4,16 +4,31 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import logging
+import math
 import time
-from typing import Any
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Final
 from urllib.parse import unquote
 
+import grpc
 import grpc.aio
 
-from app.access.keys import read_key
-from app.errors import InvalidRequestError, RequestTimeoutError, RequestTooLargeError
+from app.access.keyring import Group
+from app.access.keys import Keys, read_key, refusal
+from app.errors import (
+    InternalError,
+    InvalidRequestError,
+    QueueFullError,
+    RequestTimeoutError,
+    RequestTooLargeError,
+    RetryLaterError,
+    ServiceError,
+)
+from app.messages import safe_text
 from app.settings import Settings
-from app.tracing.request import TracedRequest
+from app.tracing.request import FinishedRequest, Spans, TracedRequest, server_timing
 
 
 class Call(TracedRequest):
@@ -86,3 +101,181 @@ class Call(TracedRequest):
         if data is None:
             raise InvalidRequestError("the call has no message")
         return data
+
+
+log = logging.getLogger(__name__)
+access = logging.getLogger("app.access")
+
+# Streams may stay open for as long as their clients like: they leave the other calls so much room.
+_STREAMS: Final = 1 / 2
+# Like the methods that any caller may use, a probe: neither logged nor traced.
+_READY: Final = "/ModelReady"
+
+Answer = Callable[[Call], Awaitable[bytes]]
+_CODES: Final = {
+    400: grpc.StatusCode.INVALID_ARGUMENT,
+    401: grpc.StatusCode.UNAUTHENTICATED,
+    403: grpc.StatusCode.PERMISSION_DENIED,
+    404: grpc.StatusCode.NOT_FOUND,
+    408: grpc.StatusCode.DEADLINE_EXCEEDED,
+    413: grpc.StatusCode.INVALID_ARGUMENT,  # it fits at no time: RESOURCE_EXHAUSTED would invite another try
+    422: grpc.StatusCode.INVALID_ARGUMENT,
+    429: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    503: grpc.StatusCode.UNAVAILABLE,
+    504: grpc.StatusCode.DEADLINE_EXCEEDED,
+}
+# They are sent as metadata, of which clients take 8 kB; what is not ASCII takes up to twelve bytes a character.
+_DETAILS: Final = 2_000
+_DETAILS_NOT_ASCII: Final = 300
+
+
+class CallHandlers:
+    """Wraps the methods.
+
+    Args:
+        keys: None where there are none.
+        codes: calls are counted in it by their code.
+        spans: where spans of calls go, where there is such a place.
+    """
+
+    def __init__(self, settings: Settings, keys: Keys | None, codes: Counter[str], spans: Spans | None = None) -> None:
+        self._settings = settings
+        self._keys = keys
+        self._codes = codes
+        self._spans = spans
+        self._open = self._streams = 0
+
+    @property
+    def open(self) -> int:
+        """Calls that are being answered."""
+        return self._open
+
+    def handler(self, path: str, groups: Sequence[Group], answer: Answer, *, is_stream: bool = False) -> Any:
+        """What gRPC calls for a method.
+
+        Args:
+            groups: what its callers must be allowed to do, one of these; none for what everybody is told.
+            answer: gives the bytes of the one answer; of a stream it writes all of them.
+        """
+
+        async def handle(_: Any, context: Any) -> bytes:
+            return await self._handle(path, groups, answer, is_stream, context)
+
+        make = grpc.stream_stream_rpc_method_handler if is_stream else grpc.stream_unary_rpc_method_handler
+        return make(handle)
+
+    def check(self, call: Call, *groups: Group) -> None:
+        """Go on only if a call may do one of these things, if there are any.
+
+        Raises:
+            UnauthorizedError, ForbiddenError: it may not.
+        """
+        found = None
+        for group in groups:
+            is_local = group is Group.ADMIN and self._keys is None and call.is_local
+            found = refusal(self._keys, group, None if self._keys is None else call.key, is_local=is_local)
+            if found is None:
+                return
+        if found is not None:
+            raise found
+
+    async def _handle(self, path: str, groups: Sequence[Group], answer: Answer, is_stream: bool, context: Any) -> bytes:
+        call = Call(context, self._settings)
+        is_probe = not groups or path.endswith(_READY)
+        spans = None if is_probe else self._spans
+        if spans is not None:
+            call.begin_trace()
+        call.enter()  # it runs in a task, and so in a context, of its own
+        code, answered = grpc.StatusCode.CANCELLED, b""
+        self._open += 1
+        self._streams += is_stream
+        try:
+            self._admit(bool(groups), is_stream)
+            self.check(call, *groups)
+            answered = await answer(call)
+            call.sent += len(answered)
+            code = _close(call, None)
+        except ServiceError as error:
+            code = _close(call, error)
+        except asyncio.CancelledError:
+            raise
+        except Exception:
+            log.exception("%s", path)
+            said = f"internal error; the server's log has the details under request id {call.id}"
+            code = _close(call, InternalError(said))
+        finally:
+            self._open -= 1
+            self._streams -= is_stream
+            self._codes[code.name] += 1
+            if spans is not None:
+                spans.record(_finished(call, path, code))
+            if self._settings.access_log and not is_probe:
+                access.info("gRPC %s %s", path, code.name, extra=call.fields())
+        return answered
+
+    def _admit(self, is_bounded: bool, is_stream: bool) -> None:
+        """Let a call in, where there is room; a probe is always let in.
+
+        Raises:
+            QueueFullError: there is none.
+        """
+        limit = self._settings.grpc_max_calls
+        if is_bounded and self._open > limit:
+            raise self._full(self._open - 1, "calls", limit)
+        if is_stream and self._streams > max(1, int(limit * _STREAMS)):
+            raise self._full(self._streams - 1, "streams", max(1, int(limit * _STREAMS)))
+
+    def _full(self, found: int, what: str, limit: int) -> QueueFullError:
+        return QueueFullError(
+            f"the server is busy: {found} {what} are open, at most {limit} may be",
+            retry_after_s=self._settings.retry_after_s,
+            limit=limit,
+        )
+
+
+def _finished(call: Call, path: str, code: Any) -> FinishedRequest:
+    """What a trace is told of a call."""
+    _, service, method = path.split("/")
+    attributes = {
+        "rpc.system": "grpc",
+        "rpc.service": service,
+        "rpc.method": method,
+        "rpc.grpc.status_code": code.value[0],
+    }
+    return call.finished(method, attributes, is_failed=code is grpc.StatusCode.INTERNAL)
+
+
+def _close(call: Call, error: ServiceError | None) -> Any:
+    """Say how a call ended; its code."""
+    metadata = [("x-request-id", call.id)]
+    if call.trace is not None and call.trace.parent is not None:
+        metadata.append(("traceparent", call.trace.header().decode()))
+    if call.account.timing is not None:
+        metadata.append(("server-timing", server_timing(call.account.timing).decode()))
+    code = grpc.StatusCode.OK
+    if error is not None:
+        code = code_of(error)
+        call.context.set_code(code)
+        call.context.set_details(details_of(error))
+        metadata += metadata_of(error)
+    call.context.set_trailing_metadata(tuple(metadata))
+    return code
+
+
+def code_of(error: ServiceError) -> Any:
+    """The status code of an error."""
+    other = grpc.StatusCode.INVALID_ARGUMENT if error.status < 500 else grpc.StatusCode.INTERNAL
+    return _CODES.get(error.status, other)
+
+
+def details_of(error: ServiceError) -> str:
+    """What its client is told."""
+    return safe_text(error.message, _DETAILS if error.message.isascii() else _DETAILS_NOT_ASCII)
+
+
+def metadata_of(error: ServiceError) -> tuple[tuple[str, str], ...]:
+    """What belongs to it: when to come again, as gRPC's own retries understand it, and as HTTP says it."""
+    if not isinstance(error, RetryLaterError):
+        return ()
+    exact_ms = error.retry_after_s * 1000 if error.retry_after_ms is None else math.ceil(error.retry_after_ms)
+    return ("grpc-retry-pushback-ms", str(exact_ms)), ("retry-after", str(error.retry_after_s))

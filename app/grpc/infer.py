@@ -9,8 +9,7 @@ from typing import Any, Final
 
 from app.codec.message import read_version
 from app.errors import InternalError, ServiceError
-from app.grpc.call import Call
-from app.grpc.reception import details_of
+from app.grpc.call import Call, details_of
 from app.memory.reservation import Reservation
 from app.models.statistics import Account, account
 from app.protocol.grpc.infer import read_infer, read_names, write_answer

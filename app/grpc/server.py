@@ -25,9 +25,9 @@ os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 import grpc.aio
 
 from app.access.keys import Keys
+from app.grpc.call import CallHandlers
 from app.grpc.infer import Inference
 from app.grpc.methods import Methods
-from app.grpc.reception import Reception
 from app.protocol.v2.regions import Regions
 from app.protocol.v2.settings import ChangingSettings
 from app.tracing.request import Spans
@@ -68,8 +68,8 @@ class GrpcServer:
         spans: Spans | None = None,
     ) -> None:
         self._settings = plane.settings
-        self.reception = Reception(plane.settings, keys, codes, spans)
-        self._handlers = _handlers(plane, changing, regions, self.reception)
+        self.handlers = CallHandlers(plane.settings, keys, codes, spans)
+        self._handlers = _handlers(plane, changing, regions, self.handlers)
         self._server: Any = None
 
     async def start(self, port: int, *, is_shared: bool = False) -> int:
@@ -107,22 +107,22 @@ class GrpcServer:
 
 
 def _handlers(
-    plane: DataPlane, changing: ChangingSettings, regions: Regions | None, reception: Reception
+    plane: DataPlane, changing: ChangingSettings, regions: Regions | None, handlers: CallHandlers
 ) -> tuple[Any, ...]:
     inference = Inference(plane, changing, regions)
-    others = Methods(plane, changing, regions, reception.check)
+    others = Methods(plane, changing, regions, handlers.check)
 
     def handler(name: str, classes: tuple[Any, Any]) -> Any:
         path = f"/{SERVICE}/{name}"
         if name == "ModelInfer":
-            return reception.handler(path, [Group.INFER], inference.one)
+            return handlers.handler(path, [Group.INFER], inference.one)
         if name == "ModelStreamInfer":
-            return reception.handler(path, [Group.INFER], inference.stream, is_stream=True)
-        return reception.handler(path, others.rows[name][0], others.answer(name, classes))
+            return handlers.handler(path, [Group.INFER], inference.stream, is_stream=True)
+        return handlers.handler(path, others.rows[name][0], others.answer(name, classes))
 
     table = {name: handler(name, classes) for name, classes in methods(SERVICE).items()}
-    health = Health(plane, reception.check)
-    check = reception.handler(f"/{HEALTH}/Check", [], health.check)
+    health = Health(plane, handlers.check)
+    check = handlers.handler(f"/{HEALTH}/Check", [], health.check)
     return (
         grpc.method_handlers_generic_handler(SERVICE, table),
         grpc.method_handlers_generic_handler(HEALTH, {"Check": check}),

@@ -151,17 +151,17 @@ def test_setting_grpc_max_calls_bounds_streams_that_are_abandoned_and_they_leave
         done.wait(120)
         yield from ()
 
-    reception = small.server.grpc_server.reception
+    handlers = small.server.grpc_server.handlers
     with channel(small) as crowd, channel(small) as made:
         streams = [crowd.stream_stream(SERVICE + "ModelStreamInfer")(nothing()) for _ in range(100)]
-        until(lambda: reception.open == 4)
+        until(lambda: handlers.open == 4)
         assert call(made, "ModelInfer", GOOD).outputs
         codes = {stream.code().name for stream in streams if stream.done()}
         assert codes <= {"RESOURCE_EXHAUSTED", "UNAVAILABLE"}  # by us, or by gRPC, of which nobody is told
         for stream in streams:
             stream.cancel()
     done.set()
-    until(lambda: reception.open == 0 and small.server.plane.memory.used == 0)
+    until(lambda: handlers.open == 0 and small.server.plane.memory.used == 0)
 
 
 def test_a_hundred_that_go_away_in_the_middle_leave_nothing_behind(small: Front) -> None:
@@ -179,7 +179,7 @@ def test_a_hundred_that_go_away_in_the_middle_leave_nothing_behind(small: Front)
     with channel(small) as made:
         calls = [made.unary_unary(SERVICE + "ModelInfer").future(GOOD.SerializeToString()) for _ in range(100)]
     until(lambda: all(each.done() for each in calls))
-    until(lambda: small.server.grpc_server.reception.open == 0 and small.server.plane.memory.used == 0)
+    until(lambda: small.server.grpc_server.handlers.open == 0 and small.server.plane.memory.used == 0)
     until(lambda: files() <= before + 10)
     with channel(small) as made:
         assert call(made, "ModelInfer", GOOD).outputs
