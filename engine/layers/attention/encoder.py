@@ -137,7 +137,7 @@ class TransformerEncoderLayer(Layer):
 
     def _feed_forward(self, x: Array, weight_1: Array, bias_1: Array, weight_2: Array, bias_2: Array) -> Array:
         inner = apply_linear(x, *[cast(each, x.dtype) for each in (weight_1, bias_1)])
-        active = GELU().curve(inner) if self.use_gelu else at_least(inner, 0)
+        active = GELU().compute(inner) if self.use_gelu else at_least(inner, 0)
         return apply_linear(active, *[cast(each, x.dtype) for each in (weight_2, bias_2)])
 
     def _masks(self, mask: Array | None, length: int) -> tuple[Array | None, Array | None]:

@@ -10,7 +10,7 @@ import numpy as np
 from engine.errors import ParameterError, ShapeError
 from engine.layers.definition.layer import Layer
 from engine.layers.definition.registry import register
-from engine.layers.elementwise.base import Curve
+from engine.layers.elementwise.base import UnaryFunction
 from engine.layers.operands.axes import checked_axis
 from engine.layers.operands.bounds import at_least, at_most
 from engine.layers.operands.precision import widened
@@ -20,34 +20,34 @@ from engine.tensor import Array, Shape, TensorSpec
 
 
 @register("nn.Sigmoid", "F.sigmoid")
-class Sigmoid(Curve):
+class Sigmoid(UnaryFunction):
     """1 / (1 + exp(-x))"""
 
-    def curve(self, x: Array) -> Array:
+    def compute(self, x: Array) -> Array:
         return np.asarray(1 / (1 + np.exp(-x)))
 
 
 @register("nn.SiLU", "F.silu")
-class SiLU(Curve):
+class SiLU(UnaryFunction):
     """x / (1 + exp(-x))"""
 
-    def curve(self, x: Array) -> Array:
+    def compute(self, x: Array) -> Array:
         return np.asarray(x / (1 + np.exp(-x)))
 
 
 @register("nn.LogSigmoid", "F.logsigmoid")
-class LogSigmoid(Curve):
+class LogSigmoid(UnaryFunction):
     """log(1 / (1 + exp(-x))), written so that nothing overflows: min(x, 0) - log1p(exp(-|x|))."""
 
-    def curve(self, x: Array) -> Array:
+    def compute(self, x: Array) -> Array:
         return at_most(x, 0) - np.log1p(np.exp(-np.abs(x)))
 
 
 @register("nn.Tanh", "F.tanh")
-class Tanh(Curve):
+class Tanh(UnaryFunction):
     """tanh(x)"""
 
-    def curve(self, x: Array) -> Array:
+    def compute(self, x: Array) -> Array:
         return np.tanh(x)
 
 
@@ -62,57 +62,57 @@ class Tanhshrink(Tanh):
 
 
 @register("nn.Softsign", "F.softsign")
-class Softsign(Curve):
+class Softsign(UnaryFunction):
     """x / (1 + |x|)"""
 
-    def curve(self, x: Array) -> Array:
+    def compute(self, x: Array) -> Array:
         return np.asarray(x / (1 + np.abs(x)))
 
 
 @register("nn.Mish", "F.mish")
-class Mish(Curve):
+class Mish(UnaryFunction):
     """x * tanh(log(1 + exp(x)))"""
 
-    def curve(self, x: Array) -> Array:
+    def compute(self, x: Array) -> Array:
         return x * np.tanh(np.log1p(np.exp(x)))
 
 
 @register("nn.Softplus", "F.softplus")
-class Softplus(Curve):
+class Softplus(UnaryFunction):
     """log(1 + exp(beta * x)) / beta; x itself where beta * x > threshold."""
 
     beta: float = 1.0
     threshold: float = 20.0
 
-    def curve(self, x: Array) -> Array:
+    def compute(self, x: Array) -> Array:
         scaled = x * self.beta
         return np.where(scaled > self.threshold, x, np.log1p(np.exp(scaled)) / self.beta)
 
 
 @register("nn.GELU", "F.gelu")
-class GELU(Curve):
+class GELU(UnaryFunction):
     """x * P(Z <= x) for a standard normal Z: exact, or by PyTorch's tanh approximation."""
 
     approximate: Literal["none", "tanh"] = "none"
 
-    def curve(self, x: Array) -> Array:
+    def compute(self, x: Array) -> Array:
         if self.approximate == "none":
             return gelu(x)
         return np.asarray(0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x))))
 
 
 @register("nn.ELU", "F.elu")
-class ELU(Curve):
+class ELU(UnaryFunction):
     """x where x > 0, else alpha * (exp(x) - 1)."""
 
     alpha: float = 1.0
 
-    def curve(self, x: Array) -> Array:
+    def compute(self, x: Array) -> Array:
         return _joined(x, self.alpha * np.expm1(at_most(x, 0)), self.alpha)
 
 
 @register("nn.CELU", "F.celu")
-class CELU(Curve):
+class CELU(UnaryFunction):
     """x where x > 0, else alpha * (exp(x / alpha) - 1)."""
 
     alpha: float = 1.0
@@ -121,15 +121,15 @@ class CELU(Curve):
         if self.alpha == 0:
             raise ParameterError("alpha must not be zero", found=self.alpha)
 
-    def curve(self, x: Array) -> Array:
+    def compute(self, x: Array) -> Array:
         return _joined(x, self.alpha * np.expm1(at_most(x, 0) / self.alpha), self.alpha)
 
 
 @register("nn.SELU", "F.selu")
-class SELU(Curve):
+class SELU(UnaryFunction):
     """scale * (x where x > 0, else alpha * (exp(x) - 1)), with the constants of the self-normalising network."""
 
-    def curve(self, x: Array) -> Array:
+    def compute(self, x: Array) -> Array:
         alpha, scale = 1.6732632423543772848170429916717, 1.0507009873554804934193349852946
         return scale * at_least(x, 0) + (scale * alpha) * np.expm1(at_most(x, 0))
 

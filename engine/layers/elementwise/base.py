@@ -19,7 +19,7 @@ class Elementwise(Layer):
         return input
 
 
-class Curve(Layer):
+class UnaryFunction(Layer):
     """Base of functions of one number with fractional values.
 
     Dtypes:
@@ -31,9 +31,9 @@ class Curve(Layer):
 
     def forward(self, input: Array) -> Array:
         with np.errstate(all="ignore"):
-            result = self.curve(np.atleast_1d(widened(input)))
+            result = self.compute(np.atleast_1d(widened(input)))
         return cast(result.reshape(input.shape), float_dtype(input.dtype))
 
     @abstractmethod
-    def curve(self, x: Array) -> Array:
+    def compute(self, x: Array) -> Array:
         """The function's values at every x, an array of rank 1 or more in the dtype computed in."""

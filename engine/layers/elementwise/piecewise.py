@@ -11,7 +11,7 @@ import numpy as np
 from engine.errors import ParameterError, ShapeError
 from engine.layers.definition.layer import Layer
 from engine.layers.definition.registry import register
-from engine.layers.elementwise.base import Curve, Elementwise
+from engine.layers.elementwise.base import Elementwise, UnaryFunction
 from engine.layers.operands.axes import may_equal
 from engine.layers.operands.bounds import at_least, at_most, clamped
 from engine.layers.operands.precision import widened
@@ -58,17 +58,17 @@ class Threshold(Elementwise):
 
 
 @register("nn.LeakyReLU", "F.leaky_relu")
-class LeakyReLU(Curve):
+class LeakyReLU(UnaryFunction):
     """x where x > 0, else negative_slope * x."""
 
     negative_slope: float = 0.01
 
-    def curve(self, x: Array) -> Array:
+    def compute(self, x: Array) -> Array:
         return _bent(x, self.negative_slope)
 
 
 @register("nn.RReLU", "F.rrelu", ignored=("training",))
-class RReLU(Curve):
+class RReLU(UnaryFunction):
     """Leaky ReLU; at inference the random slope is its mean, (lower + upper) / 2."""
 
     lower: float = 1 / 8
@@ -79,7 +79,7 @@ class RReLU(Curve):
             found = f"{self.lower} and {self.upper}"
             raise ParameterError("lower and upper are no interval", found=found, expected="finite numbers in order")
 
-    def curve(self, x: Array) -> Array:
+    def compute(self, x: Array) -> Array:
         return _bent(x, (self.lower + self.upper) / 2)
 
 
@@ -131,33 +131,33 @@ class PReLU(Layer):
 
 
 @register("nn.Hardsigmoid", "F.hardsigmoid")
-class Hardsigmoid(Curve):
+class Hardsigmoid(UnaryFunction):
     """min(max(x + 3, 0), 6) / 6"""
 
-    def curve(self, x: Array) -> Array:
+    def compute(self, x: Array) -> Array:
         return np.asarray(np.clip(x + 3, 0, 6) / 6)
 
 
 @register("nn.Hardswish", "F.hardswish")
-class Hardswish(Curve):
+class Hardswish(UnaryFunction):
     """x * min(max(x + 3, 0), 6) / 6"""
 
-    def curve(self, x: Array) -> Array:
+    def compute(self, x: Array) -> Array:
         return np.asarray(x * np.clip(x + 3, 0, 6) / 6)
 
 
 @register("nn.Hardshrink", "F.hardshrink")
-class Hardshrink(Curve):
+class Hardshrink(UnaryFunction):
     """0 where -lambd <= x <= lambd, else x."""
 
     lambd: float = 0.5
 
-    def curve(self, x: Array) -> Array:
+    def compute(self, x: Array) -> Array:
         return np.where((x >= -self.lambd) & (x <= self.lambd), np.zeros((), x.dtype), x)
 
 
 @register("nn.Softshrink", "F.softshrink")
-class Softshrink(Curve):
+class Softshrink(UnaryFunction):
     """x moved towards 0 by lambd, 0 where it would pass it."""
 
     lambd: float = 0.5
@@ -166,7 +166,7 @@ class Softshrink(Curve):
         if not 0 <= self.lambd < math.inf:
             raise ParameterError("lambd is out of range", found=self.lambd, expected="a finite number from 0")
 
-    def curve(self, x: Array) -> Array:
+    def compute(self, x: Array) -> Array:
         moved = np.where(x > 0, x - self.lambd, x + self.lambd)
         # Times 0, not 0: NaN must stay NaN.
         return np.where(np.abs(x) > self.lambd, moved, x * 0)

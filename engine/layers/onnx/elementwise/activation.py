@@ -11,7 +11,7 @@ from engine.errors import ShapeError
 from engine.layers.definition.layer import NO_ANNOTATIONS, Annotations, Layer
 from engine.layers.definition.registry import register
 from engine.layers.elementwise.activation import CELU, ELU, GELU, SELU, Mish, Softplus, Softsign
-from engine.layers.elementwise.base import Curve, Elementwise
+from engine.layers.elementwise.base import Elementwise, UnaryFunction
 from engine.layers.elementwise.identity import Identity
 from engine.layers.elementwise.piecewise import Hardswish, LeakyReLU, ReLU
 from engine.layers.elementwise.ternary import Clamp
@@ -51,42 +51,42 @@ class OnnxSelu(UnaryAdapter):
         return SELU() if is_usual else _ScaledElu(alpha=self.alpha, gamma=self.gamma)
 
 
-class _ScaledElu(Curve):
+class _ScaledElu(UnaryFunction):
     alpha: float
     gamma: float
 
-    def curve(self, x: Array) -> Array:
+    def compute(self, x: Array) -> Array:
         return np.asarray(np.where(x > 0, x, self.alpha * np.expm1(np.minimum(x, 0))) * x.dtype.type(self.gamma))
 
 
 @register("HardSigmoid")
-class OnnxHardSigmoid(Curve):
+class OnnxHardSigmoid(UnaryFunction):
     """min(max(alpha * x + beta, 0), 1)"""
 
     alpha: float = 0.2
     beta: float = 0.5
 
-    def curve(self, x: Array) -> Array:
+    def compute(self, x: Array) -> Array:
         return np.asarray(np.clip(x * x.dtype.type(self.alpha) + x.dtype.type(self.beta), 0, 1))
 
 
 @register("Swish")
-class Swish(Curve):
+class Swish(UnaryFunction):
     """x / (1 + exp(-alpha * x))"""
 
     alpha: float = 1.0
 
-    def curve(self, x: Array) -> Array:
+    def compute(self, x: Array) -> Array:
         return np.asarray(x / (1 + np.exp(-(x * x.dtype.type(self.alpha)))))
 
 
 @register("ThresholdedRelu")
-class ThresholdedRelu(Curve):
+class ThresholdedRelu(UnaryFunction):
     """x where x > alpha, else 0."""
 
     alpha: float = 1.0
 
-    def curve(self, x: Array) -> Array:
+    def compute(self, x: Array) -> Array:
         return np.where(x > x.dtype.type(self.alpha), x, x.dtype.type(0))
 
 

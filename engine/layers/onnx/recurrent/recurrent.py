@@ -18,7 +18,7 @@ from engine.layers.definition.layer import NO_ANNOTATIONS, Annotations, Layer
 from engine.layers.definition.registry import register
 from engine.layers.onnx.indexing.reverse_sequence import checked_lengths, turned
 from engine.layers.onnx.operands.adapter import present, selected
-from engine.layers.onnx.recurrent.recurrent_activations import Curve, activation
+from engine.layers.onnx.recurrent.recurrent_activations import Activation, activation
 from engine.layers.operands.fitting import check_shape
 from engine.layers.operands.precision import working_dtype
 from engine.layers.operands.spatial import FLOATING, tensor
@@ -51,7 +51,7 @@ class Cell:
     recurrent: Array
     hidden_bias: Array
     peepholes: Array | None
-    curves: Sequence[Curve]
+    activations: Sequence[Activation]
 
 
 class OnnxRecurrent(Layer):
@@ -83,7 +83,7 @@ class OnnxRecurrent(Layer):
             raise ParameterError("unknown direction", found=self.direction, expected=", ".join(_DIRECTIONS))
         if self.layout not in (0, 1):
             raise ParameterError("unknown layout", found=self.layout, expected="0 or 1")
-        _ = self._curves
+        _ = self._activations
 
     def infer(self, *operands: Any) -> Any:
         specs = self._specs(self.named(operands))
@@ -148,7 +148,7 @@ class OnnxRecurrent(Layer):
             recurrent=np.ascontiguousarray(cast(given.r[d], dtype).T),
             hidden_bias=bias[rows:],
             peepholes=None if given.p is None else cast(given.p[d], dtype),
-            curves=self._curves[d],
+            activations=self._activations[d],
         )
         products = x @ cast(given.w[d], dtype).T + inner
         states = [self._initial(each, d, x.shape[1], size, dtype) for each in self._state_operands(given)]
@@ -185,7 +185,7 @@ class OnnxRecurrent(Layer):
         return _DIRECTIONS[self.direction]
 
     @cached_property
-    def _curves(self) -> list[list[Curve]]:
+    def _activations(self) -> list[list[Activation]]:
         """The activations of each direction."""
         count = len(self.directions)
         names = self.activations or self.defaults * count
@@ -195,8 +195,8 @@ class OnnxRecurrent(Layer):
             expected = f"{len(self.defaults) * count} activations"
             raise ParameterError("activations do not fit", found=list(names), expected=expected)
         alphas, betas = iter(self.activation_alpha), iter(self.activation_beta)
-        curves = [activation(name, alphas, betas) for name in names]
-        return [curves[d * len(self.defaults) : (d + 1) * len(self.defaults)] for d in range(count)]
+        activations = [activation(name, alphas, betas) for name in names]
+        return [activations[d * len(self.defaults) : (d + 1) * len(self.defaults)] for d in range(count)]
 
     def named(self, operands: Sequence[Any]) -> Operands:
         """Return the operands by their names.
@@ -289,7 +289,7 @@ class OnnxLSTM(OnnxRecurrent):
 
     def _step(self, cell: Cell, product_: Array, states: Sequence[Array], size: int) -> list[Array]:
         h, c = states
-        f, g, last = cell.curves
+        f, g, last = cell.activations
         gate = product_ + h @ cell.recurrent
         i, o, forget, new = (gate[:, k * size : (k + 1) * size] for k in range(4))
         p = [0, 0, 0] if cell.peepholes is None else [cell.peepholes[k * size : (k + 1) * size] for k in range(3)]
@@ -320,7 +320,7 @@ class OnnxGRU(OnnxRecurrent):
 
     def _step(self, cell: Cell, product_: Array, states: Sequence[Array], size: int) -> list[Array]:
         (h,) = states
-        f, g = cell.curves
+        f, g = cell.activations
         gates = f(self._clipped(product_[:, : 2 * size] + h @ cell.recurrent[:, : 2 * size]))
         z, r = gates[:, :size], gates[:, size:]
         if self.linear_before_reset:
@@ -340,4 +340,4 @@ class OnnxRNN(OnnxRecurrent):
 
     def _step(self, cell: Cell, product_: Array, states: Sequence[Array], size: int) -> list[Array]:
         (h,) = states
-        return [cell.curves[0](self._clipped(product_ + h @ cell.recurrent))]
+        return [cell.activations[0](self._clipped(product_ + h @ cell.recurrent))]

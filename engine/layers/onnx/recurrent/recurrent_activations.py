@@ -10,7 +10,7 @@ import numpy as np
 from engine.errors import ParameterError
 from engine.tensor import Array
 
-Curve: TypeAlias = Callable[[Array], Array]
+Activation: TypeAlias = Callable[[Array], Array]
 
 
 def _sigmoid(x: Array) -> Array:
@@ -37,7 +37,7 @@ _ACTIVATIONS: Final[dict[str, tuple[float, float, Callable[[Array, float, float]
 }
 
 
-def activation(name: str, alphas: Any, betas: Any) -> Curve:
+def activation(name: str, alphas: Any, betas: Any) -> Activation:
     """A function by its name; what it has of alpha and beta is taken from those the file lists.
 
     Raises:

@@ -32,7 +32,7 @@ def quantised_pair(node: Node) -> Value:
     return quantised(node, y, node.optional(6), node.optional(7))
 
 
-def _quantised_curve(type: str, **params: Any) -> Callable[[Node], Value]:
+def _quantised_activation(type: str, **params: Any) -> Callable[[Node], Value]:
     def translator(node: Node) -> Value:
         x = real(node, node.input(0), node.optional(1), node.optional(2))
         given: dict[str, Any] = {key: node.real(name, default) for key, (name, default) in params.items()}
@@ -41,8 +41,8 @@ def _quantised_curve(type: str, **params: Any) -> Callable[[Node], Value]:
     return translator
 
 
-translates("QLinearSigmoid", domain=MICROSOFT)(_quantised_curve("nn.Sigmoid"))
-translates("QLinearLeakyRelu", domain=MICROSOFT)(_quantised_curve("nn.LeakyReLU", negative_slope=("alpha", 0.01)))
+translates("QLinearSigmoid", domain=MICROSOFT)(_quantised_activation("nn.Sigmoid"))
+translates("QLinearLeakyRelu", domain=MICROSOFT)(_quantised_activation("nn.LeakyReLU", negative_slope=("alpha", 0.01)))
 
 
 @translates("QLinearGlobalAveragePool", domain=MICROSOFT)

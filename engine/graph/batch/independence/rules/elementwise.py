@@ -24,7 +24,7 @@ from engine.layers.elementwise import (
     piecewise,
     ternary,
 )
-from engine.layers.elementwise.base import Curve
+from engine.layers.elementwise.base import UnaryFunction
 from engine.layers.elementwise.functions import Binary, Unary
 from engine.layers.indexing.masking import Copy, Fill, MaskedFill, Where, Zero
 from engine.layers.onnx.control.text import Binarizer, LabelEncoder, StringConcat
@@ -61,7 +61,7 @@ def broadcast(operands: Iterable[Operand]) -> Value:
 
 
 @rule(
-    Unary, Binary, Curve, comparison.Comparison, comparison.Predicate, comparison.IsClose, logical.Logical,
+    Unary, Binary, UnaryFunction, comparison.Comparison, comparison.Predicate, comparison.IsClose, logical.Logical,
     logical.BitwiseNot, arithmetic.Add, arithmetic.Sub, arithmetic.RSub, arithmetic.Div, complex.Complex,
     complex.Real, complex.Imag, complex.Conjugate, complex.Angle, complex.Direction, mathematics.FloatPower,
     mathematics.Logit, mathematics.NanToNum, mathematics.FrExp, piecewise.ReLU, piecewise.Hardtanh, piecewise.Threshold,
