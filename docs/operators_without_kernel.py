@@ -42,7 +42,6 @@ REASONS: Final = {
     "reduction.covariance": _RARE,
     "reduction.distance": _RARE,
     "shape.diagonal": _RARE,
-    "signal.frequencies": _CONSTANT,
     "signal.window_functions": _CONSTANT,
     "vision.interpolate": _RARE,
     "vision.nms": _LENGTH,

@@ -12,9 +12,7 @@ from typing import Any, ClassVar, Final, Literal
 import numpy as np
 
 from engine.errors import ParameterError, ShapeError
-from engine.layers.creation.creation import FLOAT32
 from engine.layers.definition.layer import Layer
-from engine.layers.definition.overload import overload
 from engine.layers.definition.registry import register
 from engine.layers.elementwise.complex import complex_dtype
 from engine.layers.operands.axes import checked_axes, checked_axis, replaced, sizes
@@ -240,37 +238,3 @@ class IfftShift(_Shift):
 
     def forward(self, input: Array) -> Array:
         return np.fft.ifftshift(input, self._axes(input.ndim)) if input.ndim else input
-
-
-class FftFreq(Layer):
-    """0, 1, ..., (n-1)//2, -(n//2), ..., -1, each divided by n * d."""
-
-    n: int
-    d: float = 1.0
-    dtype: DType | None = None
-
-    def __post_init__(self) -> None:
-        if self.n < 1 or self.d == 0:
-            raise ParameterError(
-                "no such frequencies", found=f"n {self.n} and d {self.d}", expected="n >= 1 and d != 0"
-            )
-
-    def infer(self) -> TensorSpec:
-        return TensorSpec((self.n,), self.dtype or FLOAT32)
-
-    def forward(self) -> Array:
-        return cast(np.fft.fftfreq(self.n, self.d), self.dtype or FLOAT32)
-
-
-class RfftFreq(FftFreq):
-    """0, 1, ..., n//2, each divided by n * d."""
-
-    def infer(self) -> TensorSpec:
-        return TensorSpec((self.n // 2 + 1,), self.dtype or FLOAT32)
-
-    def forward(self) -> Array:
-        return cast(np.fft.rfftfreq(self.n, self.d), self.dtype or FLOAT32)
-
-
-overload("aten::fft_fftfreq", (FftFreq, "n d dtype layout device pin_memory"))
-overload("aten::fft_rfftfreq", (RfftFreq, "n d dtype layout device pin_memory"))

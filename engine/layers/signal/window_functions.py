@@ -1,4 +1,4 @@
-"""Windows that fade a signal in and out."""
+"""Window functions, and the frequencies that the bins of a Fourier transform stand for."""
 
 from __future__ import annotations
 
@@ -57,3 +57,37 @@ _SHORT, _LONG = f"window_length {_PLACED}", f"window_length periodic {_PLACED}"
 overload("aten::hann_window", (HannWindow, _SHORT), (HannWindow, _LONG))
 overload("aten::hamming_window", (HammingWindow, _SHORT), (HammingWindow, _LONG))
 overload("aten::blackman_window", (BlackmanWindow, _SHORT), (BlackmanWindow, _LONG))
+
+
+class FftFreq(Layer):
+    """0, 1, ..., (n-1)//2, -(n//2), ..., -1, each divided by n * d."""
+
+    n: int
+    d: float = 1.0
+    dtype: DType | None = None
+
+    def __post_init__(self) -> None:
+        if self.n < 1 or self.d == 0:
+            raise ParameterError(
+                "no such frequencies", found=f"n {self.n} and d {self.d}", expected="n >= 1 and d != 0"
+            )
+
+    def infer(self) -> TensorSpec:
+        return TensorSpec((self.n,), self.dtype or FLOAT32)
+
+    def forward(self) -> Array:
+        return cast(np.fft.fftfreq(self.n, self.d), self.dtype or FLOAT32)
+
+
+class RfftFreq(FftFreq):
+    """0, 1, ..., n//2, each divided by n * d."""
+
+    def infer(self) -> TensorSpec:
+        return TensorSpec((self.n // 2 + 1,), self.dtype or FLOAT32)
+
+    def forward(self) -> Array:
+        return cast(np.fft.rfftfreq(self.n, self.d), self.dtype or FLOAT32)
+
+
+overload("aten::fft_fftfreq", (FftFreq, "n d dtype layout device pin_memory"))
+overload("aten::fft_rfftfreq", (RfftFreq, "n d dtype layout device pin_memory"))
