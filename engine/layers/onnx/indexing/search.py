@@ -14,9 +14,9 @@ from engine.layers.onnx.operands.adapter import UnaryAdapter, as_tensor, check_f
 from engine.layers.onnx.operands.constants import needed, single, whole_number
 from engine.layers.operands.axes import checked_axis, replaced
 from engine.layers.operands.precision import INT64, check_ordered
-from engine.layers.order.sorting import order
 from engine.layers.reduction.extremum import ArgMax, ArgMin
 from engine.layers.shape.shape import Rearrangement
+from engine.layers.sorting.sorting import sort_order
 from engine.limits import check_size
 from engine.promotion import cast
 from engine.tensor import UNKNOWN, Array, Number, TensorSpec, known_value, product
@@ -94,7 +94,7 @@ class OnnxTopK(Layer):
         check_fits(input.ndim > 0, "input", input.shape, "an axis")
         self._check(count, input.shape[axis])
         rows = np.moveaxis(input, axis, -1)
-        places = order(rows, rows.ndim - 1, self.largest)[..., :count]
+        places = sort_order(rows, rows.ndim - 1, self.largest)[..., :count]
         values = np.take_along_axis(rows, places, -1)
         results = [np.moveaxis(each, -1, axis) for each in (values, places.astype(np.int64, copy=False))]
         specs = [TensorSpec(each.shape, each.dtype) for each in results]

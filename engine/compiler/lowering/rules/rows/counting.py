@@ -13,7 +13,7 @@ from engine.compiler.lowering.rules.elementwise.composing import Composition, de
 from engine.compiler.lowering.rules.registry import kernels_for
 from engine.compiler.lowering.steps import Made
 from engine.compiler.storage import constant
-from engine.layers.order.searching import Histogram
+from engine.layers.sorting.searching import Histogram
 
 # Elements times bins, beyond which comparing each with each takes longer than sorting.
 _MOST: Final = 1 << 20

@@ -15,7 +15,7 @@ from engine.compiler.lowering.rules.rows.sorting import ordered
 from engine.compiler.lowering.steps import Made
 from engine.compiler.storage import row_major
 from engine.layers.operands.axes import checked_axis
-from engine.layers.order.order_statistics import Quantile
+from engine.layers.sorting.order_statistics import Quantile
 
 BELOW, ABOVE, LAST = Operand(0), Operand(1), Operand(2)
 

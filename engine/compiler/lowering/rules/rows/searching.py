@@ -13,7 +13,7 @@ from engine.compiler.lowering.declining import NotLoweredError
 from engine.compiler.lowering.rules.registry import kernels_for
 from engine.compiler.lowering.steps import Made
 from engine.compiler.storage import View, row_major
-from engine.layers.order.searching import Bucketize, SearchSorted
+from engine.layers.sorting.searching import Bucketize, SearchSorted
 from engine.tensor import dtype_name
 
 

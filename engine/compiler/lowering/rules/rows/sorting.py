@@ -20,8 +20,8 @@ from engine.layers.onnx.indexing.search import OnnxTopK
 from engine.layers.onnx.operands.adapter import present
 from engine.layers.operands.axes import checked_axis
 from engine.layers.operands.precision import INT64
-from engine.layers.order.order_statistics import Median, MedianOfAll, NanMedian, NanMedianOfAll
-from engine.layers.order.sorting import ArgSort, KthValue, Sort, SortRows, TopK
+from engine.layers.sorting.order_statistics import Median, MedianOfAll, NanMedian, NanMedianOfAll
+from engine.layers.sorting.sorting import ArgSort, KthValue, Sort, SortRows, TopK
 from engine.tensor import TensorSpec
 
 # Columns whose places fit beside an element.

@@ -30,8 +30,8 @@ from engine.layers.indexing.masking import Copy, Fill, MaskedFill, Where, Zero
 from engine.layers.onnx.control.text import Binarizer, LabelEncoder, StringConcat
 from engine.layers.onnx.elementwise import activation as onnx_activation
 from engine.layers.onnx.elementwise import arithmetic as onnx_arithmetic
-from engine.layers.order.searching import Bucketize, IsIn, SearchSorted
 from engine.layers.quantised.quantise import Dequantize, FakeQuantize, IntRepr, QuantizePerTensor
+from engine.layers.sorting.searching import Bucketize, IsIn, SearchSorted
 from engine.tensor import TensorSpec
 
 

@@ -17,9 +17,9 @@ from engine.layers.onnx.rows.norm import LpNormalization, MeanVarianceNormalizat
 from engine.layers.onnx.rows.reduce import _OfEach
 from engine.layers.onnx.shape.signal import DFT
 from engine.layers.operands.axes import checked_axes, checked_axis
-from engine.layers.order import order_statistics, sorting
 from engine.layers.reduction import deviation, distance, extremum, reduction, scan
 from engine.layers.signal.fourier import OneAxis, SeveralAxes
+from engine.layers.sorting import order_statistics, sorting
 
 
 def reduced(items: Items, axes: tuple[int, ...], keepdim: bool) -> Items:

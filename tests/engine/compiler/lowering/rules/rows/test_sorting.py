@@ -9,7 +9,7 @@ from engine import Session, TensorSpec
 from engine.compiler.codegen.host import describe
 from engine.compiler.kernels.ordering.sorting import SORTED, Sorting
 from engine.compiler.kernels.ordering.wide_sorting import WIDE, WideSorting
-from engine.layers.order.sorting import order
+from engine.layers.sorting.sorting import sort_order
 from engine.pnnx import Operator
 from tests.engine.compiler.kernels.guarded import guarded_array
 from tests.engine.compiler.kernels.running import LEVELS, run
@@ -72,7 +72,7 @@ def test_rows_of_every_length(level: str) -> None:
                 elements = guarded_array(np.zeros((3, count), np.float32))
                 places, scratch = (guarded_array(np.zeros((n, 2), np.float32)) for n in (3 * count, kernel.scratch))
                 run(kernel, level, [source, places, elements, scratch])
-                wanted = order(x, 1, is_descending)[:, first : first + count]
+                wanted = sort_order(x, 1, is_descending)[:, first : first + count]
                 np.testing.assert_array_equal(places.view(np.int64).reshape(3, count), wanted)
                 np.testing.assert_array_equal(elements, np.take_along_axis(x, wanted, 1))
 
@@ -102,7 +102,7 @@ def test_wide_rows_of_every_length(dtype: str, level: str) -> None:
             elements = guarded_array(np.zeros((4, count), dtype), dtype=dtype)
             places, scratch = (guarded_array(np.zeros((n, 2), np.float32)) for n in (4 * count, kernel.scratch))
             run(kernel, level, [source, places, elements, scratch])
-            wanted = order(x, 1, is_descending)[:, first : first + count]
+            wanted = sort_order(x, 1, is_descending)[:, first : first + count]
             np.testing.assert_array_equal(places.view(np.int64).reshape(4, count), wanted)
             np.testing.assert_array_equal(elements, np.take_along_axis(x, wanted, 1))
 
@@ -133,7 +133,7 @@ def test_middles(level: str, columns: int) -> None:
         numbers = columns - missing.sum(1)
         at = np.maximum(numbers - 1, 0) // 2
         at = at if least else np.where(missing.any(1), numbers, (columns - 1) // 2)
-        wanted = np.take_along_axis(order(x, 1), at[:, None], 1)
+        wanted = np.take_along_axis(sort_order(x, 1), at[:, None], 1)
         kernel = Sorting(
             dtype="float32", rows=4, columns=columns, source=columns, first=0, count=1, middle=middle,
             host=describe(level),

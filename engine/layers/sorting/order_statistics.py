@@ -13,8 +13,8 @@ from engine.layers.definition.registry import register
 from engine.layers.elementwise.ternary import between
 from engine.layers.operands.axes import checked_axis, sizes
 from engine.layers.operands.precision import INT64, working_dtype
-from engine.layers.order.sorting import order
 from engine.layers.reduction.reduction import Reduction
+from engine.layers.sorting.sorting import sort_order
 from engine.promotion import Category, cast, dtype_category
 from engine.tensor import Array, Shape, TensorSpec, dtype_name, format_shape
 
@@ -50,7 +50,7 @@ class Median(_Chosen):
     """The middle element, the lower of two; NaN if there is one."""
 
     def _choose(self, rows: Array) -> Array:
-        middle = order(rows, rows.ndim - 1)[..., (rows.shape[-1] - 1) // 2]
+        middle = sort_order(rows, rows.ndim - 1)[..., (rows.shape[-1] - 1) // 2]
         missing = np.isnan(rows) if rows.dtype.kind == "f" else np.zeros(rows.shape, np.bool_)
         return np.where(missing.any(-1), missing.argmax(-1), middle)
 
@@ -61,7 +61,7 @@ class NanMedian(_Chosen):
     def _choose(self, rows: Array) -> Array:
         missing = np.isnan(rows).sum(-1) if rows.dtype.kind == "f" else np.zeros(rows.shape[:-1], np.int64)
         middle = np.maximum(rows.shape[-1] - missing - 1, 0) // 2
-        return np.take_along_axis(order(rows, rows.ndim - 1), middle[..., None], -1)[..., 0]
+        return np.take_along_axis(sort_order(rows, rows.ndim - 1), middle[..., None], -1)[..., 0]
 
 
 @register("aten::mode")
@@ -69,7 +69,7 @@ class Mode(_Chosen):
     """The most frequent element, the smallest of several; the place is that of its last occurrence."""
 
     def _choose(self, rows: Array) -> Array:
-        places = order(rows, rows.ndim - 1)
+        places = sort_order(rows, rows.ndim - 1)
         ordered = np.take_along_axis(rows, places, -1)
         starts = np.concatenate([np.ones_like(ordered[..., :1], np.bool_), ordered[..., 1:] != ordered[..., :-1]], -1)
         first = np.maximum.accumulate(np.where(starts, np.arange(rows.shape[-1]), 0), -1)

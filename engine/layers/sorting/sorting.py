@@ -16,7 +16,7 @@ from engine.promotion import cast
 from engine.tensor import Array, Dim, TensorSpec
 
 
-def order(input: Array, axis: int, descending: bool = False) -> Array:
+def sort_order(input: Array, axis: int, descending: bool = False) -> Array:
     """The places of the elements along an axis in sorted order, equal ones as they come.
 
     Raises:
@@ -48,7 +48,7 @@ class Sort(Layer):
     def forward(self, input: Array) -> Any:
         axis = checked_axis(self.dim, input.ndim)
         row = np.atleast_1d(input)
-        places = order(row, axis, self.descending)
+        places = sort_order(row, axis, self.descending)
         values = np.take_along_axis(row, places, axis)
         return self._arranged(values.reshape(input.shape), places.reshape(input.shape))
 
@@ -73,7 +73,7 @@ class ArgSort(Layer):
 
     def forward(self, input: Array) -> Array:
         axis = checked_axis(self.dim, input.ndim)
-        return order(np.atleast_1d(input), axis, self.descending).reshape(input.shape)
+        return sort_order(np.atleast_1d(input), axis, self.descending).reshape(input.shape)
 
 
 overload("aten::argsort", (ArgSort, "input dim descending"), (ArgSort, "input stable dim descending"))
@@ -89,7 +89,7 @@ class SortRows(Layer):
 
     def forward(self, input: Array) -> Array:
         row = np.atleast_1d(input)
-        return np.take_along_axis(row, order(row, 0), 0).reshape(input.shape)
+        return np.take_along_axis(row, sort_order(row, 0), 0).reshape(input.shape)
 
 
 @register("torch.topk", positional=("input", "k", "dim", "largest", "sorted"))
@@ -113,7 +113,7 @@ class TopK(Layer):
         row = np.atleast_1d(input)
         check_ordered(row.dtype)
         count = self._count(row.shape[axis]) if input.ndim else 1
-        places = order(row, axis, self.largest).take(range(count or 0), axis)
+        places = sort_order(row, axis, self.largest).take(range(count or 0), axis)
         values = np.take_along_axis(row, places, axis)
         return self._arranged(values, places) if input.ndim else self._arranged(values[0], places[0])
 
@@ -151,6 +151,6 @@ class KthValue(Layer):
         shape = self.infer(TensorSpec(input.shape, input.dtype))[0].shape
         axis = checked_axis(self.dim, input.ndim)
         row = np.atleast_1d(input)
-        places = order(row, axis).take([self.k - 1], axis)
+        places = sort_order(row, axis).take([self.k - 1], axis)
         values = np.take_along_axis(row, places, axis)
         return values.reshape(shape), places.reshape(shape)  # type: ignore[arg-type]

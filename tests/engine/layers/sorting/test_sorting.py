@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
 from engine.layers.definition.layer import Annotations
-from engine.layers.order.sorting import KthValue, TopK, order
+from engine.layers.sorting.sorting import KthValue, TopK, sort_order
 
 BOTH = Annotations(inputs=(None,), outputs=(None, None))
 
@@ -23,7 +23,7 @@ integers = npst.arrays(np.int64, st.tuples(st.integers(1, 3), st.integers(1, 24)
 
 @given(floats | integers, st.booleans())
 def test_order_is_that_of_a_stable_sort(rows: np.ndarray, descending: bool) -> None:
-    for found, row in zip(order(rows, 1, descending), rows, strict=True):
+    for found, row in zip(sort_order(rows, 1, descending), rows, strict=True):
         keys = [(math.isnan(x), 0.0 if math.isnan(x) else x) for x in row.tolist()]
         assert found.tolist() == sorted(range(len(row)), key=keys.__getitem__, reverse=descending)
 
@@ -32,9 +32,9 @@ def test_order_is_that_of_a_stable_sort(rows: np.ndarray, descending: bool) -> N
 def test_the_first_few_and_the_kth_are_of_that_order(rows: np.ndarray, data: st.DataObject, largest: bool) -> None:
     k = data.draw(st.integers(1, rows.shape[-1]))
     _, places = TopK(k=(k,), largest=largest, annotations=BOTH).forward(rows)
-    np.testing.assert_array_equal(places, order(rows, 1, largest)[:, :k])
+    np.testing.assert_array_equal(places, sort_order(rows, 1, largest)[:, :k])
     value, place = KthValue(k=k, keepdim=True).forward(rows)
-    np.testing.assert_array_equal(place, order(rows, 1)[:, k - 1 : k])
+    np.testing.assert_array_equal(place, sort_order(rows, 1)[:, k - 1 : k])
     np.testing.assert_array_equal(value, np.take_along_axis(rows, place, 1))
 
 
