@@ -69,7 +69,7 @@ def test_readme_shows_the_answer_to_its_curl_line(server: Client) -> None:
     assert best == {**shown_best, "probability": pytest.approx(shown_best["probability"], rel=1e-4)}
 
 
-@pytest.mark.parametrize("name", ["README.md", "docs/http.md", "docs/tutorial.md"])
+@pytest.mark.parametrize("name", ["README.md", "docs/model-config.md", "docs/quick-start.md", "docs/tutorial.md"])
 def test_configs_a_page_shows_are_valid(name: str) -> None:
     configs = [block.text for block in blocks(page(name)) if block.language == "toml"]
     assert configs

@@ -28,7 +28,7 @@ def commands(block: Block) -> Iterator[tuple[str, str]]:
 
 def write_file(block: Block) -> None:
     """Write a block to the last file that the text before it names."""
-    Path(re.findall(r"`([\w/]+\.\w+)`", block.follows)[-1]).write_text(block.text, encoding="utf-8")
+    Path(re.findall(r"[`*]([\w/]+\.\w+)[`*]", block.follows)[-1]).write_text(block.text, encoding="utf-8")
 
 
 def place_pair(folder: Path) -> None:

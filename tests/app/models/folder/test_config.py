@@ -20,13 +20,13 @@ def test_every_key_is_optional_and_the_file_as_well(tmp_path: Path) -> None:
 
 
 def test_the_example_in_the_documentation_is_accepted(tmp_path: Path) -> None:
-    text = (Path(__file__).parents[4] / "docs" / "http.md").read_text()
-    example = text.split("```toml\n")[1].split("```")[0]
+    text = (Path(__file__).parents[4] / "docs" / "model-config.md").read_text()
+    example = text.partition("## All keys")[2].split("```toml\n")[1].split("```")[0]
     read = config(tmp_path, example)
     assert set(read.model_dump()) == set(config_type().model_fields)
     for section in ("preprocess", "classification", "detection", "segmentation", "image"):
         for key in type(getattr(read, section)).model_fields:
-            assert f"{key} = " in example, f"docs/http.md does not show {section}.{key}"
+            assert f"{key} = " in example, f"docs/model-config.md does not show {section}.{key}"
 
 
 @pytest.mark.parametrize(
