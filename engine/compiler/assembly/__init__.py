@@ -1,5 +1,5 @@
 """From lowered steps to a blueprint, in the order of ``generation``.
 
-memory (an address in the arena for everything) -> clearing (borders that others write over) -> objects (machine code of
-every kernel that is different) -> constants one after the other.
+memory (an address in the arena for every tensor) -> clearing (borders that other tensors overwrite) -> objects (machine
+code of every distinct kernel) -> constants, one after the other.
 """

@@ -1,4 +1,4 @@
-"""Steps with the address of everything: what a program is once its kernels have code and memory."""
+"""Steps with the address of every argument."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from engine.compiler.places import Address, Home, address
 from engine.compiler.storage import Storage, View
 from engine.ir.dims import hint
 
-# A kernel that has so many times as many weights to read as all else waits for them and nothing else.
+# A kernel with this many times as many bytes of weights as of all else is limited by reading weights.
 _MOSTLY = 2
 
 
@@ -23,21 +23,21 @@ def address_in(storage: Storage, offset: int, starts: Mapping[Storage, int]) -> 
     """Return the address of a byte of a storage.
 
     Args:
-        starts: where every storage begins in its home.
+        starts: offset of every storage in its memory space.
     """
     return address(storage.home, max(storage.port, 0), offset_in(storage, offset, starts))
 
 
 def offset_in(storage: Storage, offset: int, starts: Mapping[Storage, int]) -> int:
-    """Return how far behind the beginning of its home a byte of a storage lies; arguments as ``address_in`` has."""
+    """Return the offset of a byte of a storage in its memory space; arguments as for ``address_in``."""
     return offset if storage.home in (Home.INPUT, Home.OUTPUT) else starts[storage] + offset
 
 
 def region_of(view: View, starts: Mapping[Storage, int]) -> Region:
-    """The tensor of a view, where that lies.
+    """Return the tensor of a view with its address.
 
     Args:
-        starts: where every storage begins in its home.
+        starts: offset of every storage in its memory space.
     """
     at = address_in(view.storage, view.offset, starts)
     return Region(address=at, shape=view.shape, strides=view.phantom.strides, dtype=view.dtype.name)
@@ -59,11 +59,11 @@ def _native(step: KernelStep, starts: Mapping[Storage, int], call: Call) -> Nati
 
 
 def is_dealt(step: KernelStep) -> bool:
-    """Return whether threads should take a kernel's chunks in turn.
+    """Return whether threads should take a kernel's chunks alternately instead of in contiguous blocks.
 
-    Usually a thread that has consecutive chunks finds more of what it reads in its own cache. Where there is little but
-    weights to read, more than a cache holds, chunks beside each other read the same weights or ones that lie beside
-    each other: threads that have these at the same time read memory only once, and in order.
+    Usually a thread with consecutive chunks finds more of its input in its own cache. A kernel that mostly reads
+    weights, more than a cache holds, is different: neighbouring chunks read the same or adjacent weights, and threads
+    that process them at the same time read memory once, and in order.
     """
     stored = {each.storage for each in step.pointers if each.storage.home in (Home.CONSTANT, Home.WEIGHT)}
     weights = 0 if step.kernel.reads_few else sum(each.bytes for each in stored)
@@ -72,16 +72,16 @@ def is_dealt(step: KernelStep) -> bool:
 
 
 def native_steps(steps: Sequence[Step], starts: Mapping[Storage, int], objects: Objects) -> NativeSteps:
-    """Return the kernels among some steps, with the address of everything; arguments as ``region_of`` has them."""
+    """Return the kernels among some steps with all addresses; arguments as for ``region_of``."""
     kernels = [each for each in steps if isinstance(each, KernelStep)]
     return NativeSteps.of([_native(each, starts, objects.call_of(each.kernel)) for each in kernels])
 
 
 def buffer_rows(memory: MemoryPlan, views: Mapping[str, View]) -> tuple[Row, ...]:
-    """Return what lies where in the arena, and when.
+    """Return the tensors of the arena with offsets and lifetimes.
 
     Args:
-        views: by the names of operands, where they lie.
+        views: view of every operand, by name.
     """
     names: dict[Storage, tuple[str, ...]] = {}
     for name, view in views.items():

@@ -1,4 +1,4 @@
-"""Borders that other tensors have written over are cleared by the step that first writes the image again."""
+"""Clearing of borders that other tensors have overwritten, by the step that first writes the image again."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from engine.compiler.storage import Frame, Storage
 def with_borders_cleared(
     steps: Sequence[Step], unclean: Collection[Storage], host: Host, *, is_apart: bool = False
 ) -> list[Step]:
-    """The steps with borders cleared by the first that touches each storage of ``unclean``.
+    """Return the steps, with each border of ``unclean`` cleared by the first step that uses the storage.
 
     Args:
-        is_apart: clear them in steps of their own, so that kernels are the same whoever clears a border.
+        is_apart: whether to clear them in separate steps, so that kernels do not depend on it.
     """
     result: list[Step] = []
     pending = set(unclean)

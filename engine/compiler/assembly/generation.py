@@ -1,4 +1,4 @@
-"""From lowered steps to a blueprint: their code, their constants one after the other, and the address of everything."""
+"""From lowered steps to a blueprint: code, constants, addresses."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from engine.passes import PassReport
 from engine.stopping import Progress, silent, wanted
 from engine.tensor import Array
 
-# Kernels and calls of a program, for laying out memory looks at each with each.
+# Most kernels and calls of a program: memory planning compares all pairs.
 PROGRAM_STEPS = 10_000
-# The C library keeps what was packed when it is freed: after so much of it the system gets it back.
+# The C library keeps freed weights: after this many bytes they are returned to the system.
 _FREED_BYTES = 32 << 20
-# Smaller tables are not worth a file.
+# Smaller tables do not get a file of their own.
 _TABLE_BYTES = 4 << 20
 
 
@@ -42,17 +42,17 @@ def make_blueprint(
     *,
     weights: Weights | None = None,
 ) -> Blueprint:
-    """Generate and assemble the kernels of a lowered graph, pack its constants, lay out its memory.
+    """Generate and assemble the kernels of a lowered graph, pack its constants, plan its memory.
 
     Args:
-        passes: what was done to the graph before.
-        progress: told of every kernel.
-        cores: LLVM may work on so many of them at once; 0 for what others leave of one core.
-        weights: of all programs of the graph; None where each has its own.
+        passes: reports of the graph passes.
+        progress: called for every kernel.
+        cores: number of kernels LLVM compiles at once; 0 for background priority.
+        weights: shared by all programs of the graph; None where each program has its own.
 
     Raises:
         CompileError: the program would be too large.
-        RefusedError: some of its kernels would, or they are not valid.
+        RefusedError: some kernels are too large or not valid.
     """
     kept = [view for name in lowering.results if (view := _output(lowering, name)) is not None]
     if len(lowering.steps) > PROGRAM_STEPS:
@@ -94,7 +94,7 @@ def _result(lowering: Lowering, output: View | str, starts: Mapping[Storage, int
 
 
 def pack_constants(steps: Sequence[Step], kept: Sequence[View]) -> tuple[Array, dict[Storage, int], int | None]:
-    """Return all constant storages one after the other, each aligned; where each begins, and where tables do, in bytes.
+    """Return all constant storages in one aligned block, the offset of each, and the offset of tables, in bytes.
 
     Args:
         kept: views that are read after the last step, some of constants that no step reads.
@@ -117,7 +117,7 @@ def pack_constants(steps: Sequence[Step], kept: Sequence[View]) -> tuple[Array, 
     for storage, at in wanted(places.items()):
         if storage.data is not None:
             block[at : at + storage.bytes] = storage.data.view(np.uint8)
-            storage.data = None  # or there would be all of them twice
+            storage.data = None  # or all constants would be in memory twice
             freed += storage.bytes
             if freed > _FREED_BYTES:
                 give_back_freed()
@@ -128,7 +128,7 @@ def pack_constants(steps: Sequence[Step], kept: Sequence[View]) -> tuple[Array, 
 def pack_weights(
     steps: Sequence[Step], kept: Sequence[View], weights: Weights | None
 ) -> tuple[Array, dict[Storage, int]]:
-    """Return the block that programs of the graph share, and where in it lies what these steps use, in bytes."""
+    """Return the block of weights shared by programs of the graph, and the offsets used by these steps, in bytes."""
     if weights is None:
         return np.empty(0, np.uint8), {}
     storages = [*(each for step in steps for each in storages_of(step)), *(view.storage for view in kept)]
@@ -136,7 +136,7 @@ def pack_weights(
 
 
 def _segments(steps: Sequence[Step], count: int, starts: Mapping[Storage, int]) -> list[Segment]:
-    """Kernels up to each call, and those after the last, of which there are so many in all."""
+    """Return the kernels up to each call and those after the last call; ``count`` is the number of kernels."""
     segments: list[Segment] = []
     first = index = 0
     for step in steps:

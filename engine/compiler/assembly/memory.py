@@ -1,9 +1,8 @@
-"""One arena for everything a run writes: lifetimes decide which storages may share bytes.
+"""Memory plan: one arena for everything a run writes; storages with disjoint lifetimes share bytes.
 
-The less memory a run touches the more of it is still in a cache when it comes back, so large images share bytes with
-anything, and a border of zeros that something else has written over is cleared anew. Small ones with a border share
-only with storages of equal frames: whoever comes next writes the same inner elements, so their borders are cleared
-once, when the arena is made.
+The less memory a run uses, the more of it is still cached when it is used again. So large images share bytes with any
+tensor, and their zero borders are cleared again after another tensor has overwritten them. Small images with a border
+share only with storages of equal frames, which write the same inner elements, so their borders are cleared once.
 """
 
 from __future__ import annotations
@@ -16,29 +15,29 @@ from engine.compiler.lowering.steps import KernelStep, Step
 from engine.compiler.places import Home
 from engine.compiler.storage import ALIGNMENT, Frame, Storage, View
 
-# A share of the second-level cache. Images with borders that are larger may share memory with any other tensor.
+# Share of the L2 cache. Larger images with borders may share memory with any tensor.
 SHARED_SHARE = 1 / 4
 
 
 @dataclass(frozen=True, slots=True)
 class Lifetime:
-    """The steps during which a storage holds something: both ends included."""
+    """First and last step during which a storage is in use."""
 
     first: int
     last: int
 
     def overlaps(self, other: Lifetime) -> bool:
-        """Whether both hold something at one time."""
+        """Return whether both are in use at the same time."""
         return self.first <= other.last and other.first <= self.last
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryPlan:
-    """Where every storage of the arena begins, in bytes, and how long the arena is with it.
+    """Offset of every storage of the arena, in bytes, and size of the arena.
 
     Args:
-        unclean: storages whose border others have written over when they are first written.
-        clean: bytes, from and to, that must be zero before the first run.
+        unclean: storages whose border may be overwritten before they are first written.
+        clean: ranges of bytes that must be zero before the first run.
     """
 
     offsets: dict[Storage, int]
@@ -49,11 +48,11 @@ class MemoryPlan:
 
 
 def plan_memory(steps: Sequence[Step], kept: Iterable[View], caches: Memory) -> MemoryPlan:
-    """Lay out the arena.
+    """Plan the arena.
 
     Args:
         kept: views that are read after the last step.
-        caches: of the processor it is laid out for.
+        caches: of the target processor.
     """
     lifetimes = find_lifetimes(steps, kept)
     offsets: dict[Storage, int] = {}
@@ -79,7 +78,7 @@ def plan_memory(steps: Sequence[Step], kept: Iterable[View], caches: Memory) -> 
 
 
 def find_lifetimes(steps: Sequence[Step], kept: Iterable[View]) -> dict[Storage, Lifetime]:
-    """When each storage of the arena holds something; arguments as ``plan_memory`` has them."""
+    """Return the lifetime of each storage of the arena; arguments as for ``plan_memory``."""
     first: dict[Storage, int] = {}
     last: dict[Storage, int] = {}
     touched = [(index, storage) for index, step in enumerate(steps) for storage in storages_of(step)]
@@ -91,19 +90,19 @@ def find_lifetimes(steps: Sequence[Step], kept: Iterable[View]) -> dict[Storage,
 
 
 def storages_of(step: Step) -> list[Storage]:
-    """All storages a step reads or writes."""
+    """Return all storages a step reads or writes."""
     if isinstance(step, KernelStep):
         return [each.storage for each in step.pointers]
     return [view.storage for view in (*step.inputs, *step.outputs) if view is not None]
 
 
 def _is_apart(storage: Storage, shared_bytes: float) -> bool:
-    """Whether a storage shares memory with its like only."""
+    """Return whether a storage shares memory only with storages of equal frames."""
     return storage.is_zeroed and (storage.frame is None or storage.bytes < shared_bytes)
 
 
 def _place_apart(storages: Sequence[Storage], lifetimes: dict[Storage, Lifetime], offsets: dict[Storage, int]) -> int:
-    """Place storages that share with their like at the beginning; return the end of them."""
+    """Place the storages that share only with equal frames at the beginning; return their end."""
     end = 0
     slots: dict[Frame | None, list[tuple[int, int]]] = {}
     for storage in sorted(storages, key=lambda each: lifetimes[each].first):
@@ -124,10 +123,10 @@ def _place_apart(storages: Sequence[Storage], lifetimes: dict[Storage, Lifetime]
 def _is_unclean(
     storage: Storage, placed: Sequence[tuple[int, int, Storage]], lifetimes: dict[Storage, Lifetime]
 ) -> bool:
-    """Whether its border may hold what others wrote.
+    """Return whether a border may have been overwritten.
 
-    Clean is what its like held last; what nothing has held before in this run only if it is never anything else's, for
-    the run before may have ended anywhere.
+    It is clean if a storage of an equal frame used the memory last. If nothing used it earlier in this run, it is clean
+    only if nothing else ever uses it, because an earlier run may have stopped anywhere.
     """
     low, high = next(each[:2] for each in placed if each[2] is storage)
     sharing = [each for each in placed if each[0] < high and low < each[1]]

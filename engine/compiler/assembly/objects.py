@@ -1,4 +1,4 @@
-"""Kernels as object code, each that is different once; those that cannot be made are named, with the reason."""
+"""Object code of every distinct kernel; kernels that cannot be compiled are reported with the reason."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from engine.errors import CompileError, RunCancelledError
 from engine.ir.dims import specialise
 from engine.stopping import Progress, wanted_quick
 
-# Instructions of all kernels of a program: some minutes of LLVM at worst. Networks of 300 operators have a tenth of it.
+# Most instructions of all kernels of a program: minutes of LLVM at worst. Networks of 300 operators have a tenth of it.
 PROGRAM_OPERATIONS = 2_000_000
-# How far LLVM steps back behind those who answer somebody: it has a third of a core that one of them wants as well.
+# Nice value of background compilation: it gets a third of a core that a request needs as well.
 _BEHIND: Final = 5
 
 
 class RefusedError(Exception):
-    """Kernels that cannot be made: lowered again without them, the rest of the graph can be.
+    """Some kernels cannot be compiled; without them, the graph can be lowered again.
 
     Attributes:
-        reasons: operator -> why it needs to be left to the reference.
-        defects: those of them whose kernels failed in a way that is not a refusal.
+        reasons: operator -> why it is left to the reference.
+        defects: operators whose kernels failed because of a defect.
     """
 
     def __init__(self, reasons: dict[str, str], defects: set[str]) -> None:
@@ -45,13 +45,13 @@ class RefusedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Objects:
-    """The code of a program.
+    """Code of a program.
 
     Args:
-        code: object code, in parts.
-        calls: of every kernel, as ``call_of`` finds it.
-        found: by the function's name, what was made before.
-        made: how many kernels had to be made.
+        code: object files.
+        calls: of every kernel; see ``call_of``.
+        found: cached code by function name.
+        made: number of kernels that were compiled.
     """
 
     code: list[bytes]
@@ -60,7 +60,7 @@ class Objects:
     made: int
 
     def call_of(self, kernel: Kernel) -> Call:
-        """How a kernel is called."""
+        """Return how a kernel is called."""
         return self.calls[id(kernel)] if id(kernel) in self.calls else self.calls[kernel.name]
 
 
@@ -72,20 +72,19 @@ def make_objects(
     *,
     is_open: bool = False,
 ) -> Objects:
-    """An object for the team and one for each kernel: all in one would take LLVM longer, without a sign of progress.
+    """Return an object for the step loop and one for each kernel: one for all would take LLVM longer, without progress.
 
     Args:
-        cores: LLVM may work on so many kernels at once, in threads of its own where it is more than one; 0 for what
-            others leave of one core.
-        is_open: whether kernels read sizes when they run, where they can, so that other shapes find their code.
+        cores: number of kernels LLVM compiles at once, in threads if more than one; 0 for background priority.
+        is_open: whether kernels use dynamic sizes where they can, so that other shapes reuse their code.
 
     Raises:
         CompileError: the program would be too large.
-        RefusedError: some of its kernels would, or they are not valid.
+        RefusedError: some kernels are too large or not valid.
     """
     first: dict[object, KernelStep] = {}
     for step in wanted_quick(steps):
-        if isinstance(step, KernelStep):  # to look for code takes no longer than to name a kernel
+        if isinstance(step, KernelStep):  # a lookup takes no longer than the kernel's name
             first.setdefault(id(step.kernel) if is_open else step.kernel.name, step)
     with _assembling(cores) as assemble:
         maker = _Maker(host, assemble, is_open=is_open)
@@ -99,14 +98,14 @@ def make_objects(
 
 
 class _Maker:
-    """Has kernels made, or finds what was made of them.
+    """Collects the kernels of a program, compiled or cached.
 
     Args:
-        assemble: has something done that gives object code.
+        assemble: schedules work that returns object code.
 
     Attributes:
-        refused: operator -> why its kernel cannot be made.
-        defects: operators whose kernel failed in a way that is not a refusal.
+        refused: operator -> why its kernel cannot be compiled.
+        defects: operators whose kernel failed because of a defect.
     """
 
     def __init__(
@@ -128,14 +127,14 @@ class _Maker:
         self.defects: set[str] = set()
 
     def make(self, step: KernelStep) -> None:
-        """A kernel, unless there is code for it.
+        """Compile a kernel, unless its code is cached.
 
         Raises:
             CompileError: the program would be too large.
         """
         for size, least in step.kernel.least_sizes:
             if size < least:
-                raise CompileError("a tile is larger than what it is to cover", found=size, expected=f">= {least}")
+                raise CompileError("a kernel tile is larger than the tensor", found=size, expected=f">= {least}")
         opening = self._opened(step) if self._is_open else None
         if opening is not None and self._find(step, opening):
             return
@@ -145,7 +144,7 @@ class _Maker:
             self._write_closed(step)
 
     def _find(self, step: KernelStep, opening: Opening) -> bool:
-        """Return whether there is code for a kernel; then it is called."""
+        """Return whether there is code for a kernel; if so, use it."""
         found = OPENINGS.find(opening) or self._written.find(opening)
         if found is None:
             return False
@@ -155,19 +154,19 @@ class _Maker:
         return True
 
     def _write_open(self, step: KernelStep, opening: Opening) -> bool:
-        """Write a kernel with open sizes; return False where it can only be written for those at hand."""
+        """Emit a kernel with dynamic sizes; return False if it supports only static ones."""
         module = _opened_module(opening, step)
         if module is None:
             return False
         self._written.keep(opening, b"")
-        if not self._find(step, opening):  # what it relies on cannot be told: it is for these sizes alone
+        if not self._find(step, opening):  # its guards cannot be expressed: it is for these sizes only
             specialise(opening.sizes.values)
             self._calls[id(step.kernel)] = opening.call
         self._assemble_module(step, opening, module)
         return True
 
     def _write_closed(self, step: KernelStep) -> None:
-        """Write a kernel for the sizes at hand, unless an equal one is written."""
+        """Emit a kernel for static sizes, unless an equal one was emitted."""
         kernel = with_numbers(step.kernel)
         self._calls[id(step.kernel)] = Call(kernel.name)
         if kernel.name in self._calls:
@@ -183,7 +182,7 @@ class _Maker:
         self._pending.append((step, opening, self._assemble(work)))
 
     def finish(self) -> Objects:
-        """All there is, once it is assembled."""
+        """Return all code once it is assembled."""
         code = [self._team.result(), *self._found.values()]
         for step, opening, future in self._pending:
             try:
@@ -207,7 +206,7 @@ class _Maker:
         except TooLargeError as error:
             self.refused[step.operators[0]] = str(error)
             return None
-        except Exception as exc:  # a defect of a generator
+        except Exception as exc:  # a defect of a kernel generator
             self._report(step, exc)
             self.refused[step.operators[0]] = f"its kernel failed with {type(exc).__name__}"
             return None
@@ -221,7 +220,7 @@ class _Maker:
 
 @contextmanager
 def _assembling(cores: int) -> Iterator[Callable[[Callable[[], bytes]], Future[bytes]]]:
-    """What has a kernel assembled: by other threads, which are gone afterwards, or at once where there is one core."""
+    """Yield a function that assembles a kernel: in other threads, or at once with one core."""
     if cores == 1:
         yield _at_once
         return
@@ -233,28 +232,28 @@ def _assembling(cores: int) -> Iterator[Callable[[Callable[[], bytes]], Future[b
 
 
 def _give_way(steps: int) -> None:
-    """Let others run before this thread, from now on: most users may not take that back.
+    """Lower the priority of this thread, permanently: most users may not raise it again.
 
-    Only for threads that compute without the interpreter's lock: a thread that waits for the lock waits for them.
+    Only for threads that compute without the interpreter's lock: a thread that needs the lock waits for them.
 
     Args:
-        steps: how far; 5 leaves a third of a core that another thread wants as well, 19 almost nothing.
+        steps: nice value; 5 leaves a third of a core that another thread needs as well, 19 almost nothing.
     """
-    with suppress(OSError, AttributeError):  # a system that knows no priority of a thread
+    with suppress(OSError, AttributeError):  # a system without thread priorities
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), steps)
 
 
 @lru_cache(maxsize=4)
 def _team(host: Host) -> bytes:
-    """What walks the steps, the same in every program."""
+    """Return the code that walks the steps, the same in every program."""
     return object_code.assemble(team_code(host), host)
 
 
 def _awaited(pool: ThreadPoolExecutor, work: Callable[[], bytes]) -> Future[bytes]:
     try:
         done = pool.submit(work)
-    except RuntimeError as exc:  # the interpreter is about to end, or the system has no more threads
-        raise RunCancelledError("there is no thread to compile in") from exc
+    except RuntimeError as exc:  # the interpreter is shutting down, or no thread can be started
+        raise RunCancelledError("no thread is available for compilation") from exc
     wait([done])
     return done
 
@@ -269,11 +268,11 @@ def _at_once(work: Callable[[], bytes]) -> Future[bytes]:
 
 
 def _opened_module(opening: Opening, step: KernelStep) -> Module | None:
-    """A kernel with open sizes; None where it can only be written for those at hand."""
+    """Return a kernel with dynamic sizes; None if it supports only static ones."""
     try:
         return opening.write()
     except TooLargeError:
         return None
-    except Exception as exc:  # a defect of a generator costs time, not the answer
+    except Exception as exc:  # a defect of a kernel generator costs time, not the result
         report_defect(step.operators[0], exc, is_compiled=True)
         return None

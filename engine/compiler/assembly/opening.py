@@ -1,4 +1,4 @@
-"""Code that reads sizes when it runs: written once, used for every shape that passes its guards."""
+"""Kernels with dynamic sizes: emitted once, reused for every shape that passes their guards."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from engine.compiler.codegen.ir.function import TABLE
 from engine.compiler.kernels.kernel import Kernel, with_numbers
 from engine.ir.dims import hint, is_symbolic
 
-# The most bytes of object code kept for kernels with open sizes.
+# Most bytes of cached object code of kernels with dynamic sizes.
 KEPT_BYTES: Final = 64 << 20
-# Under which name a kernel keeps its openings.
+# Attribute of a kernel that caches its openings.
 _KEPT_AS: Final = "openings"
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """How a kernel is called: its function, and the numbers it is given after its pointers."""
+    """How a kernel is called: its function, and the numbers passed after its pointers."""
 
     function: str
     numbers: tuple[int, ...] = ()
@@ -30,10 +30,10 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Opened(Call):
-    """Code that was found for a kernel.
+    """Cached code of a kernel.
 
     Args:
-        code: empty while it is made.
+        code: empty while it is being compiled.
     """
 
     code: bytes = b""
@@ -41,7 +41,7 @@ class Opened(Call):
 
 @dataclass(frozen=True, slots=True)
 class _Variant:
-    """Code with what it was written for."""
+    """Code with its guards."""
 
     function: str
     form: Form
@@ -49,15 +49,15 @@ class _Variant:
 
 
 class Opening:
-    """A kernel whose sizes are about to be opened.
+    """Kernel with dynamic sizes.
 
     Args:
         host: its key.
-        pointers: how many it is given.
+        pointers: number of pointer arguments.
 
     Attributes:
-        sizes: those that are open.
-        key: names its code, but for the guards.
+        sizes: its dynamic sizes.
+        key: identifies its code except for the guards.
     """
 
     def __init__(self, kernel: Kernel, host: str, pointers: int) -> None:
@@ -68,22 +68,22 @@ class Opening:
 
     @property
     def is_open(self) -> bool:
-        """Whether there are any."""
+        """Return whether it has dynamic sizes."""
         return bool(self.sizes.values)
 
     @property
     def call(self) -> Call:
-        """How what was written is called."""
+        """Return how the emitted code is called."""
         return Call(self._function, tuple(self.sizes.numbers(self.sizes.values)))
 
     @property
     def _function(self) -> str:
-        """The name of what was written: everything it depends on is in it."""
+        """Return the function's name, which identifies everything the code depends on."""
         guards = list(self.sizes.guards.items())
         return f"{self._kernel.kind}_{hashlib.sha1(f'{self.key} {guards}'.encode()).hexdigest()[:16]}"
 
     def write(self) -> Module:
-        """The code; what it relies on is known from now on.
+        """Emit the code; its guards are known afterwards.
 
         Raises:
             TooLargeError: it would be too much code.
@@ -101,10 +101,10 @@ class Opening:
 
 
 def opening_of(kernel: Kernel, host: str, pointers: int) -> Opening:
-    """The opening of a kernel, which is asked for when kernels are chosen and again when they are put together.
+    """Return the opening of a kernel, cached because kernel selection and assembly both need it.
 
     Args:
-        host, pointers: as ``Opening`` takes them.
+        host, pointers: as for ``Opening``.
     """
     known: dict[tuple[str, int], Opening] = vars(kernel).setdefault(_KEPT_AS, {})
     if (host, pointers) not in known:
@@ -113,7 +113,7 @@ def opening_of(kernel: Kernel, host: str, pointers: int) -> Opening:
 
 
 class Openings:
-    """The code of kernels with open sizes; what was not used for longest is forgotten."""
+    """LRU cache of the code of kernels with dynamic sizes."""
 
     def __init__(self) -> None:
         self._variants: OrderedDict[str, tuple[_Variant, ...]] = OrderedDict()
@@ -121,9 +121,9 @@ class Openings:
         self._lock = threading.Lock()
 
     def find(self, opening: Opening) -> Opened | None:
-        """Code that is right for the sizes at hand; None where there is none.
+        """Return code that is correct for these sizes, or None.
 
-        Of symbolic sizes, what the code relies on becomes a guard.
+        For symbolic sizes, the guards of the code are added to the symbolic guards.
         """
         values = opening.sizes.values
         found = self._find(opening.key, hint(values))
@@ -139,7 +139,7 @@ class Openings:
         return next((each for each in variants if each.form.fits(values)), None)
 
     def keep(self, opening: Opening, code: bytes) -> None:
-        """Add code for what was written, and forget what does not fit any more."""
+        """Add code and evict what no longer fits."""
         function = opening.call.function
         with self._lock:
             variants = self._variants.get(opening.key, ())

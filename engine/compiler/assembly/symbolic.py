@@ -1,4 +1,4 @@
-"""From steps lowered with symbolic sizes to a template: their code, their constants, and the address of everything."""
+"""From steps lowered with symbolic sizes to a template: code, constants, addresses."""
 
 from __future__ import annotations
 
@@ -39,15 +39,15 @@ def make_template(
     cores: int,
     weights: Weights | None,
 ) -> Template:
-    """Generate and assemble the kernels of a graph that was lowered with symbolic sizes.
+    """Generate and assemble the kernels of a graph lowered with symbolic sizes.
 
     Args:
-        env, specs: the open sizes, and the specs of inputs over them.
-        passes, progress, cores, weights: as ``make_blueprint`` takes them.
+        env, specs: the symbolic sizes, and the specs of inputs over them.
+        passes, progress, cores, weights: as for ``make_blueprint``.
 
     Raises:
         CompileError: the program would be too large.
-        RefusedError: some of its kernels would, or they are not valid.
+        RefusedError: some kernels are too large or not valid.
     """
     if len(lowering.steps) > PROGRAM_STEPS:
         raise CompileError("the program would have too many steps", found=len(lowering.steps), expected=PROGRAM_STEPS)
@@ -88,10 +88,10 @@ def _block(storage: Storage) -> int:
 
 
 class _Writer:
-    """Writes steps with symbolic numbers as indices into a pool.
+    """Writer of steps whose symbolic numbers are indices into a pool.
 
     Args:
-        starts: where every storage begins in its home.
+        starts: offset of every storage in its memory space.
     """
 
     def __init__(self, lowering: Lowering, starts: Mapping[Storage, int]) -> None:
@@ -113,7 +113,7 @@ class _Writer:
         )
 
     def output(self, output: View | str) -> SymbolicRegion | str:
-        """Return where an output lies, or the name of the operand whose value is kept."""
+        """Return the region of an output, or the name of the operand whose value is returned."""
         view = _view(self._lowering, output)
         return str(output) if view is None else self.region(view)
 
@@ -143,7 +143,7 @@ class _Writer:
         )
 
     def segments(self, steps: Sequence[Step]) -> list[tuple[int, int, SymbolicCall | None]]:
-        """Return kernels up to each call, and those after the last."""
+        """Return the kernels up to each call, and those after the last call."""
         found: list[tuple[int, int, SymbolicCall | None]] = []
         first = index = 0
         for step in steps:
@@ -166,7 +166,7 @@ class _Writer:
         )
 
     def buffers(self, steps: Sequence[Step], kept: Sequence[View], memory: MemoryPlan) -> list[Row]:
-        """Return what lies where in the arena, and when."""
+        """Return the tensors of the arena with offsets and lifetimes."""
         memory = replace(memory, lifetimes=find_lifetimes(steps, kept))
         index = self.pool.index
         rows = buffer_rows(memory, self._lowering.views)

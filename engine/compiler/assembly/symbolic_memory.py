@@ -1,8 +1,8 @@
-"""One arena for everything a run writes, where sizes are symbolic: right for all of them by construction.
+"""Memory plan with symbolic sizes, valid for all of them by construction.
 
-Which tensor takes more memory depends on the sizes, so bytes cannot be fitted as ``memory.plan_memory`` does with
-numbers. Tensors whose lifetimes do not meet share a *slot*. A slot is as large as the largest of its tensors; slots lie
-one after the other. The hints decide who shares with whom, which is good for sizes like those and right for every size.
+Which tensor is larger depends on the sizes, so bytes cannot be packed as ``memory.plan_memory`` does. Tensors with
+disjoint lifetimes share a *slot*, which is as large as its largest tensor; slots lie one after the other. The hints
+decide which tensors share: good for sizes near the hints, and valid for every size.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class _Slot:
     """Memory that several tensors use one after the other.
 
     Args:
-        frame: of all its tensors, where it is kept for images of equal borders.
+        frame: of all its tensors, if reserved for images of equal borders.
     """
 
     frame: Frame | None = None
@@ -30,7 +30,7 @@ class _Slot:
     tensors: list[tuple[Storage, Lifetime]] = field(default_factory=list)
 
     def is_free(self, life: Lifetime) -> bool:
-        """Return whether none of its tensors holds something at that time."""
+        """Return whether none of its tensors is in use at that time."""
         return not any(each.overlaps(life) for _, each in self.tensors)
 
     @property
@@ -39,9 +39,9 @@ class _Slot:
         return aligned(largest(*(storage.bytes for storage, _ in self.tensors)))
 
     def is_unclean(self, storage: Storage, life: Lifetime) -> bool:
-        """Return whether the border of a tensor may hold what others have written.
+        """Return whether the border of a tensor may have been overwritten.
 
-        It is clean if a tensor of an equal frame held the memory last, or if all that ever hold it have that frame.
+        It is clean if a tensor of an equal frame used the memory last, or if all its tensors have that frame.
         """
         if all(_is_alike(each.frame, storage.frame) for each, _ in self.tensors):
             return False
@@ -50,11 +50,11 @@ class _Slot:
 
 
 def plan_symbolic_memory(steps: Sequence[Step], kept: Iterable[View], caches: Memory) -> MemoryPlan:
-    """Lay out the arena; offsets and bytes are symbolic sizes.
+    """Plan the arena; offsets and bytes are symbolic sizes.
 
     Args:
         kept: views that are read after the last step.
-        caches: of the processor it is laid out for.
+        caches: of the target processor.
     """
     lifetimes = find_lifetimes(steps, kept)
     slots: list[_Slot] = []
@@ -79,7 +79,7 @@ def plan_symbolic_memory(steps: Sequence[Step], kept: Iterable[View], caches: Me
 
 
 def _slot_for(storage: Storage, life: Lifetime, slots: list[_Slot], shared_bytes: float) -> _Slot:
-    """Return the slot of a tensor that comes after all larger ones: the smallest that is free, else a new one."""
+    """Return the slot of a tensor, given in descending size: the smallest free one, else a new one."""
     is_apart = storage.is_zeroed and (storage.frame is None or hint(storage.bytes) < shared_bytes)
     frame = storage.frame if is_apart else None
     for slot in reversed(slots):

@@ -1,5 +1,4 @@
-"""LLVM: ir writes its text, object_code makes machine code of that and loads it, host says for what.
+"""Code generation with LLVM: ``ir`` writes IR text, ``object_code`` compiles it, ``host`` describes the target.
 
-host has the figures that models of cost count with: lanes, registers, caches, what a byte costs.
-peak measures what a core can do.
+Cost models use the figures of ``host``: vector width, registers, caches, cost of a byte.
 """

@@ -1,4 +1,4 @@
-"""Object files as LLVM writes them: ELF, relocatable, 64 bits, little-endian. Source: System V ABI, chapter 4."""
+"""Reader of relocatable ELF object files, 64 bits, little-endian. Source: System V ABI, chapter 4."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _HEADER: Final = struct.Struct("<16sHHIQQQIHHHHHH")
 _SECTION: Final = struct.Struct("<IIQQQQIIQQ")
 _SYMBOL: Final = struct.Struct("<IBBHQQ")
 _RELOCATION: Final = struct.Struct("<QQq")
-# Types of sections, their flag for what is in memory at run time, and indices that are no section's.
+# Types of sections, the flag of sections in memory at run time, and reserved section indices.
 _SYMBOLS, _RELOCATIONS, _NOTHING = 2, 4, 8
 _ALLOCATED: Final = 2
 _UNDEFINED, _RESERVED = 0, 0xFF00
@@ -25,7 +25,7 @@ _GLOBAL: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A section, as its header has it."""
+    """Section header."""
 
     name_at: int
     kind: int
@@ -38,13 +38,13 @@ class Section:
 
     @property
     def is_loaded(self) -> bool:
-        """Whether the section takes memory at run time (SHF_ALLOC)."""
+        """Return whether the section takes memory at run time (SHF_ALLOC)."""
         return bool(self.flags & _ALLOCATED) and self.size > 0
 
 
 @dataclass(frozen=True, slots=True)
 class Symbol:
-    """A name; ``section`` is None where another file, or the system, has it; others see it where it is global."""
+    """Symbol; ``section`` is None if it is defined elsewhere, and other files see it if it is global."""
 
     name: str
     section: int | None
@@ -54,7 +54,7 @@ class Symbol:
 
 @dataclass(frozen=True, slots=True)
 class Relocation:
-    """A place in a section that holds an address: that of a symbol, plus a number."""
+    """Location in a section that holds an address: that of a symbol, plus a number."""
 
     section: int
     offset: int
@@ -64,10 +64,10 @@ class Relocation:
 
 
 class ObjectFile:
-    """What is in an object file.
+    """Contents of an object file.
 
     Raises:
-        CompileError: it is none, or cut off.
+        CompileError: it is not a relocatable ELF file, or it is truncated.
     """
 
     def __init__(self, data: bytes) -> None:
@@ -75,21 +75,23 @@ class ObjectFile:
         try:
             head = _HEADER.unpack_from(data)
             if not head[0].startswith(_MAGIC) or head[1] != _RELOCATABLE:
-                raise CompileError("no object file", found=repr(data[:8]), expected="ELF, relocatable, 64 bits")
+                raise CompileError(
+                    "the data is not an object file", found=repr(data[:8]), expected="relocatable 64-bit ELF"
+                )
             self.machine: int = head[2]
             self.sections = [self._section(head[6] + k * _SECTION.size) for k in range(head[12])]
             self.symbols = list(self._symbols())
             self.relocations = list(self._relocations())
         except (struct.error, IndexError, ValueError, OverflowError) as error:
-            raise CompileError("an object file is damaged", found=str(error)) from None
+            raise CompileError("the object file is damaged", found=str(error)) from None
 
     def content(self, section: Section) -> bytes:
-        """The bytes of a section; zeros where it has none in the file."""
+        """Return the bytes of a section; zeros if it has none in the file."""
         if section.kind == _NOTHING:
             return bytes(section.size)
         found = self._data[section.offset : section.offset + section.size]
         if len(found) != section.size:
-            raise CompileError("an object file is damaged", found=f"{len(self._data)} bytes")
+            raise CompileError("the object file is damaged", found=f"{len(self._data)} bytes")
         return found
 
     def _section(self, at: int) -> Section:

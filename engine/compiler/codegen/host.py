@@ -1,8 +1,7 @@
-"""What the machine is, as the kernel generators need to know it: its processor, its caches, what its threads share.
+"""Description of the target machine for kernel generators: processor, caches, memory costs.
 
-Nothing in a generator names one CPU or holds a number that describes one: it asks for the width of a vector, the
-number of registers, the size of a cache. ``describe`` a narrower host to generate for it: AVX2 code runs on an AVX-512
-machine.
+No generator names a CPU or contains a number that describes one: it uses the vector width, the number of registers, the
+size of a cache. ``describe`` a narrower host to generate for it: AVX2 code runs on an AVX-512 machine.
 """
 
 from __future__ import annotations
@@ -16,29 +15,29 @@ from typing import Any, Literal
 
 from engine.errors import CompileError
 
-# A byte of the last-level cache that costs no more comes soon enough for whatever reads it.
+# Cost up to which a byte of the last-level cache delays no kernel.
 _SOON = 0.04
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
-    """Caches of a core, and what a byte costs by where it comes from, in the time of one product of two vectors.
+    """Caches of a core, and the cost of a byte by its origin, relative to a product of two vectors.
 
-    Only what is felt counts: most of what a byte takes passes while the core computes. What stands here was found on
-    Zen 4; ``measuring.judging`` brings it to what is measured elsewhere.
+    Only visible time counts: most of a transfer overlaps with computation. The defaults were measured on Zen 4;
+    ``measuring.judging`` replaces them by measurements of other machines.
 
     Args:
         line_bytes: of a cache line.
-        first_bytes, second_bytes, last_bytes: of the first-, second- and last-level cache.
-        ahead_bytes: how far ahead of their use weights are fetched.
-        strands: places from which weights that are used once are best read in turns.
-        strand_ahead_bytes: how far ahead they are fetched in each of those.
-        repeat_cost: of a byte that is read again from the second-level cache.
-        stream_cost: of one that is read again from the last-level cache.
-        memory_cost: of one that comes from memory.
-        fetched_cost: of one that comes from there, but was fetched ahead.
-        shared_cost: of one that comes from there where all threads wait for nothing else.
-        spilled_cost: of one by which a chunk's own memory outgrows its share of the second-level cache.
+        first_bytes, second_bytes, last_bytes: sizes of the L1, L2 and last-level cache.
+        ahead_bytes: prefetch distance of weights.
+        strands: number of streams in which weights that are used once are best read.
+        strand_ahead_bytes: prefetch distance in each of those streams.
+        repeat_cost: of a byte read again from the L2 cache.
+        stream_cost: of a byte read again from the last-level cache.
+        memory_cost: of a byte from memory.
+        fetched_cost: of a prefetched byte from memory.
+        shared_cost: of a byte from memory when all threads are limited by memory.
+        spilled_cost: of a byte by which a chunk's scratch memory exceeds its share of the L2 cache.
     """
 
     line_bytes: int = 64
@@ -57,17 +56,17 @@ class Memory:
 
     @property
     def late_cost(self) -> float:
-        """What a byte of the last-level cache costs a kernel that cannot wait for it; 0 where that one is fast."""
+        """Return the cost of a byte of the last-level cache that a kernel waits for; 0 if the cache is fast."""
         return max(0.0, self.stream_cost - _SOON)
 
     @property
     def line_floats(self) -> int:
-        """float32 elements of a cache line."""
+        """Return the float32 elements of a cache line."""
         return self.line_bytes // 4
 
     @property
     def halved(self) -> Memory:
-        """The same where elements of twice the size are counted as float32."""
+        """Return these figures for elements of twice the size that are counted as float32."""
         sizes = ("line_bytes", "first_bytes", "second_bytes", "last_bytes", "ahead_bytes", "strand_ahead_bytes")
         costs = ("repeat_cost", "stream_cost", "memory_cost", "fetched_cost", "shared_cost", "spilled_cost")
         return replace(
@@ -79,22 +78,22 @@ class Memory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Host:
-    """A target of code generation.
+    """Target of code generation.
 
     Args:
         name: ``avx512``, ``avx2``, ``sse`` or ``neon``.
         triple, cpu, features: LLVM's names.
-        lanes: elements of a vector register, of float32 as all that is counted here.
+        lanes: float32 elements of a vector register, the unit of all counts here.
         registers: vector registers.
-        products_in_flight: products of two vectors that a core has begun and not ended, when it does nothing else.
-        repeats_a_product: numbers in memory that it repeats in all lanes of a vector in the time of one product.
-        repeats_from_memory: whether a product takes a number in memory, repeated in all lanes, without a register.
-        registers_beside: of them, what products need beside sums and weights: numbers, and what LLVM loads ahead.
-        memory: caches, and what a byte costs.
-        chunk_flops: what a chunk should at least compute, in floating-point operations: some 5 µs of a core.
-        chunk_bytes: what a chunk should at least move, in bytes, where arithmetic is cheap.
-        wanted_chunks: pieces that a kernel should fall into, so that threads finish together.
-        precision: what kernels compute with.
+        products_in_flight: vector products a core can have in flight (latency times throughput).
+        repeats_a_product: broadcast loads in the time of one product.
+        repeats_from_memory: whether a product takes a broadcast memory operand without a register.
+        registers_beside: registers products need besides sums and weights: broadcast values and LLVM's early loads.
+        memory: caches, and costs of a byte.
+        chunk_flops: least floating-point operations of a chunk: about 5 µs of a core.
+        chunk_bytes: least bytes moved by a chunk, where arithmetic is cheap.
+        wanted_chunks: number of chunks of a kernel, so that threads finish together.
+        precision: type kernels compute with.
     """
 
     name: str
@@ -114,7 +113,7 @@ class Host:
     precision: Literal["float", "double"] = "float"
 
     def most_rows(self, vectors: int) -> int:
-        """Rows of sums, each as wide as so many vectors of weights, that registers hold beside those; 0 for none."""
+        """Return the rows of sums, each ``vectors`` wide, that fit in registers beside the weights; 0 if none fits."""
         beside = self.registers_beside
         if vectors == 1 and not self.repeats_from_memory:
             beside += _ALONE
@@ -122,22 +121,22 @@ class Host:
 
     @property
     def has_dots(self) -> bool:
-        """Whether one instruction multiplies four bytes of each word by four others, and adds them up."""
+        """Return whether the processor has 8-bit dot product instructions (VNNI)."""
         return "+avx512vnni" in self.features
 
     @property
     def key(self) -> str:
-        """All that generated code depends on."""
+        """Return a key of everything generated code depends on."""
         return _key(self)
 
     @property
     def element_bytes(self) -> int:
-        """Bytes of an element that kernels compute with."""
+        """Return the bytes of an element kernels compute with."""
         return 8 if self.precision == "double" else 4
 
     @property
     def of_doubles(self) -> Host:
-        """The same for kernels of float64: they count elements as others do, which are twice as large here."""
+        """Return this host for float64 kernels, whose elements are twice as large as those counted."""
         if self.precision == "double":
             return self
         return replace(
@@ -150,42 +149,42 @@ class Host:
         )
 
 
-# Where each number is for one product alone, LLVM has so many more of them in registers.
+# Extra registers LLVM uses for broadcast values if each serves a single product.
 _ALONE = 3
 _X86_LEVELS = {
     "avx512": (16, 32, "+sse4.2,+avx,+avx2,+fma,+f16c,+bmi,+bmi2,+avx512f,+avx512vl,+avx512bw,+avx512dq,+avx512cd"),
     "avx2": (8, 16, "+sse4.2,+avx,+avx2,+fma,+f16c,+bmi,+bmi2,-avx512f"),
     "sse": (4, 16, "+sse4.2,-avx,-avx2,-fma,-avx512f"),
 }  # fmt: skip
-# Seen in what LLVM makes of them: with a register less beside, sums of an innermost loop lie on the stack.
+# Observed in LLVM's output: with one register fewer, sums of an innermost loop are spilled.
 _BESIDE = {"avx512": 1, "avx2": 2, "sse": 5, "neon": 4}
 _NEEDS = {"avx512": ("avx512f", "avx512vl", "avx512bw", "avx512dq"), "avx2": ("avx2", "fma"), "sse": ("sse4.2",)}
 
-# Products of small integers added up in one instruction, which LLVM would split in two.
+# Integer dot products in one instruction, which LLVM would otherwise split in two.
 _FURTHER = {"avx512": {"avx512vnni": ",+avx512vnni,+fast-dpwssd"}}
 
 
 def detect() -> Host:
-    """The processor this process runs on.
+    """Return the host this process runs on.
 
     Raises:
-        CompileError: a processor there is no generator for.
+        CompileError: there is no code generator for this processor.
     """
     machine = platform.machine().lower()
     if machine in ("aarch64", "arm64"):
         return describe("neon", cpu=str(import_llvm().get_host_cpu_name()))
     if machine not in ("x86_64", "amd64"):
-        raise CompileError("no code generator for this processor", found=machine, expected="x86_64 or aarch64")
+        raise CompileError("the compiler does not support this processor", found=machine, expected="x86_64 or aarch64")
     has = _features()
     for name, needed in _NEEDS.items():
         if all(has.get(feature) for feature in needed):
             host = describe(name)
             return replace(host, features=host.features + _further(name, has))
-    raise CompileError("the processor lacks SSE 4.2", found=cpu_name())
+    raise CompileError("the processor does not support SSE 4.2", found=cpu_name())
 
 
 def further_features() -> str:
-    """What this processor can do beyond the level of its code, and code made for it alone uses."""
+    """Return the features of this processor beyond its level that code compiled for it uses."""
     has = _features()
     return next((_further(name, has) for name, needed in _NEEDS.items() if all(map(has.get, needed))), "")
 
@@ -196,7 +195,7 @@ def _further(name: str, has: Mapping[str, bool]) -> str:
 
 
 def supports(name: str) -> bool:
-    """Whether this processor runs the code of a level."""
+    """Return whether this processor runs the code of a level."""
     machine = platform.machine().lower()
     if name == "neon":
         return machine in ("aarch64", "arm64")
@@ -207,7 +206,7 @@ def supports(name: str) -> bool:
 
 
 def import_llvm() -> Any:
-    """LLVM.
+    """Return the LLVM binding.
 
     Raises:
         CompileError: llvmlite cannot be imported.
@@ -220,7 +219,7 @@ def import_llvm() -> Any:
 
 
 def _features() -> Mapping[str, bool]:
-    """What the processor can do, and the system lets it, by LLVM's names."""
+    """Return the features of the processor that the system enables, by LLVM's names."""
     flags = _cpu_info().get("flags")
     if flags is None:
         found: Mapping[str, bool] = import_llvm().get_host_cpu_features()
@@ -229,12 +228,12 @@ def _features() -> Mapping[str, bool]:
 
 
 def cpu_name() -> str:
-    """The processor as its maker calls it, or else as LLVM does."""
+    """Return the processor's model name, or else LLVM's name for it."""
     return _cpu_info().get("model name") or str(import_llvm().get_host_cpu_name())
 
 
 def cpu_model() -> tuple[str, int, int]:
-    """Return the processor's maker, family and model as Linux has them; empty and 0 where it does not say."""
+    """Return vendor, family and model as reported by Linux; empty and 0 if it does not say."""
     info = _cpu_info()
     numbers = (info.get(name, "") for name in ("cpu family", "model"))
     family, model = (int(each) if each.isdecimal() else 0 for each in numbers)
@@ -243,7 +242,7 @@ def cpu_model() -> tuple[str, int, int]:
 
 @lru_cache(maxsize=1)
 def _cpu_info() -> Mapping[str, str]:
-    """What Linux says of the first processor; nothing elsewhere."""
+    """Return what Linux reports of the first processor; empty elsewhere."""
     try:
         text = Path("/proc/cpuinfo").read_text(errors="replace").partition("\n\n")[0]
     except OSError:
@@ -253,10 +252,10 @@ def _cpu_info() -> Mapping[str, str]:
 
 
 def describe(name: str, cpu: str | None = None) -> Host:
-    """A host by its level: ``avx512``, ``avx2``, ``sse`` or ``neon``.
+    """Return a host by its level: ``avx512``, ``avx2``, ``sse`` or ``neon``.
 
     Raises:
-        CompileError: no such level.
+        CompileError: unknown level.
     """
     if name == "neon":
         return Host(
@@ -271,7 +270,7 @@ def describe(name: str, cpu: str | None = None) -> Host:
     if name not in _X86_LEVELS:
         raise CompileError("unknown processor level", found=name, expected="avx512, avx2, sse or neon")
     lanes, registers, features = _X86_LEVELS[name]
-    # Tuning for the generic x86-64 lets LLVM keep 512-bit vectors; the features say what may be used.
+    # Tuning for generic x86-64 lets LLVM keep 512-bit vectors; the features say which instructions to use.
     return Host(
         name=name,
         triple="x86_64-unknown-linux-gnu",
@@ -279,7 +278,7 @@ def describe(name: str, cpu: str | None = None) -> Host:
         features=features,
         lanes=lanes,
         registers=registers,
-        # Narrow vectors are multiplied in pairs; of wide ones most processors begin one a cycle.
+        # Most processors start two narrow vector products a cycle, but only one wide product.
         products_in_flight=4 if name == "avx512" else 8,
         repeats_a_product=2 if name == "avx512" else 1,
         repeats_from_memory=name == "avx512",

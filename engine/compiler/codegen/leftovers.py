@@ -1,7 +1,7 @@
-"""What LLVM leaves in memory when it has done its work, given back to the system.
+"""Release of memory that LLVM keeps after compiling.
 
-A process compiles for a second and runs for days. What was freed meanwhile the C library keeps, in pieces between what
-is still used; and some 70 MB of LLVM itself stay, which are pages of a file: whoever calls it again finds them there.
+A process compiles for a second and runs for days. The C library keeps freed memory in fragments, and some 70 MB of
+LLVM itself stay resident; they are pages of a file and are read again on the next call.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ import numpy as np
 _NAME: Final = "llvm"
 _MAPS: Final = Path("/proc/self/maps")
 _PAGES: Final = Path("/proc/self/pagemap")
-# Bits of /proc/self/pagemap: the page is in memory, was swapped out, is a file's.
+# Bits of /proc/self/pagemap: the page is in memory, was swapped out, belongs to a file.
 _PRESENT, _SWAPPED, _OF_FILE = (np.uint64(1 << bit) for bit in (63, 62, 61))
 
 
 def give_back() -> None:
-    """Let the system have what can be had again; nothing where it does not say what there is."""
+    """Release freed memory and unmodified pages of LLVM, where the system reports them."""
     give_back_freed()
     libc = ctypes.CDLL(None)
     with suppress(OSError, AttributeError):
@@ -34,19 +34,19 @@ def give_back() -> None:
 
 
 def give_back_freed() -> None:
-    """Let the system have what was freed and the C library keeps."""
+    """Release freed memory that the C library keeps."""
     with suppress(AttributeError):  # musl, macOS
         ctypes.CDLL(None).malloc_trim(ctypes.c_size_t(0))
 
 
 def library_pages(name: str = _NAME) -> Iterator[tuple[int, int]]:
-    """Where files with such a name are mapped, privately and not to be written to.
+    """Yield the private, read-only mappings of files with such a name.
 
     Raises:
-        OSError: the system does not say.
+        OSError: the system does not report mappings.
     """
     for line in _MAPS.read_text(errors="replace").splitlines():
-        if name not in line:  # of hundreds, few have it
+        if name not in line:  # few of hundreds do
             continue
         place, rights, *_, path = line.split(maxsplit=5) if line.count(" ") >= 5 else ("", "", "")
         if rights[:2] == "r-" and rights[3:] == "p" and path.startswith("/") and name in os.path.basename(path):
@@ -55,10 +55,10 @@ def library_pages(name: str = _NAME) -> Iterator[tuple[int, int]]:
 
 
 def is_unwritten(begin: int, end: int) -> bool:
-    """Whether every page in memory is still the file's: what the loader has filled in would be lost.
+    """Return whether no page in memory was modified: changes by the dynamic loader would be lost.
 
     Raises:
-        OSError: the system does not say.
+        OSError: the system does not report pages.
     """
     count = (end - begin) // mmap.PAGESIZE
     with open(_PAGES, "rb", buffering=0) as file:

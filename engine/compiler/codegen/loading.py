@@ -1,8 +1,8 @@
-"""Object code put into memory and joined, without LLVM: what was compiled before runs without importing it.
+"""Loader and linker of object code without LLVM, so that a start from the cache does not import it.
 
-Generated code needs little: functions that call each other, constants beside them, and a few functions of the C library
-(runtime/team/). All of it lies in one block, so that every address is a distance; the block is written, and then made
-executable and never writable again.
+Generated code consists of functions that call each other, constants, and a few functions of the C library
+(runtime/team/). All of it is loaded into one block, so that every address is a relative distance. The block is written
+once, then made executable and read-only.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from typing import Final
 from engine.compiler.codegen.elf import X86_64, ObjectFile, Relocation
 from engine.errors import CompileError
 
-# A distance of 32 bits from the place itself: of data, and of a function that is called.
+# Relocations with a 32-bit relative distance: to data, and to a called function.
 _NEAR: Final = frozenset({2, 4})
-# jmp through the address that follows.
+# Jump through the address that follows.
 _STUB: Final = struct.Struct("<6s2xQ")
 _JUMP: Final = b"\xff\x25\x02\x00\x00\x00"
 _DISTANCE: Final = struct.Struct("<i")
@@ -27,15 +27,15 @@ _LARGEST: Final = 1 << 30
 
 
 class UnknownFormError(Exception):
-    """Object code of a kind that only LLVM can load."""
+    """Object code that only LLVM can load."""
 
 
 class Block:
-    """Object code that is ready to be called; it stays in memory as long as this lives.
+    """Executable block of object code; it stays in memory as long as this object lives.
 
     Raises:
         UnknownFormError: LLVM has to load it.
-        CompileError: a function of the C library is missing, there is no memory, or the files are damaged.
+        CompileError: a function of the C library is missing, memory cannot be allocated, or the files are damaged.
     """
 
     def __init__(self, objects: Sequence[bytes]) -> None:
@@ -47,38 +47,38 @@ class Block:
             self._lay_out()
             self._stubs = self._lay_out_stubs()
             if self._end > _LARGEST:
-                raise UnknownFormError("code beyond the reach of a distance")
+                raise UnknownFormError("the code exceeds the range of relative addresses")
             self._memory = mmap.mmap(-1, max(1, self._end), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
             self._begin = ctypes.addressof(ctypes.c_char.from_buffer(self._memory))
             self._functions = self._defined()
             self._write()
         except (LookupError, ValueError, OverflowError, struct.error) as error:
-            raise CompileError("an object file is damaged", found=f"{type(error).__name__}: {error}") from None
+            raise CompileError("the object file is damaged", found=f"{type(error).__name__}: {error}") from None
         self._protect()
 
     def address(self, name: str) -> int | None:
-        """Where a function begins; None where there is none of that name."""
+        """Return the address of a function, or None."""
         found = self._functions.get(name)
         return None if found is None else self._begin + found
 
     def _check(self) -> None:
         for file in self._files:
             if file.machine != X86_64 or not all(each.kind in _NEAR for each in file.relocations):
-                raise UnknownFormError("another processor, or places that hold no distance")
+                raise UnknownFormError("unsupported processor or relocation type")
 
     def _lay_out(self) -> None:
-        """Give every section its place."""
+        """Assign an offset to every section."""
         for number, file in enumerate(self._files):
             for index, section in enumerate(file.sections):
                 if section.is_loaded:
                     if section.align > mmap.PAGESIZE:
-                        raise UnknownFormError("memory that begins on more than a page")
+                        raise UnknownFormError("a section is aligned to more than a page")
                     self._end += -self._end % section.align
                     self._places[number, index] = self._end
                     self._end += section.size
 
     def _lay_out_stubs(self) -> dict[str, int]:
-        """Places for jumps to functions of the C library, which may lie farther away than a distance can say."""
+        """Assign offsets to jumps to functions of the C library, which may be beyond the reach of a relative call."""
         defined = self._names()
         self._end += -self._end % _STUB.size
         stubs: dict[str, int] = {}
@@ -121,34 +121,34 @@ class Block:
             target = self._functions.get(symbol.name, self._stubs.get(symbol.name, -1))
         place = self._places[number, relocation.section] + relocation.offset
         if target < 0 or place + _DISTANCE.size > self._end:
-            raise CompileError("an object file is damaged", found=f"a place that means '{symbol.name}'")
+            raise CompileError("the object file is damaged", found=f"a relocation of symbol '{symbol.name}'")
         _DISTANCE.pack_into(self._memory, place, target + relocation.addend - place)
 
     def _protect(self) -> None:
-        """From now on it is executed, and written no more."""
+        """Make the block executable and read-only."""
         libc = ctypes.CDLL(None, use_errno=True)
         size = ctypes.c_size_t(-(-self._end // mmap.PAGESIZE) * mmap.PAGESIZE)
         if libc.mprotect(ctypes.c_void_p(self._begin), size, mmap.PROT_READ | mmap.PROT_EXEC):
-            raise UnknownFormError(f"the system does not let it run: error {ctypes.get_errno()}")
+            raise UnknownFormError(f"the system does not allow executable memory: error {ctypes.get_errno()}")
 
 
 def _of_c(name: str) -> int:
-    """Where the C library has a function."""
+    """Return the address of a function of the C library."""
     try:
         found = ctypes.cast(getattr(ctypes.CDLL(None), name), ctypes.c_void_p).value
     except AttributeError:
         found = None
     if not found:
-        raise CompileError("generated code calls what there is not", found=name)
+        raise CompileError("generated code calls an unknown function", found=name)
     return found
 
 
 @lru_cache(maxsize=1024)
 def names_of(data: bytes) -> tuple[frozenset[str], frozenset[str]]:
-    """Functions that an object has for others, and those it needs of them.
+    """Return the global functions an object defines, and those it needs.
 
     Raises:
-        CompileError: it is no ELF file.
+        CompileError: it is not an ELF file.
     """
     symbols = [each for each in ObjectFile(data).symbols if each.is_global and each.name]
     here = frozenset(each.name for each in symbols if each.section is not None)

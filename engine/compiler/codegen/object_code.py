@@ -1,4 +1,4 @@
-"""From IR text to object code, and from object code to callable addresses: the only module that drives LLVM."""
+"""Compilation of IR text to object code, and loading of object code: the only module that drives LLVM."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from engine.compiler.codegen.leftovers import give_back
 from engine.compiler.codegen.loading import Block, UnknownFormError, names_of
 from engine.errors import CompileError
 
-# The most bytes of object code kept by the text of its module: graphs share kernels, and all programs the team's code.
+# Most bytes of cached object code: graphs share kernels, and all programs the step loop.
 KEPT_BYTES: Final = 64 << 20
 
 _loaded: Final[WeakValueDictionary[tuple[str, tuple[bytes, ...]], Code]] = WeakValueDictionary()
@@ -24,7 +24,7 @@ _has_worked = False
 
 
 class _OfThread(threading.local):
-    """What belongs to one thread: code generators, by LLVM's names of what they are for."""
+    """Code generators of one thread, by triple, CPU and features."""
 
     def __init__(self) -> None:
         self.machines: dict[tuple[str, str, str], Any] = {}
@@ -34,7 +34,7 @@ _of_thread: Final = _OfThread()
 
 
 def _llvm() -> Any:
-    """LLVM, ready to make code; imported when the first code is made, for what is in the cache needs none of it."""
+    """Return LLVM, initialised on first use: a start from the cache needs none of it."""
     global _is_ready, _has_worked
     llvm = import_llvm()
     with _ready:
@@ -47,7 +47,7 @@ def _llvm() -> Any:
 
 
 def settle() -> None:
-    """Give back the memory that LLVM has left behind, if it has worked since this was last called."""
+    """Release the memory that LLVM has left behind, if it has been used since the last call."""
     global _has_worked
     with _ready:
         is_due, _has_worked = _has_worked, False
@@ -57,7 +57,7 @@ def settle() -> None:
 
 
 def target_machine(host: Host) -> Any:
-    """LLVM's code generator for a host: this thread's, for what it knows of the processor takes a while to set up."""
+    """Return LLVM's code generator for a host, one a thread: creating it takes a while."""
     key = host.triple, host.cpu, host.features
     if key not in _of_thread.machines:
         _of_thread.machines[key] = _new_machine(host)
@@ -70,10 +70,10 @@ def _new_machine(host: Host) -> Any:
 
 
 def assemble(text: str, host: Host) -> bytes:
-    """Object code of a module; what was assembled in this process before is found again.
+    """Return the object code of a module, cached in this process.
 
     Raises:
-        CompileError: LLVM refuses the text; a defect of a generator.
+        CompileError: LLVM rejects the text; a defect of a kernel generator.
     """
     key = hashlib.sha256(f"{host.key}\n{text}".encode()).digest()
     known = _objects.get(key)
@@ -86,7 +86,7 @@ def assemble(text: str, host: Host) -> bytes:
 
 
 class _Objects:
-    """Object code by the hash of its text; what was not used for longest is forgotten."""
+    """LRU cache of object code by the hash of its text."""
 
     def __init__(self) -> None:
         self._codes: OrderedDict[bytes, bytes] = OrderedDict()
@@ -94,14 +94,14 @@ class _Objects:
         self._lock = threading.Lock()
 
     def get(self, key: bytes) -> bytes | None:
-        """The code, None where there is none."""
+        """Return the code, or None."""
         with self._lock:
             if key in self._codes:
                 self._codes.move_to_end(key)
             return self._codes.get(key)
 
     def keep(self, key: bytes, code: bytes) -> None:
-        """Add code, and forget what does not fit any more."""
+        """Add code and evict what no longer fits."""
         with self._lock:
             if key not in self._codes:
                 self._codes[key] = code
@@ -114,10 +114,10 @@ _objects = _Objects()
 
 
 def assembly(text: str, host: Host) -> str:
-    """What ``assemble`` makes, in the processor's assembly language, for people to read.
+    """Return the assembly language of a module, for people to read.
 
     Raises:
-        CompileError: LLVM refuses the text.
+        CompileError: LLVM rejects the text.
     """
     machine = target_machine(host)
     code: str = machine.emit_assembly(_parse(text, host, machine))
@@ -125,7 +125,7 @@ def assembly(text: str, host: Host) -> str:
 
 
 def _parse(text: str, host: Host, machine: Any) -> Any:
-    """IR text as LLVM's module, verified. None of its optimisation passes is run: generators write what they mean."""
+    """Return IR text as LLVM's verified module. No optimisation pass runs: generators emit final code."""
     llvm = _llvm()
     try:
         module = llvm.parse_assembly(f'target triple = "{host.triple}"\n{text}', context=llvm.create_context())
@@ -138,13 +138,13 @@ def _parse(text: str, host: Host, machine: Any) -> Any:
 
 
 class Code:
-    """Object code made callable; keeps the memory alive as long as it lives.
+    """Loaded object code; its memory lives as long as this object.
 
     Attributes:
         bytes: of the objects.
 
     Raises:
-        CompileError: it is damaged, calls what there is not, or there is no memory.
+        CompileError: it is damaged, calls an unknown function, or memory cannot be allocated.
     """
 
     def __init__(self, objects: Sequence[bytes], host: Host) -> None:
@@ -164,18 +164,18 @@ class Code:
         self._engine.finalize_object()
 
     def address(self, name: str) -> int:
-        """Where a function begins."""
+        """Return the address of a function."""
         found = self._block.address(name) if self._block else int(self._engine.get_function_address(name))
         if not found:
-            raise CompileError("no such function in the object code", found=name)
+            raise CompileError("the object code does not define the function", found=name)
         return found
 
 
 class Joined:
-    """Pieces of code, each of which other programs may have as well.
+    """Loaded objects, each of which other programs may share.
 
     Attributes:
-        bytes: of what nobody else had when it was loaded.
+        bytes: of objects that were not loaded before.
     """
 
     def __init__(self, pieces: Sequence[Sequence[bytes]], host: Host) -> None:
@@ -187,25 +187,25 @@ class Joined:
             self._codes.update(dict.fromkeys((name for each in piece for name in names_of(each)[0]), code))
 
     def address(self, name: str) -> int:
-        """Where a function begins."""
+        """Return the address of a function."""
         if name not in self._codes:
-            raise CompileError("no such function in the object code", found=name)
+            raise CompileError("the object code does not define the function", found=name)
         return self._codes[name].address(name)
 
 
 def loaded(objects: Sequence[bytes], host: Host, *, is_apart: bool = False) -> Code | Joined:
-    """Object code made callable; what somebody has in memory is shared.
+    """Load object code; objects already in memory are shared.
 
     Args:
-        is_apart: whether other programs have other selections of these objects, as those of other shapes do: each is
-            shared by itself then, unless it calls another one.
+        is_apart: whether other programs use other subsets of these objects, as those of other shapes do: then each
+            object is shared separately, unless it calls another one.
 
     Raises:
-        CompileError: as ``Code`` says.
+        CompileError: as for ``Code``.
     """
     try:
         calls = [names_of(each) for each in objects] if is_apart else []
-    except CompileError:  # of a form that only LLVM knows
+    except CompileError:  # a format that only LLVM can load
         calls = []
     if not calls:
         return _shared(objects, host)[0]
@@ -218,7 +218,7 @@ def loaded(objects: Sequence[bytes], host: Host, *, is_apart: bool = False) -> C
 
 
 def _shared(objects: Sequence[bytes], host: Host) -> tuple[Code, bool]:
-    """The code of some objects, and whether it had to be loaded."""
+    """Return the code of some objects, and whether it had to be loaded."""
     key = host.triple, tuple(objects)
     code = _loaded.get(key)
     if code is not None:

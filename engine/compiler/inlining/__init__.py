@@ -1,10 +1,10 @@
-"""Bodies put among the operators around them, where the shapes of the inputs decide what a run does with them.
+"""Inlining of subgraphs of control flow, where the shapes of the inputs decide what runs.
 
-inlining   the graph for some shapes, round by round: what is put in place may decide what comes next
-rewriting  one round: walks the operators, and writes another source
-turns      how often a loop runs, as far as that is known ahead
-unrolling  writes the turns of loops, scans and maps one after the other
-sequences  which tensors a list holds, so that whoever asks for one is given it
-splice     the source being written: names, and operators of bodies under new ones
-budget     how large a graph may grow, and how much may be looked at to find out
+inlining   the graph for some shapes, in rounds: an inlined subgraph may decide further operators
+rewriting  one round: walks the operators and writes a new source
+turns      trip count of a loop, as far as it is known before a run
+unrolling  writes the iterations of loops, scans and maps one after the other
+sequences  tensors of a list, so that operators read them directly
+splice     the source being written: names, and operators of subgraphs under new names
+budget     limits of graph growth and of analysis
 """

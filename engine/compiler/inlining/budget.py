@@ -1,7 +1,7 @@
-"""How much may be unrolled: files say how often a loop runs, and bodies hold loops.
+"""Limits of unrolling: files determine trip counts, and subgraphs contain loops.
 
-A turn that is unrolled costs some 0.8 ms of compiling for each of its operators, though its kernels share their code,
-and saves 25 us and more in every run. Loops of more turns, or with larger bodies, are run turn by turn.
+An unrolled iteration costs about 0.8 ms of compilation an operator, although kernels share their code, and saves 25 µs
+or more in every run. Loops with more iterations or larger subgraphs run iteration by iteration.
 """
 
 from __future__ import annotations
@@ -14,43 +14,43 @@ from engine.graph import RuntimeOperator
 from engine.layers.onnx.control.control import Bodied
 
 MOST_TURNS: Final = 64
-"""Turns of a loop that are unrolled."""
+"""Most iterations of an unrolled loop."""
 
 MOST_ADDED: Final = 2_000
-"""Operators that unrolling adds to a graph, those of bodies inside of bodies included."""
+"""Most operators that unrolling adds to a graph, nested subgraphs included."""
 
 MOST_BYTES: Final = 32 << 20
-"""Of weights in a body, times its turns: passes may make others of them."""
+"""Largest weights of a subgraph times its iterations: passes may transform each copy."""
 
 MOST_LOOKS: Final = 4 * MOST_ADDED
-"""Operators of bodies looked at, turn by turn, to find out how often loops run."""
+"""Most operators analysed, iteration by iteration, to find trip counts."""
 
 
 @dataclass(slots=True)
 class Budget:
-    """What is left.
+    """Remaining budget.
 
     Args:
         operators: that may be added.
-        looks: operators that may be looked at.
+        looks: operators that may be analysed.
     """
 
     operators: int = MOST_ADDED
     looks: int = MOST_LOOKS
 
     def turns(self, body: Any) -> int:
-        """How many turns of a body may be unrolled."""
+        """Return the number of iterations of a subgraph that may be unrolled."""
         most = min(MOST_TURNS, self.operators // max(1, size_of(body.operators)))
         weights = sum(each.data.nbytes for op in body.operators for each in op.attributes.values())
         return min(most, MOST_BYTES // weights) if weights else most
 
     def look(self, body: Any) -> bool:
-        """Whether there is leave to look at all operators of a body once more."""
+        """Return whether all operators of a subgraph may be analysed once more, and charge them."""
         self.looks -= size_of(body.operators)
         return self.looks >= 0
 
     def add(self, operators: int) -> bool:
-        """Whether so many operators may be added; they are then."""
+        """Return whether this many operators may be added, and charge them."""
         if operators > self.operators:
             return False
         self.operators -= operators
@@ -58,7 +58,7 @@ class Budget:
 
 
 def size_of(operators: Iterable[RuntimeOperator]) -> int:
-    """How many operators there are, those of bodies included."""
+    """Return the number of operators, subgraphs included."""
     total, pending = 0, [operators]
     while pending:
         for op in pending.pop():

@@ -1,9 +1,7 @@
-"""What the shapes of the inputs decide: the branch that is taken in the place of the operator that takes it, and the
-turns of loops whose number is known, if they are few.
+"""Inlining of branches that input shapes decide, and unrolling of loops with a small known trip count.
 
-Exporters write a choice for every ``if`` of a script, though most ask for a rank or a size, and a loop for what has as
-many turns as a dimension. Among the operators around it a body gets its kernels as they do, and what follows it knows
-its shapes.
+Exporters emit a branch for every ``if`` of a script, although most test a rank or a size, and a loop whose trip count
+is a dimension. An inlined subgraph gets kernels like the operators around it, and later operators know its shapes.
 """
 
 from __future__ import annotations
@@ -21,15 +19,15 @@ from engine.ir.dims import is_same
 from engine.pnnx import Graph
 from engine.tensor import TensorSpec
 
-# Ways through a graph that are kept, those among them that lead on, and operators of all of them.
+# Most cached variants of a graph, intermediate ones included, and their operators in total.
 MOST_KEPT: Final = 32
 MOST_KEPT_OPERATORS: Final = 8_000
-# What is put in place may hold choices and loops itself; what is left after so many rounds is run by itself.
+# Inlined subgraphs may contain control flow; what is left after this many rounds runs as a subgraph.
 MOST_ROUNDS: Final = 16
 
 
 class Inlining:
-    """A graph, by what is decided in it; many threads may ask."""
+    """Graph variants by their control flow decisions; thread-safe."""
 
     def __init__(self, graph: RuntimeGraph) -> None:
         self._graph = graph
@@ -39,7 +37,7 @@ class Inlining:
         self._last: tuple[list[TensorSpec], RuntimeGraph] | None = None
 
     def taken(self, specs: Sequence[TensorSpec]) -> RuntimeGraph:
-        """The graph with what inputs of these shapes decide put in place; itself where that is nothing.
+        """Return the graph with everything inlined that these shapes decide; the graph itself if that is nothing.
 
         Raises:
             EngineError: an operator does not accept these shapes.
@@ -47,12 +45,12 @@ class Inlining:
         if self._is_plain:
             return self._graph
         with self._lock:
-            if self._last is None or not _are_same(self._last[0], specs):  # a compilation asks several times
+            if self._last is None or not _are_same(self._last[0], specs):  # a compilation calls this several times
                 self._last = list(specs), self._followed(specs)
             return self._last[1]
 
     def _followed(self, specs: Sequence[TensorSpec]) -> RuntimeGraph:
-        """The same, round by round."""
+        """Return the graph after all rounds of inlining."""
         graph = self._graph
         own, budget, choices = size_of(graph.operators), Budget(), Choices()
         for _ in range(MOST_ROUNDS):
@@ -67,12 +65,12 @@ class Inlining:
                 graph = self._built(choices, graph, found.source)
             except RunCancelledError:
                 raise
-            except EngineError:  # a run by bodies says what is wrong, if anything is
+            except EngineError:  # running the subgraphs reports the error, if there is one
                 break
         return graph
 
     def _built(self, choices: Choices, graph: RuntimeGraph, source: Graph) -> RuntimeGraph:
-        """A source, built; the same for the same choices, as long as there is room."""
+        """Return the graph built from a source; cached by the decisions, while there is room."""
         found = self._kept.pop(choices, None) or graph.rebuilt(source)
         self._kept[choices] = found
         total = sum(len(each.operators) for each in self._kept.values())

@@ -1,4 +1,4 @@
-"""One round of inlining: the source of a graph with bodies in the place of what runs them, where that is decided."""
+"""One round of inlining: a graph's source with decided subgraphs inlined."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ Choices = tuple[tuple[str, object], ...]
 
 @dataclass(frozen=True, slots=True)
 class Rewritten:
-    """A source, and what was decided to come to it: the same of one graph make the same source."""
+    """Source, and the decisions made; equal decisions on one graph give equal sources."""
 
     source: Graph
     choices: Choices
 
 
 def may_be_rewritten(op: RuntimeOperator) -> bool:
-    """Whether shapes may decide what becomes of an operator."""
+    """Return whether shapes may decide what becomes of an operator."""
     return type(op.definition) in _HANDLERS
 
 
 def rewritten(graph: RuntimeGraph, values: Mapping[str, object], budget: Budget) -> Rewritten | None:
-    """The source of a graph with all that is decided put in place; None where nothing is.
+    """Return the source of a graph with everything decided inlined; None if nothing is.
 
     Args:
-        values: what is known of every operand.
+        values: known spec or value of every operand.
     """
     walk = _Walk(graph, values, budget)
     operators = {op.name: op for op in graph.operators}
@@ -55,7 +55,7 @@ def rewritten(graph: RuntimeGraph, values: Mapping[str, object], budget: Budget)
 
 
 class _Walk:
-    """What a walk over a graph has written so far."""
+    """State of a walk over a graph."""
 
     def __init__(self, graph: RuntimeGraph, values: Mapping[str, object], budget: Budget) -> None:
         self.splice = Splice(graph.source)
@@ -63,25 +63,25 @@ class _Walk:
         self._values, self._budget = values, budget
 
     def known(self, op: RuntimeOperator) -> list[Any]:
-        """What is known of the operands of an operator."""
+        """Return the known specs or values of an operator's operands."""
         return [self._values[each.name] for each in op.inputs]
 
     def branch(self, op: RuntimeOperator) -> object:
-        """The branch that is taken."""
+        """Inline the branch taken."""
         choice: Any = op.definition
         condition = truth_of(self._values[op.inputs[0].name])
         if condition is None:
             return None
         try:
             body = choice.branch(condition)
-        except ShapeError:  # there is none, as a run says
+        except ShapeError:  # there is none; a run reports it
             return None
         given = choice.captured(condition, self.splice.names(each.name for each in op.inputs[1:]))
         self.splice.branch(op.name, body, given, [each.name for each in op.outputs])
         return condition
 
     def loop(self, op: RuntimeOperator) -> object:
-        """All its turns."""
+        """Unroll a loop."""
         loop: Any = op.definition
         turns = turns_of_loop(loop, self.known(op), self._budget)
         if turns is None or not self._add(turns, loop.body("body"), loop.count):
@@ -91,7 +91,7 @@ class _Walk:
         return (turns, *(each.shape for each in empty))
 
     def scan(self, op: RuntimeOperator) -> object:
-        """A turn for every slice."""
+        """Unroll a scan."""
         scan: Any = op.definition
         length = turns_of_scan(scan, self.known(op), self._budget)
         if length is None or not self._add(length, scan.body("body"), scan.count + length * scan.inputs):
@@ -102,7 +102,7 @@ class _Walk:
         return (length, *axes, *(each.shape for each in empty))
 
     def map(self, op: RuntimeOperator) -> object:
-        """A turn for every item."""
+        """Unroll a map."""
         layer: Any = op.definition
         known = self.known(op)
         turns = turns_of_map(layer, known, self._budget)
@@ -118,7 +118,7 @@ class _Walk:
         return tuple(each if isinstance(each, str) else tuple(each) for each in columns)
 
     def sequence(self, op: RuntimeOperator) -> object:
-        """What is asked of a list."""
+        """Replace a list operator."""
         return self.sequences.dissolve(op)
 
     def _add(self, turns: int, body: Any, others: int) -> bool:

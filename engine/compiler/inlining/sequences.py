@@ -1,7 +1,6 @@
-"""Which tensors the lists of a graph hold, by name: whoever asks for one, their number or all of them side by side
-needs no list.
+"""Tensors of the lists of a graph, by name, so that operators on lists read the tensors directly.
 
-Where a place is known only in a run, or what a list was made by is not followed, the reference finds it.
+If a position is known only in a run, or the operator that made a list is not supported, the reference runs it.
 """
 
 from __future__ import annotations
@@ -31,14 +30,14 @@ from engine.layers.operands.precision import INT64
 from engine.tensor import TensorSpec, known_value
 
 MOST_ITEMS: Final = 1024
-"""Of a list that is followed: one that grows in a loop is written once a turn."""
+"""Most items of a tracked list: one that grows in a loop is written once an iteration."""
 
 
 class Sequences:
-    """The lists of a graph whose source is written anew.
+    """Lists of a graph whose source is being rewritten.
 
     Args:
-        values: what is known of every operand of the graph.
+        values: known spec or value of every operand of the graph.
     """
 
     def __init__(self, splice: Splice, values: Mapping[str, Any], budget: Budget) -> None:
@@ -46,17 +45,17 @@ class Sequences:
         self._items: dict[str, Sequence[str]] = {}
 
     def items(self, operand: str) -> Sequence[str] | None:
-        """The names of the items of a list; None where they are not known."""
+        """Return the names of the items of a list; None if they are unknown."""
         (name,) = self._splice.names([operand])
         return self._items.get(name)
 
     def holds(self, operand: str, items: Sequence[str]) -> None:
-        """Say what a list holds."""
+        """Record the items of a list."""
         if len(items) <= MOST_ITEMS:
             self._items[operand] = items
 
     def follow(self, op: RuntimeOperator) -> None:
-        """Look at an operator that stays: it may make a list."""
+        """Record the list that an unchanged operator makes, if any."""
         found: Any = None
         if isinstance(op.definition, (ListConstruct, SequenceEmpty)):
             found = self._splice.names(each.name for each in op.inputs)
@@ -66,7 +65,7 @@ class Sequences:
             self.holds(op.outputs[0].name, found)
 
     def dissolve(self, op: RuntimeOperator) -> object:
-        """Write what an operator asks of a list without the list; what was decided, None where nothing was."""
+        """Replace an operator on a list by its result; return the decision, or None if there is none."""
         layer = op.definition
         if isinstance(layer, SplitToSequence):
             return self._split(op, layer)
@@ -92,7 +91,7 @@ class Sequences:
         return found
 
     def _arranged(self, op: RuntimeOperator) -> Any:
-        """What an operator makes of a list of names, where the place it is about is known."""
+        """Return what an operator makes of a list of names, if its position is known."""
         assert op.layer is not None
         arguments: list[Any] = []
         for k, source in enumerate(op.layer.positional):
@@ -109,11 +108,11 @@ class Sequences:
             return op.layer.layer.infer(list(arguments[0]), *arguments[1:])
         except RunCancelledError:
             raise
-        except EngineError:  # a run says what is wrong with it
+        except EngineError:  # a run reports the error
             return None
 
     def _split(self, op: RuntimeOperator, layer: SplitToSequence) -> object:
-        """Views of what is split, one a piece."""
+        """Replace a split by slices, one an item."""
         name, (output,) = op.inputs[0].name, op.outputs
         pieces, whole = self._values[output.name], self._values[name]
         if not isinstance(pieces, list) or not isinstance(whole, TensorSpec) or len(pieces) > MOST_ITEMS:

@@ -1,4 +1,4 @@
-"""A source being written: operators of a graph, and those of bodies between them, under names of their own."""
+"""Source being written: operators of a graph, and those of inlined subgraphs under new names."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from engine.pnnx import Attribute, Graph, Operator
 from engine.pnnx.graph import Parameter
 from engine.tensor import Array, TensorSpec
 
-# Names of bodies inside of bodies would grow with every turn.
+# Names in nested subgraphs would grow with every iteration.
 _LONGEST: Final = 120
 
 
 class Splice:
-    """Operators of a graph, some of them bodies."""
+    """Operators of a graph and of inlined subgraphs."""
 
     def __init__(self, source: Graph) -> None:
         self._source = source
@@ -30,11 +30,11 @@ class Splice:
 
     @property
     def source(self) -> Graph:
-        """The graph as it was written so far."""
+        """Return the graph written so far."""
         return replace(self._source, operators=self._operators, annotations=self._annotations)
 
     def names(self, operands: Iterable[str]) -> list[str]:
-        """What operands of the graph are called where others stand for them."""
+        """Return the current names of operands of the graph."""
         return [self._same.get(name, name) for name in operands]
 
     def add(self, op: Operator) -> None:
@@ -43,7 +43,7 @@ class Splice:
         self._operators.append(op if inputs == op.inputs else replace(op, inputs=inputs))
 
     def stand_for(self, operand: str, name: str) -> None:
-        """Whoever takes an operand, that nothing makes any more, takes another one."""
+        """Replace an operand by another one."""
         self._annotations.pop(operand, None)
         self._same[operand] = name
 
@@ -60,7 +60,7 @@ class Splice:
         """Append a new operator with one result.
 
         Args:
-            output: of the graph, that it makes; by default a new one.
+            output: operand of the graph that it produces; by default a new one.
         """
         name = _fresh(prefix, self._names)
         output = output or _fresh(prefix, self._operands)
@@ -70,7 +70,7 @@ class Splice:
         return output
 
     def constant(self, value: Array) -> str:
-        """An operand that is a tensor known now."""
+        """Return an operand with a constant tensor."""
         data = np.ascontiguousarray(value).reshape(value.shape)
         data.flags.writeable = False
         key = (data.dtype.str, data.shape, data.tobytes())
@@ -80,15 +80,15 @@ class Splice:
         return self._constants[key]
 
     def branch(self, prefix: str, body: Any, given: Sequence[str], outputs: Sequence[str]) -> None:
-        """Append a body, which makes operands of the graph.
+        """Append a subgraph that produces operands of the graph.
 
         Args:
-            given: what it takes.
-            outputs: of the graph, what its results are.
+            given: its inputs.
+            outputs: operands of the graph that are its results.
         """
         names = dict(zip(body.operands, given, strict=True))
         for outer, inner in zip(outputs, body.results, strict=True):
-            if inner in names:  # nothing computes it, or it is a result already
+            if inner in names:  # not computed by the subgraph, or a result already
                 self.stand_for(outer, names[inner])
             else:
                 self._annotations.pop(outer, None)
@@ -96,7 +96,7 @@ class Splice:
         self._insert(prefix, body.source, names)
 
     def turn(self, prefix: str, body: Any, given: Sequence[str]) -> list[str]:
-        """Append a body, and return what its results are called."""
+        """Append a subgraph and return the names of its results."""
         names = dict(zip(body.operands, given, strict=True))
         self._insert(prefix, body.source, names)
         return [names[inner] for inner in body.results]

@@ -1,7 +1,7 @@
-"""How often a loop runs, as far as shapes and constants tell: its body is followed turn by turn, as a run would.
+"""Trip counts of loops, found by inferring the subgraph iteration by iteration.
 
-Nothing is said of a loop whose body refuses a turn, whose condition only a run can tell, or whose results could not be
-stacked: who runs it finds out, at the turn that it is.
+The trip count is unknown if an iteration is invalid, if a condition depends on values of the run, or if results cannot
+be stacked: then the run itself reports the error at that iteration.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ _TRUE = spec_of(np.array(True), with_value=True)
 
 
 def turns_of_loop(loop: Loop, operands: Sequence[Any], budget: Budget) -> int | None:
-    """How often a loop runs; None where that is not known, or more than may be unrolled.
+    """Return the trip count of a loop; None if it is unknown or too large to unroll.
 
     Args:
-        operands: what is known of its own.
+        operands: known specs or values of its operands.
     """
     count, condition, states, captured = loop.parts(operands)
     most = _number(count) if loop.has_count else None
@@ -49,7 +49,7 @@ def turns_of_loop(loop: Loop, operands: Sequence[Any], budget: Budget) -> int | 
 
 
 def turns_of_scan(scan: Scan, operands: Sequence[Any], budget: Budget) -> int | None:
-    """How many slices a scan takes; None where that is not known, or more than may be unrolled."""
+    """Return the number of slices of a scan; None if it is unknown or too large to unroll."""
     scanned, captured = scan.parts(operands)[1:]
     states: Sequence[Any] = operands[: scan.states]
     if not scanned or not all(isinstance(each, TensorSpec) for each in scanned):
@@ -70,7 +70,7 @@ def turns_of_scan(scan: Scan, operands: Sequence[Any], budget: Budget) -> int | 
             return None
         is_settled = _are_same(states, results[: scan.states])
         states = results[: scan.states]
-        if is_settled:  # so are all further turns
+        if is_settled:  # and so are all further iterations
             break
     return length or _of_nothing(scan, operands)
 
@@ -82,7 +82,7 @@ def _of_nothing(layer: Stacking, operands: Sequence[Any]) -> int | None:
 
 
 def turns_of_map(layer: SequenceMap, operands: Sequence[Any], budget: Budget) -> int | None:
-    """How many items a sequence has; None where that is not known, or more than may be unrolled."""
+    """Return the number of items of a sequence; None if it is unknown or too large to unroll."""
     (sequence, *others), captured = operands[: layer.inputs], operands[layer.inputs :]
     body = layer.body("body")
     if not isinstance(sequence, (list, tuple)) or len(sequence) > budget.turns(body):
@@ -101,13 +101,13 @@ def turns_of_map(layer: SequenceMap, operands: Sequence[Any], budget: Budget) ->
 
 
 class _Stacks:
-    """What turns give besides their states: tensors of one dtype and of shapes that can be stacked."""
+    """Scan outputs: tensors of one dtype whose shapes can be stacked."""
 
     def __init__(self, count: int) -> None:
         self._known: list[TensorSpec | None] = [None] * count
 
     def take(self, results: Sequence[Any]) -> bool:
-        """Whether those of one more turn go with those before."""
+        """Add the results of an iteration; return whether they fit the earlier ones."""
         for k, result in enumerate(results):
             known = self._known[k]
             if not isinstance(result, TensorSpec) or result.dtype.hasobject:
@@ -119,7 +119,7 @@ class _Stacks:
 
 
 def _turn(body: Any, given: Sequence[Any], budget: Budget) -> Sequence[Any] | None:
-    """What is known of the results of a turn; None where the body refuses it, or enough was looked at."""
+    """Return the inferred results of an iteration; None if it is invalid or the budget is spent."""
     if len(given) != body.count or not budget.look(body):
         return None
     try:
@@ -132,7 +132,7 @@ def _turn(body: Any, given: Sequence[Any], budget: Budget) -> Sequence[Any] | No
 
 
 def _are_same(before: Sequence[Any], after: Sequence[Any]) -> bool:
-    """Whether a turn left of the states what it found, as far as it is known."""
+    """Return whether an iteration leaves the states unchanged, as far as they are known."""
     return all(
         isinstance(a, TensorSpec) and isinstance(b, TensorSpec) and a == b and a.value is None and b.value is None
         for a, b in zip(before, after, strict=True)
@@ -147,7 +147,7 @@ def _number(count: Any) -> int | None:
 
 
 def truth_of(condition: Any) -> bool | None:
-    """What a condition is; None where only a run can tell, or it is not one value."""
+    """Return the value of a condition; None if only a run determines it, or it is not a single value."""
     known = known_value(condition)
     value = np.asarray(known) if is_known(known) else np.empty(0)
     return bool(value.reshape(())[()]) if value.size == 1 else None

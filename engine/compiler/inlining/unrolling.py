@@ -1,6 +1,6 @@
-"""Loops, scans and maps written out: the turns of a body one after the other, states handed on by name.
+"""Unrolling of loops, scans and maps: iterations one after the other, with states passed by name.
 
-What turns give besides is stacked by the operator that says so; the number of a turn is a constant.
+Scan outputs are stacked by an operator; the iteration number is a constant.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ _TRUE = np.array(True)
 
 
 def unroll_loop(splice: Splice, op: RuntimeOperator, turns: int, empty: Sequence[Array]) -> None:
-    """Write the turns of a loop.
+    """Write the iterations of a loop.
 
     Args:
-        empty: what it stacks where it takes none.
+        empty: scan outputs of a loop without iterations.
     """
     loop = op.definition
     assert isinstance(loop, Loop)
@@ -36,11 +36,11 @@ def unroll_loop(splice: Splice, op: RuntimeOperator, turns: int, empty: Sequence
 
 
 def unroll_scan(splice: Splice, op: RuntimeOperator, axes: Sequence[int], length: int, empty: Sequence[Array]) -> None:
-    """Write the turns of a scan.
+    """Write the iterations of a scan.
 
     Args:
-        axes: along which its inputs are cut.
-        empty: what it stacks where it takes none.
+        axes: along which its inputs are sliced.
+        empty: scan outputs of a scan without iterations.
     """
     scan = op.definition
     assert isinstance(scan, Scan)
@@ -58,11 +58,11 @@ def unroll_scan(splice: Splice, op: RuntimeOperator, axes: Sequence[int], length
 
 
 class _Turned:
-    """What the turns of a loop or scan have given so far: its states, and the items of what is stacked.
+    """Results of the iterations so far: the states, and the items to be stacked.
 
     Args:
-        count: of its results, the first ``states`` of which are states.
-        begin: names of the states before the first turn.
+        count: number of results, the first ``states`` of which are states.
+        begin: names of the initial states.
     """
 
     def __init__(self, count: int, states: int, begin: Sequence[str]) -> None:
@@ -71,16 +71,16 @@ class _Turned:
         self._stacks: list[list[str]] = [[] for _ in range(count - states)]
 
     def take(self, results: Sequence[str]) -> None:
-        """The results of one more turn."""
+        """Add the results of an iteration."""
         self.states = results[: self._kept]
         for stack, name in zip(self._stacks, results[self._kept :], strict=True):
             stack.append(name)
 
     def finish(self, splice: Splice, op: RuntimeOperator, layer: Stacking, empty: Sequence[Array]) -> None:
-        """Write what the operator would make.
+        """Write the operator's outputs.
 
         Args:
-            empty: what it stacks where it has taken no turn.
+            empty: scan outputs if there was no iteration.
         """
         outputs = [each.name for each in op.outputs]
         for outer, name in zip(outputs, self.states, strict=False):
@@ -95,10 +95,10 @@ class _Turned:
 
 
 def unroll_map(splice: Splice, op: RuntimeOperator, columns: Sequence[Sequence[str] | str]) -> list[list[str]]:
-    """Write the turns of a map, and return the items of each of its results.
+    """Write the iterations of a map, and return the items of each of its results.
 
     Args:
-        columns: for each of its own operands the names of the items, or its name where every turn takes it whole.
+        columns: for each of its own operands the names of the items, or one name if every iteration takes it whole.
     """
     layer = op.definition
     assert isinstance(layer, SequenceMap)
@@ -114,7 +114,7 @@ def unroll_map(splice: Splice, op: RuntimeOperator, columns: Sequence[Sequence[s
 
 
 def cut(splice: Splice, prefix: str, operand: str, axis: int, start: int, end: int | None) -> str:
-    """Write the part of an operand from a place to another, or without the axis what is at the place."""
+    """Write a slice of an operand from ``start`` to ``end``; without ``end`` the element at ``start``, axis removed."""
     if end is None:
         params = {"dims": (axis,), "selects": (start,)}
     else:

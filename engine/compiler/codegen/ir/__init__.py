@@ -1,18 +1,18 @@
-"""A small writer of LLVM IR text: values, straight-line code, counted loops and branches.
+"""Small writer of LLVM IR text: values, straight-line code, counted loops and branches.
 
-Whatever is known when a kernel is generated is a Python ``int`` and folds on the spot, so that a static stride or
-trip count never becomes an instruction: ``f.add(3, 4)`` is 7. Values are in SSA form from the start: what changes in
-a loop is carried through it by name, and no pass has to find it out again.
+Numbers known when a kernel is generated are Python ``int`` and are folded at once, so a static stride or trip count
+never becomes an instruction: ``f.add(3, 4)`` is 7. Values are in SSA form from the start: a loop names the values it
+carries, and no pass has to find them.
 
     with f.loop(0, n, carry=[zero]) as loop:
         total = f.fadd(loop.carried[0], f.load("float", f.at(x, loop.index)))
         loop.carry([total])
     f.store(loop.results[0], out)
 
-An index counts elements unless a function says bytes: of float32, or of float64 within ``written_in("double")``.
+Indices count elements unless a function says bytes: of float32, or of float64 within ``written_in("double")``.
 
-sizes (numbers that code reads when it runs), values (constants, types) -> instructions (each a method that writes
-it) -> function (blocks, loops, bounds of it).
+Modules: ``sizes`` (numbers read at run time), ``values`` (constants, types) -> ``instructions`` (one method each) ->
+``function`` (blocks, loops, size limits).
 """
 
 from engine.compiler.codegen.ir.function import Function, Loop, Module, TooLargeError

@@ -1,7 +1,7 @@
-"""Modules and functions as they are written: blocks, loops, branches.
+"""Modules and functions of IR text: blocks, loops, branches.
 
-What a kernel may be is bounded here, where every instruction and every byte of stack passes: a generator that writes
-out what grows with a tensor or a parameter is stopped, whichever it is.
+Every instruction and every byte of stack passes through here, so code size is limited here: a generator that unrolls
+something proportional to a tensor or a parameter is stopped.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from engine.compiler.codegen.ir.instructions import Instructions
 from engine.compiler.codegen.ir.sizes import READ
 from engine.compiler.codegen.ir.values import Index, Value, as_value, real_bytes
 
-# What a function may reserve on the stack of its thread, in bytes.
+# Largest stack memory of a function, in bytes.
 STACK_BYTES = 1 << 20
-# Instructions of a basic block, for which the code generator's time grows with their square, and of a module.
+# Most instructions of a basic block, for which LLVM's time grows with their square, and of a module.
 BLOCK_OPERATIONS = 8_000
 MODULE_OPERATIONS = 40_000
-# The table of open sizes, and what is read from it.
+# The table of dynamic sizes, and the values read from it.
 TABLE = Value("%sizes", "ptr")
 _READS = re.compile(rf"{READ}(\d+)")
 
 
 class TooLargeError(Exception):
-    """A kernel would take more stack, or more code, than any may."""
+    """A kernel needs more stack or more code than allowed."""
 
 
 @dataclass(slots=True)
 class Loop:
-    """A loop being written: its index, what it carries in, and the results after it."""
+    """Loop being emitted: index, carried values, and results after it."""
 
     index: Value
     carried: list[Value]
@@ -39,15 +39,15 @@ class Loop:
     following: list[Value] | None = None
 
     def carry(self, values: Sequence[Value]) -> None:
-        """What the next turn starts from; once in every body that carries."""
+        """Set the carried values of the next iteration; once in every body that carries."""
         self.following = list(values)
 
 
 class Module:
-    """A translation unit: functions, and the intrinsics they declare.
+    """Translation unit: functions and the intrinsics they declare.
 
     Args:
-        is_open: whether sizes are read when the code runs: then every function is given the table they lie in.
+        is_open: whether sizes are read at run time: then every function receives the table of sizes.
     """
 
     def __init__(self, *, is_open: bool = False) -> None:
@@ -57,18 +57,18 @@ class Module:
         self.is_open = is_open
 
     def function(self, name: str, parameters: Sequence[tuple[str, str]], *, result: str = "void") -> Function:
-        """A new function; ``parameters`` are (type, name)."""
+        """Add a function; ``parameters`` are (type, name)."""
         self.functions[name] = Function(self, name, parameters, result)
         return self.functions[name]
 
     def entry(self, name: str, parameters: Sequence[tuple[str, str]]) -> Function:
-        """A new function that others call who have no table of sizes."""
+        """Add a function for callers that pass no table of sizes."""
         f = self.function(name, parameters)
         f.is_given = False
         return f
 
     def inner(self, name: str, parameters: Sequence[tuple[str, str]], *, result: str = "void") -> Function:
-        """A new function that only this module calls; it has the registers to itself."""
+        """Add a function internal to this module; it is not inlined, so it has all registers to itself."""
         f = self.function(name, parameters, result=result)
         f.linkage, f.attributes = "internal ", "nounwind noinline"
         return f
@@ -78,7 +78,7 @@ class Module:
 
 
 class Function(Instructions):
-    """One function of a module; its instructions are written from top to bottom."""
+    """Function of a module; instructions are appended in order."""
 
     def __init__(self, module: Module, name: str, parameters: Sequence[tuple[str, str]], result: str) -> None:
         self.module = module
@@ -102,30 +102,30 @@ class Function(Instructions):
 
     @property
     def given(self) -> list[Value]:
-        """Its parameters, and the table of sizes where they are read."""
+        """Return the parameters, and the table of sizes if there is one."""
         return [*self.parameters, *([TABLE] if self.is_given else [])]
 
     def _reads(self, body: str) -> Iterator[str]:
-        """What reads the sizes that are used."""
+        """Yield the instructions that load the sizes in use."""
         places = {int(each) for each in _READS.findall(body)} if self.is_given else ()
         for place in sorted(places):
             yield f"  %size.at{place} = getelementptr i64, ptr {TABLE.text}, i64 {place}"
             yield f"  {READ}{place} = load i64, ptr %size.at{place}, align 8"
 
     def call(self, name: str, arguments: Sequence[Value], result: str = "void") -> Value:
-        """Call a function of this module or an intrinsic; what is not defined here is declared."""
+        """Call a function of this module or an intrinsic, which is declared if not defined here."""
         called = self.module.functions.get(name)
         is_given = called is not None and called.is_given
         return super().call(name, [*arguments, TABLE] if is_given else arguments, result)
 
     def op(self, type_: str, text: str) -> Value:
-        """The result of an instruction."""
+        """Emit an instruction and return its result."""
         value = Value(f"%{self._fresh('v')}", type_)
         self._write(f"  {value.text} = {text}")
         return value
 
     def do(self, text: str) -> None:
-        """An instruction without a result."""
+        """Emit an instruction without a result."""
         self._write(f"  {text}")
 
     def _write(self, line: str) -> None:
@@ -133,30 +133,30 @@ class Function(Instructions):
         self._in_block += 1
         self.module.operations += 1
         if self._in_block > BLOCK_OPERATIONS or self.module.operations > MODULE_OPERATIONS:
-            raise TooLargeError("its kernel would be too much code")
+            raise TooLargeError("the code of its kernel would be too large")
 
     def declare(self, name: str, result: str, types: Sequence[str]) -> None:
-        """Say of a function that it is defined elsewhere, unless it is in this module."""
+        """Declare an external function, unless it is in this module."""
         if name not in self.module.functions:
             self.module.declarations[name] = f"declare {result} @{name}({', '.join(types)})"
 
     def reserve(self, count: int, size: int | None = None) -> Value:
-        """Memory for ``count`` elements of ``size`` bytes on the stack, 64-byte aligned; at a function's beginning.
+        """Reserve stack memory for ``count`` elements of ``size`` bytes, 64-byte aligned; at a function's beginning.
 
         Raises:
-            TooLargeError: it is more than a thread's stack may be trusted to have.
+            TooLargeError: it exceeds the stack limit.
         """
         size = size or real_bytes()
         self._reserved += count * size
         if self._reserved > STACK_BYTES:
-            raise TooLargeError("its kernel would take too much of the stack")
+            raise TooLargeError("its kernel would need too much stack memory")
         return self.op("ptr", f"alloca [{count * size} x i8], align 64")
 
     @contextmanager
     def loop(self, start: Index, stop: Index, step: int = 1, carry: Sequence[Value] = ()) -> Iterator[Loop]:
-        """Count from ``start`` to below ``stop``; what is carried comes out in ``results``."""
+        """Count from ``start`` to below ``stop``; ``results`` holds the carried values afterwards."""
         if isinstance(start, int) and isinstance(stop, int) and start >= stop:
-            raise ValueError(f"a loop from {start} to {stop} has no turn")
+            raise ValueError(f"a loop from {start} to {stop} has no iteration")
         is_certain = isinstance(start, int) and isinstance(stop, int)
         name = self._fresh("loop")
         before, body, after = self._block, f"{name}.body", f"{name}.after"
@@ -188,20 +188,20 @@ class Function(Instructions):
 
     @contextmanager
     def when(self, condition: Value) -> Iterator[None]:
-        """Code that runs only when an i1 is on."""
+        """Emit code that runs only if an i1 is true."""
         name = self._fresh("when")
         with self._conditional(name, condition, f"{name}.then", f"{name}.after"):
             yield
 
     @contextmanager
     def unless(self, condition: Value) -> Iterator[None]:
-        """Code that runs only when an i1 is off."""
+        """Emit code that runs only if an i1 is false."""
         name = self._fresh("unless")
         with self._conditional(name, condition, f"{name}.after", f"{name}.then"):
             yield
 
     def chosen(self, usual: Sequence[Value], condition: Value, otherwise: Callable[[], Sequence[Value]]) -> list[Value]:
-        """The usual values, or others where an i1 is on, which are computed only then."""
+        """Return the usual values, or others if an i1 is true, which are computed only then."""
         before = self._block
         with self.when(condition):
             others, inside = otherwise(), self._block
@@ -216,29 +216,29 @@ class Function(Instructions):
         self.start(f"{name}.after")
 
     def block(self, stem: str) -> str:
-        """A label that nothing in this function has yet; see start()."""
+        """Return a new label; see ``start``."""
         return self._fresh(stem)
 
     def start(self, label: str) -> None:
-        """Begin the block of a label; the one before must have ended in a branch."""
+        """Begin the block of a label; the previous block must have ended in a branch."""
         self._lines.append(f"{label}:")
         self._block = label
         self._in_block = 0
 
     def jump(self, label: str) -> None:
-        """Go on at a label."""
+        """Branch to a label."""
         self.do(f"br label %{label}")
 
     def branch(self, condition: Value, on: str, off: str) -> None:
-        """Go on at one of two labels."""
+        """Branch to one of two labels."""
         self.do(f"br i1 {condition.text}, label %{on}, label %{off}")
 
     def phi(self, *incoming: tuple[Value, str]) -> Value:
-        """The value that comes with the block before this one: values, and the labels they come from."""
+        """Emit the value that belongs to the preceding block, from pairs of value and label."""
         return self.op(incoming[0][0].type, _phi(*incoming))
 
     def finish(self, result: Value | None = None) -> None:
-        """Return something or nothing; the last thing in a function."""
+        """Emit the return instruction; the last thing in a function."""
         self.do("ret void" if result is None else f"ret {result.type} {result.text}")
 
     def _fresh(self, stem: str) -> str:

@@ -1,4 +1,4 @@
-"""The instructions there are, each a method that writes it: arithmetic, memory, indices."""
+"""IR instructions, one method each: arithmetic, memory, indices."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ from engine.compiler.codegen.ir.values import (
 
 
 class Instructions(ABC):
-    """What may be written into a block."""
+    """Instructions of a block."""
 
     @abstractmethod
     def op(self, type_: str, text: str) -> Value:
-        """The result of an instruction."""
+        """Emit an instruction and return its result."""
 
     @abstractmethod
     def do(self, text: str) -> None:
-        """An instruction without a result."""
+        """Emit an instruction without a result."""
 
     @abstractmethod
     def declare(self, name: str, result: str, types: Sequence[str]) -> None:
-        """Say of a function that it is defined elsewhere, unless it is in this module."""
+        """Declare an external function, unless it is in this module."""
 
     def call(self, name: str, arguments: Sequence[Value], result: str = "void") -> Value:
-        """Call a function of this module or an intrinsic; what is not defined here is declared."""
+        """Call a function of this module or an intrinsic, which is declared if not defined here."""
         self.declare(name, result, [each.type for each in arguments])
         text = f"call {result} @{name}({', '.join(f'{each.type} {each.text}' for each in arguments)})"
         if result == "void":
@@ -47,45 +47,45 @@ class Instructions(ABC):
         return self.op(result, text)
 
     def intrinsic(self, name: str, *arguments: Value) -> Value:
-        """``llvm.<name>`` overloaded on the type of its first argument: ``intrinsic("sqrt", x)``."""
+        """Emit ``llvm.<name>`` overloaded on the type of its first argument: ``intrinsic("sqrt", x)``."""
         type_ = arguments[0].type
         return self.call(f"llvm.{name}.{mangled(type_)}", arguments, type_)
 
     def binary(self, name: str, a: Value, b: Value) -> Value:
-        """``fadd``, ``fsub``, ``fmul``, ``fdiv``, ``and``, ``shl`` ... of two values of one type."""
+        """Emit ``fadd``, ``fsub``, ``fmul``, ``fdiv``, ``and``, ``shl`` ... of two values of one type."""
         return self.op(a.type, f"{name} {a.type} {a.text}, {b.text}")
 
     def fadd(self, a: Value, b: Value) -> Value:
-        """a + b"""
+        """Emit a + b."""
         return self.binary("fadd", a, b)
 
     def fsub(self, a: Value, b: Value) -> Value:
-        """a - b"""
+        """Emit a - b."""
         return self.binary("fsub", a, b)
 
     def fmul(self, a: Value, b: Value) -> Value:
-        """a * b"""
+        """Emit a * b."""
         return self.binary("fmul", a, b)
 
     def fdiv(self, a: Value, b: Value) -> Value:
-        """a / b"""
+        """Emit a / b."""
         return self.binary("fdiv", a, b)
 
     def fma(self, a: Value, b: Value, c: Value) -> Value:
-        """a * b + c, in one rounding where the host can."""
+        """Emit a * b + c, fused if the host has FMA."""
         return self.intrinsic("fmuladd", a, b, c)
 
     def compare(self, how: str, a: Value, b: Value) -> Value:
-        """A mask; ``how`` is LLVM's: ``olt``, ``une`` for floats, ``slt``, ``eq`` for integers."""
+        """Emit a comparison mask; ``how`` is LLVM's predicate, such as ``olt`` for floats or ``slt`` for integers."""
         name = "fcmp" if element_of(a.type) in ("float", "double") else "icmp"
         return self.op(vector(lanes_of(a.type), "i1"), f"{name} {how} {a.type} {a.text}, {b.text}")
 
     def select(self, mask: Value, a: Value, b: Value) -> Value:
-        """a where the mask is on, else b."""
+        """Emit a where the mask is true, else b."""
         return self.op(a.type, f"select {mask.type} {mask.text}, {a.type} {a.text}, {b.type} {b.text}")
 
     def any(self, mask: Value) -> Value:
-        """Whether a lane of a mask is on, as i1."""
+        """Emit whether any lane of a mask is true, as i1."""
         lanes = lanes_of(mask.type)
         if lanes == 1:
             return mask
@@ -93,12 +93,12 @@ class Instructions(ABC):
         return self.op("i1", f"icmp ne i{lanes} {bits.text}, 0")
 
     def convert(self, name: str, a: Value, type_: str) -> Value:
-        """``bitcast``, ``fptosi``, ``sitofp``, ``zext`` ... to another type."""
+        """Emit ``bitcast``, ``fptosi``, ``sitofp``, ``zext`` ... to another type."""
         type_ = real(type_)
         return self.op(type_, f"{name} {a.type} {a.text} to {type_}")
 
     def splat(self, a: Value, lanes: int) -> Value:
-        """A scalar in every lane."""
+        """Emit a scalar in every lane."""
         if lanes == 1:
             return a
         type_ = vector(lanes, a.type)
@@ -106,7 +106,7 @@ class Instructions(ABC):
         return self.op(type_, f"shufflevector {type_} {first.text}, {type_} poison, <{lanes} x i32> zeroinitializer")
 
     def shuffle(self, a: Value, b: Value, places: Sequence[int | None]) -> Value:
-        """Lanes of ``a`` (numbers below its size), then of ``b``, as many as places; None where it does not matter."""
+        """Emit lanes of ``a`` (numbers below its size), then of ``b``; None where any lane will do."""
         text = ", ".join("i32 poison" if place is None else f"i32 {place}" for place in places)
         type_ = vector(len(places), element_of(a.type))
         return self.op(type_, f"shufflevector {a.type} {a.text}, {b.type} {b.text}, <{len(places)} x i32> <{text}>")
@@ -114,7 +114,7 @@ class Instructions(ABC):
     # -- memory -------------------------------------------------------------------------------------------------------
 
     def at(self, base: Value, index: Index, size: int | None = None) -> Value:
-        """The address ``index`` elements of ``size`` bytes after ``base``."""
+        """Emit the address ``index`` elements of ``size`` bytes after ``base``."""
         size = size or real_bytes()
         if isinstance(index, int):
             return base if index == 0 else self.op("ptr", f"getelementptr i8, ptr {base.text}, i64 {index * size}")
@@ -122,18 +122,18 @@ class Instructions(ABC):
         return self.op("ptr", f"getelementptr {type_}, ptr {base.text}, i64 {index.text}")
 
     def load(self, type_: str, address: Value, align: int = 4) -> Value:
-        """A value from memory; only the element's own alignment is assumed."""
+        """Load a value; only the element's own alignment is assumed."""
         type_ = real(type_)
         return self.op(type_, f"load {type_}, ptr {address.text}, align {align}")
 
     def store(self, value: Value, address: Value, align: int = 4) -> None:
-        """A value to memory."""
+        """Store a value."""
         self.do(f"store {value.type} {value.text}, ptr {address.text}, align {align}")
 
     def load_lanes(self, type_: str, address: Value, count: int, stride: int = 1) -> Value:
-        """The first ``count`` lanes from memory, ``stride`` elements apart, zero in the others; no more bytes are read.
+        """Load ``count`` lanes, ``stride`` elements apart, zero in the others; no other bytes are read.
 
-        With a stride of 0 all lanes have the one element there is.
+        With a stride of 0 a single element is broadcast.
         """
         lanes, element = lanes_of(type_), element_of(type_)
         if lanes == 1 or (stride == 1 and not is_open(count) and count == lanes):
@@ -150,7 +150,7 @@ class Instructions(ABC):
         return value
 
     def load_bytes(self, address: Value, lanes: int, count: int) -> Value:
-        """The first ``count`` bytes from memory, zero in the other lanes; no more are read."""
+        """Load ``count`` bytes, zero in the other lanes; no other bytes are read."""
         type_ = vector(lanes, "i8")
         if count == lanes:
             return self.load(type_, address, 1)
@@ -158,7 +158,7 @@ class Instructions(ABC):
         return self.call(f"llvm.masked.load.{mangled(type_)}.p0", arguments, type_)
 
     def store_lanes(self, value: Value, address: Value, count: int, stride: int = 1) -> None:
-        """The first ``count`` lanes to memory, ``stride`` elements apart; no byte beside them is touched."""
+        """Store ``count`` lanes, ``stride`` elements apart; no other bytes are written."""
         lanes = lanes_of(value.type)
         if stride == 1 and lanes > 1 and is_open(count):
             arguments = [value, address, Value("4", "i32"), self.below(count, lanes)]
@@ -172,7 +172,7 @@ class Instructions(ABC):
             self.store(one, self.at(address, lane * stride))
 
     def store_where(self, value: Value, address: Value, flags: Sequence[bool]) -> None:
-        """The lanes whose flag is on; no byte of the others is touched."""
+        """Store the lanes whose flag is true; no other bytes are written."""
         if all(flags):
             self.store(value, address)
             return
@@ -180,7 +180,7 @@ class Instructions(ABC):
         self.call(f"llvm.masked.store.{mangled(value.type)}.p0", arguments)
 
     def below(self, count: int, lanes: int) -> Value:
-        """The mask that is on for the first ``count`` lanes, whose number may be read when the code runs."""
+        """Emit the mask of the first ``count`` lanes; the count may be dynamic."""
         if not is_open(count):
             return lanes_below(count, lanes)
         numbers = ", ".join(f"i64 {lane}" for lane in range(lanes))
@@ -188,14 +188,14 @@ class Instructions(ABC):
         return self.compare("slt", Value(f"<{numbers}>", type_), self.splat(as_value(count), lanes))
 
     def prefetch(self, address: Value, locality: int = 3) -> None:
-        """Begin to fetch a cache line; 3 into every cache, 2 into all but the first. Any address may be given."""
+        """Prefetch a cache line; locality 3 into every cache, 2 into all but L1. Any address is allowed."""
         arguments = [address, Value("0", "i32"), Value(str(locality), "i32"), Value("1", "i32")]
         self.call("llvm.prefetch.p0", arguments)
 
     # -- index arithmetic ---------------------------------------------------------------------------------------------
 
     def add(self, a: Index, b: Index) -> Index:
-        """a + b of i64, folded where both are known."""
+        """Emit a + b of i64, folded if both are constants."""
         if both := _numbers(a, b):
             return both[0] + both[1]
         if _is(a, 0) or _is(b, 0):
@@ -203,13 +203,13 @@ class Instructions(ABC):
         return self.op("i64", f"add i64 {as_value(a).text}, {as_value(b).text}")
 
     def sub(self, a: Index, b: Index) -> Index:
-        """a - b of i64."""
+        """Emit a - b of i64."""
         if both := _numbers(a, b):
             return both[0] - both[1]
         return a if _is(b, 0) else self.op("i64", f"sub i64 {as_value(a).text}, {as_value(b).text}")
 
     def mul(self, a: Index, b: Index) -> Index:
-        """a * b of i64."""
+        """Emit a * b of i64."""
         if both := _numbers(a, b):
             return both[0] * both[1]
         if _is(a, 0) or _is(b, 0):
@@ -219,7 +219,7 @@ class Instructions(ABC):
         return self.op("i64", f"mul i64 {as_value(a).text}, {as_value(b).text}")
 
     def divmod(self, a: Index, b: int) -> tuple[Index, Index]:
-        """Quotient and remainder of a non-negative i64 by a known number."""
+        """Emit quotient and remainder of a non-negative i64 by a constant or a dynamic size."""
         if both := _numbers(a, b):
             return divmod(both[0], both[1])
         if _is(b, 1):
@@ -228,23 +228,23 @@ class Instructions(ABC):
         return self.op("i64", f"udiv i64 {first}, {second}"), self.op("i64", f"urem i64 {first}, {second}")
 
     def minimum(self, a: Index, b: Index) -> Index:
-        """The smaller of two i64."""
+        """Emit the smaller of two i64."""
         return smaller(*both) if (both := _numbers(a, b)) else self._extremum("smin", a, b)
 
     def maximum(self, a: Index, b: Index) -> Index:
-        """The larger of two i64."""
+        """Emit the larger of two i64."""
         return larger(*both) if (both := _numbers(a, b)) else self._extremum("smax", a, b)
 
     def _extremum(self, name: str, a: Index, b: Index) -> Index:
         return self.call(f"llvm.{name}.i64", [as_value(a), as_value(b)], "i64")
 
     def less(self, a: Index, b: Index) -> Value:
-        """Whether a < b, as i1."""
+        """Emit whether a < b, as i1."""
         return self.op("i1", f"icmp slt i64 {as_value(a).text}, {as_value(b).text}")
 
 
 def _numbers(a: Index, b: Index) -> tuple[int, int] | None:
-    """Both, where they are known, or open: then what comes of them is a number, too."""
+    """Return both if each is a constant or a dynamic size, so that their combination is a number, too."""
     return cast(tuple[int, int], (a, b)) if is_number(a) and is_number(b) else None
 
 

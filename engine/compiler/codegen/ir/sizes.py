@@ -1,8 +1,8 @@
-"""Sizes that code reads when it runs, so that shapes share it.
+"""Dynamic sizes: numbers that code reads at run time, so that shapes share it.
 
-A kernel is written with a ``Size`` in the place of a number. Arithmetic with sizes gives sizes, which code reads from a
-table; whatever else asks for their value gets it, and is noted as a guard. What was written is right for all numbers
-that pass the same guards: they differ in their table only.
+A kernel is emitted with a ``Size`` in place of a number. Arithmetic with sizes gives sizes, which code reads from a
+table. Any other use of their value is recorded as a guard. The code is correct for all numbers that pass the same
+guards; only the table differs.
 
     sizes = Sizes()
     rows = sizes.open(12)
@@ -23,10 +23,10 @@ from engine.ir import dims
 from engine.ir.dims import largest, smallest
 
 S = TypeVar("S")
-# What a number is, given those that were opened.
+# Computes a number from the values of all dynamic sizes.
 Of: TypeAlias = Callable[[Sequence[int]], Any]
 
-# An opened size in the text of an expression, and what else stands there.
+# A dynamic size in the text of an expression, and the operators there.
 _OPENED: Final = re.compile(r"\$(\d+)")
 _NAMES: Final = ("add", "sub", "mul", "floordiv", "mod", "eq", "ne", "lt", "le", "gt", "ge")
 _OPERATORS: Final = {
@@ -37,20 +37,20 @@ _OPERATORS: Final = {
     "min": smallest,
 }
 SYMBOLIC: Final = -1
-"""Stands in a pattern for a symbolic size."""
-# Before the number of a place in the table, in the name of a value that is read from there.
+"""Entry of a pattern for a symbolic size."""
+# Prefix of the names of values read from the table; the index follows.
 READ: Final = "%size."
 
 
 class Sizes:
-    """The numbers that are open in one kernel.
+    """Dynamic sizes of one kernel.
 
     Attributes:
-        values: of them, in the order they were opened; each a number or a symbolic size (``engine.ir.dims``).
-        pattern: all numbers that were asked to be opened, 0 and 1 as they are, for they stay closed. What is written
-            for a symbolic size may be written otherwise than for a number, and be called in other chunks.
-        guards: by their text, what must come out as it did.
-        reads: by its text, the place in the table of what code reads, and what it is.
+        values: of the sizes, in order; each a number or a symbolic size (``engine.ir.dims``).
+        pattern: one entry a request: 0 and 1 stay static and are listed, None for a dynamic number, ``SYMBOLIC`` for a
+            symbolic one, whose code may differ from that for a number.
+        guards: by text, results the code relies on.
+        reads: by text, the index in the table, and how the number there is computed.
     """
 
     def __init__(self) -> None:
@@ -60,9 +60,9 @@ class Sizes:
         self.reads: dict[str, tuple[int, Of]] = {}
 
     def open(self, value: int) -> int:
-        """A number in whose place code reads one; 0 and 1 often mean another code, and stay what they are.
+        """Return a dynamic size for a number; 0 and 1, which often need other code, stay static.
 
-        One that is open is returned as it is.
+        A number that is dynamic already is returned unchanged.
         """
         if is_open(value):
             return value
@@ -72,25 +72,25 @@ class Sizes:
         return self.count(value)
 
     def count(self, value: int) -> int:
-        """The same for a number of which 0 and 1 are nothing special."""
+        """Return a dynamic size for a number, including 0 and 1."""
         self.pattern.append(SYMBOLIC if dims.is_symbolic(value) else None)
         number = len(self.values)
         self.values.append(value)
         return cast(int, Size(self, hint(value), operator.itemgetter(number), f"${number}"))
 
     def numbers(self, values: Sequence[int]) -> list[int]:
-        """The table for other values."""
+        """Return the table for other values."""
         return [of(values) for _, of in self.reads.values()]
 
 
 class Form:
-    """What was written for some sizes, as far as others have to do with it: its guards and its table, as code.
+    """Guards and table of code emitted for some sizes, as Python functions of other sizes.
 
-    The texts of guards and reads are expressions of Python's operators: one function of all guards, and one of all
-    reads, are soon looked through, and weigh nothing.
+    The texts of guards and reads are Python expressions: one function of all guards and one of all reads are fast
+    to evaluate and small.
 
     Args:
-        sizes: those it was written for.
+        sizes: those the code was emitted for.
     """
 
     def __init__(self, sizes: Sizes) -> None:
@@ -99,18 +99,18 @@ class Form:
         try:
             self._fits: Callable[[Sequence[int]], bool] = _function(guards or "True")
             self._numbers: Callable[[Sequence[int]], list[int]] = _function(f"[{reads}]")
-        except (SyntaxError, MemoryError, RecursionError):  # nested too deeply: it is right for nothing else
+        except (SyntaxError, MemoryError, RecursionError):  # nested too deeply: the code is not reused
             self._fits, self._numbers = _never, sizes.numbers
 
     def fits(self, values: Sequence[int]) -> bool:
-        """Whether what was written is right for other values."""
+        """Return whether the code is correct for other values."""
         try:
             return self._fits(values)
-        except ArithmeticError:  # a guard after another that does not hold
+        except ArithmeticError:  # a guard that only makes sense if an earlier one holds
             return False
 
     def numbers(self, values: Sequence[int]) -> list[int]:
-        """The table for other values."""
+        """Return the table for other values."""
         return self._numbers(values)
 
 
@@ -119,12 +119,12 @@ def _never(values: Sequence[int]) -> bool:
 
 
 def _function(text: str) -> Any:
-    """A function of the values of some sizes."""
-    return eval("lambda v: " + _OPENED.sub(r"v[\1]", text), _OPERATORS)  # the texts are ours
+    """Return a function of the values of some sizes."""
+    return eval("lambda v: " + _OPENED.sub(r"v[\1]", text), _OPERATORS)  # the text contains no user input
 
 
 class Size:
-    """A number that is open, or what was made of some: it stands where an ``int`` or a ``Value`` may."""
+    """Dynamic size, or an expression of some; it may be used like an ``int`` or a ``Value``."""
 
     __slots__ = ("key", "of", "sizes", "value")
 
@@ -138,16 +138,16 @@ class Size:
 
     @property
     def text(self) -> str:
-        """The name of the value in IR, read from the table of sizes."""
+        """Return the name of the value in IR, read from the table of sizes."""
         place, _ = self.sizes.reads.setdefault(self.key, (len(self.sizes.reads), self.of))
         return f"{READ}{place}"
 
     def specialise(self) -> int:
-        """The number itself: code is for this one alone."""
+        """Return the number; the code is specialised for it."""
         return cast(int, self.guarded(self.key, self.value))
 
     def guarded(self, key: str, found: object) -> object:
-        """What was found out, which code relies on from now on."""
+        """Record a result the code relies on and return it."""
         self.sizes.guards.setdefault(key, found)
         return found
 
@@ -180,29 +180,29 @@ class Size:
 
 
 def hint(size: S) -> S:
-    """Return the value of a number that may be open, for heuristics: it is no guard. Tuples are taken item by item."""
+    """Return the value of a number that may be dynamic, without a guard, for heuristics. Tuples are handled by item."""
     if isinstance(size, Size):
         return cast(S, size.value)
     return cast(S, tuple(map(hint, size))) if isinstance(size, tuple) else dims.hint(size)
 
 
 def is_number(index: object) -> bool:
-    """Whether something is a number: known now, or open."""
+    """Return whether something is a number: constant or dynamic."""
     return isinstance(index, int | Size)
 
 
 def is_open(index: object) -> bool:
-    """Whether a number is read when the code runs."""
+    """Return whether a number is dynamic: read at run time."""
     return isinstance(index, Size)
 
 
 def is_varying(number: Any) -> bool:
-    """Return whether a number, or the value of one that is open, is symbolic: code is for many values of it."""
+    """Return whether a number, or the value of a dynamic one, is symbolic: the code serves many values."""
     return dims.is_symbolic(number.of(number.sizes.values) if isinstance(number, Size) else number)
 
 
 def is_at_most(a: int, b: int) -> bool:
-    """Return whether a number is at most another one. Of symbolic ones it is only what algebra shows."""
+    """Return whether a number is at most another; for symbolic ones only if it can be proven."""
     difference = b - a
     if is_varying(difference):
         value = cast(Any, difference).of(cast(Any, difference).sizes.values) if is_open(difference) else difference
@@ -212,17 +212,17 @@ def is_at_most(a: int, b: int) -> bool:
 
 
 def smaller(a: int, b: int) -> int:
-    """The smaller of two numbers, without a guard where one is open."""
+    """Return the smaller of two numbers, without a guard if one is dynamic."""
     return _combined(smallest, "min", a, b)
 
 
 def larger(a: int, b: int) -> int:
-    """The larger of two numbers, without a guard where one is open."""
+    """Return the larger of two numbers, without a guard if one is dynamic."""
     return _combined(largest, "max", a, b)
 
 
 def _combined(function: Callable[[Any, Any], int], name: str, a: Any, b: Any) -> int:
-    """A function of two numbers of which one may be open; a float settles the other."""
+    """Return a function of two numbers, either of which may be dynamic; with a float, the other is specialised."""
     if not (isinstance(a, int | Size) and isinstance(b, int | Size)):
         return function(_plain(a), _plain(b))
     if not isinstance(a, Size) and not isinstance(b, Size):

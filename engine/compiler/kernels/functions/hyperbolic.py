@@ -19,7 +19,7 @@ _SQUARES_OVERFLOW: Final = 2.0**60
 
 
 def sinh(f: Function, x: Value) -> Value:
-    """Emit sinh(x) within 2 ulp; infinite where it exceeds float32."""
+    """Emit the hyperbolic sine within 2 ulp; infinite where it exceeds float32."""
     magnitude = absolute(f, x)
     half = _half_exp(f, magnitude)
     large = f.fsub(half, f.fdiv(like(x, 0.25), half))
@@ -29,13 +29,13 @@ def sinh(f: Function, x: Value) -> Value:
 
 
 def cosh(f: Function, x: Value) -> Value:
-    """Emit cosh(x) within 2 ulp; infinite where it exceeds float32."""
+    """Emit the hyperbolic cosine within 2 ulp; infinite where it exceeds float32."""
     half = _half_exp(f, absolute(f, x))
     return f.fadd(half, f.fdiv(like(x, 0.25), half))
 
 
 def asinh(f: Function, x: Value) -> Value:
-    """Emit asinh(x) = log(1 + x + x**2 / (1 + sqrt(1 + x**2))), for x >= 0, within 2 ulp."""
+    """Emit asinh as log(1 + x + x**2 / (1 + sqrt(1 + x**2))), for x >= 0, within 2 ulp."""
     magnitude = absolute(f, x)
     root = sqrt(f, f.fma(magnitude, magnitude, like(x, 1.0)))
     part = f.fdiv(magnitude, f.fadd(root, like(x, 1.0)))
@@ -43,7 +43,7 @@ def asinh(f: Function, x: Value) -> Value:
 
 
 def acosh(f: Function, x: Value) -> Value:
-    """Emit acosh(x) = log(1 + t + sqrt(2 t + t**2)), t = x - 1, within 2 ulp; NaN below 1."""
+    """Emit acosh as log(1 + t + sqrt(2 t + t**2)), t = x - 1, within 2 ulp; NaN below 1."""
     above = f.fsub(x, like(x, 1.0))
     root = sqrt(f, f.fma(above, above, f.fadd(above, above)))
     result = _log_of_more(f, x, f.fadd(above, root))
@@ -51,7 +51,7 @@ def acosh(f: Function, x: Value) -> Value:
 
 
 def atanh(f: Function, x: Value) -> Value:
-    """Emit atanh(x) = log(1 + 2 x / (1 - x)) / 2, for x >= 0, within 2.5 ulp; infinite at 1, NaN beyond."""
+    """Emit atanh as log(1 + 2 x / (1 - x)) / 2, for x >= 0, within 2.5 ulp; infinite at 1, NaN beyond."""
     magnitude = absolute(f, x)
     ratio = f.fdiv(f.fadd(magnitude, magnitude), f.fsub(like(x, 1.0), magnitude))
     return copysign(f, f.fmul(log1p(f, ratio), like(x, 0.5)), x)

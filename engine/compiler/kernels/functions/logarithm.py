@@ -58,7 +58,7 @@ _DECIMAL: Final = _Base(
 
 
 def log(f: Function, x: Value) -> Value:
-    """Emit log(x) within 1 ulp; -inf at 0, NaN below."""
+    """Emit the natural logarithm within 1 ulp; -inf at 0, NaN below."""
     return _log(f, x, _NATURAL)
 
 

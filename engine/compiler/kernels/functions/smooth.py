@@ -52,7 +52,7 @@ class Smooth:
         return f.fdiv(x, self.one_plus_exp_minus(f, x))
 
     def tanh(self, f: Function, x: Value) -> Value:
-        """Emit tanh(x) = e / (e + 2), e = e**2x - 1, within 3 ulp."""
+        """Emit the hyperbolic tangent e / (e + 2), e = e**2x - 1, within 3 ulp."""
         return f.fdiv(*self.tanh_parts(f, x))
 
     def tanhshrink(self, f: Function, x: Value) -> Value:

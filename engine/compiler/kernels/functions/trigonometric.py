@@ -45,19 +45,19 @@ _RIGHT: Final = (1.5707963705062866, -4.371139000186241e-08)
 
 
 def sin(f: Function, x: Value) -> Value:
-    """Emit sin(x) within 1.6 ulp."""
+    """Emit the sine within 1.6 ulp."""
     sine, cosine, quadrant = _parts(f, x)
     return _keeping_zero(f, x, _turned(f, sine, cosine, quadrant))
 
 
 def cos(f: Function, x: Value) -> Value:
-    """Emit cos(x) within 1.6 ulp."""
+    """Emit the cosine within 1.6 ulp."""
     sine, cosine, quadrant = _parts(f, x)
     return _turned(f, sine, cosine, integer(f, "add", quadrant, 1))
 
 
 def tan(f: Function, x: Value) -> Value:
-    """Emit tan(x) within 4 ulp."""
+    """Emit the tangent within 4 ulp."""
     sine, cosine, quadrant = _parts(f, x)
     is_odd = _is_odd(f, quadrant)
     ratio = f.fdiv(f.select(is_odd, cosine, sine), f.select(is_odd, sine, cosine))
@@ -65,7 +65,7 @@ def tan(f: Function, x: Value) -> Value:
 
 
 def asin(f: Function, x: Value) -> Value:
-    """Emit asin(x) within 2.5 ulp; NaN beyond 1."""
+    """Emit the arc sine within 2.5 ulp; NaN beyond 1."""
     magnitude = absolute(f, x)
     is_small, small = _asin_small(f, magnitude)
     # asin(x) = pi / 2 - 2 asin(sqrt((1 - x) / 2))
@@ -74,7 +74,7 @@ def asin(f: Function, x: Value) -> Value:
 
 
 def acos(f: Function, x: Value) -> Value:
-    """Emit acos(x) within 1.5 ulp; NaN beyond 1."""
+    """Emit the arc cosine within 1.5 ulp; NaN beyond 1."""
     is_small, small = _asin_small(f, absolute(f, x))
     is_negative = f.compare("olt", x, like(x, 0.0))
     straight = f.fsub(like(x, _RIGHT[0]), f.fsub(copysign(f, small, x), like(x, _RIGHT[1])))
@@ -84,7 +84,7 @@ def acos(f: Function, x: Value) -> Value:
 
 
 def atan(f: Function, x: Value) -> Value:
-    """Emit atan(x) within 2 ulp."""
+    """Emit the arc tangent within 2 ulp."""
     return copysign(f, _angle(f, absolute(f, x), like(x, 1.0)), x)
 
 

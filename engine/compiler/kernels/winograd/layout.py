@@ -50,11 +50,17 @@ class Layout(Convolution):
         super().__post_init__()
         if self.filtering.is_row:
             if self.is_uneven and self.columns // self.dilation < self.filtering.tile[1]:
-                raise CompileError("fewer columns than a tile has", found=self.columns, expected=self.filtering.tile[1])
+                raise CompileError(
+                    "the image has fewer columns than a tile", found=self.columns, expected=self.filtering.tile[1]
+                )
         elif self.rows % self.dilation or self.columns % self.dilation:
-            raise CompileError("no multiple of the dilation", found=(self.rows, self.columns), expected=self.dilation)
+            raise CompileError(
+                "the image size is not a multiple of the dilation",
+                found=(self.rows, self.columns),
+                expected=self.dilation,
+            )
         if self.rounds > 1 and self.blocking.tiles % self.blocking.at_once:
-            raise CompileError("input channels are summed in parts, but tiles overlap", found=self.blocking)
+            raise CompileError("tiles overlap although input channels are summed in parts", found=self.blocking)
 
     @property
     def dilations(self) -> tuple[int, int]:

@@ -97,7 +97,7 @@ def test_objects_that_need_no_other_are_shared_one_by_one() -> None:
     assert first.bytes == len(caller) + len(alone) + len(callee)
     second = object_code.loaded([alone], HOST, is_apart=True)
     assert second.bytes == 0 and second.address("alone") == first.address("alone")
-    with pytest.raises(CompileError, match="no such function"):
+    with pytest.raises(CompileError, match="does not define the function"):
         first.address("nowhere")
 
 
@@ -120,7 +120,7 @@ def test_code_is_not_writable_once_it_can_run() -> None:
 
 
 def test_what_the_c_library_has_not_is_named() -> None:
-    with pytest.raises(CompileError, match="calls what there is not: found no_such_function_anywhere"):
+    with pytest.raises(CompileError, match="calls an unknown function: found no_such_function_anywhere"):
         Block([assembled("declare void @no_such_function_anywhere()\n"
                          "define void @f() {\n  call void @no_such_function_anywhere()\n  ret void\n}\n")])  # fmt: skip
 

@@ -35,7 +35,7 @@ def test_nobody_else_reserves_any() -> None:
 
 def test_code_is_bounded_where_it_is_written() -> None:
     module = Module()
-    with pytest.raises(TooLargeError, match="too much code"):
+    with pytest.raises(TooLargeError, match="its kernel would be too large"):
         for _ in range(function.BLOCK_OPERATIONS + 1):
             f = module.functions.get("f") or module.function("f", [("i64", "n")])
             f.add(f.parameters[0], 1)
@@ -67,7 +67,7 @@ def kernels(graph: RuntimeGraph) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("error", "why"),
     [
-        (TooLargeError("its kernel would be too much code"), "its kernel would be too much code"),
+        (TooLargeError("the code of its kernel would be too large"), "the code of its kernel would be too large"),
         (ZeroDivisionError(), "its kernel failed with ZeroDivisionError"),
     ],
 )
@@ -92,7 +92,7 @@ def test_a_kernel_that_is_too_large_with_what_follows_is_made_without_it(monkeyp
 
     def refuse(kernel: pool.Pool, *given: Any) -> None:
         if kernel.epilogue != Epilogue():
-            raise TooLargeError("its kernel would be too much code")
+            raise TooLargeError("the code of its kernel would be too large")
         emit(kernel, *given)
 
     monkeypatch.setattr(pool.Pool, "emit", refuse)

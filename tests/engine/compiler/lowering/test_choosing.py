@@ -37,7 +37,7 @@ def kinds(net: RuntimeGraph) -> dict[str, Any]:
 
 def refusing(monkeypatch: pytest.MonkeyPatch, *refused: type[Kernel]) -> None:
     def emit(self: Kernel, module: Module) -> None:
-        raise TooLargeError("its kernel would be too much code")
+        raise TooLargeError("the code of its kernel would be too large")
 
     for each in refused:
         monkeypatch.setattr(each, "emit", emit)
@@ -60,7 +60,7 @@ def test_what_was_fused_stays_so_where_another_kernel_of_the_same_result_can_be_
     def emit_all_but_the_first(self: Winograd, module: Module) -> None:
         refused.add((refused or {self.name}).pop())
         if self.name in refused:
-            raise TooLargeError("its kernel would be too much code")
+            raise TooLargeError("the code of its kernel would be too large")
         emit(self, module)
 
     monkeypatch.setattr(Winograd, "emit", emit_all_but_the_first)
@@ -85,8 +85,8 @@ def test_why_the_best_was_not_taken_is_told() -> None:
     kernels: list[Any] = ["first", "second"]
     assert not choose.avoid("conv", "nobody has asked for it yet")
     assert taken() == "first"
-    assert choose.avoid("conv", "its kernel would be too much code")
+    assert choose.avoid("conv", "the code of its kernel would be too large")
     assert taken() == "second"
     assert choose.avoid("conv", "its kernel is not valid code")
-    with pytest.raises(NotLoweredError, match="too much code"):
+    with pytest.raises(NotLoweredError, match="its kernel would be too large"):
         taken()

@@ -33,7 +33,7 @@ def mish(f: Function, x: Value) -> Value:
 
 
 def sinh(f: Function, x: Value) -> Value:
-    """Emit sinh(x) = (e + e / (e + 1)) / 2, e = e**|x| - 1, within 3 ulp; infinite where it exceeds float64."""
+    """Emit sinh as (e + e / (e + 1)) / 2, e = e**|x| - 1, within 3 ulp; infinite where it exceeds float64."""
     magnitude = absolute(f, x)
     e = expm1(f, minimum(f, magnitude, like(x, _LARGE)))
     small = f.fmul(f.fadd(e, f.fdiv(e, f.fadd(e, like(x, 1.0)))), like(x, 0.5))
@@ -41,7 +41,7 @@ def sinh(f: Function, x: Value) -> Value:
 
 
 def cosh(f: Function, x: Value) -> Value:
-    """Emit cosh(x) within 3 ulp; infinite where it exceeds float64."""
+    """Emit the hyperbolic cosine within 3 ulp; infinite where it exceeds float64."""
     half = _half_exp(f, absolute(f, x))
     return f.fadd(half, f.fdiv(like(x, 0.25), half))
 

@@ -30,7 +30,7 @@ _SERIES: Final = (
 
 
 def log(f: Function, x: Value) -> Value:
-    """Emit log(x) within 1.5 ulp; -inf at 0, NaN below."""
+    """Emit the natural logarithm within 1.5 ulp; -inf at 0, NaN below."""
     k, fraction = parts(f, x)
     return logarithm_edges(f, x, _combined(f, k, fraction, like(x, 0.0)))
 

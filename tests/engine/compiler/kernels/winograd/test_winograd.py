@@ -208,7 +208,7 @@ def test_dilated_ones_of_every_width(level: str, dilation: int, columns: int) ->
 
 
 def test_a_dilation_that_leaves_images_of_two_sizes_is_refused() -> None:
-    with pytest.raises(CompileError, match="no multiple of the dilation"):
+    with pytest.raises(CompileError, match="not a multiple of the dilation"):
         check(LEVELS[0], (1, 9, 8), (16, 16), dilation=2)
 
 
