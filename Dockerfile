@@ -17,7 +17,7 @@ ARG EXTRAS
 RUN python -c 'import os, tomllib; p = tomllib.load(open("pyproject.toml", "rb"))["project"]; print(*p["dependencies"], *(r for e in os.environ.get("EXTRAS", "").split() for r in p["optional-dependencies"][e]), sep="\n")' >requirements.txt \
  && python -m pip --python /opt/venv/bin/python install --only-binary :all: --requirement requirements.txt
 
-COPY README.md LICENSE ./
+COPY README.md LICENSE pnnx_serve.py ./
 COPY engine ./engine
 COPY app ./app
 RUN python -m pip --python /opt/venv/bin/python install --no-deps .

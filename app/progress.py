@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
@@ -12,6 +14,8 @@ if TYPE_CHECKING:  # imports numpy, which must wait for the thread settings
     import engine
 
 _WIPE: Final = "\r\x1b[2K"
+# Interval of the lines in a pipe, where a line cannot be replaced.
+_REPEAT_S: Final = 10.0
 
 
 @contextmanager
@@ -46,17 +50,28 @@ def telling(doing: str) -> Iterator[Callable[[str], None]]:
 @contextmanager
 def _line() -> Iterator[Callable[[str], None]]:
     """Yield a function that replaces the line of the terminal; the line is wiped at the end."""
-    is_watched = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
-    written = ""
+    is_terminal = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+    written = latest = ""
 
     def show(text: str) -> None:
-        nonlocal written
-        if is_watched and text != written:
+        nonlocal written, latest
+        latest = text
+        if is_terminal and text != written:
             print(f"{_WIPE if written else ''}{text} ...", end="", file=sys.stderr, flush=True)
             written = text
 
+    def repeat() -> None:
+        start = time.monotonic()
+        while not done.wait(_REPEAT_S):
+            if latest:
+                print(f"{latest} ... {time.monotonic() - start:.0f} s", file=sys.stderr, flush=True)
+
+    done = threading.Event()
+    if not is_terminal:
+        threading.Thread(target=repeat, name="progress", daemon=True).start()
     try:
         yield show
     finally:
+        done.set()
         if written:
             print(_WIPE, end="", file=sys.stderr, flush=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from numpy.typing import NDArray
 
@@ -18,6 +18,8 @@ from app.small_arrays import dtype_name
 # What a request gives for one input: a tensor, or pictures that the model's preprocessing makes one from.
 Input: TypeAlias = NDArray[Any] | tuple[Picture, ...]
 Inputs: TypeAlias = dict[str, Input]
+
+_ADVICE: Final = "; to send pictures, set [preprocess] in the model's config.toml"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,14 +86,15 @@ class Signature:
         """
         if self.picture_input is None and name is None and len(self.inputs) != 1:
             raise InputMismatchError(
-                f"the model takes no pictures: found a picture, expected tensors for {quoted(self.input_names)}",
+                f"the model takes no pictures: found a picture, expected tensors for {quoted(self.input_names)}"
+                f"{_ADVICE}",
                 found="picture",
                 expected=list(self.input_names),
             )
         if self.picture_input is None or name not in (None, self.picture_input):
             port = self.only_input() if name is None else self.input(name)
             raise InputMismatchError(
-                f"input '{port.name}' takes no pictures: found a picture, expected a tensor {describe(port)}",
+                f"input '{port.name}' takes no pictures: found a picture, expected a tensor {describe(port)}{_ADVICE}",
                 input=port.name,
                 found="picture",
                 expected=describe(port),

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -25,6 +24,7 @@ from app.messages import did_you_mean
 from app.version import version
 
 _PROGRAM: Final = "pnnx-serve"
+_USAGE: Final = 2
 _INTERRUPTED: Final = 130
 # 128 + SIGPIPE: the status that a shell reports for a program killed by that signal.
 _PIPE_CLOSED: Final = 141
@@ -32,7 +32,7 @@ _PIPE_CLOSED: Final = 141
 _WORDS: Final = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 _ANY_WORDS: Final = {**_WORDS, "1": True, "t": True, "y": True, "0": False, "f": False, "n": False}
 _EPILOG: Final = """Every setting of the server is also an environment variable, PNNX_SERVE_NAME, and a key
-of the file that --config or PNNX_SERVE_CONFIG names.
+of the settings file given by --config or PNNX_SERVE_CONFIG.
 
 Example:
   pnnx-serve serve --store model_store
@@ -104,7 +104,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         # Operator names may hold characters that the terminal's encoding lacks.
         if reconfigure := getattr(stream, "reconfigure", None):
             reconfigure(errors="backslashreplace")
-    args = _parser().parse_args(argv)
+    parser = _parser()
+    given = [*(sys.argv[1:] if argv is None else argv)]
+    if (bare := _without_arguments(parser, given)) is not None:
+        bare.print_help(sys.stderr)
+        return _USAGE
+    args = parser.parse_args(given)
     try:
         settings = read_settings(args, concurrent=VERBS[args.verb].is_concurrent)
         status = int(_import(args.verb).execute(args, settings))
@@ -114,6 +119,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         _discard_output()
         return _PIPE_CLOSED
     except KeyboardInterrupt:
+        print(f"{_PROGRAM}: interrupted", file=sys.stderr)
         return _INTERRUPTED
     except Exception as exc:
         if args.debug:
@@ -121,6 +127,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         message, status = _import("output").explain(exc)
         print(f"{_PROGRAM}: error: {message}", file=sys.stderr)
         return int(status)
+
+
+def _without_arguments(parser: argparse.ArgumentParser, given: Sequence[str]) -> argparse.ArgumentParser | None:
+    """Return the parser whose help to print if the program, or a verb that needs arguments, is called alone."""
+    if not given:
+        return parser
+    (verbs,) = (each for each in parser._actions if isinstance(each, argparse._SubParsersAction))
+    found = verbs.choices.get(given[0])
+    if len(given) > 1 or found is None or not any(not each.option_strings for each in found._actions):
+        return None
+    return found  # type: ignore[no-any-return]  # argparse does not say which parsers these are
 
 
 def _import(name: str) -> Any:
@@ -137,7 +154,7 @@ def _discard_output() -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog=_PROGRAM,
-        description="Serve PNNX models over HTTP, and look into them.",
+        description="Serve PNNX and ONNX models over HTTP, and inspect them.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -154,5 +171,8 @@ def _parser() -> argparse.ArgumentParser:
         )
         flags.add_argument("--debug", action="store_true", default=argparse.SUPPRESS, help=argparse.SUPPRESS)
         verb.add_to(flags)
-        flags.set_defaults(verb=name, flags=re.findall(r"--[\w-]+", flags.format_usage()))
+        if verb.common:
+            flags.usage = f"{flags.prog} [OPTIONS]"
+        known = [flag for action in flags._actions for flag in action.option_strings if flag.startswith("--")]
+        flags.set_defaults(verb=name, flags=known)
     return parser

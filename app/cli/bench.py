@@ -14,7 +14,7 @@ from app.cli.arguments import models
 from app.cli.arguments.models import example_specs
 from app.cli.arguments.options import UsageError
 from app.cli.bench_plot import check_ending, plot
-from app.cli.output import display_name, write_result
+from app.cli.output import display_name, write_json, write_result
 from app.cli.verbs import RIVALS
 from app.measuring import rivals
 from app.measuring.contest import Contest
@@ -64,7 +64,10 @@ def execute(args: argparse.Namespace, settings: Settings) -> int:
         tuned=made.get("tuned") or {},
         has_bars=args.plot is not None,
     )
-    sys.stdout.write(report.text())
+    if args.json:
+        write_json(report.plain())
+    else:
+        sys.stdout.write(report.text())
     if args.plot is not None:
         write_result(plot(args.plot, _heading(found.name, model), times, kernels), args.plot)
     return int(len(contest) <= len(names))

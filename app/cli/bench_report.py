@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 import engine
@@ -50,6 +50,19 @@ class Bench:
         if len(self.times) > 1:
             lines += ["", *self._engines()]
         return "\n".join([*map(printable, lines), ""])
+
+    def plain(self) -> dict[str, Any]:
+        """Return the measurements as plain data."""
+        return {
+            "model": self.name,
+            "items": self.items,
+            "backend": self.session.backend,
+            "threads": self._threads,
+            "peak_flops_per_s": self.peak,
+            "engines": {name: {**asdict(each), "error": self.errors[name]} for name, each in self.times.items()},
+            "kernels": [dict(each) for each in self.kernels],
+            "tuned": {name: dict(each) for name, each in self.tuned.items()},
+        }
 
     @property
     def _threads(self) -> int:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 import engine
+from app.cli.output import write_json
 from app.models.sessions import cache_of
 from app.progress import progress
 from app.render.table import aligned
@@ -25,29 +26,32 @@ def execute(args: argparse.Namespace, settings: Settings) -> int:
     """Measure, store and print."""
     with progress("measuring this machine"):
         described = engine.describe_host(cache_of(settings), again=True)
-    sys.stdout.write(host_text(described))
+    if args.json:
+        write_json(described)
+    else:
+        sys.stdout.write(host_text(described))
     return 0
 
 
 def host_text(host: Mapping[str, Any]) -> str:
     """Format the result of ``engine.describe_host``."""
     measured, caches, costs = host["measured"], host["caches"], host["costs"]
-    rows = [["read from", "size", "GB/s of one core"]]
+    rows = [["read from", "size", "GB/s per core"]]
     for title, size, rate in _LEVELS:
         rows.append([title, _size(caches[size]) if size else "", f"{measured[rate] / 1e9:.0f}"])
     lines = [
         f"{host['cpu']}: {host['level']}, {host['lanes']} lanes, {host['registers']} registers",
-        f"products on registers  {measured['flops_per_s'] / 1e9:.0f} GFLOP/s of one core, "
+        f"multiply-add peak     {measured['flops_per_s'] / 1e9:.0f} GFLOP/s per core, "
         f"{costs['products_in_flight']:g} in flight",
-        f"numbers repeated       {costs['repeats_a_product']:.2g} in the time of a product",
-        f"weights are fetched    {_size(costs['ahead_bytes'])} ahead",
-        f"those used once        {_size(costs['strand_ahead_bytes'])} ahead, in {costs['strands']} places in turns"
+        f"broadcasts            {costs['repeats_a_product']:.2g} in the time of a multiply-add",
+        f"prefetch distance     {_size(costs['ahead_bytes'])} for weights",
+        f"streamed weights      {_size(costs['strand_ahead_bytes'])} ahead, in {costs['strands']} interleaved streams"
         if costs["strands"] > 1
-        else "those used once        one after the other",
+        else "streamed weights      one stream",
         "",
         *aligned(rows),
         "",
-        "From now on kernels are chosen for this machine; what was compiled for another is compiled again.",
+        "Kernels are now chosen by these measurements; models are compiled again at the next start.",
     ]
     return "\n".join(lines) + "\n"
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import engine
 from app.cli.arguments.models import find, load, prepare
+from app.cli.output import write_json
 from app.errors import ConfigError, ServiceError
 from app.messages import printable
 from app.models.folder.repository import ModelFiles, VersionFiles, waits_for_files
@@ -20,13 +21,16 @@ from app.settings import Settings
 
 def execute(args: argparse.Namespace, settings: Settings) -> int:
     """Check the models and return 1 if one of them cannot be served."""
-    failed = False
+    found: list[Remark] = []
     for name in args.model:
         with progress(f"checking {name}"):
             remarks = inspect(name, settings)
-        failed |= any(remark.is_error for remark in remarks)
-        sys.stdout.write("".join(f"{remark}\n" for remark in remarks))
-    return int(failed)
+        found += remarks
+        if not args.json:
+            sys.stdout.write("".join(f"{remark}\n" for remark in remarks))
+    if args.json:
+        write_json([{"model": each.place, "state": each.state, "problem": each.problem} for each in found])
+    return int(any(remark.is_error for remark in found))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,9 +41,13 @@ class Remark:
     problem: str | None = None
     is_error: bool = False
 
+    @property
+    def state(self) -> str:
+        """Return ``ok``, ``warning`` or ``error``."""
+        return "ok" if self.problem is None else "error" if self.is_error else "warning"
+
     def __str__(self) -> str:
-        kind = "error: " if self.is_error else "warning: "
-        return printable(f"{self.place}: " + ("ok" if self.problem is None else f"{kind}{self.problem}"))
+        return printable(f"{self.place}: {self.state}" + ("" if self.problem is None else f": {self.problem}"))
 
 
 def inspect(model: str, settings: Settings) -> list[Remark]:

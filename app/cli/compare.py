@@ -7,6 +7,7 @@ import sys
 import zipfile
 import zlib
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from typing import Any, Final
 
 import numpy as np
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 import engine
 from app.cli.arguments import models
 from app.cli.arguments.options import UsageError
+from app.cli.output import write_json
 from app.errors import InvalidRequestError
 from app.messages import printable
 from app.models.sessions import open_session
@@ -41,7 +43,10 @@ def execute(args: argparse.Namespace, settings: Settings) -> int:
         session = open_session(graph, settings, thread_budget(settings.threads).threads)
     with progress(f"comparing {found.name}"):
         comparison = engine.compare(session, recorded, rtol=args.rtol, atol=args.atol)
-    sys.stdout.write(report(comparison, f"{found.name} · {session.backend} back end"))
+    if args.json:
+        write_json(_plain(comparison, found.name, session.backend))
+    else:
+        sys.stdout.write(report(comparison, f"{found.name} · {session.backend} back end"))
     return int(comparison.first is not None)
 
 
@@ -68,6 +73,10 @@ def report(comparison: engine.Comparison, about: str) -> str:
     lines += aligned([_TITLES, *map(_cells, comparison.rows)], _NUMBERS)
     lines += ["", *_verdict(comparison), *map(_origin, comparison.origins)]
     return "\n".join([*map(printable, lines), ""])
+
+
+def _plain(comparison: engine.Comparison, name: str, backend: str) -> dict[str, Any]:
+    return {"model": name, "backend": backend, "diverges": comparison.first is not None, **asdict(comparison)}
 
 
 def amount(difference: engine.Difference) -> str:

@@ -7,14 +7,14 @@ import sys
 from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import engine
 from app.cli.arguments import models
 from app.cli.arguments.models import example_specs
 from app.cli.arguments.options import UsageError
 from app.cli.bench_report import tuned_short
-from app.cli.output import display_name
+from app.cli.output import display_name, write_json
 from app.errors import ConfigError, ServiceError
 from app.messages import printable
 from app.models.folder.layout import CONFIG
@@ -27,6 +27,9 @@ from app.settings import Settings
 _OCI: Final = "oci:"
 _TAG: Final = "latest"
 _MAX_BYTES: Final = 8 << 20
+
+# Whether the program is in the cache now, the line to print, and the same as data.
+_Outcome: TypeAlias = tuple[bool, str, dict[str, Any]]
 
 
 def execute(args: argparse.Namespace, settings: Settings) -> int:
@@ -43,25 +46,31 @@ def execute(args: argparse.Namespace, settings: Settings) -> int:
     names = models.all_names(settings) if args.all else args.model
     if args.bundle is not None and len(names) > 1:
         raise UsageError(f"--bundle: found {len(names)} models, expected one")
-    failed = False
+    failed, rows = False, list[dict[str, Any]]()
     for name in names:
         try:
             if args.bundle is not None:
-                for line in _write_bundle(name, args, settings):
-                    print(printable(line), flush=True)
+                for line, row in _write_bundle(name, args, settings):
+                    rows.append(row)
+                    if not args.json:
+                        print(printable(line), flush=True)
                 continue
             files = models.find(name, settings)
-            for made, text in _compile(files, args, settings):
+            for made, text, row in _compile(files, args, settings):
                 failed |= not made
-                print(printable(text), flush=True)
+                rows.append({**row, "is_kept": made})
+                if not args.json:
+                    print(printable(text), flush=True)
         except (engine.EngineError, ConfigError, ServiceError) as exc:
             failed = True
             print(printable(f"{name}: error: {exc}"), file=sys.stderr)
+    if args.json:
+        write_json(rows)
     return int(failed)
 
 
-def _compile(files: ModelFiles, args: argparse.Namespace, settings: Settings) -> Iterator[tuple[bool, str]]:
-    """Yield for every version and batch whether it succeeded, and a line about it."""
+def _compile(files: ModelFiles, args: argparse.Namespace, settings: Settings) -> Iterator[_Outcome]:
+    """Yield for every version and batch whether it succeeded, a line about it, and the same as data."""
     models.newest(files)  # raises ConfigError for an invalid folder
     for version in files.versions:
         label = f"{files.name} version {version.number}" if len(files.versions) > 1 else files.name
@@ -70,7 +79,7 @@ def _compile(files: ModelFiles, args: argparse.Namespace, settings: Settings) ->
 
 def _batches(
     label: str, files: ModelFiles, version: VersionFiles, args: argparse.Namespace, settings: Settings
-) -> Iterator[tuple[bool, str]]:
+) -> Iterator[_Outcome]:
     model = models.prepare(files, version, models.load(version, settings), settings)
     specs = example_specs(model, args.shape)
     shapes = " and ".join(f"{list(shape)}" for shape in args.shape)
@@ -83,10 +92,11 @@ def _batches(
             if args.shape or batch is not None or model.refuses_its_sizes(error):
                 raise
             made = None  # the sizes assumed for open dimensions do not work
+        row = {"model": files.name, "version": version.number, "shapes": args.shape, "batch": batch, **(made or {})}
         if made is None:
-            yield True, f"{about} · nothing to do ahead: a request, or --shape, has to say the sizes of its inputs"
+            yield True, f"{about} · nothing to compile ahead: its sizes are open; --shape gives them", row
         else:
-            yield made["entry_bytes"] > 0, f"{about} · {_outcome(made)}"
+            yield made["entry_bytes"] > 0, f"{about} · {_outcome(made)}", row
 
 
 def _outcome(made: dict[str, Any]) -> str:
@@ -101,8 +111,8 @@ def _outcome(made: dict[str, Any]) -> str:
     return " · ".join(parts)
 
 
-def _write_bundle(name: str, args: argparse.Namespace, settings: Settings) -> Iterator[str]:
-    """Write the bundle; yield a line for each program and one for the whole.
+def _write_bundle(name: str, args: argparse.Namespace, settings: Settings) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Write the bundle; yield a line for each program and one for the whole, each also as data.
 
     Raises:
         EngineError, ConfigError, ServiceError: it cannot be written.
@@ -131,10 +141,11 @@ def _write_bundle(name: str, args: argparse.Namespace, settings: Settings) -> It
         )
     for row in made:
         inputs = " and ".join(f"{each['shape']}" for each in row["inputs"])
-        yield f"{files.name} · {inputs} · {count_text(row['bytes'], 'B')}"
+        yield f"{files.name} · {inputs} · {count_text(row['bytes'], 'B')}", {"model": files.name, **row}
     machines = "machines such as this one" if args.target is None else f"every machine with {args.target}"
     kind = "bundle" if tag is None else f"OCI layout, tag {tag}"
-    yield f"{folder} · {kind} with {counted(len(made), 'program')} for {machines}"
+    text = f"{folder} · {kind} with {counted(len(made), 'program')} for {machines}"
+    yield text, {"model": files.name, "bundle": folder, "programs": len(made), "target": args.target, "tag": tag}
 
 
 def _shapes(model: Model, args: argparse.Namespace) -> Iterator[list[engine.TensorSpec]]:

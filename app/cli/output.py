@@ -7,6 +7,7 @@ from pathlib import Path
 
 import engine
 from app.cli.arguments.options import UsageError
+from app.codec.answers import dump_json
 from app.errors import ConfigError, ServiceError
 from app.messages import printable
 from app.settings import SettingsError
@@ -19,6 +20,11 @@ def write_result(content: bytes, output: str | None) -> None:
         return
     sys.stdout.flush()
     sys.stdout.buffer.write(content)
+
+
+def write_json(value: object) -> None:
+    """Print a result of ``--json``; NaN and infinities are strings."""
+    sys.stdout.write(f"{dump_json(value).decode()}\n")
 
 
 def display_name(name: str) -> str:

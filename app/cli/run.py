@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.cli.arguments import files, models
+from app.cli.output import write_json
 from app.codec.arrays.numpy_files import write_npz
 from app.messages import printable
 from app.models.model import Model
@@ -48,7 +49,10 @@ def execute(args: argparse.Namespace, settings: Settings) -> int:
         Path(args.output).write_bytes(write_npz(result.outputs))
     if result.drawing is not None:
         Path(args.draw).write_bytes(result.drawing)
-    sys.stdout.write(report(result, pictures, f"{found.name} · {model.session.backend} back end"))
+    if args.json:
+        write_json(_plain(result, found.name, model.session.backend))
+    else:
+        sys.stdout.write(report(result, pictures, f"{found.name} · {model.session.backend} back end"))
     return 0
 
 
@@ -72,6 +76,20 @@ def report(result: InferResult, items: Sequence[str], about: str) -> str:
     lines += [f"{name.ljust(width)}  {statistics(array)}" for name, array in result.outputs.items()]
     lines += _predictions(result.predictions or [], items)
     return "\n".join([*map(printable, lines), ""])
+
+
+def _plain(result: InferResult, name: str, backend: str) -> dict[str, Any]:
+    outputs = {
+        key: {"shape": list(array.shape), "dtype": dtype_name(array.dtype)} for key, array in result.outputs.items()
+    }
+    seconds = result.timing.infer_s
+    return {
+        "model": name,
+        "backend": backend,
+        "infer_s": seconds,
+        "outputs": outputs,
+        "predictions": result.predictions,
+    }
 
 
 def statistics(array: NDArray[Any]) -> str:

@@ -13,6 +13,7 @@ from app.cli.arguments import models
 from app.cli.arguments.models import example_specs
 from app.cli.arguments.options import UsageError
 from app.messages import explain_validation, printable
+from app.cli.output import write_json
 from app.progress import progress, telling
 from app.render.spelling import counted, time_text
 from app.render.table import aligned
@@ -22,7 +23,7 @@ from app.trials.candidates import Candidate, Grid
 from app.trials.inputs import random_inputs
 from app.trials.tuning import Surroundings, tune
 
-_TITLES: Final = ("median", "least", "items/s", "error", "candidate")
+_TITLES: Final = ("median", "min", "items/s", "error", "candidate")
 
 
 def execute(args: argparse.Namespace, settings: Settings) -> int:
@@ -45,7 +46,10 @@ def execute(args: argparse.Namespace, settings: Settings) -> int:
 
         around = Surroundings(settings=settings, threads=threads)
         tune(found.name, model.session, candidates, random_inputs(specs), args.seconds, around, tell)
-    sys.stdout.write(table.text())
+    if args.json:
+        write_json(table.plain())
+    else:
+        sys.stdout.write(table.text())
     return int(table.has_problem)
 
 
@@ -102,6 +106,12 @@ class Table:
         """Return whether a candidate failed."""
         return any(row.get("problem") for row in self._rows.values())
 
+    def plain(self) -> dict[str, Any]:
+        """Return candidates and recommendations as plain data."""
+        unsaid = ("event", "text")
+        rows = [{key: value for key, value in row.items() if key not in unsaid} for row in self._rows.values()]
+        return {"model": self._name, "candidates": rows, **{k: self._done.get(k) for k in ("latency", "throughput")}}
+
     def text(self) -> str:
         """Return the table with the recommendations."""
         measured = sorted((row for row in self._rows.values() if "median_s" in row), key=lambda row: row["median_s"])
@@ -112,7 +122,7 @@ class Table:
 
     def _winners(self) -> Iterator[str]:
         titles: dict[int, list[str]] = {}
-        for title, key in (("soonest done", "latency"), ("most throughput", "throughput")):
+        for title, key in (("lowest latency", "latency"), ("highest throughput", "throughput")):
             if self._done.get(key) is not None:
                 titles.setdefault(self._done[key], []).append(title)
         for at, words in titles.items():
@@ -121,7 +131,7 @@ class Table:
             told = row["advice"]
             for where, what in (("config.toml", told["config"]), ("settings", told["settings"])):
                 yield from ([f"  {where}:", *(f"    {line}" for line in what.splitlines())] if what else [])
-            yield from ("  to see it again:", f"    {told['command']}")
+            yield from ("  to reproduce:", f"    {told['command']}")
 
 
 def candidate_text(row: Mapping[str, Any]) -> str:
@@ -134,7 +144,7 @@ def candidate_text(row: Mapping[str, Any]) -> str:
     count = len(row["passes_off"])
     words += ["without 1 pass" if count == 1 else f"without {count} passes"] if count else []
     words += ["kernels measured"] if row["tune"] else []
-    return ", ".join([*words, *(["as it is now"] if row["served"] else [])])
+    return ", ".join([*words, *(["as served now"] if row["served"] else [])])
 
 
 def _cells(row: Mapping[str, Any]) -> tuple[str, ...]:

@@ -31,6 +31,8 @@ class Verb:
         configure: function that adds its flags to a parser.
         settings: server settings that are also flags of the verb.
         is_concurrent: whether its runs go on side by side, so that each gets its share of the cores.
+        has_json: whether it can print its result as JSON.
+        common: those of the settings that are listed first.
     """
 
     summary: str
@@ -38,14 +40,21 @@ class Verb:
     configure: Callable[[ArgumentParser], None]
     settings: tuple[str, ...]
     is_concurrent: bool = False
+    has_json: bool = False
+    common: tuple[str, ...] = ()
 
     def add_to(self, parser: ArgumentParser) -> None:
         """Add all flags of the verb to a parser."""
         self.configure(parser)
+        if self.has_json:
+            parser.add_argument("--json", action="store_true", help="print the result as JSON")
         add_config(parser)
+        groups = {"Most used": self.common} if self.common else {}
         for section in SECTIONS:
-            names = [name for name in section.model_fields if name in self.settings]
-            group = parser.add_argument_group((section.__doc__ or "").rstrip(".")) if names else parser
+            names = tuple(name for name in section.model_fields if name in self.settings and name not in self.common)
+            groups[(section.__doc__ or "").rstrip(".")] = names
+        for title, names in groups.items():
+            group = parser.add_argument_group(title) if names else parser
             for name in names:
                 add_setting(group, name)
 
@@ -58,7 +67,7 @@ def _run(parser: ArgumentParser) -> None:
         nargs="+",
         default=[],
         metavar="[NAME=]FILE",
-        help=".npy or .npz file; without a name the inputs stand in the model's order",
+        help=".npy or .npz file; files without NAME follow the order of the inputs",
     )
     parser.add_argument(
         "--image",
@@ -66,21 +75,24 @@ def _run(parser: ArgumentParser) -> None:
         nargs="+",
         default=[],
         metavar="FILE",
-        help="picture, or folder of them; several are a batch",
+        help="picture or folder of pictures; several form a batch",
     )
     parser.add_argument("--output", metavar="FILE", help="save all outputs in this .npz file")
-    parser.add_argument("--draw", metavar="FILE", help="save the picture with what was found in it as this .png file")
-    parser.add_argument("--top-k", type=int, metavar="CLASSES", help="how many classes a classifier names")
+    parser.add_argument("--draw", metavar="FILE", help="save the picture with its predictions as this .png file")
+    parser.add_argument("--top-k", type=int, metavar="CLASSES", help="number of classes returned, highest score first")
 
 
 def _graph(parser: ArgumentParser) -> None:
     parser.add_argument("model", metavar="MODEL", help=_MODEL)
     parser.add_argument(
-        "--format", choices=GRAPH_FORMATS, default="text", help="param is the model's own file. Default: text."
+        "--format",
+        choices=GRAPH_FORMATS,
+        default="text",
+        help="param is the model's own text file. Default: text.",
     )
-    parser.add_argument("--profile", action="store_true", help="run the model on zeros and add the operators' times")
+    parser.add_argument("--profile", action="store_true", help="run the model on zeros and add operator times")
     parser.add_argument(
-        "--explain", action="store_true", help="tell step by step how the graph was read, ordered and understood"
+        "--explain", action="store_true", help="show step by step how the graph was read, ordered and resolved"
     )
     parser.add_argument("--output", metavar="FILE", help="write to this file instead of stdout")
 
@@ -95,7 +107,7 @@ def _tune(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--tune",
         action="store_true",
-        help="compile anew, measure the best candidates for each kernel on this machine, and keep which is fastest",
+        help="compile again, measure the candidates for each kernel on this machine, and keep the fastest",
     )
 
 
@@ -106,7 +118,7 @@ def _shape(parser: ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="SHAPE",
-        help="shape of an input, such as 1,3,224,224; once for each input, where the model leaves sizes open",
+        help="shape of an input with open sizes, such as 1,3,224,224; once for each input",
     )
 
 
@@ -121,7 +133,7 @@ def _compare(parser: ArgumentParser) -> None:
         "--rtol",
         type=float,
         metavar="SHARE",
-        help="allowed error as a share of the largest magnitude of a value. Default: 1e-4, for half precision more.",
+        help="allowed error relative to the largest magnitude. Default: 1e-4, more for half precision.",
     )
     parser.add_argument(
         "--atol", type=float, default=1e-6, metavar="ERROR", help="allowed absolute error. Default: 1e-6."
@@ -133,11 +145,11 @@ def _bench(parser: ArgumentParser) -> None:
     parser.add_argument("--batch", type=positive, metavar="N", help="batch size. Default: the exported one.")
     _shape(parser)
     _tune(parser)
-    parser.add_argument("--seconds", type=duration, default=2.0, metavar="S", help="for each engine. Default: 2.")
-    parser.add_argument("--against", default="", metavar="ENGINES", help=f"by comma, of {', '.join(RIVALS)}")
-    parser.add_argument("--plot", metavar="FILE", help="show times as bars, and draw them into this .svg or .png")
+    parser.add_argument("--seconds", type=duration, default=2.0, metavar="S", help="seconds per engine. Default: 2.")
+    parser.add_argument("--against", default="", metavar="ENGINES", help=f"comma-separated, of {', '.join(RIVALS)}")
+    parser.add_argument("--plot", metavar="FILE", help="show times as bars, and draw them to this .svg or .png file")
     for kind, names in (("onnx", "onnxruntime and openvino"), ("ncnn", "ncnn (.ncnn.param)")):
-        parser.add_argument(f"--{kind}", metavar="FILE", help=f"the network for {names}. Default: beside the model.")
+        parser.add_argument(f"--{kind}", metavar="FILE", help=f"file for {names}. Default: next to the model.")
 
 
 def _tuning(parser: ArgumentParser) -> None:
@@ -151,35 +163,33 @@ def _tuning(parser: ArgumentParser) -> None:
         default=[],
         choices=("winograd", "passes", "backend", "kernels"),
         metavar="WHAT",
-        help="what else is varied, of winograd, passes (all or none), backend, kernels (estimated or measured)",
+        help="options to vary: winograd, passes (all or none), backend, kernels (estimated or measured)",
     )
     _shape(parser)
-    parser.add_argument("--seconds", type=duration, default=1.0, metavar="S", help="for each candidate. Default: 1.")
+    parser.add_argument("--seconds", type=duration, default=1.0, metavar="S", help="seconds per candidate. Default: 1.")
 
 
 def _compile(parser: ArgumentParser) -> None:
     parser.add_argument("model", nargs="*", metavar="MODEL", help=_MODEL)
-    parser.add_argument("--all", action="store_true", help="every model of the store")
+    parser.add_argument("--all", action="store_true", help="all models of the store")
     parser.add_argument(
         "--batch", nargs="+", type=positive, default=[None], metavar="N", help="batch sizes. Default: the exported one."
     )
     _shape(parser)
     _tune(parser)
-    parser.add_argument(
-        "--force", action="store_true", help="compile what is in the cache as well, and replace it, or the bundle"
-    )
+    parser.add_argument("--force", action="store_true", help="compile again and replace the cache entry or the bundle")
     parser.add_argument(
         "--bundle",
         metavar="DIR",
-        help="put the model and what is compiled of it into this folder, to be run elsewhere without a compiler",
+        help="write model and compiled programs to this folder, to run elsewhere without a compiler",
     )
     parser.add_argument(
-        "--oci", action="store_true", help="make the folder an OCI image layout, as --bundle oci:DIR does"
+        "--oci", action="store_true", help="write the bundle as an OCI image layout, like --bundle oci:DIR"
     )
     parser.add_argument(
         "--target",
         choices=("avx512", "avx2", "sse", "neon"),
-        help="a bundle for every machine of this level. Default: for machines such as this one.",
+        help="instruction set of the bundle. Default: for machines like this one.",
     )
 
 
@@ -190,44 +200,54 @@ def _export(parser: ArgumentParser) -> None:
     for flag, text in (
         ("--shape", "shape of an input, such as 1,3,224,224; once for each input"),
         ("--dtype", "dtype of the inputs; once for all, or once for each. Default: float32."),
-        ("--shape2", "another shape of each input: dimensions that differ become dynamic"),
+        ("--shape2", "second shape of each input; dimensions that differ become dynamic"),
     ):
         parser.add_argument(flag, action="append", default=[], metavar=flag[2:7].upper(), help=text)
-    parser.add_argument("--name", help="name of the model in the store. Default: that of the class or file.")
-    parser.add_argument("--output", metavar="DIR", help="write the pair into this folder, not into the store")
-    parser.add_argument("--reference", metavar="FILE", help="also record PyTorch's values, for 'pnnx-serve compare'")
+    parser.add_argument("--name", help="name of the model in the store. Default: name of the class or file.")
+    parser.add_argument("--output", metavar="DIR", help="write the pair to this folder instead of the store")
+    parser.add_argument("--reference", metavar="FILE", help="also record PyTorch's values for 'pnnx-serve compare'")
     parser.add_argument(
         "--opt-level",
         type=int,
         choices=(0, 1, 2),
         default=2,
-        help="simplification. Default: 2; 1 keeps what it loses at times.",
+        help="level of graph simplification. Default: 2; use 1 if an operator is lost.",
     )
     parser.add_argument(
         "--module-operator",
         action="append",
         default=[],
         metavar="CLASS",
-        help="keep this class (package.module.Class) as one operator; a plugin must know it",
+        help="keep this class (package.module.Class) as one operator, to be defined by a plugin",
     )
     parser.add_argument(
-        "--rtol", type=float, metavar="SHARE", help="allowed error as a share of an output's largest magnitude"
+        "--rtol", type=float, metavar="SHARE", help="allowed error relative to an output's largest magnitude"
     )
+
+
+def _cache(parser: ArgumentParser) -> None:
+    parser.add_argument("action", choices=("list", "clear"), metavar="ACTION", help="list or clear")
+
+
+def _completion(parser: ArgumentParser) -> None:
+    parser.add_argument("shell", choices=("bash", "zsh", "fish"), metavar="SHELL", help="bash, zsh or fish")
 
 
 def _deploy(parser: ArgumentParser) -> None:
     parser.add_argument("engine", choices=("ray",), metavar="ENGINE", help="ray: an application of Ray Serve.")
     parser.add_argument(
-        "--address", metavar="ADDRESS", help="of a cluster that runs, or auto. Default: one of this machine alone."
+        "--address",
+        metavar="ADDRESS",
+        help="address of a running cluster, or auto. Default: one on this machine.",
     )
-    parser.add_argument("--name", default="pnnx-serve", help="of the application. Default: pnnx-serve.")
-    parser.add_argument("--replicas", type=positive, metavar="N", help="as many replicas. Default: 1.")
-    parser.add_argument("--cpus", type=float, metavar="CORES", help="cores of a replica. Default: 1.")
+    parser.add_argument("--name", default="pnnx-serve", help="name of the application. Default: pnnx-serve.")
+    parser.add_argument("--replicas", type=positive, metavar="N", help="number of replicas. Default: 1.")
+    parser.add_argument("--cpus", type=float, metavar="CORES", help="cores per replica. Default: 1.")
     parser.add_argument(
         "--models-per-replica",
         type=positive,
         metavar="N",
-        help="most models of a replica, which loads those it is asked for. Default: all of the store.",
+        help="maximum number of models per replica, loaded on demand. Default: all of the store.",
     )
 
 
@@ -240,14 +260,14 @@ VERBS: Final = {
         configure=lambda parser: None,
         settings=tuple(name for name in Settings.model_fields if name not in SECRETS),
         is_concurrent=True,
+        common=("store", "host", "port", "workers", "threads"),
     ),
     "deploy": Verb(
         summary="serve the models of a store with Ray, on many machines",
         examples="""  pnnx-serve deploy ray --store model_store
   pnnx-serve deploy ray --store s3://bucket/models --address auto --replicas 4 --cpus 2
 
-It needs the extra [ray]. All that can be said, replicas of single models among it, is for Ray's own config file:
-docs/scaling.md.
+Needs the extra [ray]. More options, such as replicas of single models, go into Ray's config file: docs/scaling.md.
 """,
         configure=_deploy,
         settings=tuple(name for name in Settings.model_fields if name not in (*SECRETS, "workers", "grpc_port")),
@@ -259,6 +279,7 @@ docs/scaling.md.
 """,
         configure=lambda parser: None,
         settings=("store",),
+        has_json=True,
     ),
     "run": Verb(
         summary="run a model once, without a server",
@@ -269,6 +290,7 @@ docs/scaling.md.
 """,
         configure=_run,
         settings=("store", "plugins", *COMPUTING),
+        has_json=True,
     ),
     "graph": Verb(
         summary="show the graph of a model: operators, shapes, weights, times",
@@ -281,34 +303,36 @@ docs/scaling.md.
         settings=("store", "plugins", *COMPUTING),
     ),
     "report": Verb(
-        summary="write a model and a run of it into one HTML file",
+        summary="write a model and a measured run as one HTML file",
         examples="""  pnnx-serve report digits -o digits.html
   pnnx-serve report resnet18.pnnx.param -o resnet18.html
 
-The file needs no server and loads nothing: graph with times, kernels, inputs, outputs, machine.
+The file works without a server or network: graph with times, kernels, inputs, outputs, machine.
 """,
         configure=_report,
         settings=("store", "plugins", *COMPUTING),
     ),
     "check": Verb(
-        summary="say whether models can be served, and if not, every reason",
+        summary="report every problem that keeps models from being served",
         examples="""  pnnx-serve check digits
   pnnx-serve check exported/*.pnnx.param && echo all of them
   pnnx-serve check --strict digits
 """,
         configure=_check,
         settings=("store", "plugins", "strict"),
+        has_json=True,
     ),
     "compare": Verb(
-        summary="find the operator where a model's numbers leave a reference",
+        summary="find the first operator whose values differ from a recording",
         examples="""  pnnx-serve compare resnet18 --reference ref.npz
   pnnx-serve compare resnet18.pnnx.param --reference ref.npz --rtol 1e-3
 
-ref.npz holds the inputs in_0, in_1, ... and whatever else was recorded: final outputs out_0, out_1, ..., and
-operand/NAME for the operands of the graph. 'pnnx-serve export --reference' writes such a file.
+ref.npz holds the inputs in_0, in_1, ... and any recorded values: outputs out_0, out_1, ..., and operand/NAME for
+operands of the graph. 'pnnx-serve export --reference' writes such a file.
 """,
         configure=_compare,
         settings=("store", "plugins", *COMPUTING),
+        has_json=True,
     ),
     "bench": Verb(
         summary="measure a model: latency, throughput, every kernel",
@@ -318,38 +342,62 @@ operand/NAME for the operands of the graph. 'pnnx-serve export --reference' writ
   pnnx-serve bench resnet18.pnnx.param --against onnxruntime,ncnn --onnx resnet18.onnx
   pnnx-serve bench digits --plot digits.svg
 
-Inputs are random. The answer is held against the reference before anything is timed, and so is that of every engine
-named by --against. The share of peak is of fused multiply-adds on registers, measured on this processor; Winograd
-convolutions count the operations they save, so theirs may exceed 100 %.
+Inputs are random. Outputs of every engine are checked against the reference before anything is timed. The peak is that
+of fused multiply-adds on registers, measured on this processor; Winograd convolutions count the operations they save,
+so their share of peak may exceed 100 %.
 """,
         configure=_bench,
         settings=("store", "plugins", *COMPUTING),
+        has_json=True,
     ),
     "tune": Verb(
-        summary="measure ways to run a model against each other",
+        summary="measure a model with different options",
         examples="""  pnnx-serve tune digits
   pnnx-serve tune digits --batch 1 2 4 8 --vary winograd backend
   pnnx-serve tune resnet18.pnnx.param --threads 4 --vary kernels --seconds 3
   pnnx-serve tune superres --shape 1,1,64,64
 
-Threads are 1, 2, 4 and so on, up to --threads. Every candidate is held against the reference first; then all run in
-turn, so that whatever else the machine does meets them alike. What wins is told as the lines of the model's config.toml
-and the settings that make it so. The console has the same, with a chart.
+Threads are 1, 2, 4 and so on, up to --threads. Every candidate is checked against the reference first; then they run in
+turn, so that other load on the machine affects them equally. The report shows the config.toml lines and the settings
+for the lowest latency and the highest throughput. The console does the same, with a chart.
 """,
         configure=_tuning,
         settings=("store", "plugins", "threads", "cache", "cache_dir"),
+        has_json=True,
     ),
     "calibrate": Verb(
-        summary="measure this machine and choose kernels for it",
+        summary="measure this machine, to choose kernels for it",
         examples="""  pnnx-serve calibrate
   pnnx-serve calibrate --cache-dir /var/cache/pnnx-serve
 
-Takes a second, on a machine where nothing else runs. Without it kernels are chosen by the processor's
-micro-architecture, or for one that is not known by its caches and the width of its vectors. What is found is kept in
-the cache's folder, for every later start; what was compiled before is compiled again.
+Takes a second; run it on an idle machine. Without it, kernels are chosen by the processor's micro-architecture, or, if
+that is unknown, by cache sizes and vector width. The result is kept in the cache folder; models are compiled again at
+the next start.
 """,
         configure=lambda parser: None,
         settings=("cache_dir",),
+        has_json=True,
+    ),
+    "cache": Verb(
+        summary="list or clear what has been compiled",
+        examples="""  pnnx-serve cache list
+  pnnx-serve cache clear
+  pnnx-serve cache list --cache-dir /var/cache/pnnx-serve --json
+
+'clear' removes compiled programs; the next start compiles them again. Measurements of the machine stay.
+""",
+        configure=_cache,
+        settings=("cache_dir",),
+        has_json=True,
+    ),
+    "completion": Verb(
+        summary="print a script that completes verbs and flags in a shell",
+        examples="""  pnnx-serve completion bash >> ~/.bashrc
+  pnnx-serve completion zsh > ~/.zfunc/_pnnx-serve
+  pnnx-serve completion fish > ~/.config/fish/completions/pnnx-serve.fish
+""",
+        configure=_completion,
+        settings=(),
     ),
     "compile": Verb(
         summary="compile models ahead of time, for later starts",
@@ -361,12 +409,12 @@ the cache's folder, for every later start; what was compiled before is compiled 
   pnnx-serve compile digits --bundle digits.bundle && pnnx-serve run digits.bundle --image seven.png
   pnnx-serve compile digits --batch 1 8 --bundle oci:digits.oci --target avx2
 
-All versions of a model of the store are compiled. The settings that decide what is compiled (--winograd, --passes-off)
-must be those of the server that is to find it; the number of threads may differ. A bundle is of the newest version. It
-holds machine code: whoever runs it trusts who made it, as with any program.
+All versions of a stored model are compiled. --winograd and --passes-off must be the server's; the number of threads may
+differ. A bundle holds the newest version. It contains machine code: run only bundles from a source that you trust.
 """,
         configure=_compile,
         settings=("store", "plugins", "threads", "winograd", "passes_off", "cache_dir", "cache_max_bytes"),
+        has_json=True,
     ),
     "export": Verb(
         summary="turn a PyTorch or ONNX model into a checked PNNX pair",
@@ -376,11 +424,11 @@ holds machine code: whoever runs it trusts who made it, as with any program.
   pnnx-serve export model.py --shape 1,16 --output exported --reference ref.npz
   pnnx-serve export model.onnx --name detector
 
-SOURCE is a Python file and a class, function or module in it (FILE.py:NAME; without a name it must have just one
-model), the same in an installed package (package.module:NAME), a file written by torch.jit.save, or an ONNX file. That
-is, without --shape, read as the server reads it (extra 'onnx'), and with it by PNNX's converter and held
-against onnxruntime. Importing a Python file runs it. Without --output the pair becomes the next version of a
-model in the store, but only if it gives the model's own answers.
+SOURCE is a class, function or module in a Python file (FILE.py:NAME; NAME may be left out if there is only one model)
+or in an installed package (package.module:NAME), a file written by torch.jit.save, or an ONNX file. Without --shape an
+ONNX file is read as the server reads it (extra 'onnx'); with --shape PNNX's converter reads it and onnxruntime checks
+the result. Importing a Python file runs it. Without --output the pair becomes the next version of a model in
+the store, provided that its outputs match the original model's.
 """,
         configure=_export,
         settings=("store", "plugins"),

@@ -113,7 +113,7 @@ class Postprocessing:
         predictions = self._predict(prepared, outputs) if request.predict and self._task.FINDING is not None else None
         wanted = prepared.wanted
         if wanted is None:
-            wanted = () if placements else tuple(outputs)
+            wanted = () if placements and self._task.FINDING is not None else tuple(outputs)
         drawing = self._draw(prepared.inputs, predictions) if request.draw and predictions else None
         timing = prepared.timing
         timing.infer_s = ran.infer_s

@@ -1,4 +1,4 @@
-"""What the server prints when it is up: its threads, its models, its address, and one line to try."""
+"""Text printed when the server is up: address, a request to try, models, threads."""
 
 from __future__ import annotations
 
@@ -19,21 +19,27 @@ _MAX_ELEMENTS: Final = 64
 
 
 def banner(plane: DataPlane, url: str, grpc_port: int | None = None) -> str:
-    """The whole text; every model is a row, failed ones with their reason.
+    """Return the text; every model has a row, a failed one with its reason.
 
-    grpc_port: of gRPC; None where there is none.
+    Args:
+        plane: models and settings of the server.
+        url: address of the server.
+        grpc_port: port of gRPC, or None.
     """
-    rows = [("MODEL", "VERSION", "STATE", "TASK", "INPUTS"), *_rows(plane)]
-    state = plane.unready_reason()
-    lines = [f"pnnx-serve: {plane.budget}", "", *(f"  {line}" for line in aligned(rows)), ""]
-    lines += [f"  not ready  {state}"] if state else []
+    lines = ["", f"  console    {url}/", f"  try        {example(plane, url)}"]
     if grpc_port is not None:
         lines.append(f"  grpc       {urlsplit(url).hostname}:{grpc_port}")
-    return "\n".join([*lines, f"  console    {url}/", f"  try        {example(plane, url)}", ""])
+    if (state := plane.unready_reason()) is not None:
+        lines.append(f"  not ready  {state}")
+    if failed := [entry.name for entry in plane.store.entries if entry.state is State.FAILED]:
+        store = shlex.quote(str(plane.settings.store))
+        lines.append(f"  next       pnnx-serve check {shlex.join(failed)} --store {store}")
+    rows = [("MODEL", "VERSION", "STATE", "TASK", "INPUTS"), *_rows(plane)]
+    return "\n".join([*lines, "", *(f"  {line}" for line in aligned(rows)), "", f"  {plane.budget}", ""])
 
 
 def example(plane: DataPlane, url: str) -> str:
-    """A curl line that works as pasted: one of a model's own example pictures, a tensor of zeros, or the list."""
+    """Return a curl command that works as pasted: an example picture, a tensor of zeros, or the list of models."""
     lines = [line for entry in _by_preference(plane) for line in _lines(entry, plane, url)]
     return lines[0] if lines else f"curl -s{_key(plane)} {url}/models"
 
@@ -62,7 +68,7 @@ def _lines(entry: Entry, plane: DataPlane, url: str) -> Iterator[str]:
 
 
 def _key(plane: DataPlane) -> str:
-    """Where a key goes, for a server that asks for one."""
+    """Return the header for a key if the server requires one."""
     return " -H 'authorization: Bearer KEY'" if plane.settings.has_keys else ""
 
 

@@ -275,6 +275,13 @@ def test_setting_warmup_finds_out_at_once_whether_a_model_runs(tmp_path: Path) -
             assert client.get("/health/ready").status_code == status
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"), [("64 GiB", 64 << 30), ("1.5MB", 1_500_000), ("8kib", 8192), ("123", 123), ("7 bytes", 7)]
+)
+def test_sizes_have_units(text: str, expected: int) -> None:
+    assert Settings.from_env({"PNNX_SERVE_STORE_MAX_BYTES": text}).store_max_bytes == expected
+
+
 @pytest.mark.parametrize(("limit", "compiles"), [(0, False), (2**30, True)])
 def test_setting_instances_max_bytes_bounds_what_is_compiled_for_other_shapes(
     tmp_path: Path, limit: int, compiles: bool

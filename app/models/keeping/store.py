@@ -271,7 +271,7 @@ class Store:
         if entry.unloaded is not None:
             raise ModelNotFoundError(f"model '{entry.name}' is not loaded", found=entry.name)
         if entry.files.problem is not None:
-            raise self._not_ready(f"model '{entry.name}' failed to load: {entry.files.problem}")
+            raise self._not_ready(f"model '{entry.name}' failed to load: {entry.files.problem}{_check(entry)}")
         if not entry.is_read:
             raise self._not_ready(f"model '{entry.name}' is loading")
         if isinstance(number, str):
@@ -289,7 +289,7 @@ class Store:
         wanted = [version for version in entry.versions if number in (None, version.number)]
         if any(version.state is State.LOADING for version in wanted):
             raise self._not_ready(f"model '{entry.name}' is loading")
-        raise self._not_ready(f"model '{entry.name}' failed to load: {entry.reason}")
+        raise self._not_ready(f"model '{entry.name}' failed to load: {entry.reason}{_check(entry)}")
 
     def _not_ready(self, message: str) -> ModelNotReadyError:
         return ModelNotReadyError(message, retry_after_s=self._settings.retry_after_s)
@@ -364,3 +364,8 @@ def _loading_bytes(files: VersionFiles) -> int:
         with suppress(OSError):
             total = max(total, sum(path.stat().st_size for path in files.bundle.iterdir()))
     return _TIMES * total
+
+
+def _check(entry: Entry) -> str:
+    """Return what to do about a model that failed."""
+    return f"; 'pnnx-serve check {entry.name}' lists every problem"

@@ -120,7 +120,8 @@ class Registry:
     def _describe_unknown(self, unknown: Mapping[str, Sequence[str]]) -> str:
         details = [self._describe_one(type, names) for type, names in unknown.items()]
         plural = "type" if len(unknown) == 1 else "types"
-        return f"no layer for {len(unknown)} operator {plural}: " + ", ".join(details)
+        advice = "; --plugin FILE.py loads layers of your own (engine.register)"
+        return f"no layer for {len(unknown)} operator {plural}: {', '.join(details)}{advice}"
 
     def _describe_one(self, type: str, names: Sequence[str]) -> str:
         notes = [", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")] if any(names) else []

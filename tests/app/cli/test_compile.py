@@ -99,7 +99,7 @@ def test_operators_without_a_kernel_are_counted(store: Path, folder: Path, capsy
 def test_open_sizes_leave_nothing_to_do(store: Path, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(store / "open" / "1", OPEN)
     status, (line,), _ = compiled("open", capsys=capsys)
-    assert (status, line.split(": ")[0]) == (0, "open · nothing to do ahead")
+    assert (status, line.split(": ")[0]) == (0, "open · nothing to compile ahead")
 
 
 def test_what_cannot_be_compiled_stops_no_other_model(
@@ -204,7 +204,7 @@ def test_all_models_of_the_store_are_compiled(store: Path, folder: Path, capsys:
     assert (status, error) == (0, "") and len(lines) > 1
 
 
-@pytest.mark.parametrize("words", [[], ["--all", "linear"]])
+@pytest.mark.parametrize("words", [["--force"], ["--all", "linear"]])
 def test_models_are_named_or_all_of_them(words: list[str], store: Path, capsys: pytest.CaptureFixture[str]) -> None:
     status, _, error = compiled(*words, capsys=capsys)
     assert status == 2 and "MODEL or --all: found" in error

@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 from argparse import ArgumentParser
 from pathlib import Path
 
@@ -77,8 +78,8 @@ def test_version_names_the_program(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        ([], "the following arguments are required: VERB ('pnnx-serve --help'"),
-        (["run"], "the following arguments are required: MODEL ('pnnx-serve run --help'"),
+        (["--debug"], "the following arguments are required: VERB ('pnnx-serve --help'"),
+        (["run", "--json"], "the following arguments are required: MODEL ('pnnx-serve run --help'"),
         (["graph", "m", "--format", "png"], "argument --format: invalid choice: 'png'"),
         (["check", "m", "--wat"], "unrecognized arguments: --wat"),
     ],
@@ -98,7 +99,14 @@ def test_flags_are_written_out(verb: str, capsys: pytest.CaptureFixture[str]) ->
     VERBS[verb].add_to(parser)
     flags = [flag for flag in parser._option_string_actions if flag.startswith("--") and flag != "--help"]
     needed = ["--reference", "r"] if verb == "compare" else []
-    wanted = {"serve": [], "models": [], "calibrate": [], "deploy": ["ray"]}.get(verb, ["m"])
+    wanted = {
+        "serve": [],
+        "models": [],
+        "calibrate": [],
+        "deploy": ["ray"],
+        "cache": ["list"],
+        "completion": ["zsh"],
+    }.get(verb, ["m"])
     shorts = [f"{short}=1" for short in sorted({flag[:-1] for flag in flags} - {*flags})]
     status, text = refused(capsys, verb, *wanted, *needed, *shorts)
     assert status == 2 and f"unrecognized arguments: {' '.join(shorts)}" in text
@@ -155,12 +163,12 @@ def test_debug_lets_the_traceback_out(argv: list[str], monkeypatch: pytest.Monke
         main(argv)
 
 
-def test_interruption_is_quiet_with_status_130(
+def test_an_interruption_is_one_line_and_status_130(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     fail_with(KeyboardInterrupt(), monkeypatch)
     assert main(["graph", "m"]) == 130
-    assert capsys.readouterr() == ("", "")
+    assert capsys.readouterr() == ("", "pnnx-serve: interrupted\n")
 
 
 def test_a_reader_that_goes_away_ends_the_program_quietly(store: Path) -> None:
@@ -228,10 +236,55 @@ def test_progress_is_shown_on_a_terminal_and_wiped(monkeypatch: pytest.MonkeyPat
     assert screen.getvalue().endswith("\r\x1b[2K")
 
 
-def test_progress_is_quiet_in_a_pipe(capsys: pytest.CaptureFixture[str]) -> None:
+def test_short_progress_is_quiet_in_a_pipe(capsys: pytest.CaptureFixture[str]) -> None:
     with progress("loading digits"):
         pass
     assert capsys.readouterr().err == ""
+
+
+def test_long_progress_is_a_line_now_and_then_in_a_pipe(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("app.progress._REPEAT_S", 0.05)
+    with progress("loading digits"):
+        time.sleep(0.3)
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) >= 2 and set(lines) == {"loading digits ... 0 s"}
+
+
+@pytest.mark.parametrize("argv", [[], ["run"], ["compile"], ["cache"]])
+def test_a_verb_alone_prints_its_help(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(argv) == 2
+    assert f"usage: {' '.join(['pnnx-serve', *argv])} [-h]" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_has_every_verb_and_its_flags(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["completion", shell]) == 0
+    text = capsys.readouterr().out
+    assert all(name in text for name in VERBS) and "top-k" in text and "max-queue" in text
+    if shell == "bash":
+        subprocess.run(["bash", "-n"], input=text, text=True, check=True, timeout=PATIENCE_S)
+
+
+def test_sizes_of_the_help_have_units(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["serve", "--help"])
+    text = capsys.readouterr().out
+    assert "Default: 64 GiB" in re.sub(r"\s+", " ", text) and text.index("Most used") < text.index("Connections")
+
+
+@pytest.mark.parametrize("name", ["app", "engine"])
+def test_a_package_that_hides_ours_is_named(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).mkdir()
+    (tmp_path / name / "__init__.py").write_text("")
+    environment = {**os.environ, "PYTHONPATH": f"{tmp_path}:{ROOT}"}
+    command = [sys.executable, "-c", "import sys, pnnx_serve; sys.exit(pnnx_serve.main())"]
+    done = subprocess.run(
+        command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE_S, check=False
+    )
+    assert done.returncode == 1
+    assert f"package '{name}': found {tmp_path / name}, expected {ROOT / name}. Remove its folder" in done.stderr
 
 
 def test_progress_of_the_compiler_overwrites_itself_and_is_wiped(monkeypatch: pytest.MonkeyPatch) -> None:

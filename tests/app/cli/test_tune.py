@@ -24,9 +24,9 @@ def test_every_candidate_has_a_row_and_the_winner_is_told_as_what_to_write_down(
     )
     assert (status, error) == (0, "") and "linear · 6 candidates" in text
     rows = text.split("\n\n")[1].splitlines()
-    assert rows[0].split() == ["median", "least", "items/s", "error", "candidate"] and len(rows) == 7
-    assert "1 thread, batch 1, as it is now" in text and "reference, batch 3" in text and "no Winograd" in text
-    assert "soonest done" in text and "most throughput" in text and "pnnx-serve bench linear" in text
+    assert rows[0].split() == ["median", "min", "items/s", "error", "candidate"] and len(rows) == 7
+    assert "1 thread, batch 1, as served now" in text and "reference, batch 3" in text and "no Winograd" in text
+    assert "lowest latency" in text and "highest throughput" in text and "pnnx-serve bench linear" in text
 
 
 def test_one_that_answers_something_else_is_told_and_is_no_winner(
@@ -35,7 +35,7 @@ def test_one_that_answers_something_else_is_told_and_is_no_winner(
     monkeypatch.setattr("app.trials.tuning.error_share", lambda found, _: float(len(found[0]) == 2))
     status, text, _ = tuned("linear", "--threads", "1", "--batch", "1", "2", capsys=capsys)
     assert status == 1 and "1 thread, batch 2: another answer than the reference's" in text
-    assert "soonest done and most throughput: 1 thread, batch 1" in text
+    assert "lowest latency and highest throughput: 1 thread, batch 1" in text
 
 
 @pytest.mark.parametrize(
