@@ -1,5 +1,5 @@
-"""Pictures: encoded bytes -> upright RGB or grey -> the network's input, and coordinates back again.
+"""Pictures: from encoded bytes to the network's input, and coordinates back to the picture.
 
-survey (what a file says of itself) -> decode (its pixels) -> placement (where they lie on the canvas) -> resize ->
-preprocess, which does all that as config says. drawing, palette and png are for answers that are pictures.
+header_scan (size and needed parts of a file) -> decode (pixels) -> placement (position on the canvas) -> preprocess
+(resizing and normalisation as configured). drawing and palette make pictures of predictions.
 """

@@ -1,4 +1,4 @@
-"""The transparent colour of a PNG without an alpha channel (tRNS), which Pillow compares with pixels of other depths.
+"""Transparent colour (tRNS) of a PNG without an alpha channel.
 
 Pillow scales grey of 1, 2 and 4 bits to 8 and cuts colours of 16 bits to 8, but keeps the transparent colour as the
 file has it, so it would match no pixel, or the wrong ones (PNG specification, section 11.3.2.1).
@@ -13,17 +13,17 @@ import numpy as np
 from PIL import Image
 
 _DEPTH_AT: Final = 24
-# Pillow's name for the order of bytes that makes it keep the second of each pair.
+# Pillow's name for the byte order that makes it keep the second byte of each pair.
 _LOW_BYTES: Final = "RGB;16L"
 
 
 def depth_of(png: bytes | bytearray | memoryview) -> int:
-    """Return the bits of a sample, as the header of a PNG says."""
+    """Return the bits per sample from the header of a PNG."""
     return png[_DEPTH_AT] if len(png) > _DEPTH_AT else 8
 
 
 def is_wide(image: Image.Image, depth: int) -> bool:
-    """Return whether the key needs bits of the pixels that Pillow cuts off."""
+    """Return whether matching the key needs pixel bits that Pillow drops."""
     return depth == 16 and image.mode == "RGB" and "transparency" in image.info
 
 
@@ -50,7 +50,7 @@ def apply_grey_key(grey: Image.Image) -> Image.Image:
 
 
 def apply_wide_key(image: Image.Image, again: Callable[[], Image.Image]) -> Image.Image:
-    """Return 16-bit colours, decoded to their high bytes, with an alpha channel.
+    """Return a 16-bit colour picture, decoded to its high bytes, with an alpha channel.
 
     Args:
         again: opens the same file once more, for the low bytes.

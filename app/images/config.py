@@ -1,4 +1,4 @@
-"""[preprocess]: what a model's config.toml says of pictures."""
+"""Table [preprocess] of a model's config.toml."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ NonZero = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
 class PreprocessConfig(Section):
-    """How a picture becomes the network's input: value = (pixel * scale - mean) / std, per channel."""
+    """Conversion of pictures to the network's input: value = (pixel * scale - mean) / std, per channel."""
 
     size: tuple[NotNegative, NotNegative] | None = Field(
         default=None,

@@ -1,8 +1,8 @@
-"""Encoded pictures -> upright 8-bit pictures, as RGB or grey. What is hostile is refused before it is decoded.
+"""Decoding of pictures to upright 8-bit RGB or grey, with limits checked before any pixel is decoded.
 
-Upright means turned as the EXIF orientation says: the picture as a person sees it. A survey of the file (app/images/
-survey) says its size, which is checked before any pixel is decoded, and which of its bytes a decoder is given; only
-formats of ``FORMATS`` are. Decoders are stopped when nobody waits for the picture.
+Upright means rotated as the EXIF orientation says. A header scan (app/images/header_scan) finds the size, which is
+checked first, and the bytes that a decoder is given. Only ``FORMATS`` are decoded. Decoding stops when the request is
+cancelled.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from app.messages import cut
 FORMATS: Final = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF")
 Mode = Literal["RGB", "L"]
 
-# Longer ones are no pictures, and the tables to shrink them would be larger than they are.
+# Longer sides do not occur in practice, and Pillow's resizing tables would outgrow the picture.
 MAX_SIDE: Final = 65_535
 
-# Pixels, and bytes, that are decoded in some hundred microseconds, whatever is in them.
+# Pictures of at most this many pixels and bytes decode in some hundred microseconds, whatever they contain.
 SMALL_PIXELS: Final = 1 << 14
 _PNG: Final = b"\x89PNG\r\n\x1a\n"
-_PNG_HEAD: Final = struct.Struct(">8s8xLL")  # signature, the header's frame, width and height
+_PNG_HEAD: Final = struct.Struct(">8s8xLL")  # signature, chunk length and type, width and height
 
 _UPRIGHT: Final = {
     2: Image.Transpose.FLIP_LEFT_RIGHT, 3: Image.Transpose.ROTATE_180, 4: Image.Transpose.FLIP_TOP_BOTTOM,
@@ -40,28 +40,28 @@ _UPRIGHT: Final = {
 }  # fmt: skip
 _TURNED: Final = frozenset({5, 6, 7, 8})
 _SMALL_MODES: Final = frozenset({"1", "L", "P"})
-# Pixels whose colours are converted at a time: what lies in between takes several bytes for each.
+# Pixels converted at once, to bound the memory for intermediate values of several bytes a pixel.
 _STRIP: Final = 1 << 21
-# Bytes of a pixel while a transparent colour of 16 bits is looked for: its low bytes, comparisons, and the result.
+# Bytes per pixel while a 16-bit transparent colour is matched: low bytes, comparisons and the result.
 _WIDE_KEY: Final = 4 + 3 * 2 + 4
-# Pillow reads as much as this at once when it decodes: between two looks at the clock.
+# Number of bytes that Pillow reads at once while decoding, between two checks for cancellation.
 _AT_ONCE: Final = 1 << 16
 _DEEP_MODES: Final = frozenset({"I", "I;16", "I;16L", "I;16B", "I;16N"})
 
 
 class Picture(NamedTuple):
-    """One encoded picture of a request and what messages call it: "the picture", "picture 2 ('cat.jpg')"."""
+    """Encoded picture of a request, and its name in messages: "the picture", "picture 2 ('cat.jpg')"."""
 
     data: bytes | bytearray | memoryview
     label: str = "the picture"
 
 
 class OpenPicture:
-    """A picture whose header was read: knows its size (width, height) as a person sees it, decodes when asked.
+    """Picture whose header was read; ``size`` is (width, height) when upright. Pixels are decoded on demand.
 
     Raises:
-        InvalidRequestError: the bytes are no picture of a known format, or are damaged.
-        RequestTooLargeError: more pixels than allowed.
+        InvalidRequestError: the bytes are not a picture of a known format, or are damaged.
+        RequestTooLargeError: the picture has too many pixels.
     """
 
     def __init__(self, picture: Picture, *, max_pixels: int) -> None:
@@ -73,17 +73,21 @@ class OpenPicture:
             self._check_size(self._image.size, max_pixels)
             self._depth = depth_of(picture.data) if self._survey.format == "PNG" else 8
             scale_key(self._image, self._depth)
-        except Exception as exc:  # decoders of hostile bytes fail in any way there is
+        except Exception as exc:  # decoders raise any type of exception for hostile bytes
             raise self._refusal(exc) from exc
         self._is_turned = self._survey.orientation in _TURNED
         width, height = self._image.size
         self.size = (height, width) if self._is_turned else (width, height)
 
     def decode(self, mode: Mode, background: tuple[int, int, int], at_least: tuple[int, int]) -> Image.Image:
-        """The pixels, upright; transparent ones laid on the background.
+        """Return the upright pixels, with transparent ones composited onto the background.
 
-        at_least: (width, height) the caller will shrink the picture to. A JPEG is decoded at 1/2, 1/4 or 1/8 when that
-        leaves twice this size, which costs a fraction of the time.
+        Args:
+            mode: RGB or L.
+            background: colour for transparent pixels.
+            at_least: (width, height) to which the caller will shrink the picture. A JPEG is decoded at 1/2, 1/4 or 1/8
+                if
+                that leaves twice this size, which costs a fraction of the time.
         """
         try:
             self._draft(mode, at_least)
@@ -94,11 +98,11 @@ class OpenPicture:
             image = _flatten(keyed, mode, background)
             way = _UPRIGHT.get(self._survey.orientation)
             return image if way is None else image.transpose(way)
-        except Exception as exc:  # as above
+        except Exception as exc:  # see __init__
             raise self._refusal(exc) from exc
 
     def cost(self, mode: Mode, at_least: tuple[int, int]) -> int:
-        """The bytes that ``decode`` takes, its result included."""
+        """Return the number of bytes that ``decode`` takes, including its result."""
         self._draft(mode, at_least)
         width, height = self._image.size
         stored = 1 if self._image.mode in _SMALL_MODES else 4
@@ -119,7 +123,7 @@ class OpenPicture:
 
     def _open(self, found: Survey) -> Image.Image:
         if not found.pauses and sum(map(len, found.parts)) <= _AT_ONCE:
-            # Decoders read a byte or two at a time.
+            # Decoders read a byte or two at a time, which BytesIO serves faster.
             return Image.open(io.BytesIO(b"".join(found.parts)), formats=(found.format,))
         excerpt: Any = Excerpt(found.parts, found.pauses)
         image: Any = Image.open(excerpt, formats=(found.format,))
@@ -157,15 +161,15 @@ class OpenPicture:
 
 
 def is_small(picture: Picture) -> bool:
-    """Whether a picture is decoded in no time, by what its file says of itself, true or not."""
+    """Return whether the header claims a picture small enough to decode in some hundred microseconds."""
     size = len(picture.data)
     if size >= _PNG_HEAD.size:
         beginning, width, height = _PNG_HEAD.unpack_from(picture.data)
-        if beginning == _PNG:  # it says so at once
+        if beginning == _PNG:  # read the size without a full scan
             return width * height <= SMALL_PIXELS and size <= SMALL_PIXELS
     try:
         found = survey(memoryview(picture.data))
-    except Exception:  # whoever decodes it says what is wrong
+    except Exception:  # decoding will report the problem
         return False
     return (
         found is not None
@@ -178,7 +182,7 @@ def is_small(picture: Picture) -> bool:
 
 @functools.cache
 def make_ready() -> None:
-    """Have the decoders of the usual formats at hand: Pillow imports each when it is met, in somebody's request."""
+    """Import the decoders of PNG and JPEG ahead of the first request; Pillow imports each on first use."""
     for kind in ("PNG", "JPEG"):
         sample = io.BytesIO()
         Image.new("RGB", (8, 8)).save(sample, kind)

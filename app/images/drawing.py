@@ -1,4 +1,4 @@
-"""Predictions drawn on the picture they are of: boxes with their labels, masks. At any size, and never beyond it."""
+"""Drawing of predictions on pictures (boxes with labels, masks), and encoding as PNG."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from app.images.palette import generated, text_on
 
-# Parts of the picture's sides: lines as of the shorter, text as of both.
+# Fractions of the sides: line width of the shorter side, text size of their mean.
 _LINE: Final = 1 / 200
 _TEXT: Final = 1 / 40
 _LEAST_TEXT: Final = 11.0
@@ -18,14 +18,14 @@ _MOST_CHARACTERS: Final = 60
 
 
 def blend(picture: Image.Image, mask: Image.Image) -> Image.Image:
-    """The colours of a mask, half transparent, on a picture of its size."""
+    """Return the picture with a mask of the same size blended over it at half opacity."""
     colors = mask.convert("RGBA")
     picture.paste(colors.convert("RGB"), (0, 0), colors.getchannel("A").point(lambda alpha: alpha // 2))
     return picture
 
 
 def draw_boxes(picture: Image.Image, found: Sequence[Mapping[str, Any]]) -> Image.Image:
-    """Boxes with label and score in the colour of the class, the best on top."""
+    """Draw boxes with label and score in the colour of the class, the highest score on top."""
     canvas = ImageDraw.Draw(picture)
     width = max(1, round(min(picture.size) * _LINE))
     for row in reversed(found):
@@ -36,14 +36,14 @@ def draw_boxes(picture: Image.Image, found: Sequence[Mapping[str, Any]]) -> Imag
 
 
 def pixels(box: Sequence[float], size: tuple[int, int]) -> tuple[int, int, int, int]:
-    """The outermost pixels of a box in a picture of that size (width, height): left, top, right, bottom."""
+    """Return the outermost pixels of a box (left, top, right, bottom) in a picture of size (width, height)."""
     left, top = (min(int(box[axis]), size[axis] - 1) for axis in (0, 1))
     right, bottom = (min(max(round(box[axis + 2]) - 1, start), size[axis] - 1) for axis, start in ((0, left), (1, top)))
     return left, top, right, bottom
 
 
 def _draw_label(canvas: ImageDraw.ImageDraw, text: str, row: Mapping[str, Any], size: tuple[int, int]) -> None:
-    """Above the box, or in it where there is no room; smaller where it would be too wide, else not at all."""
+    """Draw the label above the box, or inside it at the top edge; shrink it to fit the width, or omit it."""
     points = max(_LEAST_TEXT, sum(size) / 2 * _TEXT)
     points = min(points, points * size[0] / (canvas.textlength(text, font=ImageFont.load_default(points)) + points))
     if points < _LEAST_READABLE:

@@ -1,4 +1,4 @@
-"""Parts of a file as one file in memory, for decoders, which stop when nobody waits for the picture."""
+"""In-memory file made of parts of another; decoders that read it stop when the request is cancelled."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from app.memory.reservation import check
 
 
 class Excerpt(io.RawIOBase):
-    """A read-only file made of views; nothing is copied but what is read.
+    """Read-only file made of views; only bytes that are read are copied.
 
     Args:
-        parts: in order.
-        pauses: places where ``read_on`` stops, in ascending order.
+        parts: contents in order.
+        pauses: offsets at which ``read_on`` stops, in ascending order.
     """
 
     def __init__(self, parts: Sequence[memoryview], pauses: Sequence[int] = ()) -> None:
@@ -25,10 +25,10 @@ class Excerpt(io.RawIOBase):
         self._at = 0
 
     def read(self, size: int | None = -1) -> bytes:
-        """The next bytes, fewer only at the end.
+        """Return the next bytes; fewer than ``size`` only at the end.
 
         Raises:
-            DeadlineExceededError: nobody waits for them any more.
+            DeadlineExceededError: the request was cancelled.
         """
         check()
         end = self._starts[-1] if size is None or size < 0 else min(self._at + size, self._starts[-1])
@@ -44,18 +44,18 @@ class Excerpt(io.RawIOBase):
         return found
 
     def read_on(self, size: int) -> bytes:
-        """The next bytes, none beyond the next pause: what a decoder is fed between two looks at the clock."""
+        """Return the next bytes up to the next pause, so that a decoder checks for cancellation in between."""
         index = bisect_right(self._pauses, self._at)
         return self.read(min(size, self._pauses[index] - self._at) if index < len(self._pauses) else size)
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """As files have it; a place before the start is the start."""
+        """Move as ``io.RawIOBase.seek``; offsets before the start become the start."""
         base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._starts[-1]}[whence]
         self._at = max(0, base + offset)
         return self._at
 
     def tell(self) -> int:
-        """Where the next read begins."""
+        """Return the offset of the next read."""
         return self._at
 
     def _pieces(self, index: int, end: int) -> list[memoryview]:

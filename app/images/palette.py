@@ -1,8 +1,9 @@
-"""A colour for every class, the same in masks, drawings and answers.
+"""Colour of each class, the same in masks, drawings and answers.
 
-Each generated colour is the one furthest from all before it, and from black, grey and white, in OKLab, a space where
-distances are those people see (https://bottosson.github.io/posts/oklab/). So the first few are well apart, and a
-class keeps its colour however many there are. None is so dark, bright or pale that it would be lost in a picture.
+Each generated colour is the one furthest from all previous ones and from black, grey and white in OKLab, a perceptually
+uniform space (https://bottosson.github.io/posts/oklab/). The first colours are therefore distinct, and a class keeps
+its
+colour whatever the number of classes. Very dark, bright or pale colours are left out.
 """
 
 from __future__ import annotations
@@ -32,18 +33,18 @@ _TO_LAB: Final = np.array(
 
 
 def generated(index: int) -> Color:
-    """The colour of a class without one of its own; the same again after the first 255."""
+    """Return the generated colour of a class; they repeat after 255."""
     return _generated()[index % _COUNT]
 
 
 def parsed(text: str) -> Color:
-    """A colour by its name, or as ``#rrggbb``; ValueError where it is none."""
+    """Return a colour given by name or as ``#rrggbb``; raise ValueError for any other text."""
     red, green, blue = ImageColor.getrgb(text)[:3]
     return red, green, blue
 
 
 def text_on(color: Color) -> Color:
-    """Black or white, whichever is easier to read on a colour (contrast as WCAG 2.2 defines it)."""
+    """Return black or white, whichever has more contrast on a colour (WCAG 2.2)."""
     luminance = float(_linear(np.array(color)) @ (0.2126, 0.7152, 0.0722))
     return (0, 0, 0) if (luminance + 0.05) ** 2 > 0.05 * 1.05 else (255, 255, 255)
 

@@ -1,7 +1,7 @@
-"""Where a picture lies on the network's canvas: one formula for stretch, crop, letterbox and none.
+"""Position of a picture on the network's canvas: one formula for stretch, crop, letterbox and none.
 
-The picture is resized to ``resized`` and the canvas laid on it with its corner at ``origin``: positive where the
-canvas cuts the picture (crop), negative where it reaches beyond (letterbox). Sizes are (width, height), as in Pillow.
+The picture is resized to ``resized`` and the canvas laid on it with its corner at ``origin``: positive if the canvas
+crops the picture, negative if it extends beyond it (letterbox). Sizes are (width, height), as in Pillow.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from app.images.config import PreprocessConfig
 
 
 class Placement(NamedTuple):
-    """A picture of size ``picture`` laid on a canvas of size ``canvas``."""
+    """Position of a picture of size ``picture`` on a canvas of size ``canvas``."""
 
     picture: tuple[int, int]
     resized: tuple[int, int]
@@ -25,31 +25,31 @@ class Placement(NamedTuple):
 
     @classmethod
     def identity(cls, size: tuple[int, int]) -> Placement:
-        """A canvas that is the picture: what a tensor sent as it is has."""
+        """Return the placement of a canvas that equals the picture, as for a tensor sent directly."""
         return cls(picture=size, resized=size, canvas=size)
 
     @property
     def covered(self) -> tuple[int, int, int, int]:
-        """The part of the canvas that the picture covers, x0 y0 x1 y1 in its pixels."""
+        """Return the part of the canvas covered by the picture: x0 y0 x1 y1 in canvas pixels."""
         starts = [max(-origin, 0) for origin in self.origin]
         ends = [min(resized - origin, canvas) for resized, origin, canvas in self._axes]
         return starts[0], starts[1], ends[0], ends[1]
 
     @property
     def shown(self) -> tuple[int, int, int, int]:
-        """The part of the picture that the canvas shows, x0 y0 x1 y1 in its pixels: those whose middle is on it."""
+        """Return the part of the picture whose pixel centres lie on the canvas: x0 y0 x1 y1 in picture pixels."""
         ends = np.add(self.covered, np.tile(self.origin, 2)) * np.tile(self.picture, 2) / np.tile(self.resized, 2)
         x0, y0, x1, y1 = (int(end) for end in np.ceil(ends - 0.5))
         return x0, y0, x1, y1
 
     def on_canvas(self, box: tuple[int, int, int, int]) -> tuple[float, float, float, float]:
-        """A box in pixels of the picture -> in pixels of the canvas, which it may leave."""
+        """Return a box in picture pixels as canvas pixels; it may extend beyond the canvas."""
         moved = np.multiply(box, np.tile(self.resized, 2)) / np.tile(self.picture, 2) - np.tile(self.origin, 2)
         x0, y0, x1, y1 = moved.tolist()
         return x0, y0, x1, y1
 
     def to_picture(self, boxes: NDArray[np.floating]) -> NDArray[np.floating]:
-        """Boxes (n, 4) as x0 y0 x1 y1 in pixels of the canvas -> pixels of the picture, cut at its edges."""
+        """Return boxes (n, 4) as x0 y0 x1 y1 in canvas pixels as picture pixels, clipped to the picture."""
         scale = np.divide(self.picture, self.resized)
         moved = (boxes.reshape(-1, 2, 2) + np.asarray(self.origin)) * scale
         clipped: NDArray[np.floating] = np.clip(moved, 0, np.asarray(self.picture, np.float64)).reshape(-1, 4)
@@ -61,7 +61,7 @@ class Placement(NamedTuple):
 
 
 def place(picture: tuple[int, int], canvas: tuple[int, int], config: PreprocessConfig) -> Placement:
-    """Lay a picture on a canvas by the model's resize rule.
+    """Return the placement by the model's resize rule.
 
     crop resizes as torchvision's Resize(size / crop_fraction) followed by CenterCrop(size) does, letterbox as the YOLO
     family does: centred, the odd pixel to the right and below.

@@ -1,4 +1,4 @@
-"""Pictures as PNG files, and those as text for JSON."""
+"""PNG encoding, and base64 for JSON."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from typing import Any, Final
 
 from PIL import Image
 
-# Photographs hardly become smaller above this, but take several times as long.
+# Higher levels take several times as long and hardly shrink photographs.
 _COMPRESSION: Final = 1
 
 
 def encode_png(image: Image.Image, **options: Any) -> bytes:
-    """The file; options are those of Pillow."""
+    """Return the PNG file; options are Pillow's."""
     buffer = io.BytesIO()
     image.save(buffer, "PNG", compress_level=_COMPRESSION, **options)
     return buffer.getvalue()
 
 
 def to_text(png: bytes) -> str:
-    """base64, as a request may have it under "image"."""
+    """Return base64 text, as accepted under "image" in a request."""
     return base64.b64encode(png).decode()
 
 
 def from_text(text: str) -> bytes:
-    """The file back from its text."""
+    """Return the PNG file from its base64 text."""
     return base64.b64decode(text)
 
 
 def decode_png(png: bytes) -> Image.Image:
-    """The picture of a file of ours."""
+    """Return the picture of a PNG file made by ``encode_png``."""
     return Image.open(io.BytesIO(png), formats=("PNG",))

@@ -1,7 +1,7 @@
-"""Pictures -> the network's input, by the model's [preprocess] table.
+"""Conversion of pictures to the network's input as [preprocess] configures it.
 
-What the table leaves out is settled once, at load, from the graph: size and colours from the input's shape, the scale
-from its dtype. Every pixel goes through a table of 256 values per channel, computed in float64 and rounded once.
+Keys left out are derived once, at load, from the graph: size and colours from the input's shape, the scale from its
+dtype. Every pixel is looked up in a table of 256 values per channel, computed in float64 and rounded once.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ _INTERPOLATION: Final = {
     "lanczos": Image.Resampling.LANCZOS,
     "box": Image.Resampling.BOX,
 }
-# Pixels half-done that nobody needs to save.
+# Intermediate pixels up to which the order of resizing does not matter.
 _PLENTY: Final = 1 << 24
 _FAR_MORE: Final = 4
 
 
 class Prepared(NamedTuple):
-    """A batch of pictures as the network takes it, where each lies, and what it cost in seconds."""
+    """Batch of pictures as the network takes it, their placements, and the time taken in seconds."""
 
     tensor: NDArray[Any]
     placements: tuple[Placement, ...]
@@ -46,10 +46,10 @@ class Prepared(NamedTuple):
 
 
 class Preprocessor:
-    """One model's way from pictures to its input.
+    """Conversion of pictures to the input of one model.
 
     Raises:
-        ConfigError: when the table contradicts the graph, or leaves open what the graph leaves open too.
+        ConfigError: the table contradicts the graph, or leaves a size open that the graph leaves open too.
     """
 
     def __init__(self, port: engine.Port, config: PreprocessConfig, settings: Settings) -> None:
@@ -67,9 +67,11 @@ class Preprocessor:
     def __call__(
         self, pictures: Sequence[Picture], admit: Callable[[NDArray[Any]], None] = lambda batch: None
     ) -> Prepared:
-        """Decode, resize and normalise a batch, one picture at a time so that one decoded picture exists at once.
+        """Decode, resize and normalise a batch, one picture at a time to hold only one decoded picture.
 
-        admit: given the batch before anything is decoded into it; raises where a batch of that shape will not be run.
+        Args:
+            pictures: batch of encoded pictures.
+            admit: called with the batch before anything is decoded; raises if a batch of that shape will not be run.
         """
         if len(pictures) > self._settings.max_images:
             raise RequestTooLargeError(
@@ -101,28 +103,28 @@ class Preprocessor:
         return Prepared(tensor=batch, placements=tuple(placements), decode_s=decode_s, preprocess_s=total_s - decode_s)
 
     def is_light(self, pictures: Sequence[Picture]) -> bool:
-        """Whether it takes no time to make a tensor of them: one picture, small as it is sent and as it is taken."""
+        """Return whether preprocessing is cheap: one picture, small as encoded and as the network's input."""
         size = self.example_size
         return len(pictures) == 1 and size is not None and math.prod(size) <= SMALL_PIXELS and is_small(pictures[0])
 
     def open(self, picture: Picture) -> Image.Image:
-        """The picture itself as a person sees it: upright, in its own pixels, RGB."""
+        """Return the picture upright at full size as RGB."""
         opened = OpenPicture(picture, max_pixels=self._max_pixels)
         charge(opened.cost("RGB", opened.size))
         return opened.decode("RGB", self._background, opened.size)
 
     @property
     def example_size(self) -> tuple[int, int] | None:
-        """(height, width) of the network's input, None where it depends on the picture."""
+        """Return (height, width) of the network's input, or None if it depends on the picture."""
         return None if self._follows else self.config.size
 
     @property
     def _follows(self) -> bool:
-        """Whether one side of the canvas follows from the other and the picture."""
+        """Return whether one side of the canvas follows from the other and the picture."""
         return self.config.size is not None and 0 in self.config.size
 
     def _widest(self, pictures: Sequence[Picture]) -> tuple[int, int] | None:
-        """The canvas that holds each picture of a batch: those that are smaller lie at its left and top."""
+        """Return the canvas that holds every picture of a batch; smaller ones lie at its top left."""
         canvases = [self._opened(picture)[1].canvas for picture in pictures]
         return (max(width for width, _ in canvases), max(height for _, height in canvases)) if canvases else None
 
@@ -148,7 +150,7 @@ class Preprocessor:
         return -(-side // self.config.multiple) * self.config.multiple
 
     def _cost_of_fitting(self, size: tuple[int, int], placement: Placement) -> int:
-        """The bytes between a decoded picture and its tensor: the resized picture, half resized, and as arrays."""
+        """Return the bytes between a decoded picture and its tensor: intermediate, resized and as arrays."""
         canvas = placement.canvas[0] * placement.canvas[1]
         half = 0 if self.config.resize == "none" else half_resized(size, placement.canvas)
         return 4 * half + canvas * (16 + self._dtype.itemsize)
@@ -182,7 +184,7 @@ class Preprocessor:
             )
 
     def _fit(self, image: Image.Image, placement: Placement) -> NDArray[np.uint8]:
-        """Resize what the canvas shows of the picture; Pillow's filters look beyond the box, so a crop is exact."""
+        """Resize the visible part of the picture; Pillow's filters look beyond the box, so a crop is exact."""
         if placement.resized == placement.canvas == image.size:
             return _pixels(image)
         if self.config.resize == "none":
@@ -191,7 +193,7 @@ class Preprocessor:
         x0, y0 = max(left, 0), max(top, 0)
         x1, y1 = min(left + canvas[0], across), min(top + canvas[1], down)
         scale_x, scale_y = image.width / across, image.height / down
-        # min(): a product that should be the edge itself may be a rounding error beyond it, which Pillow refuses.
+        # Rounding may put the product slightly beyond the edge, which Pillow refuses.
         box = (x0 * scale_x, y0 * scale_y, min(x1 * scale_x, image.width), min(y1 * scale_y, image.height))
         part = resized(image, (x1 - x0, y1 - y0), _INTERPOLATION[self.config.interpolation], box)
         if part.size == canvas:
@@ -212,17 +214,17 @@ class Preprocessor:
         if self.config.color == "bgr":
             source = source[..., ::-1]
         for channel, values in enumerate(self._table):
-            # Every pixel is one of the table's; to say so spares a copy of the plane.
+            # mode="clip" avoids a copy of the plane; every pixel value is a valid index.
             values.take(source[..., channel], out=planes[channel], mode="clip")
 
 
 def find_preprocessor(
     inputs: Sequence[engine.Port], config: PreprocessConfig | None, settings: Settings
 ) -> Preprocessor | None:
-    """For the first input that looks like pictures; a [preprocess] table says that there is one.
+    """Return the preprocessor of the first picture-like input; with [preprocess] any first input will do.
 
     Raises:
-        ConfigError: there is such a table, and it does not fit.
+        ConfigError: there is a [preprocess] table and it does not fit.
     """
     table = PreprocessConfig() if config is None else config
     fitting = [port for port in inputs if takes_pictures(port, table.layout)]
@@ -234,11 +236,11 @@ def find_preprocessor(
     except ConfigError:
         if config is not None:
             raise
-        return None  # an open size, and nobody said that pictures are sent
+        return None  # the size is open and nothing is configured
 
 
 def _pixels(image: Image.Image) -> NDArray[np.uint8]:
-    """``np.asarray``, which asks twice as long of a small picture, for the two modes there are here."""
+    """Return the pixels of an L or RGB picture; twice as fast as ``np.asarray`` for small ones."""
     shape = (image.height, image.width) if image.mode == "L" else (image.height, image.width, 3)
     return np.frombuffer(image.tobytes(), np.uint8).reshape(shape)
 
@@ -259,11 +261,11 @@ def _sizes_differ(picture: Picture, found: tuple[int, int], expected: tuple[int,
 def resized(
     image: Image.Image, size: tuple[int, int], way: Image.Resampling, box: tuple[float, float, float, float]
 ) -> Image.Image:
-    """Return the part of a picture in a box, brought to a size.
+    """Return the part of a picture in a box, resized.
 
-    Pillow resizes rows first, then columns: of a picture 10 wide and 60,000 high that is to become 640 by 640 the
-    half-done one has 640 times 60,000 pixels. Where that is far more than the other way round, columns come first;
-    values may then differ by one, for what is half-done is rounded.
+    Pillow resizes rows first, then columns: for a picture of 10x60,000 resized to 640x640, the intermediate one has
+    640x60,000 pixels. If that is far more than in the other order, columns come first; values may then differ by one,
+    because the intermediate picture is rounded.
     """
     if not _columns_first(image.size, size):
         return image.resize(size, way, box=box)
@@ -273,7 +275,7 @@ def resized(
 
 
 def half_resized(picture: tuple[int, int], size: tuple[int, int]) -> int:
-    """Pixels of the half-done picture."""
+    """Return the number of pixels of the intermediate picture."""
     return picture[0] * size[1] if _columns_first(picture, size) else picture[1] * size[0]
 
 

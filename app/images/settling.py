@@ -1,4 +1,4 @@
-"""What a [preprocess] table leaves open, settled once, at load, from the input's shape and dtype."""
+"""Completion of a [preprocess] table at load, from the input's shape and dtype."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _COLORS: Final = {1: "grey", 3: "rgb"}
 
 
 def takes_pictures(port: engine.Port, layout: str = "nchw") -> bool:
-    """Whether an input can be fed with pictures: four dimensions, one or three channels, float or uint8."""
+    """Return whether an input can take pictures: four dimensions, one or three channels, float or uint8."""
     if port.spec is None or len(port.spec.shape) != 4:
         return False
     channels = port.spec.shape[1 if layout == "nchw" else 3]
@@ -24,10 +24,10 @@ def takes_pictures(port: engine.Port, layout: str = "nchw") -> bool:
 
 
 def settled(port: engine.Port, config: PreprocessConfig) -> PreprocessConfig:
-    """The config with its open keys settled from the input's shape and dtype.
+    """Return the config with open keys derived from the input's shape and dtype.
 
     Raises:
-        ConfigError: it contradicts the input, or leaves open what the input leaves open too.
+        ConfigError: it contradicts the input, or leaves a size open that the input leaves open too.
     """
     shape = port.spec.shape if port.spec is not None and len(port.spec.shape) == 4 else (None,) * 4
     channels, height, width = (shape[1], shape[2], shape[3]) if config.layout == "nchw" else (shape[3], *shape[1:3])
@@ -53,10 +53,10 @@ def settled(port: engine.Port, config: PreprocessConfig) -> PreprocessConfig:
 
 
 def pixel_values(config: PreprocessConfig, dtype: np.dtype[Any], channels: int) -> NDArray[Any]:
-    """The value of each of the 256 pixel values, per channel in the network's order: (channels, 256).
+    """Return the network's value of each of the 256 pixel values, per channel in its order: (channels, 256).
 
     Raises:
-        ConfigError: mean or std are of another number of channels.
+        ConfigError: mean or std have a wrong number of channels.
     """
     for key, given in (("mean", config.mean), ("std", config.std)):
         if len(given) not in (1, channels):
@@ -71,10 +71,10 @@ def pixel_values(config: PreprocessConfig, dtype: np.dtype[Any], channels: int) 
 
 
 def background(name: str) -> Color:
-    """The colour that transparent pictures are laid on.
+    """Return the colour behind transparent pixels.
 
     Raises:
-        ConfigError: no colour is called so.
+        ConfigError: the name is not a colour.
     """
     try:
         return parsed(name)

@@ -1,8 +1,8 @@
-"""What a picture's file says before a pixel is decoded: its format, size and orientation, and the parts decoding needs.
+"""Header scan of pictures: format, size, orientation and the parts needed for decoding, before decoding.
 
-A decoder is handed these parts and nothing else: comments, profiles, thumbnails, text, further frames and everything
-else that costs time or memory and shows nothing is not among them. Each format is walked once, by searching, in time
-that is linear in the file; what has more parts than any picture needs is refused.
+A decoder receives only these parts: comments, profiles, thumbnails, text and further frames, which cost time or memory
+and show nothing, are left out. Each format is scanned once, in time linear in the file size; files with more parts than
+a picture needs are refused.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ _BEGINNINGS: Final[tuple[tuple[bytes, int, str, Callable[[memoryview], Survey]],
 
 
 def format_of(start: bytes) -> str | None:
-    """The format of a file that starts so; None for none that is known. Twelve bytes are enough."""
+    """Return the format of a file from its first twelve bytes, or None."""
     found = _find(start)
     return None if found is None else found[0]
 
 
 def survey(data: memoryview) -> Survey | None:
-    """The survey of a file; None for none that is known.
+    """Return the header of a file, or None for an unknown format.
 
     Raises:
-        SurveyError: it is damaged.
-        TooManyPartsError: it has more parts than are looked at.
+        HeaderError: the file is damaged.
+        TooManyPartsError: it has too many parts.
     """
     found = _find(bytes(data[:12]))
     return None if found is None else found[1](data)
@@ -48,7 +48,7 @@ def survey(data: memoryview) -> Survey | None:
 
 def _find(start: bytes) -> tuple[str, Callable[[memoryview], Survey]] | None:
     if start[8:12] != b"WEBP" and start.startswith(b"RIFF"):
-        return None  # a sound, or a film
+        return None  # audio or video
     for beginning, at, name, read in _BEGINNINGS:
         if start[at : at + len(beginning)] == beginning and (name != "WEBP" or start.startswith(b"RIFF")):
             return name, read

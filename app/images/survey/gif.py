@@ -1,4 +1,4 @@
-"""GIF: the first frame, with the colours and the transparency that are its."""
+"""GIF: the first frame with its colours and transparency."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _MAX_BLOCKS: Final = 65_536
 
 
 def survey_gif(data: memoryview) -> Survey:
-    """The extensions before the first frame one by one; what follows the frame is not looked at."""
+    """Read the extensions before the first frame; ignore everything after it."""
     if len(data) < _HEADER:
         raise SurveyError("the file ends early")
     screen = number(U16LE, data, 6), number(U16LE, data, 8)

@@ -1,4 +1,4 @@
-"""JPEG: ITU-T T.81, annex B. Kept are the tables, the frame, the scans, and the two segments that tell its colours."""
+"""JPEG (ITU-T T.81, annex B): keeps tables, frame, scans and the two segments that define the colours."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from app.images.survey.types import U16BE, Survey, SurveyError, TooManyPartsErro
 
 MAX_SCANS: Final = 100
 _MAX_SEGMENTS: Final = 4096
-# Bytes that belong to no segment, which some cameras leave.
+# Bytes outside any segment, which some cameras write.
 _MAX_GAP: Final = 4096
 _ALONE: Final = frozenset({0x01, *range(0xD0, 0xD9)})
 _FRAMES: Final = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
@@ -18,7 +18,7 @@ _COEFFICIENT: Final = 2
 
 
 def survey_jpeg(data: memoryview) -> Survey:
-    """The segments up to the first scan one by one, the scans by counting where they start."""
+    """Read the segments up to the first scan, and find the starts of all scans."""
     kept, orientation = [data[:2]], 1
     frame: memoryview | None = None
     at = 2
@@ -46,7 +46,7 @@ def survey_jpeg(data: memoryview) -> Survey:
 
 
 def _marker(data: memoryview, at: int) -> tuple[int, int]:
-    """The next marker and the place behind it."""
+    """Return the offset after the next marker, and the marker."""
     window = bytes(data[at : at + _MAX_GAP])
     start = window.find(b"\xff")
     rest = window[start:].lstrip(b"\xff") if start >= 0 else b""
@@ -83,7 +83,7 @@ def _with_scans(
 
 
 def _scans(rest: memoryview) -> list[int]:
-    """Where scans start: in what a scan holds, the two bytes of that marker cannot follow each other."""
+    """Return the offsets of the scans; the marker's two bytes cannot occur within a scan."""
     text, places = bytes(rest), [0]
     while (found := text.find(b"\xff\xda", places[-1] + 2)) >= 0:
         places.append(found)
@@ -93,7 +93,7 @@ def _scans(rest: memoryview) -> list[int]:
 
 
 def _coefficients(width: int, height: int, frame: memoryview) -> int:
-    """Of all blocks, which scans that follow each other share; whole blocks, whatever the sampling."""
+    """Return the bytes of all coefficients, which successive scans share; whole blocks for any sampling."""
     sampling = [frame[11 + 3 * index] for index in range(frame[9])]
     across, down = (max((each >> 4 or 1) for each in sampling), max((each & 15 or 1) for each in sampling))
     blocks = 0

@@ -1,4 +1,4 @@
-"""PNG: the chunks that make the picture. Of an animation its still picture; text and profiles are left out."""
+"""PNG: the chunks of the still picture, without text and profiles."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from app.images.survey.types import U32BE, Survey, SurveyError, TooManyPartsErro
 
 _MAX_CHUNKS: Final = 65_536
 _KEPT: Final = frozenset({b"IHDR", b"PLTE", b"tRNS", b"IDAT", b"IEND"})
-_HEAD: Final = struct.Struct(">L4s")  # length and kind
-_FRAME: Final = 12  # those and the checksum
+_HEAD: Final = struct.Struct(">L4s")  # length and type
+_FRAME: Final = 12  # length, type and checksum
 
 
 def survey_png(data: memoryview) -> Survey:
-    """The chunks one by one; those that follow each other and are kept are one part."""
+    """Read the chunks; adjacent kept chunks form one part."""
     if bytes(data[12:16]) != b"IHDR":
         raise SurveyError("it does not begin with its header")
     size = number(U32BE, data, 16), number(U32BE, data, 20)
@@ -35,7 +35,7 @@ def survey_png(data: memoryview) -> Survey:
         if kind == b"IEND":
             break
     if at > len(data) or at + _FRAME > len(data):
-        _add(spans, min(at, len(data)), len(data))  # cut short, which the decoder says
+        _add(spans, min(at, len(data)), len(data))  # truncated, which the decoder reports
     return Survey(
         format="PNG", size=size, parts=tuple(data[start:end] for start, end in spans), orientation=orientation
     )

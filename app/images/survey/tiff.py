@@ -1,6 +1,6 @@
-"""TIFF: its first directory, rewritten with the tags that make the picture, at the end of the file.
+"""TIFF: the first directory, rewritten with the tags needed for decoding and placed at the end of the file.
 
-So no decoder follows a tag to profiles, notes, directories within directories, or the same bytes a thousand times.
+Decoders therefore never follow a tag to profiles, notes, nested directories, or the same bytes a thousand times.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from app.images.survey.types import U16BE, U16LE, U32BE, U32LE, Survey, SurveyEr
 
 _WIDTH, _HEIGHT, _BITS, _COMPRESSION, _ORIENTATION, _SAMPLES = 256, 257, 258, 259, 274, 277
 _TILE_WIDTH, _TILE_HEIGHT = 322, 323
-# Where strips and tiles are, and how many bytes each has.
+# Offsets and byte counts of strips and tiles.
 _OFFSETS: Final = (273, 324)
 _COUNTS: Final = (279, 325)
 # Type -> (its letter for struct and numpy, bytes).
@@ -41,7 +41,7 @@ _MOST_BITS: Final = 64
 
 Entry = tuple[int, int, memoryview]
 
-# Integer types, signed ones as well, and their bytes: writers use more than the SHORT that the standard asks for.
+# Integer types, also signed, and their bytes: writers use others than the SHORT of the standard.
 INTEGERS: Final = {1: 1, 3: 2, 4: 4, 6: 1, 8: 2, 9: 4}
 _INLINE: Final = 4
 _MAX_EXIF_ENTRIES: Final = 1024
@@ -49,7 +49,7 @@ _PREFIX: Final = b"Exif\0\0"
 
 
 def survey_tiff(data: memoryview) -> Survey:
-    """The first directory; the pixels are where it says, each byte of the file at most once."""
+    """Read the first directory; each byte of the file is used at most once."""
     order = "<" if bytes(data[:2]) == b"II" else ">"
     u16, u32 = (U16LE, U32LE) if order == "<" else (U16BE, U32BE)
     at = number(u32, data, 4)
@@ -117,7 +117,9 @@ def _orientation(entries: Mapping[int, Entry], order: str) -> int:
 
 
 def _extra(entries: Mapping[int, Entry], order: str, size: tuple[int, int], length: int) -> int:
-    """The file as the decoder takes it, its strips, and one strip unpacked, which may be all."""
+    """Return the bytes of the file in the decoder, its strips, and one unpacked strip, which may be the whole
+    picture.
+    """
     strips = max((entries[tag][1] for tag in _OFFSETS if tag in entries), default=1)
     samples = _first(entries, _SAMPLES, order, 1)
     bits = min(_MOST_BITS, _first(entries, _BITS, order, 1) * samples)
@@ -135,7 +137,7 @@ def _rewritten(data: memoryview, entries: Mapping[int, Entry], order: str, at: i
 
 
 def orientation_of(block: memoryview) -> int:
-    """1 to 8; 1 where the block says nothing, or nothing that can be read."""
+    """Return the orientation 1 to 8; 1 if there is none or it cannot be read."""
     if bytes(block[: len(_PREFIX)]) == _PREFIX:
         block = block[len(_PREFIX) :]
     start = bytes(block[:4])
@@ -148,7 +150,7 @@ def orientation_of(block: memoryview) -> int:
         for index in range(min(number(u16, block, at), _MAX_EXIF_ENTRIES)):
             entry = at + 2 + index * _ENTRY
             size = INTEGERS.get(number(u16, block, entry + 2), _INLINE + 1)
-            # A longer value lies elsewhere.
+            # Longer values are stored elsewhere.
             if number(u16, block, entry) == _ORIENTATION and size * number(u32, block, entry + 4) <= _INLINE:
                 found = int.from_bytes(block[entry + 8 : entry + 8 + size], order)
                 return found if 1 <= found <= 8 else 1

@@ -1,4 +1,4 @@
-"""What surveys are made of."""
+"""Types of header scans."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 
 class SurveyError(Exception):
-    """The file is damaged; the message says where."""
+    """Damaged file; the message says where."""
 
 
 class TooManyPartsError(Exception):
-    """The file has more parts than are looked at."""
+    """File with too many parts."""
 
     def __init__(self, what: str, limit: int) -> None:
         super().__init__(f"{what}, expected at most {limit}")
@@ -19,15 +19,15 @@ class TooManyPartsError(Exception):
 
 
 class Survey(NamedTuple):
-    """What a file says of its picture.
+    """Result of a header scan.
 
     Args:
-        format: as Pillow calls it.
+        format: Pillow's name of the format.
         size: (width, height) as stored.
-        parts: the bytes that decoding needs, in order.
-        orientation: as EXIF numbers them, 1 to 8.
-        pauses: places in the parts, joined, where a decoder should be asked whether it may stop.
-        extra_bytes: what decoding takes beside the picture itself.
+        parts: bytes needed for decoding, in order.
+        orientation: EXIF orientation, 1 to 8.
+        pauses: offsets in the joined parts at which a decoder checks for cancellation.
+        extra_bytes: memory for decoding beyond the picture itself.
     """
 
     format: str
@@ -39,10 +39,10 @@ class Survey(NamedTuple):
 
 
 def number(layout: struct.Struct, data: memoryview, at: int) -> int:
-    """A number of a file.
+    """Return a number of a file.
 
     Raises:
-        SurveyError: the file ends before it.
+        HeaderError: the file ends before it.
     """
     if at < 0 or at + layout.size > len(data):
         raise SurveyError("the file ends early")

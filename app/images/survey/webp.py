@@ -1,4 +1,4 @@
-"""WebP: RIFF chunks. It is decoded as a whole, so its chunks are counted, and its canvas is known before."""
+"""WebP: RIFF chunks; decoded as a whole, so only its chunks are counted and the canvas size is read."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from app.images.survey.types import U16LE, U32LE, Survey, SurveyError, TooManyPa
 
 _MAX_CHUNKS: Final = 4096
 _FIRST: Final = 12
-# Two canvases of the decoder and the frame as bytes, four bytes a pixel each.
+# Two canvases of the decoder and the frame, four bytes a pixel each.
 _CANVASES: Final = 12
 
 
 def survey_webp(data: memoryview) -> Survey:
-    """The chunks one by one."""
+    """Read the chunks."""
     size = _size(data)
     at, orientation = _FIRST, 1
     for _ in range(_MAX_CHUNKS):
