@@ -117,9 +117,7 @@ def _orientation(entries: Mapping[int, Entry], order: str) -> int:
 
 
 def _extra(entries: Mapping[int, Entry], order: str, size: tuple[int, int], length: int) -> int:
-    """Return the bytes of the file in the decoder, its strips, and one unpacked strip, which may be the whole
-    picture.
-    """
+    """Return the bytes of the file in the decoder, its strips, and one unpacked strip (or the whole picture)."""
     strips = max((entries[tag][1] for tag in _OFFSETS if tag in entries), default=1)
     samples = _first(entries, _SAMPLES, order, 1)
     bits = min(_MOST_BITS, _first(entries, _BITS, order, 1) * samples)
