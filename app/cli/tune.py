@@ -12,8 +12,8 @@ from pydantic import ValidationError
 from app.cli.arguments import models
 from app.cli.arguments.models import example_specs
 from app.cli.arguments.options import UsageError
-from app.messages import explain_validation, printable
 from app.cli.output import write_json
+from app.messages import explain_validation, printable
 from app.progress import progress, telling
 from app.render.spelling import counted, time_text
 from app.render.table import aligned

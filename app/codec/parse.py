@@ -11,7 +11,7 @@ from app.codec.json.body import parse_json_body
 from app.codec.message import Message
 from app.errors import InvalidRequestError, UnsupportedMediaTypeError
 from app.images.decode import FORMATS, Picture
-from app.images.survey import format_of
+from app.images.header_scan import format_of
 from app.messages import cut
 from app.settings import Settings
 from app.signature import Inputs, Signature

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from app.errors import NotFoundError
-from app.images.png import encode_png, to_text
+from app.images.drawing import encode_png, to_text
 from app.memory.reservation import charge, check, running
 from app.messages import cut
 from app.models.model import Model

@@ -10,17 +10,79 @@ from __future__ import annotations
 import functools
 import io
 import struct
+from bisect import bisect_right
+from collections.abc import Sequence
+from itertools import accumulate
 from typing import Any, Final, Literal, NamedTuple
 
 from PIL import Image, UnidentifiedImageError
 
 from app.errors import InvalidRequestError, RequestTooLargeError, ServiceError
 from app.images.colour_key import apply_grey_key, apply_wide_key, depth_of, is_wide, scale_key
-from app.images.excerpt import Excerpt
-from app.images.survey import survey
-from app.images.survey.types import Survey, SurveyError, TooManyPartsError
+from app.images.header_scan import scan_header
+from app.images.header_scan.types import Header, HeaderError, TooManyPartsError
 from app.memory.reservation import check
 from app.messages import cut
+
+
+class PartsFile(io.RawIOBase):
+    """Read-only file made of views; only bytes that are read are copied.
+
+    Args:
+        parts: contents in order.
+        pauses: offsets at which ``read_on`` stops, in ascending order.
+    """
+
+    def __init__(self, parts: Sequence[memoryview], pauses: Sequence[int] = ()) -> None:
+        self._parts = parts
+        self._starts = [0, *accumulate(len(part) for part in parts)]
+        self._pauses = pauses
+        self._at = 0
+
+    def read(self, size: int | None = -1) -> bytes:
+        """Return the next bytes; fewer than ``size`` only at the end.
+
+        Raises:
+            DeadlineExceededError: the request was cancelled.
+        """
+        check()
+        end = self._starts[-1] if size is None or size < 0 else min(self._at + size, self._starts[-1])
+        index = bisect_right(self._starts, self._at) - 1
+        if index >= len(self._parts) or end <= self._at:
+            return b""
+        if end <= self._starts[index + 1]:
+            start = self._starts[index]
+            found = bytes(self._parts[index][self._at - start : end - start])
+        else:
+            found = b"".join(self._pieces(index, end))
+        self._at = end
+        return found
+
+    def read_on(self, size: int) -> bytes:
+        """Return the next bytes up to the next pause, so that a decoder checks for cancellation in between."""
+        index = bisect_right(self._pauses, self._at)
+        return self.read(min(size, self._pauses[index] - self._at) if index < len(self._pauses) else size)
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Move as ``io.RawIOBase.seek``; offsets before the start become the start."""
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._starts[-1]}[whence]
+        self._at = max(0, base + offset)
+        return self._at
+
+    def tell(self) -> int:
+        """Return the offset of the next read."""
+        return self._at
+
+    def _pieces(self, index: int, end: int) -> list[memoryview]:
+        pieces = []
+        at = self._at
+        while at < end:
+            start = self._starts[index]
+            pieces.append(self._parts[index][at - start : end - start])
+            at = self._starts[index + 1]
+            index += 1
+        return pieces
+
 
 FORMATS: Final = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF")
 Mode = Literal["RGB", "L"]
@@ -67,15 +129,15 @@ class OpenPicture:
     def __init__(self, picture: Picture, *, max_pixels: int) -> None:
         self._label = picture.label
         try:
-            self._survey = self._surveyed(memoryview(picture.data))
-            self._check_size(self._survey.size, max_pixels)
-            self._image = self._open(self._survey)
+            self._header = self._scanned(memoryview(picture.data))
+            self._check_size(self._header.size, max_pixels)
+            self._image = self._open(self._header)
             self._check_size(self._image.size, max_pixels)
-            self._depth = depth_of(picture.data) if self._survey.format == "PNG" else 8
+            self._depth = depth_of(picture.data) if self._header.format == "PNG" else 8
             scale_key(self._image, self._depth)
         except Exception as exc:  # decoders raise any type of exception for hostile bytes
             raise self._refusal(exc) from exc
-        self._is_turned = self._survey.orientation in _TURNED
+        self._is_turned = self._header.orientation in _TURNED
         width, height = self._image.size
         self.size = (height, width) if self._is_turned else (width, height)
 
@@ -94,9 +156,9 @@ class OpenPicture:
             self._image.load()
             keyed = self._image
             if is_wide(keyed, self._depth):
-                keyed = apply_wide_key(keyed, lambda: self._open(self._survey))
+                keyed = apply_wide_key(keyed, lambda: self._open(self._header))
             image = _flatten(keyed, mode, background)
-            way = _UPRIGHT.get(self._survey.orientation)
+            way = _UPRIGHT.get(self._header.orientation)
             return image if way is None else image.transpose(way)
         except Exception as exc:  # see __init__
             raise self._refusal(exc) from exc
@@ -106,26 +168,26 @@ class OpenPicture:
         self._draft(mode, at_least)
         width, height = self._image.size
         stored = 1 if self._image.mode in _SMALL_MODES else 4
-        copies = 4 * (self._image.mode != mode) + 4 * (self._survey.orientation in _UPRIGHT)
+        copies = 4 * (self._image.mode != mode) + 4 * (self._header.orientation in _UPRIGHT)
         copies += _WIDE_KEY * is_wide(self._image, self._depth)
         strips = 24 * min(_STRIP, width * height) if self._image.mode != mode else 0
-        return width * height * (stored + copies) + strips + self._survey.extra_bytes
+        return width * height * (stored + copies) + strips + self._header.extra_bytes
 
     def _draft(self, mode: Mode, at_least: tuple[int, int]) -> None:
         width, height = at_least[::-1] if self._is_turned else at_least
         self._image.draft(mode, (2 * width, 2 * height))
 
-    def _surveyed(self, data: memoryview) -> Survey:
-        found = survey(data)
+    def _scanned(self, data: memoryview) -> Header:
+        found = scan_header(data)
         if found is None:
             raise UnidentifiedImageError
         return found
 
-    def _open(self, found: Survey) -> Image.Image:
+    def _open(self, found: Header) -> Image.Image:
         if not found.pauses and sum(map(len, found.parts)) <= _AT_ONCE:
             # Decoders read a byte or two at a time, which BytesIO serves faster.
             return Image.open(io.BytesIO(b"".join(found.parts)), formats=(found.format,))
-        excerpt: Any = Excerpt(found.parts, found.pauses)
+        excerpt: Any = PartsFile(found.parts, found.pauses)
         image: Any = Image.open(excerpt, formats=(found.format,))
         if found.pauses:
             image.load_read = excerpt.read_on
@@ -156,7 +218,7 @@ class OpenPicture:
             return exc
         if isinstance(exc, TooManyPartsError):
             return RequestTooLargeError(f"{self._label} {exc}", limit=exc.limit)
-        reason = f": {cut(str(exc))}" if isinstance(exc, (OSError, SyntaxError, SurveyError)) else ""
+        reason = f": {cut(str(exc))}" if isinstance(exc, (OSError, SyntaxError, HeaderError)) else ""
         return InvalidRequestError(f"{self._label} is damaged or incomplete{reason}")
 
 
@@ -168,7 +230,7 @@ def is_small(picture: Picture) -> bool:
         if beginning == _PNG:  # read the size without a full scan
             return width * height <= SMALL_PIXELS and size <= SMALL_PIXELS
     try:
-        found = survey(memoryview(picture.data))
+        found = scan_header(memoryview(picture.data))
     except Exception:  # decoding will report the problem
         return False
     return (

@@ -17,10 +17,9 @@ from PIL import Image
 
 import engine
 from app.errors import ConfigError, InputMismatchError, RequestTooLargeError
-from app.images.config import PreprocessConfig
+from app.images.config import PreprocessConfig, background, completed, pixel_values, takes_pictures
 from app.images.decode import SMALL_PIXELS, Mode, OpenPicture, Picture, is_small, make_ready
 from app.images.placement import Placement, place
-from app.images.settling import background, pixel_values, settled, takes_pictures
 from app.memory.reservation import charge, charged, check
 from app.settings import Settings
 
@@ -54,7 +53,7 @@ class Preprocessor:
 
     def __init__(self, port: engine.Port, config: PreprocessConfig, settings: Settings) -> None:
         self.port = port
-        self.config = settled(port, config)
+        self.config = completed(port, config)
         self._settings = settings
         self._max_pixels = min(settings.max_pixels, config.max_pixels or settings.max_pixels)
         self._dtype = np.dtype(np.float32) if port.spec is None else port.spec.dtype

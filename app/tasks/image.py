@@ -15,8 +15,8 @@ from PIL import Image
 from pydantic import Field
 
 from app.errors import ConfigError
+from app.images.drawing import encode_png, from_text, to_text
 from app.images.placement import Placement
-from app.images.png import encode_png, from_text, to_text
 from app.memory.reservation import charge, charged
 from app.schema import Body, Channels, Finite, Section
 from app.small_arrays import dtype_name

@@ -14,7 +14,7 @@ from app.codec.json.lists import LongList
 from app.codec.json.tensors import decode_input, filled
 from app.errors import RefusedError, RequestTooLargeError
 from app.images.decode import Picture
-from app.images.survey import format_of
+from app.images.header_scan import format_of
 from app.memory.reservation import charge, check
 from app.messages import cut, quoted
 from app.protocol.v2.datatypes import BYTES, NAMES, dtype_of

@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from app.errors import ConfigError
-from app.images.drawing import draw_boxes
+from app.images.drawing import draw_boxes, encode_png
 from app.images.placement import Placement
-from app.images.png import encode_png
 from app.messages import quoted
 from app.schema import Body
 from app.tasks.detection.boxes import Floats, suppress, to_corners

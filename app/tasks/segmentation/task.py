@@ -15,10 +15,9 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from app.errors import ConfigError
-from app.images.drawing import blend
+from app.images.drawing import blend, decode_png, encode_png, from_text, to_text
 from app.images.palette import Color, generated, parsed
 from app.images.placement import Placement
-from app.images.png import decode_png, encode_png, from_text, to_text
 from app.memory.reservation import charged, check
 from app.schema import Body
 from app.small_arrays import dtype_name

@@ -11,11 +11,10 @@ from PIL import Image
 
 import engine
 from app.errors import ConfigError, InputMismatchError, RequestTooLargeError
-from app.images.config import PreprocessConfig
+from app.images.config import PreprocessConfig, takes_pictures
 from app.images.decode import Picture
 from app.images.placement import Placement
 from app.images.preprocess import Preprocessor
-from app.images.settling import takes_pictures
 from app.settings import Settings
 from tests.app.pictures import encoded, gradient
 

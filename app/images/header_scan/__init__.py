@@ -10,22 +10,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from app.images.survey.bmp import survey_bmp
-from app.images.survey.gif import survey_gif
-from app.images.survey.jpeg import survey_jpeg
-from app.images.survey.png import survey_png
-from app.images.survey.tiff import survey_tiff
-from app.images.survey.types import Survey
-from app.images.survey.webp import survey_webp
+from app.images.header_scan.formats import scan_bmp, scan_gif, scan_png, scan_webp
+from app.images.header_scan.jpeg import scan_jpeg
+from app.images.header_scan.tiff import scan_tiff
+from app.images.header_scan.types import Header
 
-_BEGINNINGS: Final[tuple[tuple[bytes, int, str, Callable[[memoryview], Survey]], ...]] = (
-    (b"\xff\xd8\xff", 0, "JPEG", survey_jpeg),
-    (b"\x89PNG\r\n\x1a\n", 0, "PNG", survey_png),
-    (b"WEBP", 8, "WEBP", survey_webp),
-    (b"GIF8", 0, "GIF", survey_gif),
-    (b"II*\0", 0, "TIFF", survey_tiff),
-    (b"MM\0*", 0, "TIFF", survey_tiff),
-    (b"BM", 0, "BMP", survey_bmp),
+_BEGINNINGS: Final[tuple[tuple[bytes, int, str, Callable[[memoryview], Header]], ...]] = (
+    (b"\xff\xd8\xff", 0, "JPEG", scan_jpeg),
+    (b"\x89PNG\r\n\x1a\n", 0, "PNG", scan_png),
+    (b"WEBP", 8, "WEBP", scan_webp),
+    (b"GIF8", 0, "GIF", scan_gif),
+    (b"II*\0", 0, "TIFF", scan_tiff),
+    (b"MM\0*", 0, "TIFF", scan_tiff),
+    (b"BM", 0, "BMP", scan_bmp),
 )
 
 
@@ -35,7 +32,7 @@ def format_of(start: bytes) -> str | None:
     return None if found is None else found[0]
 
 
-def survey(data: memoryview) -> Survey | None:
+def scan_header(data: memoryview) -> Header | None:
     """Return the header of a file, or None for an unknown format.
 
     Raises:
@@ -46,7 +43,7 @@ def survey(data: memoryview) -> Survey | None:
     return None if found is None else found[1](data)
 
 
-def _find(start: bytes) -> tuple[str, Callable[[memoryview], Survey]] | None:
+def _find(start: bytes) -> tuple[str, Callable[[memoryview], Header]] | None:
     if start[8:12] != b"WEBP" and start.startswith(b"RIFF"):
         return None  # audio or video
     for beginning, at, name, read in _BEGINNINGS:

@@ -6,7 +6,7 @@ import struct
 from typing import NamedTuple
 
 
-class SurveyError(Exception):
+class HeaderError(Exception):
     """Damaged file; the message says where."""
 
 
@@ -18,7 +18,7 @@ class TooManyPartsError(Exception):
         self.limit = limit
 
 
-class Survey(NamedTuple):
+class Header(NamedTuple):
     """Result of a header scan.
 
     Args:
@@ -45,7 +45,7 @@ def number(layout: struct.Struct, data: memoryview, at: int) -> int:
         HeaderError: the file ends before it.
     """
     if at < 0 or at + layout.size > len(data):
-        raise SurveyError("the file ends early")
+        raise HeaderError("the file ends early")
     value: int = layout.unpack_from(data, at)[0]
     return value
 

@@ -15,11 +15,10 @@ from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
 from app.errors import DeadlineExceededError, RequestTooLargeError, ServiceError
-from app.images.decode import OpenPicture, Picture
-from app.images.excerpt import Excerpt
+from app.images.decode import OpenPicture, PartsFile, Picture
+from app.images.header_scan import format_of, scan_header
+from app.images.header_scan.tiff import orientation_of
 from app.images.preprocess import resized
-from app.images.survey import format_of, survey
-from app.images.survey.tiff import orientation_of
 from app.memory.budget import MemoryBudget
 from tests.app.pictures import encoded, gradient
 
@@ -71,9 +70,9 @@ def exif(orientation: int) -> Image.Exif:
 
 
 @pytest.mark.parametrize("format", FORMATS)
-def test_a_survey_says_what_pillow_finds(format: str) -> None:
+def test_a_header_scan_says_what_pillow_finds(format: str) -> None:
     data = encoded(gradient(9, 5), format)
-    found = survey(memoryview(data))
+    found = scan_header(memoryview(data))
     assert found is not None and (found.format, found.size) == (format, Image.open(io.BytesIO(data)).size)
     assert format_of(data[:12]) == format
 
@@ -99,7 +98,7 @@ def test_an_orientation_may_be_of_any_integer_type(kind: int, letter: str, order
     data = bytearray(encoded(gradient(16, 8), "TIFF", exif=exif(6)))
     at = data.index(struct.pack("<HHL", 0x0112, 3, 1))
     data[at : at + 12] = struct.pack("<HHL", 0x0112, kind, 1) + struct.pack(f"<{letter}", 6).ljust(4, b"\0")
-    assert survey(memoryview(bytes(data))).orientation == 6  # type: ignore[union-attr]
+    assert scan_header(memoryview(bytes(data))).orientation == 6  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize(("kind", "count", "value"), [(2, 1, 6), (5, 1, 6), (4, 2, 6), (3, 0, 0), (4, 1, 9)])
@@ -246,7 +245,7 @@ def test_a_decoder_is_stopped_when_nobody_waits(format: str, options: dict[str, 
 
 @given(st.lists(st.binary(max_size=9), max_size=6), st.lists(st.tuples(st.integers(0, 20), st.integers(-1, 12))))
 def test_an_excerpt_is_a_file_of_its_parts(parts: list[bytes], steps: list[tuple[int, int]]) -> None:
-    excerpt, expected = Excerpt([memoryview(part) for part in parts]), io.BytesIO(b"".join(parts))
+    excerpt, expected = PartsFile([memoryview(part) for part in parts]), io.BytesIO(b"".join(parts))
     for place, size in steps:
         assert excerpt.seek(place) == expected.seek(place)
         assert excerpt.read(size) == expected.read(size)
@@ -254,7 +253,7 @@ def test_an_excerpt_is_a_file_of_its_parts(parts: list[bytes], steps: list[tuple
 
 
 @given(st.data(), st.sampled_from([encoded(gradient(9, 7), name) for name in FORMATS] + [scans(3, (16, 16))]))
-def test_a_survey_of_anything_ends_in_words(data: st.DataObject, seed: bytes) -> None:
+def test_a_header_scan_of_anything_ends_in_words(data: st.DataObject, seed: bytes) -> None:
     mutated = bytearray(seed)
     for _ in range(data.draw(st.integers(1, 4))):
         place = data.draw(st.integers(0, min(len(seed), 200) - 1))
@@ -276,7 +275,7 @@ def runs(codes: bytes, size: tuple[int, int] = (8, 4)) -> bytes:
 
 @pytest.mark.parametrize("codes", [b"\0\2\0\0" * 2_000_000, b"\0\0" * 4_000_000, b"\0\3" * 4_000_000])
 def test_runs_that_lead_nowhere_are_not_followed_to_their_end(codes: bytes) -> None:
-    found = survey(memoryview(runs(codes)))
+    found = scan_header(memoryview(runs(codes)))
     assert found is not None
     assert sum(map(len, found.parts)) < 2000
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from app.images.survey.tiff import orientation_of
-from app.images.survey.types import U16BE, Survey, SurveyError, TooManyPartsError, number
+from app.images.header_scan.tiff import orientation_of
+from app.images.header_scan.types import U16BE, Header, HeaderError, TooManyPartsError, number
 
 MAX_SCANS: Final = 100
 _MAX_SEGMENTS: Final = 4096
@@ -17,7 +17,7 @@ _END, _SCAN, _APP0, _APP1, _APP14, _APP15, _COMMENT = 0xD9, 0xDA, 0xE0, 0xE1, 0x
 _COEFFICIENT: Final = 2
 
 
-def survey_jpeg(data: memoryview) -> Survey:
+def scan_jpeg(data: memoryview) -> Header:
     """Read the segments up to the first scan, and find the starts of all scans."""
     kept, orientation = [data[:2]], 1
     frame: memoryview | None = None
@@ -27,15 +27,15 @@ def survey_jpeg(data: memoryview) -> Survey:
         if marker in _ALONE:
             continue
         if marker == _END:
-            raise SurveyError("there is no scan in it")
+            raise HeaderError("there is no scan in it")
         segment = data[at - 2 : at + number(U16BE, data, at)]
         if len(segment) < 4:
-            raise SurveyError("a segment has no length")
+            raise HeaderError("a segment has no length")
         if marker == _SCAN:
             return _with_scans(data, at - 2, kept, frame, orientation)
         if marker in _FRAMES:
             if frame is not None:
-                raise SurveyError("there are two frames in it")
+                raise HeaderError("there are two frames in it")
             frame = segment
         if marker == _APP1 and bytes(segment[4:8]) == b"Exif" and orientation == 1:
             orientation = orientation_of(segment[4:])
@@ -51,7 +51,7 @@ def _marker(data: memoryview, at: int) -> tuple[int, int]:
     start = window.find(b"\xff")
     rest = window[start:].lstrip(b"\xff") if start >= 0 else b""
     if not rest or rest[0] == 0:
-        raise SurveyError("a marker is missing")
+        raise HeaderError("a marker is missing")
     return at + len(window) - len(rest) + 1, rest[0]
 
 
@@ -63,16 +63,16 @@ def _is_kept(marker: int, segment: memoryview) -> bool:
 
 def _with_scans(
     data: memoryview, start: int, kept: list[memoryview], frame: memoryview | None, orientation: int
-) -> Survey:
+) -> Header:
     if frame is None or len(frame) < 10 or len(frame) < 10 + 3 * frame[9]:
-        raise SurveyError("there is no frame before its first scan")
+        raise HeaderError("there is no frame before its first scan")
     height, width, components = number(U16BE, frame, 5), number(U16BE, frame, 7), frame[9]
     rest = data[start:]
     of_scan = rest[4] if len(rest) > 4 else 0
     is_single = frame[1] & 3 in (0, 1) and of_scan == components
     before = sum(map(len, kept))
     pauses = () if is_single else tuple(before + place for place in _scans(rest))
-    return Survey(
+    return Header(
         format="JPEG",
         size=(width, height),
         parts=(*kept, rest),

@@ -13,7 +13,7 @@ from typing import Any, Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from app.images.survey.types import U16BE, U16LE, U32BE, U32LE, Survey, SurveyError, TooManyPartsError, number
+from app.images.header_scan.types import U16BE, U16LE, U32BE, U32LE, Header, HeaderError, TooManyPartsError, number
 
 _WIDTH, _HEIGHT, _BITS, _COMPRESSION, _ORIENTATION, _SAMPLES = 256, 257, 258, 259, 274, 277
 _TILE_WIDTH, _TILE_HEIGHT = 322, 323
@@ -48,7 +48,7 @@ _MAX_EXIF_ENTRIES: Final = 1024
 _PREFIX: Final = b"Exif\0\0"
 
 
-def survey_tiff(data: memoryview) -> Survey:
+def scan_tiff(data: memoryview) -> Header:
     """Read the first directory; each byte of the file is used at most once."""
     order = "<" if bytes(data[:2]) == b"II" else ">"
     u16, u32 = (U16LE, U32LE) if order == "<" else (U16BE, U32BE)
@@ -64,7 +64,7 @@ def survey_tiff(data: memoryview) -> Survey:
             entries[tag] = kind, many, _value(data, start, kind, many, u32)
     _check(entries, order, len(data))
     size = _first(entries, _WIDTH, order), _first(entries, _HEIGHT, order)
-    return Survey(
+    return Header(
         format="TIFF",
         size=size,
         parts=_rewritten(data, entries, order, at),
@@ -77,7 +77,7 @@ def _value(data: memoryview, entry: int, kind: int, many: int, u32: struct.Struc
     length = _SIZES.get(kind, 1) * many
     at = entry + 8 if length <= 4 else number(u32, data, entry + 8)
     if at + length > len(data):
-        raise SurveyError("a tag lies beyond its end")
+        raise HeaderError("a tag lies beyond its end")
     return data[at : at + length]
 
 
@@ -87,10 +87,10 @@ def _check(entries: Mapping[int, Entry], order: str, length: int) -> None:
         if many > limit:
             raise TooManyPartsError(f"has too many values of tag {tag}", limit)
     if _first(entries, _COMPRESSION, order, 1) not in _COMPRESSIONS:
-        raise SurveyError("it is compressed in a way that is not read")
+        raise HeaderError("it is compressed in a way that is not read")
     for tag in _COUNTS:
         if tag in entries and int(_numbers(entries[tag], order).sum(dtype=np.uint64)) > length + _SLACK:
-            raise SurveyError("its strips are longer than the file")
+            raise HeaderError("its strips are longer than the file")
     if _first(entries, _TILE_WIDTH, order, 1) * _first(entries, _TILE_HEIGHT, order, 1) > _MAX_TILE:
         raise TooManyPartsError("has a tile of too many pixels", _MAX_TILE)
 
@@ -98,7 +98,7 @@ def _check(entries: Mapping[int, Entry], order: str, length: int) -> None:
 def _numbers(entry: Entry, order: str) -> NDArray[Any]:
     kind, _, value = entry
     if kind not in _NUMBERS:
-        raise SurveyError("a tag is of the wrong type")
+        raise HeaderError("a tag is of the wrong type")
     return np.frombuffer(value, f"{order}u{_NUMBERS[kind][1]}")
 
 
@@ -106,7 +106,7 @@ def _first(entries: Mapping[int, Entry], tag: int, order: str, usual: int | None
     if tag in entries and (values := _numbers(entries[tag], order)).size:
         return int(values[0])
     if usual is None:
-        raise SurveyError("it does not say its size")
+        raise HeaderError("it does not say its size")
     return usual
 
 
@@ -152,6 +152,6 @@ def orientation_of(block: memoryview) -> int:
             if number(u16, block, entry) == _ORIENTATION and size * number(u32, block, entry + 4) <= _INLINE:
                 found = int.from_bytes(block[entry + 8 : entry + 8 + size], order)
                 return found if 1 <= found <= 8 else 1
-    except SurveyError:
+    except HeaderError:
         pass
     return 1
