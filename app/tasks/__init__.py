@@ -1,5 +1,5 @@
-"""What a model is for: outputs -> predictions a person wants to know.
+"""Tasks: from a model's outputs to predictions.
 
-A task is a module, or a folder, with one class: its table in config.toml, the parameters of a request, what it answers
-and an example of it are the class's own. ``registry.py`` is the table of tasks; all else is put together from that.
+A task is a class that defines its table in config.toml, the parameters of a request, the type of its answer and an
+example of it. ``registry.py`` lists all tasks; config, API and documentation are derived from that list.
 """

@@ -1,4 +1,4 @@
-"""Scores of classes -> probabilities."""
+"""Conversion of class scores to probabilities."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-# How far the sum of a distribution may be from 1.
+# Tolerance for the sum of a distribution.
 _ROUNDING: Final = 1e-3
 
 
 def activate(scores: NDArray[np.float64], activation: str) -> NDArray[np.float64]:
-    """Scores (N, classes) as probabilities; "auto" leaves rows alone that already are a distribution."""
+    """Return scores (N, classes) as probabilities; "auto" keeps rows that already are a distribution."""
     if activation == "none":
         return scores
-    with np.errstate(all="ignore"):  # overflow to infinity and NaN are the right answers here
+    with np.errstate(all="ignore"):  # overflow to infinity and NaN are intended here
         if activation == "sigmoid":
             return np.asarray(1 / (1 + np.exp(-scores)))
-        # The ufuncs' own methods: those of arrays go through Python.
+        # ufunc methods are faster than array methods, which go through Python.
         shifted = np.exp(scores - np.maximum.reduce(scores, axis=1, keepdims=True, initial=-np.inf))
         softmax = np.asarray(shifted / np.add.reduce(shifted, axis=1, keepdims=True))
         if activation == "softmax":
@@ -32,7 +32,7 @@ def activate(scores: NDArray[np.float64], activation: str) -> NDArray[np.float64
 
 
 def activate_few(scores: list[float], activation: str) -> list[float]:
-    """The same of one item's few scores, all of them finite: numpy takes as long as for many, step by step."""
+    """Do the same for a few finite scores of one item; faster than numpy, whose calls cost as much as for many."""
     if activation == "sigmoid":
         return [_sigmoid(score) for score in scores]
     if activation == "none" or (activation == "auto" and _is_distribution(scores)):
@@ -50,5 +50,5 @@ def _is_distribution(scores: list[float]) -> bool:
 def _sigmoid(score: float) -> float:
     if score >= 0:
         return 1 / (1 + math.exp(-score))
-    small = math.exp(score)  # which cannot overflow
+    small = math.exp(score)  # cannot overflow
     return small / (1 + small)

@@ -1,4 +1,4 @@
-"""classification: scores of classes -> label, probability and index, best first."""
+"""Task classification: class scores to label, probability and index, best first."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from app.tasks.task import Outputs, Prediction, Task, TaskContext, rounded
 
 
 class ClassificationConfig(Section):
-    """How scores of classes become labels and probabilities."""
+    """Conversion of class scores to labels and probabilities."""
 
     output: str | None = Field(default=None, description="Output with the scores, (N, classes); default: the first.")
-    top_k: Positive = Field(default=5, description="How many classes are told, best first.")
+    top_k: Positive = Field(default=5, description="Number of classes returned, highest score first.")
     activation: Literal["softmax", "sigmoid", "none", "auto"] = Field(
         default="auto",
         description="What makes scores probabilities; auto: none for rows that are a distribution, else softmax.",
@@ -29,7 +29,7 @@ class ClassificationConfig(Section):
 
 
 class ClassBody(Body):
-    """A class found by a classification."""
+    """Class predicted by a classification."""
 
     label: str
     probability: float | None
@@ -37,7 +37,9 @@ class ClassBody(Body):
 
 
 class ClassificationTask(Task[ClassificationConfig]):
-    """Reads one output of shape (N, classes), or (N, classes, 1, 1) as fully convolutional networks have it."""
+    """Classification from one output of shape (N, classes), or (N, classes, 1, 1) as in fully convolutional
+    networks.
+    """
 
     NAME = "classification"
     CONFIG = ClassificationConfig
@@ -57,7 +59,7 @@ class ClassificationTask(Task[ClassificationConfig]):
     def predict(
         self, outputs: Outputs, placements: Sequence[Placement], options: ClassificationConfig
     ) -> list[list[Prediction]]:
-        """The top_k classes of each item; equal scores in the order of the classes, NaN last and as null."""
+        """Return the top_k classes of each item; ties in class order, NaN last and as null."""
         scores = outputs[self._output]
         if scores.ndim < 2 or math.prod(scores.shape[2:]) != 1:
             raise ConfigError(f"output '{self._output}': found shape {list(scores.shape)}, expected (N, classes)")

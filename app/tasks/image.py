@@ -1,7 +1,7 @@
-"""image: a network's output as a picture, without what was filled in around the picture sent.
+"""Task image: an output as a picture, without the padding around the picture sent.
 
-pixel = (value * std + mean) * scale, rounded and cut at 0 and 255: the way back from [preprocess] with the same mean
-and std and the inverse scale. Its size is the network's; what does not compute (NaN) is black.
+pixel = (value * std + mean) * scale, rounded and clipped to 0..255: the inverse of [preprocess] with the same mean and
+std and the inverse scale. The size is the network's; NaN becomes black.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from app.schema import Body, Channels, Finite, Section
 from app.small_arrays import dtype_name
 from app.tasks.task import DrawingTask, Outputs, Prediction, TaskContext, check_items
 
-# One grey pixel, as text: what examples show.
+# One grey pixel as base64 PNG, for examples.
 PIXEL: Final = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR4nGNoAAAAggCBd81ytgAAAABJRU5ErkJggg=="
 _COLORS: Final = {1: ("grey",), 3: ("rgb", "bgr")}
 
 
 class ImageConfig(Section):
-    """How the network's output becomes a picture: pixel = (value * std + mean) * scale, per channel."""
+    """Conversion of an output to a picture: pixel = (value * std + mean) * scale, per channel."""
 
     output: str | None = Field(
         default=None, description="Output with the picture, (N, 3 or 1, H, W); default: the first."
@@ -48,7 +48,7 @@ class ImageConfig(Section):
 
 
 class ImageBody(Body):
-    """The picture a model made, a PNG in base64."""
+    """Picture made by a model, a PNG in base64."""
 
     image: str
     width: int
@@ -56,7 +56,7 @@ class ImageBody(Body):
 
 
 class ImageTask(DrawingTask[ImageConfig]):
-    """Reads one output of shape (N, 3, H, W), (N, 1, H, W) or (N, H, W)."""
+    """Picture from one output of shape (N, 3, H, W), (N, 1, H, W) or (N, H, W)."""
 
     NAME = "image"
     CONFIG = ImageConfig
@@ -68,7 +68,7 @@ class ImageTask(DrawingTask[ImageConfig]):
         self._output = self._named_output("output", config.output)
 
     def predict(self, outputs: Outputs, placements: Sequence[Placement], options: ImageConfig) -> Sequence[Prediction]:
-        """Each item's picture, PNG as base64, with its width and height."""
+        """Return each item's picture as base64 PNG, with width and height."""
         values = outputs[self._output]
         planes = values[:, None] if values.ndim == 3 else values
         if planes.ndim != 4 or planes.shape[1] not in _COLORS or 0 in planes.shape[2:] or planes.dtype.kind == "c":
@@ -79,7 +79,7 @@ class ImageTask(DrawingTask[ImageConfig]):
         if options.color is not None and options.color not in _COLORS[planes.shape[1]]:
             raise ConfigError(f"image.color: found '{options.color}', but the output has {planes.shape[1]} channels")
         check_items(len(planes), placements)
-        charge(2 * planes.size)  # as PNG and as text
+        charge(2 * planes.size)  # PNG and its text
         with charged(3 * planes.nbytes):
             return self._predictions(planes, placements, options)
 
@@ -92,7 +92,7 @@ class ImageTask(DrawingTask[ImageConfig]):
         ]
 
     def draw(self, finding: Prediction, picture: Callable[[], Image.Image]) -> bytes:
-        """The picture found."""
+        """Return the predicted picture."""
         return from_text(finding["image"])
 
 
@@ -102,7 +102,7 @@ def _prediction(pixels: NDArray[np.uint8]) -> Prediction:
 
 
 def _covered(placement: Placement, size: tuple[int, ...]) -> tuple[slice, slice]:
-    """Rows and columns of the output that the picture covers: the output lies on the canvas, whatever its size."""
+    """Return rows and columns of the output that the picture covers; the output spans the canvas at any resolution."""
     x0, y0, x1, y1 = placement.covered
     (width, height), (rows, columns) = placement.canvas, size
     top, left = min(round(y0 * rows / height), rows - 1), min(round(x0 * columns / width), columns - 1)
@@ -111,7 +111,7 @@ def _covered(placement: Placement, size: tuple[int, ...]) -> tuple[slice, slice]
 
 
 def _pixels(planes: NDArray[Any], config: ImageConfig) -> NDArray[np.uint8]:
-    """(C, H, W) of any dtype -> (H, W, C) in RGB or grey."""
+    """Convert (C, H, W) of any dtype to (H, W, C) in RGB or grey."""
     channels = len(planes)
     for key, given in (("mean", config.mean), ("std", config.std)):
         if len(given) not in (1, channels):
@@ -122,7 +122,7 @@ def _pixels(planes: NDArray[Any], config: ImageConfig) -> NDArray[np.uint8]:
     pixels = np.empty((*planes.shape[1:], channels), np.uint8)
     dtype = planes.dtype if planes.dtype == np.float64 or is_integer else np.float32
     for channel, plane in enumerate(planes):
-        with np.errstate(all="ignore"):  # what overflows is as bright as can be
+        with np.errstate(all="ignore"):  # overflows are clipped to white
             values = plane.astype(dtype) * gains[channel] + offsets[channel]
         target = 2 - channel if config.color == "bgr" else channel
         pixels[..., target] = np.rint(np.clip(np.nan_to_num(values, nan=0.0, posinf=255, neginf=0), 0, 255))

@@ -1,4 +1,4 @@
-"""The table of tasks: a model's ``task`` key -> the class that serves it."""
+"""Table of tasks: ``task`` in config.toml to the class that implements it."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from app.tasks.task import Outputs, Task
 
 
 class TensorTask(Task[Section]):
-    """Predicts nothing; the answer is the outputs."""
+    """Task without predictions; the answer holds the outputs."""
 
     NAME = "tensor"
     CONFIG = Section
     EXAMPLE = {"outputs": {"out0": {"shape": [1, 3], "dtype": "float32", "data": [0.5, 1.0, "NaN"]}}}
 
     def predict(self, outputs: Outputs, placements: Sequence[Placement], options: Section) -> None:
-        """None."""
+        """Return None."""
         return None
 
 
@@ -34,10 +34,10 @@ TASKS: Final[dict[str, type[Task[Any]]]] = {
 
 
 def find_task(name: str) -> type[Task[Any]]:
-    """The task of that name.
+    """Return the task of a name.
 
     Raises:
-        ConfigError: there is none.
+        ConfigError: there is no such task.
     """
     if name not in TASKS:
         raise ConfigError(f"task: found '{cut(name)}'{did_you_mean(name, TASKS)}, expected {quoted(TASKS)}")
@@ -45,5 +45,5 @@ def find_task(name: str) -> type[Task[Any]]:
 
 
 def parameter_names() -> tuple[str, ...]:
-    """Every parameter some task takes."""
+    """Return the names of all request parameters of all tasks."""
     return tuple(dict.fromkeys(name for task in TASKS.values() for name in task.PARAMETERS))

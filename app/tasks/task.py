@@ -1,4 +1,4 @@
-"""What every task is."""
+"""Base classes of tasks."""
 
 from __future__ import annotations
 
@@ -19,45 +19,46 @@ from app.signature import Signature
 
 Outputs: TypeAlias = Mapping[str, NDArray[Any]]
 Prediction: TypeAlias = dict[str, Any]
-# What is predicted for one item: a list, best first, or one object.
+# Prediction for one item: a list, best first, or one object.
 Finding: TypeAlias = list[Prediction] | Prediction
 ConfigT = TypeVar("ConfigT", bound=Section)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskContext:
-    """What a task must know of its model."""
+    """Properties of the model that a task needs."""
 
     signature: Signature
     labels: tuple[str, ...] | None
 
     def label(self, index: int) -> str:
-        """The label of a class, its number where there is none."""
+        """Return the label of a class, or its number."""
         known = self.labels if self.labels is not None else ()
         return (known[index] if index < len(known) else "") or str(index)
 
     def check_labels(self, classes: int) -> None:
-        """Refuse labels that are not one per class.
+        """Raise unless there is one label for each class.
 
         Raises:
-            ConfigError: with both counts.
+            ConfigError: the message has both counts.
         """
         if self.labels is not None and len(self.labels) != classes:
             raise ConfigError(f"labels: found {len(self.labels)}, expected {classes}, one for each class of the model")
 
 
 class Task(ABC, Generic[ConfigT]):
-    """Turns a batch of outputs into predictions; made once per model, used by many threads at once.
+    """Conversion of a batch of outputs to predictions; one object per model, used by many threads at once.
 
-    Of the class:
-        NAME: what config.toml calls it; a table of that name holds its keys.
-        CONFIG: those keys.
-        PARAMETERS: which of them a request may give other values, and what the OpenAPI document says of each.
-        FINDING: the type of what is predicted for one item; None where nothing is.
-        EXAMPLE: what an answer to a picture of one pixel holds, beside what all answers do.
+    Class attributes:
+        NAME: name in config.toml; also of the table with its keys.
+        CONFIG: model of that table.
+        PARAMETERS: keys that a request may override, with their descriptions for OpenAPI.
+        FINDING: type of the prediction for one item; None if the task predicts nothing.
+        EXAMPLE: fields of an answer specific to the task, for a picture of one pixel.
 
     Args:
-        config: the table of the model's config.toml.
+        config: the task's table of the model's config.toml.
+        context: properties of the model.
     """
 
     NAME: ClassVar[str]
@@ -71,10 +72,10 @@ class Task(ABC, Generic[ConfigT]):
         self._context = context
 
     def options(self, parameters: Mapping[str, Any]) -> ConfigT:
-        """The request's parameters laid over the model's config, checked before anything runs.
+        """Return the config with the request's parameters, validated before anything runs.
 
         Raises:
-            InvalidRequestError: for a parameter the task has not, or a value out of its range.
+            InvalidRequestError: the task does not have a parameter, or a value is out of range.
         """
         for name in parameters:
             if name not in self.PARAMETERS:
@@ -90,16 +91,19 @@ class Task(ABC, Generic[ConfigT]):
 
     @abstractmethod
     def predict(self, outputs: Outputs, placements: Sequence[Placement], options: ConfigT) -> Sequence[Finding] | None:
-        """What is found for each item of the batch; None where the task predicts nothing.
+        """Return the prediction for each item of the batch, or None if the task predicts nothing.
 
-        placements: where each item's picture lies on the network's canvas, one for each item of the batch.
+        Args:
+            outputs: outputs of the network by name.
+            placements: for each item, the position of its picture on the network's canvas.
+            options: config of the task.
 
         Raises:
-            ConfigError: the outputs have not the shape the config promises.
+            ConfigError: an output does not have the configured shape.
         """
 
     def _named_output(self, key: str, name: str | None) -> str:
-        """Return the name of the output that a key of the config means; of the first one where it says nothing.
+        """Return the output that a key of the config names, by default the first.
 
         Raises:
             ConfigError: the model has no such output.
@@ -114,27 +118,28 @@ class Task(ABC, Generic[ConfigT]):
 
 
 class DrawingTask(Task[ConfigT]):
-    """A task whose predictions can be shown as a picture."""
+    """Task whose predictions can be drawn."""
 
     @abstractmethod
     def draw(self, finding: Any, picture: Callable[[], Image.Image]) -> bytes:
-        """What was found for one item, shown, as a PNG.
+        """Return the drawn prediction for one item, as a PNG.
 
-        picture: decodes the picture sent anew, upright and in its own pixels, to be drawn on; raises
-        InputMismatchError where none was sent.
+        Args:
+            finding: prediction for the item.
+            picture: decodes the picture sent, upright at full size; raises InputMismatchError if none was sent.
         """
 
 
 def check_items(found: int, placements: Sequence[Placement]) -> None:
-    """Refuse outputs that are not of as many items as the inputs.
+    """Raise unless outputs and inputs have the same number of items.
 
     Raises:
-        ConfigError: with both counts.
+        ConfigError: the message has both counts.
     """
     if found != len(placements):
         raise ConfigError(f"the outputs are of {found} items, expected {len(placements)}")
 
 
 def rounded(value: float) -> float:
-    """Seven significant digits: what a float32 holds, without the noise of printing it as a double."""
+    """Round to seven significant digits: float32 precision without the noise of printing it as a double."""
     return float(f"{value:.7g}")

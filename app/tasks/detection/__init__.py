@@ -1,1 +1,1 @@
-"""detection: objects in a picture, as boxes."""
+"""Task detection: objects in a picture, as boxes."""

@@ -1,4 +1,4 @@
-"""Boxes as numpy arrays: formats, overlap, and non-maximum suppression. A box is x0 y0 x1 y1 unless said otherwise."""
+"""Boxes as numpy arrays: formats, overlap and non-maximum suppression. A box is x0 y0 x1 y1 unless stated otherwise."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
-# Boxes compared at once: large enough for numpy to pay, small enough for the pairs of one block to stay in cache.
+# Boxes compared at once: enough to amortise numpy's calls, few enough for the pairs of a block to stay in cache.
 _BLOCK: Final = 512
 
 
 def to_corners(boxes: Floats, box_format: str) -> Floats:
-    """Boxes (..., 4) of a format ("xyxy", "xywh", "cxcywh") as corners."""
+    """Return boxes (..., 4) of a format ("xyxy", "xywh", "cxcywh") as corners."""
     if box_format == "xyxy":
         return boxes
     first, size = boxes[..., :2], boxes[..., 2:]
@@ -23,7 +23,7 @@ def to_corners(boxes: Floats, box_format: str) -> Floats:
 
 
 def overlap(box: Floats, boxes: Floats) -> Floats:
-    """Intersection over union of boxes (..., 4) with others, broadcast as numpy does; 0 where both are empty."""
+    """Return the intersection over union of broadcast boxes (..., 4); 0 if both are empty."""
     right, below = (np.minimum(box[..., side], boxes[..., side]) for side in (2, 3))
     left, above = (np.maximum(box[..., side], boxes[..., side]) for side in (0, 1))
     shared = np.maximum(right - left, 0) * np.maximum(below - above, 0)
@@ -33,9 +33,9 @@ def overlap(box: Floats, boxes: Floats) -> Floats:
 
 
 def suppress(boxes: Floats, scores: Floats, classes: NDArray[np.intp], iou: float, limit: int) -> NDArray[np.intp]:
-    """The indices of at most ``limit`` boxes, best first, none overlapping a better one of its class by more than iou.
+    """Return the indices of at most ``limit`` boxes, best first, after non-maximum suppression within each class.
 
-    Greedy non-maximum suppression, as torchvision.ops.batched_nms, block by block until there are enough.
+    Greedy, as torchvision.ops.batched_nms, but block by block until there are enough boxes.
     """
     order, kept = np.argsort(-scores, kind="stable"), np.empty(0, np.intp)
     for start in range(0, order.size, _BLOCK):
@@ -50,14 +50,14 @@ def suppress(boxes: Floats, scores: Floats, classes: NDArray[np.intp], iou: floa
 def _are_rivals(
     boxes: Floats, classes: NDArray[np.intp], first: NDArray[np.intp], second: NDArray[np.intp], iou: float
 ) -> NDArray[np.bool_]:
-    """Which of the first (rows) and the second (columns) are of one class and overlap too much."""
+    """Return which of the first (rows) and second (columns) are of the same class and overlap by more than iou."""
     rivals: NDArray[np.bool_] = classes[first, None] == classes[second]
     rivals &= overlap(boxes[first, None], boxes[second]) > iou
     return rivals
 
 
 def _unbeaten(rivals: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Which of a block, best first, are rivals of no better one that is itself unbeaten."""
+    """Return which boxes of a block, best first, are not suppressed by a better one that is kept."""
     left = np.ones(len(rivals), np.bool_)
     for index in range(len(rivals)):
         if left[index]:

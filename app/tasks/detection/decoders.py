@@ -1,6 +1,6 @@
-"""What a detector's outputs hold: where the boxes are, and the score of every class.
+"""Decoders of detector outputs: boxes, and the score of every class.
 
-A decoder only takes outputs apart, without copying; threshold and coordinates are the same for all and come after it.
+A decoder only takes views of the outputs; threshold and coordinates are handled alike for all decoders afterwards.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from app.tasks.task import Outputs
 
 
 class DetectionConfig(Section):
-    """How the network's outputs become boxes."""
+    """Conversion of the network's outputs to boxes."""
 
     decoder: str = Field(
         default="scores_boxes", description="How the outputs are laid out: scores_boxes, yolov5 or yolov8."
@@ -53,8 +53,10 @@ class DetectionConfig(Section):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidates:
-    """Boxes (N, anchors, 4) in the config's format and scores (N, anchors, classes), which are still to be multiplied
-    with objectness (N, anchors) where there is one."""
+    """Boxes (N, anchors, 4) in the config's format, scores (N, anchors, classes), and objectness (N, anchors) or None.
+
+    Scores are still to be multiplied with objectness.
+    """
 
     boxes: NDArray[Any]
     scores: NDArray[Any]
@@ -63,9 +65,12 @@ class Candidates:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decoder:
-    """How one family lays out its outputs, the config keys that name those it reads, and its defaults of other keys.
+    """Output layout of one detector family.
 
-    decode: takes the outputs, the config and the number of labels, if there are any.
+    Args:
+        decode: takes the outputs, the config and the number of labels, or None.
+        outputs: config keys that name the outputs it reads.
+        box_format, normalized, multi_label: defaults of these keys.
     """
 
     decode: Callable[[Outputs, DetectionConfig, int | None], Candidates]
@@ -76,7 +81,7 @@ class Decoder:
 
 
 def scores_boxes(outputs: Outputs, config: DetectionConfig, labels: int | None) -> Candidates:
-    """One output of scores (N, anchors, classes) and one of boxes (N, anchors, 4): SSD and its family."""
+    """Take scores (N, anchors, classes) and boxes (N, anchors, 4) from two outputs, as SSD networks have them."""
     scores, boxes = outputs[config.scores], outputs[config.boxes]
     if scores.ndim != 3 or not scores.shape[2] or boxes.shape != (*scores.shape[:2], 4):
         raise ConfigError(
@@ -87,16 +92,17 @@ def scores_boxes(outputs: Outputs, config: DetectionConfig, labels: int | None) 
 
 
 def yolov5(outputs: Outputs, config: DetectionConfig, labels: int | None) -> Candidates:
-    """One output (N, anchors, 5 + classes): box, objectness, and each class's probability given that there is one."""
+    """Take box, objectness and conditional class probabilities from one output (N, anchors, 5 + classes)."""
     rows = _one_output(outputs, config, "(N, anchors, 5 + classes)", least=6, axis=2)
     return Candidates(boxes=rows[..., :4], objectness=rows[..., 4], scores=rows[..., 5:])
 
 
 def yolov8(outputs: Outputs, config: DetectionConfig, labels: int | None) -> Candidates:
-    """One output (N, 4 + classes, anchors), or (N, anchors, 4 + classes): box, and each class's probability.
+    """Take boxes and class probabilities from one output (N, 4 + classes, anchors) or (N, anchors, 4 + classes).
 
-    Which of the two it is the labels tell: 4 and their number is the size of one of the dimensions. Without labels, or
-    if neither fits, the longer dimension is that of the anchors. In doubt it is the first.
+    The dimension of size 4 + number of labels holds the classes. Without labels, or if neither fits, the longer
+    dimension
+    holds the anchors; on a tie, the first form is assumed.
     """
     form = "(N, 4 + classes, anchors)"
     found = _one_output(outputs, config, form, least=1, axis=1)

@@ -1,7 +1,6 @@
-"""detection: a network's boxes -> box in pixels of the picture sent, label, score, best first.
+"""Task detection: boxes in pixels of the picture sent, with label and score, best first.
 
-A decoder takes the outputs apart (decoders.py); what follows is the same for all: threshold, the way from the
-network's canvas to the picture, and suppression of overlapping boxes.
+After decoding (decoders.py) all families share threshold, mapping from canvas to picture, and non-maximum suppression.
 """
 
 from __future__ import annotations
@@ -22,12 +21,12 @@ from app.tasks.detection.boxes import Floats, suppress, to_corners
 from app.tasks.detection.decoders import DECODERS, Candidates, DetectionConfig
 from app.tasks.task import DrawingTask, Outputs, Prediction, TaskContext, check_items, rounded
 
-# A threshold of 0 lets everything through; the best decide all the same.
+# Limit for a threshold of 0, which all candidates pass; only the best matter.
 _MAX_CANDIDATES: Final = 30_000
 
 
 class BoxBody(Body):
-    """A box found by a detection, [x0, y0, x1, y1] in pixels of the picture sent."""
+    """Box found by a detection, [x0, y0, x1, y1] in pixels of the picture sent."""
 
     label: str
     score: float
@@ -36,7 +35,7 @@ class BoxBody(Body):
 
 
 class DetectionTask(DrawingTask[DetectionConfig]):
-    """Finds objects; the decoder is named by the config."""
+    """Object detection with the decoder named by the config."""
 
     NAME = "detection"
     CONFIG = DetectionConfig
@@ -62,16 +61,16 @@ class DetectionTask(DrawingTask[DetectionConfig]):
     def predict(
         self, outputs: Outputs, placements: Sequence[Placement], options: DetectionConfig
     ) -> list[list[Prediction]]:
-        """The boxes of each item."""
+        """Return the boxes of each item."""
         labels = self._context.labels
         found = self._decoder.decode(outputs, options, None if labels is None else len(labels))
         self._context.check_labels(found.scores.shape[2])
         check_items(len(found.boxes), placements)
-        with np.errstate(all="ignore"):  # what overflows is dropped with what was infinite before
+        with np.errstate(all="ignore"):  # overflows to infinity are dropped below
             return [self._select(found, item, placement, options) for item, placement in enumerate(placements)]
 
     def draw(self, finding: Sequence[Prediction], picture: Callable[[], Image.Image]) -> bytes:
-        """The boxes with their labels and scores."""
+        """Return the picture with boxes, labels and scores."""
         return encode_png(draw_boxes(picture(), finding))
 
     def _select(self, found: Candidates, item: int, placement: Placement, options: DetectionConfig) -> list[Prediction]:
@@ -97,11 +96,12 @@ class DetectionTask(DrawingTask[DetectionConfig]):
 def passing(
     scores: NDArray[Any], objectness: NDArray[Any] | None, options: DetectionConfig
 ) -> tuple[NDArray[np.intp], NDArray[np.intp], Floats]:
-    """Anchor, class and score of what reaches the threshold, best first; NaN and infinities do not.
+    """Return anchor, class and score of all finite scores that reach the threshold, best first.
 
     Args:
         scores: (anchors, classes).
-        objectness: (anchors,), a factor of at most 1, so that most anchors need no look at their classes.
+        objectness: (anchors,), a factor of at most 1, so that the classes of most anchors can be skipped.
+        options: config of the task.
     """
     anchors = np.arange(len(scores))
     if objectness is not None:

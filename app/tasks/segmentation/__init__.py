@@ -1,1 +1,1 @@
-"""segmentation: a class for every pixel of a picture."""
+"""Task segmentation: a class for every pixel of a picture."""

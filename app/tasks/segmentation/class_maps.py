@@ -1,8 +1,8 @@
-"""Maps as a network makes them -> the class of every pixel of the picture sent.
+"""Class maps: from a network's map to the class of every pixel of the picture sent.
 
-A network's map covers its whole canvas, in any resolution. Scores are brought to the picture bilinearly (half-pixel
-centres, as torch.nn.functional.interpolate with align_corners=False) and then compared, so that edges are smooth;
-indices cannot be interpolated, the nearest is taken. Pixels that the canvas does not show are NOTHING.
+A network's map covers the whole canvas at any resolution. Scores are interpolated bilinearly to the picture (half-pixel
+centres, as torch.nn.functional.interpolate with align_corners=False) and then compared, for smooth edges. Indices use
+the nearest neighbour. Pixels outside the canvas are NOTHING.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from PIL import Image
 
 from app.images.placement import Placement
 
-# (H, W) of class indices; NOTHING where no class is.
+# (H, W) of class indices, or NOTHING.
 ClassMap = NDArray[np.int16]
 Scores = NDArray[np.float32]
 Box = tuple[float, float, float, float]
@@ -24,18 +24,20 @@ Box = tuple[float, float, float, float]
 NOTHING: Final = -1
 MAX_CLASSES: Final = 2**15 - 1
 
-# What infinities count as: interpolation would make NaN of them.
+# Replaces infinities, which would become NaN by interpolation.
 _LARGE: Final = 1e30
-# Scores interpolated for one picture, about a second's worth; beyond it the picture is done at a lower resolution.
+# Scores interpolated for one picture, about a second of work; larger pictures are computed at a lower resolution.
 _MAX_WORK: Final = 2**26
 _CHUNK: Final = 2**20
 
 
 def classes_of_scores(scores: NDArray[Any], least: float, placement: Placement) -> ClassMap:
-    """The class of the best score of each pixel, where that is at least ``least``; NaN is never.
+    """Return the class of the best score of each pixel if it is at least ``least``, never for NaN.
 
     Args:
         scores: (classes, H, W).
+        least: minimum score.
+        placement: position of the picture on the canvas.
     """
     with np.errstate(all="ignore"):
         finite = np.nan_to_num(scores.astype(np.float32), nan=-_LARGE, posinf=_LARGE, neginf=-_LARGE)
@@ -48,10 +50,12 @@ def classes_of_scores(scores: NDArray[Any], least: float, placement: Placement) 
 
 
 def classes_of_indices(indices: NDArray[Any], placement: Placement, classes: int) -> ClassMap:
-    """The index nearest to each pixel; NaN and what is not in 0..classes-1 is NOTHING.
+    """Return the nearest index for each pixel; NOTHING for NaN and values outside 0..classes-1.
 
     Args:
         indices: (H, W) of any real dtype.
+        placement: position of the picture on the canvas.
+        classes: number of classes.
     """
     with np.errstate(all="ignore"):
         known = np.where((indices >= 0) & (indices < classes), indices, np.int16(NOTHING)).astype(np.int16)
@@ -65,15 +69,17 @@ def classes_of_indices(indices: NDArray[Any], placement: Placement, classes: int
 
 
 def areas(class_map: ClassMap, classes: int) -> NDArray[np.int64]:
-    """How many pixels each class has, (classes,)."""
+    """Return the number of pixels of each class, (classes,)."""
     counts = np.zeros(classes + 1, np.int64)
     for chunk in np.array_split(class_map.ravel(), math.ceil(class_map.size / _CHUNK)):
-        counts += np.bincount(chunk - NOTHING, minlength=classes + 1)  # in chunks, as it takes eight bytes a pixel
+        counts += np.bincount(
+            chunk - NOTHING, minlength=classes + 1
+        )  # in chunks, because bincount takes eight bytes a pixel
     return counts[1:]
 
 
 def without_small(class_map: ClassMap, classes: int, background: int, least: int) -> ClassMap:
-    """Pixels of small classes, and those of none, become background."""
+    """Set pixels of small classes and of NOTHING to background."""
     kept = np.arange(NOTHING, classes, dtype=np.int16)
     target = background if background < classes else NOTHING
     kept[0] = target
@@ -87,7 +93,7 @@ def _blank(placement: Placement) -> ClassMap:
 
 
 def _shown(picture: ClassMap, placement: Placement, size: tuple[int, ...]) -> tuple[ClassMap, Box]:
-    """The part of the picture the canvas shows, a view, and where it is on a map of that size."""
+    """Return a view of the visible part of the picture, and its box on a map of the given size."""
     x0, y0, x1, y1 = placement.shown
     across, down = size[1] / placement.canvas[0], size[0] / placement.canvas[1]
     left, top, right, below = placement.on_canvas((x0, y0, x1, y1))
@@ -95,9 +101,9 @@ def _shown(picture: ClassMap, placement: Placement, size: tuple[int, ...]) -> tu
 
 
 def _best(scores: Scores, size: tuple[int, ...], box: Box, least: float) -> ClassMap:
-    # A class that is best nowhere on the network's own map can be so between its pixels, but hardly is.
+    # Only classes that are best at some point of the network's map are compared; others rarely win in between.
     contenders = np.unique(scores.argmax(axis=0))
-    limits = (scores.shape[2], scores.shape[1]) * 2  # Pillow refuses what is half a pixel beyond
+    limits = (scores.shape[2], scores.shape[1]) * 2  # Pillow refuses boxes half a pixel beyond
     inside = cast(Box, tuple(min(max(end, 0.0), float(limit)) for end, limit in zip(box, limits, strict=True)))
     shrink = min(1.0, math.sqrt(_MAX_WORK / (size[0] * size[1] * contenders.size)))
     height, width = (max(1, round(side * shrink)) for side in size)
@@ -116,6 +122,6 @@ def _best(scores: Scores, size: tuple[int, ...], box: Box, least: float) -> Clas
 
 
 def _nearest(start: float, end: float, count: int, size: int) -> NDArray[np.intp]:
-    """Which of ``size`` pixels in a row the middles of ``count`` others, spread over start..end of them, lie on."""
+    """Return the nearest of ``size`` pixels for the centres of ``count`` pixels spread over start..end."""
     middles = start + (np.arange(count) + 0.5) * ((end - start) / count)
     return np.clip(middles.astype(np.intp), 0, size - 1)

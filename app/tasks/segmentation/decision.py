@@ -1,4 +1,4 @@
-"""Which class each pixel has: activation and threshold over maps of scores, or the indices as they are."""
+"""Class of each pixel: activation and threshold over score maps, or indices unchanged."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _USUAL_THRESHOLD: Final = 0.5
 
 
 class SegmentationConfig(Section):
-    """How the network's outputs become a class for every pixel of the picture."""
+    """Conversion of the network's outputs to a class for every pixel."""
 
     output: str | None = Field(
         default=None,
@@ -52,21 +52,21 @@ class SegmentationConfig(Section):
 def classify(
     item: NDArray[Any], placement: Placement, options: SegmentationConfig, labels: Sequence[str] | None
 ) -> tuple[ClassMap, int]:
-    """The map of the picture, and how many classes there are."""
+    """Return the class map of the picture, and the number of classes."""
     if item.ndim == 2:
         class_map = classes_of_indices(item, placement, MAX_CLASSES if labels is None else len(labels))
         return class_map, int(class_map.max(initial=0)) + 1 if labels is None else len(labels)
     if len(item) > MAX_CLASSES:
         raise ConfigError(f"segmentation: found {len(item)} classes, expected at most {MAX_CLASSES}")
     class_map = classes_of_scores(*_comparable(item, options), placement)
-    # Of one channel NOTHING is class 0, and what is at least likely enough is class 1.
+    # With one channel, NOTHING becomes class 0 and pixels above the threshold class 1.
     return (class_map - NOTHING, 2) if len(item) == 1 else (class_map, len(item))
 
 
 def _comparable(item: NDArray[Any], options: SegmentationConfig) -> tuple[NDArray[Any], float]:
-    """Scores (channels, H, W) that may be compared, and the least that counts.
+    """Return comparable scores (channels, H, W) and the minimum score.
 
-    Where a class is its best score, no probabilities are needed; and logits are interpolated better than they are.
+    Without a threshold logits are compared directly: probabilities are not needed, and logits interpolate better.
     """
     activation = options.activation
     if len(item) == 1 and activation == "softmax":

@@ -1,6 +1,6 @@
-"""segmentation: a class for every pixel of the picture sent -> the areas of the classes, and a coloured mask.
+"""Task segmentation: areas of the classes in the picture sent, and a coloured mask.
 
-List and mask agree: a class that is too small for the list is not in the mask either.
+List and mask agree: a class too small for the list is not in the mask either.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from app.tasks.segmentation.decision import SegmentationConfig, classify
 from app.tasks.task import DrawingTask, Outputs, Prediction, TaskContext, check_items, rounded
 
 _BACKGROUND: Final = "background"
-# One pixel of class 1, whose colour is as generated.
+# One pixel of class 1 in its generated colour.
 _MASK: Final = (
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABAQMAAAAl21bKAAAABlBMVEUAAAAA8ACx21hyAAAAAnRSTlMA/1uRIrUAAAAKSURBVHic"
     "Y2gAAACCAIF3zXK2AAAAAElFTkSuQmCC"
 )
-# Bytes a pixel of the picture sent takes while it is decided: scores and indices, of the best so far and of one class.
+# Memory in bytes per pixel of the picture while classes are compared: scores and indices of best and current class.
 _PIXEL: Final = 16
 _MOST_WITH_PALETTE: Final = 255
 
 
 class AreaBody(Body):
-    """A class found by a segmentation; area in pixels of the picture sent, fraction of it."""
+    """Class found by a segmentation; area in pixels of the picture sent, fraction of its area."""
 
     label: str
     index: int
@@ -47,7 +47,7 @@ class AreaBody(Body):
 
 
 class MaskBody(Body):
-    """What a segmentation found: its classes, largest first, and the mask, a PNG of the picture's size in base64."""
+    """Result of a segmentation: classes, largest first, and a mask, a PNG of the picture's size in base64."""
 
     classes: list[AreaBody]
     mask: str
@@ -56,10 +56,11 @@ class MaskBody(Body):
 
 
 class SegmentationTask(DrawingTask[SegmentationConfig]):
-    """Reads one output: scores (N, classes, H, W), or class indices (N, H, W).
+    """Segmentation from one output: scores (N, classes, H, W), or class indices (N, H, W).
 
-    One channel of scores is two classes: 1 where its probability reaches the threshold, else 0. A single label is that
-    of class 1.
+    One channel of scores means two classes: 1 if the probability reaches the threshold, else 0. A single label is that
+    of
+    class 1.
     """
 
     NAME = "segmentation"
@@ -83,7 +84,7 @@ class SegmentationTask(DrawingTask[SegmentationConfig]):
     def predict(
         self, outputs: Outputs, placements: Sequence[Placement], options: SegmentationConfig
     ) -> Sequence[Prediction]:
-        """Of each item the classes, largest first, and the mask with its width and height."""
+        """Return for each item the classes, largest first, and the mask with its width and height."""
         maps = self._maps(outputs)
         check_items(len(maps), placements)
         context, background = self._labelled(maps.shape), self._background(maps.shape, options)
@@ -97,11 +98,11 @@ class SegmentationTask(DrawingTask[SegmentationConfig]):
         return found
 
     def draw(self, finding: Prediction, picture: Callable[[], Image.Image]) -> bytes:
-        """The mask, half transparent on the picture."""
+        """Return the picture with the mask blended over it."""
         return encode_png(blend(picture(), decode_png(from_text(finding["mask"]))))
 
     def _maps(self, outputs: Outputs) -> NDArray[Any]:
-        """(N, channels, H, W) of scores or (N, H, W) of indices."""
+        """Return (N, channels, H, W) of scores or (N, H, W) of indices."""
         values = outputs[self._output]
         if values.ndim not in (3, 4) or 0 in values.shape[1:] or values.dtype.kind == "c":
             raise ConfigError(
@@ -113,7 +114,7 @@ class SegmentationTask(DrawingTask[SegmentationConfig]):
         return values[:, None] if values.ndim == 3 and values.dtype.kind == "b" else values
 
     def _labelled(self, shape: tuple[int, ...]) -> TaskContext:
-        """The context with labels for all classes; indices do not say how many there are."""
+        """Return the context with labels for all classes, if the output tells their number."""
         context = self._context
         if len(shape) == 3:
             return context
@@ -154,14 +155,14 @@ class SegmentationTask(DrawingTask[SegmentationConfig]):
 
 
 def encode_mask(class_map: ClassMap, colors: Sequence[Color], background: int = NOTHING) -> bytes:
-    """Return the PNG of a map with a colour for each class.
+    """Return the PNG of a class map.
 
     The palette index is the class; what is background or no class (255) is transparent. Where there are more than 255
     classes the picture has colours instead of a palette.
     """
     if len(colors) > _MOST_WITH_PALETTE:
         palette = _palette(colors, background, len(colors) + 1)
-        return encode_png(Image.fromarray(palette[class_map]))  # NOTHING is the last one
+        return encode_png(Image.fromarray(palette[class_map]))  # NOTHING is the last colour
     palette = _palette(colors, background, _MOST_WITH_PALETTE + 1)
     image = Image.fromarray(class_map.astype(np.uint8))  # NOTHING becomes 255
     image.putpalette(palette[:, :3].tobytes(), "RGB")
