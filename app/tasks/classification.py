@@ -13,7 +13,7 @@ from app.errors import ConfigError
 from app.images.placement import Placement
 from app.schema import Body, Positive, Section
 from app.small_arrays import all_finite, few_values
-from app.tasks.activation import activate, activate_few
+from app.tasks.probabilities import activate, activate_few
 from app.tasks.task import Outputs, Prediction, Task, TaskContext, rounded
 
 

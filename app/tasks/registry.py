@@ -10,9 +10,9 @@ from app.images.placement import Placement
 from app.messages import cut, did_you_mean, quoted
 from app.schema import Section
 from app.tasks.classification import ClassificationTask
-from app.tasks.detection.task import DetectionTask
+from app.tasks.detection import DetectionTask
 from app.tasks.image import ImageTask
-from app.tasks.segmentation.task import SegmentationTask
+from app.tasks.segmentation import SegmentationTask
 from app.tasks.task import Outputs, Task
 
 

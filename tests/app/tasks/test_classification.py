@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from app.errors import ConfigError, InvalidRequestError
-from app.tasks.activation import activate, activate_few
 from app.tasks.classification import ClassificationTask
+from app.tasks.probabilities import activate, activate_few
 from tests.app.tasks.build import task_of
 
 SCORES = arrays.arrays(np.float64, st.tuples(st.integers(1, 3), st.integers(1, 5)), elements=st.floats(-300, 300))

@@ -1,1 +1,0 @@
-"""Task detection: objects in a picture, as boxes."""

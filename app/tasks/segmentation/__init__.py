@@ -1,1 +1,0 @@
-"""Task segmentation: a class for every pixel of a picture."""
