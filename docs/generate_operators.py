@@ -19,9 +19,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import engine
 from docs.operators_without_kernel import reason
-from engine.compiler.lowering.rules.movement import moving, rearrange
+from engine.compiler.lowering.rules.movement import copies, views
 from engine.compiler.lowering.rules.registry import KERNEL_RULES
-from engine.compiler.lowering.terms.registry import EXPRESSION_RULES
+from engine.compiler.lowering.terms.term import EXPRESSION_RULES
 from engine.layers.creation.container import Constant
 from engine.layers.definition.hints import describe as describe_hint
 from engine.layers.definition.layer import Layer
@@ -119,7 +119,7 @@ def _compiled(layer: type[Layer]) -> str:
     if issubclass(layer, Constant):
         return "constant"
     if layer in KERNEL_RULES and layer not in EXPRESSION_RULES:
-        return "view" if KERNEL_RULES[layer] in (rearrange.lower_view, moving.lower_part) else "kernel"
+        return "view" if KERNEL_RULES[layer] in (views.lower_view, copies.lower_part) else "kernel"
     return "map" if layer in EXPRESSION_RULES else "–"
 
 

@@ -102,7 +102,7 @@ def _llvm_stays() -> Iterator[None]:
     """What LLVM and freed arrays had in memory is not given back after every program: the next one needs it again."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("engine.compiler.codegen.object_code.give_back", _no)
-        patch.setattr("engine.compiler.runtime.pages.give_back_freed", _no)
+        patch.setattr("engine.compiler.runtime.memory.give_back_freed", _no)
         yield
 
 

@@ -15,7 +15,7 @@ from engine.compiler.codegen.ir import Module
 from engine.compiler.kernels.convolution.conv import Conv
 from engine.compiler.kernels.convolution.tiles import ConvTile
 from engine.compiler.measuring.peak import products_a_second
-from engine.compiler.runtime.allocation import allocate
+from engine.compiler.runtime.memory import allocate
 from engine.errors import CompileError
 
 # From one sum, which waits for itself, to as many as there are registers.

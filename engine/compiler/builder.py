@@ -11,8 +11,6 @@ from dataclasses import replace
 from functools import partial
 
 from engine.compile_metrics import METER
-from engine.compiler.blueprint import Blueprint
-from engine.compiler.bodies import Bodies, Compiles, bodies_of
 from engine.compiler.bundling.carried import Carried
 from engine.compiler.cache.cache import Cache
 from engine.compiler.cache.fingerprint import graph_digest, program_key
@@ -20,14 +18,15 @@ from engine.compiler.cache.notes import read_note, write_note
 from engine.compiler.cache.version import is_unchanged
 from engine.compiler.codegen import object_code
 from engine.compiler.codegen.host import Host
-from engine.compiler.dynamic.facts import content_of, templates_of
-from engine.compiler.dynamic.template import Template
-from engine.compiler.dynamic.templates import GraphParts, Loaded, Templates
-from engine.compiler.generator import Generator
+from engine.compiler.dynamic.serialization import content_of, templates_of
+from engine.compiler.dynamic.template import GraphParts, Loaded, Template, Templates
+from engine.compiler.executable import Blueprint
 from engine.compiler.measuring.record import this_host
+from engine.compiler.pipeline import Generator
 from engine.compiler.plan_check import check_plan
-from engine.compiler.runtime.pages import release
+from engine.compiler.runtime.memory import release
 from engine.compiler.runtime.program import Known, Origin, Program
+from engine.compiler.subgraphs import Bodies, Compiles, bodies_of
 from engine.compiler.weights import with_own_weights
 from engine.defects import report_defect
 from engine.errors import CompileError, EngineError

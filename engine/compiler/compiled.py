@@ -8,17 +8,15 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
-from engine.compiler.blueprint import Blueprint
-from engine.compiler.bodies import Compiles
 from engine.compiler.builder import Builder
 from engine.compiler.codegen.host import Host
-from engine.compiler.native import NativeStep
-from engine.compiler.parting import Parting
-from engine.compiler.runtime.batch_split import Gather, ParallelParts
+from engine.compiler.executable import Blueprint, NativeStep
+from engine.compiler.runtime.batch_split import BatchPolicy, Gather, ParallelParts
 from engine.compiler.runtime.instance import Instance, NotFiniteError
 from engine.compiler.runtime.instances import Instances
 from engine.compiler.runtime.program import Program
 from engine.compiler.runtime.report import Clocked, report_run
+from engine.compiler.subgraphs import Compiles
 from engine.defects import Defects
 from engine.errors import EngineError
 from engine.graph import RuntimeGraph
@@ -242,8 +240,8 @@ class CompiledGraph:
         program = self.instances.program(specs)
         return program is not None and self._parting(program).is_better(parts)
 
-    def _parting(self, program: Program) -> Parting:
-        return Parting(program.blueprint, self.builder.host, self._cores, self.instances.limit)
+    def _parting(self, program: Program) -> BatchPolicy:
+        return BatchPolicy(program.blueprint, self.builder.host, self._cores, self.instances.limit)
 
     def annotate(
         self, specs: Sequence[TensorSpec] | None, operators: Sequence[dict[str, Any]]

@@ -11,9 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from engine.compiler.blueprint import Blueprint, Region
-from engine.compiler.native import NativeSteps
-from engine.compiler.places import Home, address_in, block_of, home_of, offset_of, port_of
+from engine.compiler.addresses import Home, address_in, block_of, home_of, offset_of, port_of
+from engine.compiler.executable import Blueprint, NativeSteps, Region
 from engine.errors import CompileError
 from engine.tensor import TensorSpec, named_dtype
 

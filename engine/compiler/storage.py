@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from engine.compiler.places import Home
+from engine.compiler.addresses import Home
 from engine.errors import CompileError
 from engine.ir.dims import hint, is_same
 from engine.ir.strided import Strided, empty

@@ -10,10 +10,9 @@ from typing import Final
 
 import numpy as np
 
-from engine.compiler.blueprint import Blueprint, Region, Segment
-from engine.compiler.native import NativeStep, NativeSteps
-from engine.compiler.places import Home, among_constants
-from engine.compiler.runtime.allocation import aligned_bytes, allocate
+from engine.compiler.addresses import Home, among_constants
+from engine.compiler.executable import Blueprint, NativeStep, NativeSteps, Region, Segment
+from engine.compiler.runtime.memory import aligned_bytes, allocate
 from engine.compiler.storage import ALIGNMENT, Storage, View
 from engine.ir.strided import empty
 from engine.pnnx.graph import as_bytes

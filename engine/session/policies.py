@@ -34,8 +34,8 @@ from engine.toolchain import has_llvm, no_compiler
 
 if TYPE_CHECKING:
     from engine.compiler import CompiledGraph
-    from engine.compiler.bodies import RunnableBody
     from engine.compiler.runtime.instance import Instance
+    from engine.compiler.subgraphs import RunnableBody
 
 _ARRAYS: Final = frozenset({np.ndarray})
 

@@ -57,8 +57,8 @@ ALLOWED: dict[str, set[str]] = {
     "engine.compiler.kernels": VOCABULARY
     | {"engine.compiler.codegen.host", "engine.compiler.codegen.ir", "engine.special"},
     "engine.compiler.lowering": VOCABULARY
-    | {"engine.compiler.blueprint", "engine.compiler.codegen.host", "engine.compiler.kernels"}
-    | {"engine.compiler.places", "engine.compiler.storage"}
+    | {"engine.compiler.executable", "engine.compiler.codegen.host", "engine.compiler.kernels"}
+    | {"engine.compiler.addresses", "engine.compiler.storage"}
     | {"engine.expression", "engine.graph", "engine.ir", "engine.layers", "engine.passes"}
     | {"engine.options", "engine.promotion"},
     "engine.compiler": VOCABULARY

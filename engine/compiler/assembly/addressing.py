@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from engine.compiler.addresses import Address, Home, address
 from engine.compiler.assembly.memory import MemoryPlan
 from engine.compiler.assembly.objects import Objects
 from engine.compiler.assembly.opening import Call
-from engine.compiler.blueprint import Region
-from engine.compiler.buffers import Row
+from engine.compiler.executable import NativeStep, NativeSteps, Region, Row
 from engine.compiler.lowering.steps import KernelStep, Step
-from engine.compiler.native import NativeStep, NativeSteps
-from engine.compiler.places import Address, Home, address
 from engine.compiler.storage import Storage, View
 from engine.ir.dims import hint
 

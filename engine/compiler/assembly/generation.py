@@ -8,17 +8,16 @@ from dataclasses import replace
 
 import numpy as np
 
+from engine.compiler.addresses import Home
 from engine.compiler.assembly.addressing import buffer_rows, native_steps, region_of
 from engine.compiler.assembly.clearing import with_borders_cleared
 from engine.compiler.assembly.memory import find_lifetimes, plan_memory, storages_of
 from engine.compiler.assembly.objects import make_objects
-from engine.compiler.blueprint import Blueprint, ReferenceCall, Region, Segment
-from engine.compiler.buffers import Buffers
 from engine.compiler.codegen.leftovers import give_back_freed
+from engine.compiler.executable import Blueprint, Buffers, ReferenceCall, Region, Segment
 from engine.compiler.lowering import Lowering
 from engine.compiler.lowering.steps import KernelStep, ReferenceStep, Step
-from engine.compiler.places import Home
-from engine.compiler.runtime.allocation import aligned_bytes, allocate
+from engine.compiler.runtime.memory import aligned_bytes, allocate
 from engine.compiler.storage import ALIGNMENT, Storage, View
 from engine.compiler.weights import Weights
 from engine.errors import CompileError

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from engine.compiler.addresses import Home
 from engine.compiler.codegen.host import Memory
 from engine.compiler.lowering.steps import KernelStep, Step
-from engine.compiler.places import Home
 from engine.compiler.storage import ALIGNMENT, Frame, Storage, View
 
 # Share of the L2 cache. Larger images with borders may share memory with any tensor.

@@ -6,11 +6,11 @@ import logging
 from collections.abc import Sequence
 
 from engine.bundle import Bundle
-from engine.compiler.blueprint import Blueprint
 from engine.compiler.bundling.admission import host_of
 from engine.compiler.cache import entry
 from engine.compiler.cache.fingerprint import carried_digest, program_key
 from engine.compiler.cache.version import SOURCES
+from engine.compiler.executable import Blueprint
 from engine.errors import BundleError
 from engine.graph import RuntimeGraph
 from engine.options import Options

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeVar
 
-from engine.compiler.blueprint import Blueprint
 from engine.compiler.cache import entry, folder
+from engine.compiler.executable import Blueprint
 from engine.memory.files import NotRegularError, check_unshared, open_regular
 
 T = TypeVar("T")

@@ -25,8 +25,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from engine.compiler.blueprint import Blueprint
 from engine.compiler.cache.facts import from_facts, to_facts
+from engine.compiler.executable import Blueprint
 from engine.memory.blocks import PIECE_BYTES, TornError, read_block, side_by_side
 from engine.tensor import Array
 

@@ -6,10 +6,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any, Final
 
-from engine.compiler.blueprint import Blueprint, ReferenceCall, Region, Segment
-from engine.compiler.buffers import Buffer, Buffers
-from engine.compiler.native import NativeStep, NativeSteps
-from engine.compiler.places import Address, home_of
+from engine.compiler.addresses import Address, home_of
+from engine.compiler.executable import (
+    Blueprint,
+    Buffer,
+    Buffers,
+    NativeStep,
+    NativeSteps,
+    ReferenceCall,
+    Region,
+    Segment,
+)
 from engine.passes import PassReport
 from engine.tensor import Array
 

@@ -1,105 +1,49 @@
-"""From operators to kernels. Importing the room registers all rules.
+"""Lowering: from operators to kernel steps.
 
-layout looks ahead: where results shall lie, and the zeros that their readers want around them. Then walk asks the rule
-of every layer (rules) with a context; fusion finds the element-wise operators (terms) that its kernel takes in; result
-is the frame around a kernel; steps are what comes of it all.
+layout decides where results lie in memory, and which zeros their readers need around them. Then walk calls the lowering
+rule of every layer (rules) with a context. fusion adds the element-wise operators (terms) that follow to a kernel.
 """
 
 from engine.compiler.lowering.lowering import Lowering
-from engine.compiler.lowering.rules.convolution import conv, conv_transpose, deforming
-from engine.compiler.lowering.rules.elementwise import complexes, elements, map, onnx_elements, promoting, quantising
-from engine.compiler.lowering.rules.indexing import bags, gather, onnx_places, picking, resize, sampling, scattering
-from engine.compiler.lowering.rules.movement import filling, moved, moving, padding, placing, rearrange
+from engine.compiler.lowering.rules.convolution import conv, conv_transpose, deformable
+from engine.compiler.lowering.rules.elementwise import complex_numbers, map, quantise, typed_functions, typed_maps
+from engine.compiler.lowering.rules.indexing import embedding, gather, onnx_indexing, resize, sampling, scatter
+from engine.compiler.lowering.rules.movement import constant_gather, constants, copies, padding, views
 from engine.compiler.lowering.rules.pooling import onnx_pools, pool
 from engine.compiler.lowering.rules.products import (
     attention,
-    contracting,
+    complex_products,
+    contraction,
     einsum,
     encoder,
-    experts,
     fourier,
-    grouped,
-    integers,
+    group_query,
+    integer_products,
     linear,
+    matmul,
     multihead,
-    onnx_spectra,
-    products,
-    spectra,
+    spectrogram,
 )
-from engine.compiler.lowering.rules.products import complexes as complex_products
-from engine.compiler.lowering.rules.recurrent import layers as recurrent
-from engine.compiler.lowering.rules.recurrent import onnx as recurrent_onnx
+from engine.compiler.lowering.rules.recurrent import networks
 from engine.compiler.lowering.rules.rows import (
-    counting,
     distances,
     extremes,
     losses,
-    normalising,
-    onnx_rows,
-    quantiles,
-    reducing,
-    rows,
-    searching,
-    sorting,
-    standardising,
+    normalisation,
+    norms,
+    onnx_normalisation,
+    ordering,
+    reductions,
 )
-from engine.compiler.lowering.terms import activations, batch_norm, functions, onnx, pnnx_expression
+from engine.compiler.lowering.terms import activations, functions, onnx
 from engine.compiler.lowering.walk import lower
 
 __all__ = ["Lowering", "lower"]
-# Rules of kernels, and of expressions.
-__all__ += [
-    "attention",
-    "bags",
-    "complex_products",
-    "complexes",
-    "contracting",
-    "conv",
-    "conv_transpose",
-    "counting",
-    "deforming",
-    "distances",
-    "einsum",
-    "elements",
-    "encoder",
-    "experts",
-    "extremes",
-    "filling",
-    "fourier",
-    "gather",
-    "grouped",
-    "integers",
-    "linear",
-    "losses",
-    "map",
-    "moved",
-    "moving",
-    "multihead",
-    "normalising",
-    "onnx_elements",
-    "onnx_places",
-    "onnx_pools",
-    "onnx_rows",
-    "onnx_spectra",
-    "padding",
-    "picking",
-    "placing",
-    "pool",
-    "products",
-    "promoting",
-    "quantiles",
-    "quantising",
-    "rearrange",
-    "recurrent",
-    "recurrent_onnx",
-    "reducing",
-    "resize",
-    "rows",
-    "sampling",
-    "scattering",
-    "searching",
-    "sorting",
-    "spectra",
-    "standardising",
-]
-__all__ += ["activations", "batch_norm", "functions", "onnx", "pnnx_expression"]
+# Importing these modules registers their rules.
+_RULES = (
+    (conv, conv_transpose, deformable, complex_numbers, map, quantise, typed_functions, typed_maps),
+    (embedding, gather, onnx_indexing, resize, sampling, scatter, constant_gather, constants, copies, padding, views),
+    (onnx_pools, pool, attention, complex_products, contraction, einsum, encoder, fourier, group_query),
+    (integer_products, linear, matmul, multihead, spectrogram, networks, distances, extremes, losses),
+    (normalisation, norms, onnx_normalisation, ordering, reductions, activations, functions, onnx),
+)

@@ -11,16 +11,13 @@ import numpy as np
 
 from engine.compiler.codegen.host import Host
 from engine.compiler.kernels.kernel import Kernel
-from engine.compiler.lowering.choosing import K
-from engine.compiler.lowering.copying import copy
-from engine.compiler.lowering.declining import FLOAT32, FLOAT64, NotLoweredError, computable
-from engine.compiler.lowering.fusion import Fused, ImageOf, absorb, alone
-from engine.compiler.lowering.layout.wishes import NO_BORDER, Border
+from engine.compiler.lowering.fusion import Fused, ImageOf, Result, absorb, alone, as_image
+from engine.compiler.lowering.layout import NO_BORDER, Border
 from engine.compiler.lowering.lowering import Lowering
-from engine.compiler.lowering.result import Result, as_image
-from engine.compiler.lowering.steps import KernelStep, Made, kernel_step
+from engine.compiler.lowering.selection import K
+from engine.compiler.lowering.steps import FLOAT64, KernelStep, Made, NotLoweredError, computable, copy, kernel_step
 from engine.compiler.lowering.terms.term import settled
-from engine.compiler.storage import View, channels_last, row_major
+from engine.compiler.storage import FLOAT32, View, channels_last, row_major
 from engine.expression.tree import Input, List, Literal
 from engine.graph.operator import RuntimeOperator
 from engine.layers.creation.container import Expression, ListConstruct

@@ -10,14 +10,13 @@ from typing import Protocol
 import numpy as np
 
 from engine.compiler.codegen.host import Host
-from engine.compiler.lowering.choosing import Choose, take_first
-from engine.compiler.lowering.declining import FLOAT32, FLOAT64, NotLoweredError
-from engine.compiler.lowering.layout.placement import Placement, look_ahead
-from engine.compiler.lowering.meaning import meant
-from engine.compiler.lowering.narrow import Narrow
-from engine.compiler.lowering.steps import Step
+from engine.compiler.lowering.canonical import meant
+from engine.compiler.lowering.layout import Placement, look_ahead
+from engine.compiler.lowering.low_precision import Narrow
+from engine.compiler.lowering.selection import Choose, take_first
+from engine.compiler.lowering.steps import FLOAT64, NotLoweredError, Step
 from engine.compiler.lowering.terms.term import Term, term_of
-from engine.compiler.storage import Storage, View, alarm, constant
+from engine.compiler.storage import FLOAT32, Storage, View, alarm, constant
 from engine.graph.operand import RuntimeOperand
 from engine.graph.operator import RuntimeOperator
 from engine.layers.definition.bound import BoundLayer

@@ -12,23 +12,29 @@ from dataclasses import replace
 
 import numpy as np
 
-from engine.compiler.lowering.chains import Chain, find_chains
+from engine.compiler.addresses import Home
+from engine.compiler.lowering.attention_chains import Chain, find_chains
+from engine.compiler.lowering.canonical import meant
+from engine.compiler.lowering.containers import is_only_returned, unread_lists
 from engine.compiler.lowering.context import Context
-from engine.compiler.lowering.copying import WORDS, convert, copy
-from engine.compiler.lowering.declining import FLOAT32, FLOAT64, NotLoweredError
-from engine.compiler.lowering.lists import unread_lists
+from engine.compiler.lowering.low_precision import NotNarrowedError
 from engine.compiler.lowering.lowering import Lowering
-from engine.compiler.lowering.meaning import meant
-from engine.compiler.lowering.narrow import NotNarrowedError
-from engine.compiler.lowering.outputs import is_only_returned
-from engine.compiler.lowering.rules.elementwise.elements import lower_typed
+from engine.compiler.lowering.rules.elementwise.typed_maps import lower_typed
 from engine.compiler.lowering.rules.products.attention import lower_chain
 from engine.compiler.lowering.rules.registry import DOUBLES, FALLBACKS, KERNEL_RULES, KernelRule
-from engine.compiler.lowering.steps import KernelStep, Made, ReferenceStep
-from engine.compiler.lowering.terms.registry import EXPRESSION_RULES
+from engine.compiler.lowering.steps import (
+    FLOAT64,
+    WORDS,
+    KernelStep,
+    Made,
+    NotLoweredError,
+    ReferenceStep,
+    convert,
+    copy,
+)
+from engine.compiler.lowering.terms.term import EXPRESSION_RULES
 from engine.compiler.lowering.wavefront import side_by_side
-from engine.compiler.places import Home
-from engine.compiler.storage import View, row_major
+from engine.compiler.storage import FLOAT32, View, row_major
 from engine.defects import report_defect
 from engine.errors import EngineError
 from engine.graph.operand import RuntimeOperand

@@ -15,7 +15,7 @@ import numpy as np
 
 from engine.compiler.codegen import object_code
 from engine.compiler.codegen.host import Host
-from engine.compiler.runtime.allocation import allocate
+from engine.compiler.runtime.memory import allocate
 from engine.tensor import Array
 
 # Short enough for the system not to come between, long enough for the clock.

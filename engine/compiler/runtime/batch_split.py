@@ -1,7 +1,11 @@
-"""A batch split into parts that run in parallel: each on one thread, in memory of its own, and gathered as they run.
+"""Batches that are split: when a batch runs in parts, and the parts in parallel, each on one thread.
 
-Threads that share a run wait for each other at the end of every step, and what one has written the other reads. Parts
-of a batch have nothing in common but weights; their kernels write their outputs where those of the batch lie.
+A batch reads the weights once, but its results no longer fit the caches. Images run one by one where they are larger
+than the weights, and a batch of them is larger than a cache. Which cache depends on how fast the last one is. Threads
+share a batch better than an image, unless each has images of its own.
+
+Threads that share a run wait for each other at the end of every step, and read what others have written. Parts of a
+batch share only the weights; their kernels write to their slices of the batch's outputs.
 """
 
 from __future__ import annotations
@@ -12,17 +16,77 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextvars import copy_context
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
 import numpy as np
 
+from engine.compiler.codegen.host import Host
+from engine.compiler.executable import Blueprint
 from engine.compiler.runtime.instance import Instance
 from engine.compiler.runtime.program import Program
 from engine.graph.batch.batch_axes import Axes
 from engine.graph.batch.batching import joined
 from engine.memory.resources import available_cores
 from engine.tensor import Array
+
+# A share of the last-level cache: what a run writes beyond it is read back from memory.
+FAR_SHARE: Final = 1 / 2
+# How many times the weights images should be, for those to be read again from a last-level cache that is slow.
+MORE_IMAGES: Final = 4 / 3
+# Of the products of a run, the share that images from that cache should take.
+FELT: Final = 1 / 20
+
+
+@dataclass(frozen=True, slots=True)
+class BatchPolicy:
+    """What a program for one part says of batches.
+
+    Args:
+        plan: of the program.
+        cores: that the threads of a run have, at most one each.
+        limit: bytes that may be taken for memory of their own.
+    """
+
+    plan: Blueprint
+    host: Host
+    cores: int
+    limit: int
+
+    def is_better(self, parts: int) -> bool:
+        """Whether so many parts are faster than one run of them all."""
+        whole, memory = parts * self.plan.arena_bytes, self.host.memory
+        if whole > FAR_SHARE * memory.last_bytes:
+            return self._images > self.plan.constant_bytes / 2
+        is_slow = memory.late_cost > 0 and whole > memory.second_bytes
+        return is_slow and self._is_felt and (self.cores == 1 or self.side_by_side(parts) > 0)
+
+    def side_by_side(self, parts: int) -> int:
+        """How many of the parts threads run each by itself: as many as they share evenly, where that is faster.
+
+        Each reads all weights then, which images have to outweigh, and writes to memory of its own, which the
+        last-level cache has to hold for all of them.
+        """
+        has_room = self.cores * self.plan.arena_bytes <= min(self.limit, FAR_SHARE * self.host.memory.last_bytes)
+        return parts // self.cores * self.cores if self.cores > 1 and has_room and self._is_of_images else 0
+
+    @property
+    def _images(self) -> int:
+        """Bytes that a run reads and writes besides weights."""
+        return int(self.plan.steps.bytes.sum()) - self.plan.constant_bytes
+
+    @property
+    def _is_of_images(self) -> bool:
+        """Whether reading weights again costs little; the rows of a batch wait for a recurrent layer's steps once."""
+        is_recurrent = "recurrent" in self.plan.steps.kinds
+        return not is_recurrent and self._images > MORE_IMAGES * self.plan.constant_bytes
+
+    @property
+    def _is_felt(self) -> bool:
+        """Whether images that come from the last-level cache are felt beside all that is computed of them."""
+        products = int(self.plan.steps.flops.sum()) / (2 * self.host.lanes)
+        return self._is_of_images and self._images * self.host.memory.stream_cost > FELT * products
 
 
 class Gather:

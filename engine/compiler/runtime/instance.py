@@ -14,9 +14,9 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from engine.compiler.blueprint import Alarm, ReferenceCall, Region, Segment
-from engine.compiler.places import Address, Home, home_of, offset_of, port_of
-from engine.compiler.runtime.arenas import NO_ARENA, Arena, Arenas, new_arena, new_user
+from engine.compiler.addresses import Address, Home, home_of, offset_of, port_of
+from engine.compiler.executable import Alarm, ReferenceCall, Region, Segment
+from engine.compiler.runtime.memory import NO_ARENA, Arena, Arenas, new_arena, new_user
 from engine.compiler.runtime.program import Program
 from engine.compiler.runtime.protocol import SEGMENT_BITS
 from engine.compiler.runtime.report import Clocked

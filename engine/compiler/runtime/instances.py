@@ -12,9 +12,9 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
-from engine.compiler.runtime.arenas import Arenas
 from engine.compiler.runtime.compile_queue import QUEUE, Key, Request
 from engine.compiler.runtime.instance import Instance
+from engine.compiler.runtime.memory import Arenas
 from engine.compiler.runtime.program import Program
 from engine.compiler.runtime.program_cache import CACHE, Entry, weight
 from engine.errors import CompileError, CompileMemoryError, EngineError, RunCancelledError

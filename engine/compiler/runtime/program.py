@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from engine.compiler.blueprint import Blueprint
 from engine.compiler.codegen import object_code
+from engine.compiler.executable import Blueprint
 from engine.compiler.runtime.tables import Layouts
 from engine.graph.operator import RuntimeOperator
 

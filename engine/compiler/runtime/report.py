@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from engine.compiler.blueprint import Blueprint, Segment
+from engine.compiler.executable import Blueprint, Segment
 from engine.graph import RuntimeGraph, RuntimeOperator
 from engine.profiling import MeasuredRun, Span, rates
 from engine.tensor import Array

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from engine.compiler.blueprint import Segment
-from engine.compiler.native import NativeSteps
-from engine.compiler.places import Home, homes_and_ports
-from engine.compiler.runtime.allocation import aligned_bytes
+from engine.compiler.addresses import Home, homes_and_ports
+from engine.compiler.executable import NativeSteps, Segment
+from engine.compiler.runtime.memory import address_of, aligned_bytes
 from engine.compiler.runtime.protocol import (
     COUNTERS,
     SEGMENTS,
@@ -175,14 +173,3 @@ def _pieces(steps: NativeSteps, segment: Segment) -> list[tuple[int, int]]:
     changes = np.flatnonzero(np.diff((ends_s / PIECE_S).astype(np.int64))) + 1
     bounds = [segment.first, *(changes + segment.first).tolist(), segment.last]
     return [(first, last) for first, last in pairwise(bounds) if first < last]
-
-
-_ADDRESS_OF, _BUFFER_OF = ctypes.addressof, ctypes.c_char.from_buffer
-
-
-def address_of(array: Array) -> int:
-    """Where an array's first byte lies."""
-    try:
-        return _ADDRESS_OF(_BUFFER_OF(array))  # type: ignore[arg-type]  # an array is a buffer
-    except (TypeError, ValueError, BufferError):  # read-only, not in one piece, empty: numpy knows, but takes its time
-        return int(array.__array_interface__["data"][0])

@@ -14,7 +14,7 @@ from engine.compiler.codegen.host import Host
 from engine.compiler.codegen.ir import Module, TooLargeError
 from engine.compiler.lowering.steps import KernelStep
 from engine.compiler.measuring.timing import written
-from engine.compiler.runtime.allocation import allocate
+from engine.compiler.runtime.memory import allocate
 from engine.compiler.storage import Storage
 from engine.errors import CompileError
 from engine.stopping import check_wanted

@@ -19,7 +19,7 @@ from engine.compiler.cache.notes import read_note, write_note
 from engine.compiler.codegen.host import Host
 from engine.compiler.kernels.kernel import Kernel
 from engine.compiler.kernels.winograd.blocking import THREADS
-from engine.compiler.lowering.choosing import CANDIDATES, K
+from engine.compiler.lowering.selection import CANDIDATES, K
 from engine.compiler.lowering.steps import KernelStep
 from engine.compiler.tuning.stopwatch import Stopwatch
 

@@ -19,7 +19,7 @@ import numpy as np
 import engine
 from engine.compiler import CompiledGraph, weights
 from engine.compiler.assembly import generation
-from engine.compiler.runtime import arenas
+from engine.compiler.runtime import memory
 from engine.compiler.codegen.host import describe
 from engine.options import Options
 from tests.engine.compiler.kernels.guarded import guarded_array
@@ -32,8 +32,8 @@ def guarded_bytes(count):
     return guarded_array(np.zeros(max(1, -(-count // 4)), np.float32), at_end=at_end).view(np.uint8)[:count]
 
 
-arenas.allocate = guarded_bytes
-arenas._rounded = int
+memory.allocate = guarded_bytes
+memory._rounded = int
 for module in (generation, weights):
     module.allocate = module.aligned_bytes = guarded_bytes
 random = np.random.default_rng(0)

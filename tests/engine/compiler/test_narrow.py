@@ -10,7 +10,7 @@ import pytest
 
 import engine
 from engine import RuntimeGraph, TensorSpec
-from engine.compiler.widening import widened
+from engine.compiler.upcast import widened
 from engine.memory.blocks import disk_block, is_mapped, release
 from engine.pnnx import Attribute
 from engine.tensor import BFLOAT16, DType

@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.compiler.buffers import Buffer, Buffers
-from engine.compiler.native import NativeStep, NativeSteps
-from engine.compiler.places import Home, address, home_of, homes_and_ports, offset_of, port_of
+from engine.compiler.addresses import Home, address, home_of, homes_and_ports, offset_of, port_of
+from engine.compiler.executable import Buffer, Buffers, NativeStep, NativeSteps
 
 PLACES = st.builds(address, st.sampled_from(Home), st.integers(0, 2**29 - 1), st.integers(-(2**40), 2**40))
 STEPS = st.builds(

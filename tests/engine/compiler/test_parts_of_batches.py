@@ -11,7 +11,7 @@ import pytest
 from engine import RuntimeGraph
 from engine.compiler import CompiledGraph
 from engine.compiler.codegen.host import Memory, describe
-from engine.compiler.parting import Parting
+from engine.compiler.runtime.batch_split import BatchPolicy
 from engine.graph.port import static_specs
 from engine.options import Options
 from tests.engine.compiler.kernels.running import LEVELS
@@ -114,6 +114,6 @@ def test_as_many_parts_run_side_by_side_as_threads_share_evenly_and_memory_holds
     compiled.prepare(specs)
     program = compiled.instances.program(specs)
     assert program is not None
-    found = Parting(program.blueprint, compiled.builder.host, cores, limit)
+    found = BatchPolicy(program.blueprint, compiled.builder.host, cores, limit)
     assert found.side_by_side(parts) == apart
     compiled.close()

@@ -13,11 +13,10 @@ import pytest
 
 import engine
 from engine.compiler import CompiledGraph
-from engine.compiler.blueprint import Blueprint, ReferenceCall, Region, Segment
+from engine.compiler.addresses import Home, address
 from engine.compiler.builder import Builder
 from engine.compiler.cache.cache import Cache
-from engine.compiler.native import NativeSteps
-from engine.compiler.places import Home, address
+from engine.compiler.executable import Blueprint, NativeSteps, ReferenceCall, Region, Segment
 from engine.compiler.plan_check import check_output_shapes, check_plan
 from engine.errors import CompileError
 from engine.options import Options

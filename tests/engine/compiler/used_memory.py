@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from engine.compiler.runtime.arenas import Arenas, new_user
 from engine.compiler.runtime.instance import Instance
+from engine.compiler.runtime.memory import Arenas, new_user
 from engine.compiler.runtime.program import Program
 
 

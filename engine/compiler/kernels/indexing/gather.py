@@ -19,7 +19,7 @@ from engine.compiler.kernels.kernel import Epilogue, Kernel, Strides, block_of, 
 from engine.compiler.kernels.target import Target
 from engine.ir.dims import is_symbolic, largest, smallest
 
-# Value of the fault flag; Alarm of engine/compiler/blueprint.py.
+# Value of the fault flag; Alarm of engine/compiler/executable.py.
 OUTSIDE = 2
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from engine.compiler.lowering.layout.wishes import IMAGE_LAYERS, ROW_LAYERS
+from engine.compiler.lowering.layout import IMAGE_LAYERS, ROW_LAYERS
 from engine.compiler.lowering.steps import Made
 from engine.layers.definition.layer import Layer
 

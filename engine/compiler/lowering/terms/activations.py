@@ -1,14 +1,18 @@
-"""Rules of the activations, smooth and straight, and of bounds and mixtures: mostly one function of a name."""
+"""Expression rules of activations, bounds and mixtures, mostly one named function, and of batch normalisation."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from engine.compiler.kernels.expr import Expr, apply
 from engine.compiler.lowering.terms.functions import LARGEST_FLOAT
-from engine.compiler.lowering.terms.registry import Argument, expression_for, per_channel, prepares
+from engine.compiler.lowering.terms.term import Argument, expression_for, per_channel, prepares
 from engine.layers.definition.layer import Layer
 from engine.layers.elementwise import activation, cast, identity, piecewise, ternary
+from engine.layers.normalisation.norm import BatchNorm
+from engine.tensor import Array
 
 EXP_OVERFLOWS = 88.0
 _NAMED: dict[type[Layer], tuple[str, ...]] = {
@@ -100,3 +104,28 @@ def clamp(layer: ternary.Clamp, x: Expr, low: Expr | None = None, high: Expr | N
     if low is not None:
         return apply("max", x, low)
     return x if high is None else apply("min", x, high)
+
+
+@prepares(BatchNorm)
+def batch_norm_arguments(
+    layer: BatchNorm, x: Argument, mean: Argument, var: Argument, weight: Argument, bias: Argument
+) -> Sequence[Argument] | None:
+    """The input, scale and shift; None where a statistic is not known now."""
+    given = [each for each in (mean, var, weight, bias) if each.value is not None]
+    if mean.array is None or var.array is None or any(each.array is None for each in given):
+        return None
+    # Folded in float64: the shift is a difference of what may be large.
+    scale = _as_float64(weight.array, 1.0) / np.sqrt(_as_float64(var.array, 1.0) + layer.eps)
+    shift = _as_float64(bias.array, 0.0) - _as_float64(mean.array, 0.0) * scale
+    parts = [per_channel(Argument(each.astype(x.dtype)), len(x.shape)) for each in (scale, shift)]
+    return None if parts[0] is None or parts[1] is None else (x, parts[0], parts[1])
+
+
+@expression_for(BatchNorm)
+def batch_norm(layer: BatchNorm, x: Expr, scale: Expr, shift: Expr) -> Expr:
+    """x * scale + shift"""
+    return apply("fma", x, scale, shift)
+
+
+def _as_float64(array: Array | None, default: float) -> Array:
+    return np.full(1, default) if array is None else array.astype(np.float64)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from engine.compiler.kernels.expr import Expr, Number, apply
 from engine.compiler.lowering.terms.activations import clamp
 from engine.compiler.lowering.terms.functions import power, quotient
-from engine.compiler.lowering.terms.registry import Argument, expression_for, prepares
+from engine.compiler.lowering.terms.term import Argument, expression_for, prepares
 from engine.layers.elementwise.ternary import Clamp
 from engine.layers.onnx.elementwise import activation, arithmetic
 

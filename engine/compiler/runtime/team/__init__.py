@@ -15,9 +15,8 @@ from __future__ import annotations
 from engine.compiler.codegen.host import Host
 from engine.compiler.codegen.ir import Module
 from engine.compiler.runtime.team.chunks import clock
-from engine.compiler.runtime.team.threads import run, stop, worker
+from engine.compiler.runtime.team.threads import run, stop, walk, worker
 from engine.compiler.runtime.team.waiting import FUTEX, PAUSE, sleep_and_wake
-from engine.compiler.runtime.team.walking import walk
 
 __all__ = ["team_code"]
 

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 from engine.compiler.codegen.ir import Function, Module, Value
 from engine.compiler.runtime import protocol
-from engine.compiler.runtime.team.words import BITS, NULL, ONE, ZERO, access, at, count, define, later
+from engine.compiler.runtime.team.waiting import BITS, NULL, ONE, ZERO, access, at, count, define, later
 
 _LINE: Final = Value(str(protocol.LINE_BYTES), "i64")
 _CLOCK_MONOTONIC: Final = 1

@@ -13,12 +13,12 @@ import pytest
 
 from engine import RuntimeGraph, Session
 from engine.compiler import builder
+from engine.compiler.addresses import Home
 from engine.compiler.assembly import generation
 from engine.compiler.assembly.generation import make_blueprint
 from engine.compiler.codegen.host import describe
 from engine.compiler.lowering import Lowering, lower
 from engine.compiler.lowering.steps import KernelStep
-from engine.compiler.places import Home
 from engine.tensor import TensorSpec
 from tests.engine.compiler.cache.keeping import compiled, convolution
 from tests.engine.graph.build import built, op

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import engine
-from engine.compiler import builder, generator
+from engine.compiler import builder, pipeline
 from engine.compiler.cache import cache, entry
 from engine.compiler.cache.cache import Cache
 from engine.compiler.codegen import object_code
@@ -42,7 +42,7 @@ def test_a_second_start_gives_the_same_answers(make: type, tmp_path: Path) -> No
 def test_a_warm_start_generates_no_code(make: type, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kept(tmp_path, make())
     monkeypatch.setattr(object_code, "assemble", fail)
-    monkeypatch.setattr(generator.Generator, "compile", fail)
+    monkeypatch.setattr(pipeline.Generator, "compile", fail)
     made = compiled(tmp_path, make())
     made.run([X])
     assert is_cached(made)
@@ -52,7 +52,7 @@ def test_a_warm_start_runs_no_pass_unless_the_reference_runs_operators(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kept(tmp_path)
-    monkeypatch.setattr(generator, "optimise", fail)
+    monkeypatch.setattr(pipeline, "optimise", fail)
     compiled(tmp_path).run([X])
 
 
@@ -206,11 +206,11 @@ def test_an_entry_that_leaves_other_operators_to_the_reference_is_made_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kept(tmp_path, sorting())
-    optimise = generator.optimise
+    optimise = pipeline.optimise
     renamed = sorting()
     renamed.rename("sorted", "arranged")
     renamed.build()
-    monkeypatch.setattr(generator, "optimise", lambda graph, off, *rest: optimise(renamed, off, *rest))
+    monkeypatch.setattr(pipeline, "optimise", lambda graph, off, *rest: optimise(renamed, off, *rest))
     made = compiled(tmp_path, sorting())
     assert not is_cached(made)
     assert len(made.run([X])) == 3

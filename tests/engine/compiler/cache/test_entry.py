@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from engine.compiler.blueprint import Blueprint
 from engine.compiler.cache import entry, facts
 from engine.compiler.cache.entry import PAGE, EntryError
+from engine.compiler.executable import Blueprint
 from engine.tensor import TensorSpec
 from tests.engine.compiler.cache.keeping import X, compiled, sorting
 

@@ -12,7 +12,7 @@ from engine import RuntimeGraph, Session, TensorSpec
 from engine.compiler import CompiledGraph, weights
 from engine.compiler.assembly import generation
 from engine.compiler.dynamic.template import Template
-from engine.compiler.runtime import arenas
+from engine.compiler.runtime import memory
 from engine.errors import EngineError
 from engine.options import Options
 from engine.pnnx import Operator
@@ -86,8 +86,8 @@ def _guard_memory(patch: pytest.MonkeyPatch) -> None:
     def guarded_bytes(count: int) -> Array:
         return guarded_array(np.zeros(max(1, -(-count // 4)), np.float32)).view(np.uint8)[:count]
 
-    patch.setattr(arenas, "allocate", guarded_bytes)
-    patch.setattr(arenas, "_rounded", int)
+    patch.setattr(memory, "allocate", guarded_bytes)
+    patch.setattr(memory, "_rounded", int)
     for module in (generation, weights):
         for name in ("allocate", "aligned_bytes"):
             if hasattr(module, name):

@@ -24,8 +24,8 @@ import numpy as np
 import engine
 from engine.compiler.builder import Builder
 from engine.compiler.codegen import object_code
-from engine.compiler.dynamic.templates import Loaded
-from engine.compiler.runtime import arenas
+from engine.compiler.dynamic.template import Loaded
+from engine.compiler.runtime import memory
 from engine.compiler.runtime.instance import Instance, NotFiniteError, OutsideTableError
 from engine.errors import CompileError, EngineError
 from engine.graph import execute
@@ -140,7 +140,7 @@ def _run(
 ) -> str:
     """Return how the answer differs from the reference's, "" where it does not."""
     at_end = number % 2 == 0
-    arenas.allocate = lambda size: _guarded_bytes(size, at_end)  # type: ignore[attr-defined]
+    memory.allocate = lambda size: _guarded_bytes(size, at_end)  # type: ignore[attr-defined]
     held = [
         guarded_array(each, at_end=at_end, dtype=each.dtype.name) if each.size and not each.dtype.hasobject else each
         for each in given

@@ -12,8 +12,8 @@ from engine.compiler.codegen.ir import Module, TooLargeError
 from engine.compiler.kernels.convolution.conv import Conv
 from engine.compiler.kernels.kernel import Kernel
 from engine.compiler.kernels.winograd.winograd import Winograd
-from engine.compiler.lowering.choosing import Avoiding, take_first
-from engine.compiler.lowering.declining import NotLoweredError
+from engine.compiler.lowering.selection import Avoiding, take_first
+from engine.compiler.lowering.steps import NotLoweredError
 from tests.engine.graph.build import F32, INPUT, built, conv, op
 
 SHAPE = (1, 64, 28, 28)

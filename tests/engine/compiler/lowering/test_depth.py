@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from engine import Session
-from engine.compiler.lowering.layout.images import find_images
-from engine.compiler.lowering.layout.joins import MAX_NESTING, find_places
+from engine.compiler.lowering.layout import MAX_NESTING, find_images, find_places
 from engine.graph import RuntimeGraph, RuntimeOperand, execute
 from engine.layers.pooling.max_pool import MaxPool
 from engine.tensor import TensorSpec

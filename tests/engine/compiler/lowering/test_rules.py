@@ -10,9 +10,8 @@ import engine
 from engine.compiler.codegen.host import describe
 from engine.compiler.lowering import Lowering, lower
 from engine.compiler.lowering.context import Context
-from engine.compiler.lowering.declining import NotLoweredError
 from engine.compiler.lowering.rules.registry import KERNEL_RULES, KernelRule
-from engine.compiler.lowering.steps import KernelStep, Made
+from engine.compiler.lowering.steps import KernelStep, Made, NotLoweredError
 from engine.layers.convolution.conv import Conv
 from tests.engine.graph.build import F32, INPUT, built, op
 from tests.engine.layers.samples import Sample, all_samples

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.compiler.lowering.stacks import cut, cuts
+from engine.compiler.lowering.batched_matrices import cut, cuts
 from engine.compiler.storage import View, row_major
 from engine.tensor import Array
 

@@ -9,7 +9,7 @@ import pytest
 
 import engine
 from engine.compiler import CompiledGraph
-from engine.compiler.runtime.arenas import Arenas
+from engine.compiler.runtime.memory import Arenas
 from engine.options import Options
 from tests.engine.graph.build import INPUT, built, conv, op
 

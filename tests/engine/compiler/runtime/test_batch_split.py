@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from engine import RunCancelledError, RuntimeGraph, Session
-from engine.compiler.parting import Parting
-from engine.compiler.runtime.batch_split import HELPERS
+from engine.compiler.runtime.batch_split import HELPERS, BatchPolicy
 from engine.compiler.runtime.instance import Instance
 from engine.pnnx import Operator
 from engine.tensor import Array, TensorSpec
@@ -56,9 +55,9 @@ def side_by_side(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
 
     monkeypatch.setattr("engine.compiler.compiled.available_cores", lambda: 4)
     monkeypatch.setattr("engine.compiler.runtime.batch_split.available_cores", lambda: 4)
-    monkeypatch.setattr(Parting, "is_better", lambda *_: True)
+    monkeypatch.setattr(BatchPolicy, "is_better", lambda *_: True)
     monkeypatch.setattr(
-        Parting, "side_by_side", lambda self, parts: parts // self.cores * self.cores * (self.cores > 1)
+        BatchPolicy, "side_by_side", lambda self, parts: parts // self.cores * self.cores * (self.cores > 1)
     )
     monkeypatch.setattr(Instance, "run", counted)
     yield ran

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import engine
-from engine.compiler.runtime.pages import release
+from engine.compiler.runtime.memory import release
 from engine.memory import blocks
 from tests.engine.compiler.cache.keeping import X, convolution
 

@@ -9,10 +9,16 @@ from itertools import product
 import numpy as np
 
 from engine.compiler.lowering.context import Context
-from engine.compiler.lowering.declining import NotLoweredError
-from engine.compiler.lowering.layout.wishes import BORDERS, NO_BORDER, Border
-from engine.compiler.lowering.result import as_image
-from engine.compiler.lowering.rules.convolution.conv_parameters import (
+from engine.compiler.lowering.fusion import as_image
+from engine.compiler.lowering.layout import BORDERS, NO_BORDER, Border
+from engine.compiler.lowering.rules.composition import as_batch, fuse_images
+from engine.compiler.lowering.rules.convolution.conv_alternatives import (
+    lower_im2col,
+    lower_swapped_axes,
+    prefers_im2col,
+    prefers_swapped_axes,
+)
+from engine.compiler.lowering.rules.convolution.conv_geometry import (
     ConvParameters,
     bearable,
     border_of,
@@ -21,15 +27,10 @@ from engine.compiler.lowering.rules.convolution.conv_parameters import (
     settled_conv,
     spans_of,
 )
-from engine.compiler.lowering.rules.convolution.conv_steps import as_filters, computed, with_computed
-from engine.compiler.lowering.rules.convolution.gathered import gathers, lower_gathered
-from engine.compiler.lowering.rules.convolution.run_time import weights_of
-from engine.compiler.lowering.rules.convolution.turned import lower_turned, turns
-from engine.compiler.lowering.rules.convolution.unbatched import batched, fused
-from engine.compiler.lowering.rules.elementwise.composing import derived
+from engine.compiler.lowering.rules.convolution.conv_steps import as_filters, computed, weights_of, with_computed
 from engine.compiler.lowering.rules.movement.padding import surrounded
 from engine.compiler.lowering.rules.registry import kernels_for
-from engine.compiler.lowering.steps import KernelStep, Made
+from engine.compiler.lowering.steps import KernelStep, Made, NotLoweredError, derived
 from engine.compiler.storage import View
 from engine.graph.operator import RuntimeOperator
 from engine.ir.dims import is_symbolic
@@ -67,12 +68,12 @@ def lower_conv(context: Context) -> Made:
     given, (weight, bias) = context.layer(Layer), weights_of(context)
     assert isinstance(given, conv.Conv | conv.StridedSameConv)
     kernel = weight.shape[2:]
-    x, sizes = batched(context, len(kernel))
+    x, sizes = as_batch(context, len(kernel))
     layer, pairs = settled_conv(given, x.shape[2:], kernel)
     if type(layer) is not conv.Conv:
         raise NotLoweredError("there is no kernel for it")
-    if not isinstance(weight, View) and not isinstance(bias, View) and gathers(context, layer, weight):
-        return lower_gathered(context, layer, weight, bias, pairs)
+    if not isinstance(weight, View) and not isinstance(bias, View) and prefers_im2col(context, layer, weight):
+        return lower_im2col(context, layer, weight, bias, pairs)
     edges: Sequence[KernelStep] = ()
     if layer.padding_mode != "zeros" and any(map(any, pairs)):
         x, edges = surrounded(context, x, pairs, conv.PADDING_MODES[layer.padding_mode])
@@ -81,11 +82,11 @@ def lower_conv(context: Context) -> Made:
     if (depth := depth_of(layer, kernel, pairs, x.shape[2:], sizes)) is not None:
         parameters = replace(parameters, depth=depth)
     known = bias if isinstance(bias, np.ndarray) else None
-    if isinstance(weight, np.ndarray) and turns(context, parameters, as_filters(weight)):
-        return lower_turned(context, x, edges, parameters, sizes, (as_filters(weight), known))
+    if isinstance(weight, np.ndarray) and prefers_swapped_axes(context, parameters, as_filters(weight)):
+        return lower_swapped_axes(context, x, edges, parameters, sizes, (as_filters(weight), known))
     rows, columns = spans_of(parameters, x.shape[2:], sizes)
     image, copies = context.image(x, border_of(rows, columns, x.shape[2:]))
-    result = fused(context, len(kernel))
+    result = fuse_images(context, len(kernel))
     parts = [*product(rows, columns)]
     if len(parts) > 1 and len(context.result_spec.sizes) == len(kernel) + 1:
         raise NotLoweredError("there is no kernel in parts without a batch dimension")

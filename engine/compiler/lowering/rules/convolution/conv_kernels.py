@@ -21,12 +21,11 @@ from engine.compiler.kernels.winograd.blocking import choose_blocking, offered_f
 from engine.compiler.kernels.winograd.blocking import rank as rank_winograd
 from engine.compiler.kernels.winograd.transforms import Filtering
 from engine.compiler.kernels.winograd.winograd import Winograd
-from engine.compiler.lowering.choosing import CANDIDATES
 from engine.compiler.lowering.context import Context
-from engine.compiler.lowering.declining import FLOAT32
-from engine.compiler.lowering.result import Result
-from engine.compiler.lowering.rules.convolution.conv_parameters import ConvParameters
-from engine.compiler.storage import View
+from engine.compiler.lowering.fusion import Result
+from engine.compiler.lowering.rules.convolution.conv_geometry import ConvParameters
+from engine.compiler.lowering.selection import CANDIDATES
+from engine.compiler.storage import FLOAT32, View
 from engine.ir.dims import hint, is_same
 from engine.ir.strided import Strided
 from engine.layers.elementwise.cast import To

@@ -19,19 +19,22 @@ import numpy as np
 from engine.compiler.kernels.axis import WindowAxis
 from engine.compiler.kernels.map import make_map
 from engine.compiler.lowering.context import Context
-from engine.compiler.lowering.declining import FLOAT32, NotLoweredError
-from engine.compiler.lowering.layout.wishes import BORDERS, NO_BORDER, Border
-from engine.compiler.lowering.result import Result, as_image
+from engine.compiler.lowering.fusion import Result, as_image
+from engine.compiler.lowering.layout import BORDERS, NO_BORDER, Border
+from engine.compiler.lowering.rules.convolution.conv_geometry import ConvParameters, bearable
 from engine.compiler.lowering.rules.convolution.conv_kernels import direct, raw_strides
-from engine.compiler.lowering.rules.convolution.conv_parameters import ConvParameters, bearable
-from engine.compiler.lowering.rules.convolution.conv_steps import chosen_step
-from engine.compiler.lowering.rules.convolution.overlapping import MOST_PHASES, lower_overlapping, overlaps
-from engine.compiler.lowering.rules.convolution.run_time import packed_in_run, weights_of
-from engine.compiler.lowering.rules.convolution.shuffled import border_of, lower_shuffled, shuffles
-from engine.compiler.lowering.rules.elementwise.composing import derived
+from engine.compiler.lowering.rules.convolution.conv_steps import chosen_step, packed_in_run, weights_of
+from engine.compiler.lowering.rules.convolution.conv_transpose_alternatives import (
+    MOST_PHASES,
+    lower_overlap_add,
+    lower_pixel_shuffle,
+    prefers_overlap_add,
+    prefers_pixel_shuffle,
+    shuffle_border,
+)
 from engine.compiler.lowering.rules.registry import kernels_for
-from engine.compiler.lowering.steps import KernelStep, Made
-from engine.compiler.storage import View
+from engine.compiler.lowering.steps import KernelStep, Made, NotLoweredError, derived
+from engine.compiler.storage import FLOAT32, View
 from engine.graph.operator import RuntimeOperator
 from engine.ir.strided import Strided
 from engine.layers.convolution.conv_transpose import ConvTranspose
@@ -124,8 +127,8 @@ def _wanted_border(op: RuntimeOperator, x: TensorSpec, y: TensorSpec) -> Border:
     layer, weight = op.definition, op.attributes.get("weight")
     if not isinstance(layer, ConvTranspose) or weight is None or x.rank != layer.spatial_rank + 2:
         return NO_BORDER
-    if shuffles(layer, tuple(weight.shape), x.sizes, y.sizes):
-        return bearable(border_of(layer, tuple(weight.shape[2:])), x.sizes[2:])
+    if prefers_pixel_shuffle(layer, tuple(weight.shape), x.sizes, y.sizes):
+        return bearable(shuffle_border(layer, tuple(weight.shape[2:])), x.sizes[2:])
     try:
         kernel = tuple(weight.shape[2:])
         _, rows, columns = _axes(layer, kernel, _strides_of(layer, kernel, x.sizes[2:]), y.sizes[2:])
@@ -147,10 +150,10 @@ def lower_conv_transpose(context: Context) -> Made:
         raise NotLoweredError("there is no kernel without a batch dimension")
     strides = _strides_of(layer, weight.shape[2:], x.shape[2:])
     if not isinstance(given, View) and not isinstance(bias, View):
-        if overlaps(context, layer, *weight.shape[1:3]):
-            return lower_overlapping(context, layer, given, bias)
-        if context.dtype == FLOAT32 and shuffles(layer, weight.shape, x.shape, sizes):
-            return lower_shuffled(context, layer, given, bias)
+        if prefers_overlap_add(context, layer, *weight.shape[1:3]):
+            return lower_overlap_add(context, layer, given, bias)
+        if context.dtype == FLOAT32 and prefers_pixel_shuffle(layer, weight.shape, x.shape, sizes):
+            return lower_pixel_shuffle(context, layer, given, bias)
     axes = _axes(layer, weight.shape[2:], strides, sizes[2:])
     image, copies = context.image(x, _border(axes[1], axes[2], x.shape[2:]))
     result = context.fuse(as_image, is_image=True)

@@ -8,11 +8,9 @@ from dataclasses import replace
 from engine.compiler.kernels.expr import Apply, Expr, Operand
 from engine.compiler.kernels.map import make_map
 from engine.compiler.lowering.context import Context
-from engine.compiler.lowering.declining import NotLoweredError
-from engine.compiler.lowering.fusion import Fused, absorb, extend, image_of
-from engine.compiler.lowering.result import Result
+from engine.compiler.lowering.fusion import Fused, Result, absorb, extend, image_of
 from engine.compiler.lowering.rules.registry import kernels_for
-from engine.compiler.lowering.steps import Made
+from engine.compiler.lowering.steps import Made, NotLoweredError
 from engine.compiler.storage import View
 from engine.ir.strided import Strided
 from engine.layers.definition.layer import Layer

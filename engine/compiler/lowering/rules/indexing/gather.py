@@ -1,49 +1,206 @@
-"""Table lookup."""
+"""Elements that indices name. Indices that only a run can tell are looked at by the kernel, and never followed outside;
+the reference says what is wrong with one."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
 import numpy as np
 
-from engine.compiler.kernels.indexing.gather import Gather
-from engine.compiler.lowering.context import Context, as_rows
-from engine.compiler.lowering.declining import NotLoweredError
+from engine.compiler.kernels.indexing.picking import Picking, Positions
+from engine.compiler.kernels.map import merge_loops
+from engine.compiler.lowering.context import Context
+from engine.compiler.lowering.rules.composition import Composition
 from engine.compiler.lowering.rules.registry import kernels_for
-from engine.compiler.lowering.steps import Made
-from engine.compiler.storage import View, row_major
-from engine.ir.strided import Strided
-from engine.layers.linear.embedding import Embedding
+from engine.compiler.lowering.steps import WORDS, KernelStep, Made, NotLoweredError, derived
+from engine.compiler.storage import FLOAT32, View, row_major
+from engine.layers.definition.layer import Layer
+from engine.layers.indexing.indexing import Index, constant_slots
+from engine.layers.indexing.selection import Gather, IndexSelect, Take, TakeAlongDim
+from engine.layers.onnx.indexing.gather import GatherElements, GatherND, OnnxGather
+from engine.layers.operands.axes import checked_axis
+from engine.promotion import broadcast_sizes
 
-_BITS = {np.dtype(np.int32): 32, np.dtype(np.int64): 64}
+BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
 
 
-@kernels_for(Embedding, doubles=True)
-def lower_embedding(context: Context) -> Made:
-    """weight[input] with what follows; an index outside of the table is for the reference to name."""
-    indices, table = context.argument(0), as_rows(context.tensor(1))
-    indices = context.lowering.stored(indices) if isinstance(indices, np.ndarray) else indices
-    if not isinstance(indices, View) or indices.dtype not in _BITS or not indices.phantom.size:
-        raise NotLoweredError("its indices are no int32 or int64, or none")
-    copies = []
-    if not indices.is_row_major:
-        copies.append(context.copy(indices, aside := row_major(indices.shape, indices.dtype)))
-        indices = aside
-    if table is None:
-        raise NotLoweredError("its table does not lie in rows")
-    rows, columns = table.shape
-    result = context.fuse(_as_image, is_image=False)
-    kernel = Gather(
-        count=indices.phantom.size,
-        bits=64 if _BITS[indices.dtype] == 64 else 32,
-        rows=rows,
-        columns=columns,
-        source=table.strides[0],
-        target=result.image.strides[2],
-        host=context.host,
-        epilogue=result.epilogue,
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """An index along one axis of the source: a view of it broadcast to the result."""
+
+    view: View
+    axis: int
+    wraps: bool = False
+
+
+@kernels_for(Gather)
+def lower_gather(context: Context) -> Made:
+    """out[i][j][k] = input[i][index[i][j][k]][k] for dim 1."""
+    x, index = table(context), indices_of(context.argument(1), context)
+    if len(x.shape) != len(index.shape) or not x.shape:
+        raise NotLoweredError("there is no kernel for single numbers")
+    axis = checked_axis(context.layer(Gather).dim, len(x.shape))
+    if any(index.shape[k] > x.shape[k] for k in range(len(x.shape)) if k != axis):
+        raise NotLoweredError("its index does not fit")
+    strides = [0 if k == axis else step for k, step in enumerate(x.strides)]
+    return picked(context, x, strides, [Slot(index, axis)])
+
+
+@kernels_for(IndexSelect)
+def lower_index_select(context: Context) -> Made:
+    """The slices of one axis that index names."""
+    x, index = table(context), indices_of(context.argument(1), context)
+    if not x.shape or len(index.shape) > 1:
+        raise NotLoweredError("there is no kernel for single numbers")
+    axis = checked_axis(context.layer(IndexSelect).dim, len(x.shape))
+    around = [-1 if k == axis else 1 for k in range(len(x.shape))]
+    strides = [0 if k == axis else step for k, step in enumerate(x.strides)]
+    return picked(context, x, strides, [Slot(derived(index, index.phantom.reshape(around)), axis)])
+
+
+@kernels_for(Index)
+def lower_index(context: Context) -> Made:
+    """x[i, :, j] with tensors of positions; masks are for the reference."""
+    x = table(context)
+    _, strides, found = indexed(context, x, context.items(1))
+    return picked(context, x, strides, found)
+
+
+def indexed(context: Context, x: View, slots: object) -> tuple[Sequence[int], Sequence[int], Sequence[Slot]]:
+    """What x[slots] is: its shape, the strides of x along it that no index decides, and the indices."""
+    slots = constant_slots(slots) if isinstance(slots, str) else slots
+    if not isinstance(slots, Sequence) or len(slots) > len(x.shape):
+        raise NotLoweredError("its indices are known only in a run")
+    given = {axis: indices_of(slot, context) for axis, slot in enumerate(slots) if slot is not None}
+    if not given:
+        raise NotLoweredError("it has no indices")
+    shape = broadcast_sizes(*(each.shape for each in given.values()))
+    taken, rest = sorted(given), [axis for axis in range(len(x.shape)) if axis not in given]
+    lead = taken[0] if taken[-1] - taken[0] + 1 == len(taken) else 0
+    steps, sizes = [x.strides[axis] for axis in rest], [x.shape[axis] for axis in rest]
+    behind = len(rest) - lead
+    found = []
+    for axis, index in given.items():
+        wide = index.phantom.broadcast_to(shape)
+        found.append(Slot(derived(index, wide.reshape((*shape, *(1 for _ in range(behind))))), axis, wraps=True))
+    around = [*sizes[:lead], *shape, *sizes[lead:]]
+    return around, [*steps[:lead], *(0 for _ in shape), *steps[lead:]], found
+
+
+@kernels_for(Take)
+def lower_take(context: Context) -> Made:
+    """Elements by their place in the flattened input."""
+    x, index, composition = table(context), indices_of(context.argument(1), context), Composition(context)
+    if not x.is_row_major and x.dtype.itemsize not in WORDS:
+        raise NotLoweredError(f"there is no kernel that copies {x.dtype.name}")
+    flat = composition.shaped(x, [x.phantom.size])
+    made = picked(context, flat, [0] * len(index.shape), [Slot(index, 0, wraps=True)])
+    return Made(views=made.views, steps=[*composition.steps, *made.steps])
+
+
+@kernels_for(TakeAlongDim, GatherElements)
+def lower_take_along(context: Context) -> Made:
+    """As gather, negative indices counted from the end; input and indices may broadcast but for dim."""
+    layer: Any = context.layer(Layer)
+    x, index = table(context), indices_of(context.argument(1), context)
+    dim = layer.axis if isinstance(layer, GatherElements) else layer.dim
+    if dim is None or len(x.shape) != len(index.shape) or not x.shape:
+        raise NotLoweredError("there is no kernel for single numbers or rows")
+    axis = checked_axis(dim, len(x.shape))
+    sizes = [
+        index.shape[k] if k == axis else max(pair) for k, pair in enumerate(zip(x.shape, index.shape, strict=True))
+    ]
+    if isinstance(layer, GatherElements):
+        sizes = list(index.shape)
+    strides = [0 if k == axis or x.shape[k] == 1 else step for k, step in enumerate(x.strides)]
+    slot = Slot(derived(index, index.phantom.broadcast_to(sizes)), axis, wraps=True)
+    return picked(context, x, strides, [slot])
+
+
+@kernels_for(OnnxGather)
+def lower_onnx_gather(context: Context) -> Made:
+    """Slices along an axis, by indices of any shape."""
+    x, index = table(context), indices_of(context.argument(1), context)
+    if not x.shape:
+        raise NotLoweredError("there is no kernel for single numbers")
+    axis = checked_axis(context.layer(OnnxGather).axis, len(x.shape))
+    behind = (1,) * (len(x.shape) - axis - 1)
+    strides = [*x.strides[:axis], *(0 for _ in index.shape), *x.strides[axis + 1 :]]
+    slot = Slot(derived(index, index.phantom.reshape((*index.shape, *behind))), axis, wraps=True)
+    return picked(context, x, strides, [slot])
+
+
+@kernels_for(GatherND)
+def lower_gather_nd(context: Context) -> Made:
+    """Elements or slices that rows of indices name, in each batch."""
+    layer, x, index = context.layer(GatherND), table(context), indices_of(context.argument(1), context)
+    lead, depth = layer.batch_dims, index.shape[-1] if index.shape else 0
+    if not depth or lead + depth > len(x.shape) or index.shape[:lead] != x.shape[:lead] or len(index.shape) <= lead:
+        raise NotLoweredError("its indices do not fit")
+    behind = (1,) * (len(x.shape) - lead - depth)
+    strides = [*x.strides[:lead], *(0 for _ in index.shape[lead:-1]), *x.strides[lead + depth :]]
+    slots = [
+        Slot(derived(index, index.phantom[..., k].reshape((*index.shape[:-1], *behind))), lead + k, wraps=True)
+        for k in range(depth)
+    ]
+    return picked(context, x, strides, slots)
+
+
+def table(context: Context) -> View:
+    """The first argument, of which elements are read."""
+    x = context.argument(0)
+    x = context.lowering.stored(x) if isinstance(x, np.ndarray) else x
+    if not isinstance(x, View) or x.phantom.size == 0 or context.lowering.quantises:
+        raise NotLoweredError("its operand is no tensor, or has no elements")
+    if x.dtype.itemsize not in (1, 2, 4, 8) or x.dtype.kind not in "fiub":
+        raise NotLoweredError(f"there are no {x.dtype.name} kernels")
+    return x
+
+
+def indices_of(value: object, context: Context) -> View:
+    """A tensor of integers in memory."""
+    value = context.lowering.stored(value) if isinstance(value, np.ndarray) else value
+    if not isinstance(value, View) or value.dtype.name not in BITS:
+        raise NotLoweredError("its indices are no tensor of integers that a kernel reads")
+    return value
+
+
+def picked(context: Context, x: View, source: Sequence[int], slots: Sequence[Slot]) -> Made:
+    """The kernel, with loops over the result.
+
+    Args:
+        source: strides of the source along the result's dimensions, those that no index decides.
+    """
+    spec = context.lowering.spec(context.op.outputs[0])
+    if spec is None or not spec.size:
+        raise NotLoweredError("its shape is known only in a run, or it is empty")
+    target = context.place() if spec.dtype == FLOAT32 else row_major(spec.sizes, spec.dtype)
+    return context.made(target, picking(context, target, x, source, slots))
+
+
+def picking(context: Context, target: View, x: View, source: Sequence[int], slots: Sequence[Slot]) -> KernelStep:
+    """The step that stores what indices name in memory that is given; see picked()."""
+    sizes = target.shape
+    wide = [derived(each.view, each.view.phantom.broadcast_to(sizes)).strides for each in slots]
+    loops = merge_loops(sizes, [target.strides, source, *wide]) or [(1, (1, 1, *(1 for _ in slots)))]
+    positions = tuple(
+        Positions(
+            strides=tuple(steps[2 + k] for _, steps in loops),
+            bits=BITS[each.view.dtype.name],
+            size=x.shape[each.axis],
+            step=x.strides[each.axis],
+            wraps=each.wraps,
+        )
+        for k, each in enumerate(slots)
     )
-    return result.made(*copies, result.step(kernel, [indices, table]))
-
-
-def _as_image(array: Strided) -> Strided:
-    """(..., columns) as (1, columns, indices, 1)."""
-    return array.reshape(-1, array.shape[-1]).transpose()[None, :, :, None]
+    kernel = Picking(
+        sizes=tuple(size for size, _ in loops),
+        target=tuple(steps[0] for _, steps in loops),
+        source=tuple(steps[1] for _, steps in loops),
+        positions=positions,
+        element=x.dtype.itemsize,
+        host=context.host,
+    )
+    return context.step(kernel, target, x, *(each.view for each in slots))

@@ -15,12 +15,10 @@ from engine.compiler.kernels.images.resize import Resize
 from engine.compiler.kernels.images.resize_table import Method, ResizeTable, TableAxis
 from engine.compiler.kernels.kernel import Epilogue
 from engine.compiler.lowering.context import Context
-from engine.compiler.lowering.declining import FLOAT32, NotLoweredError
-from engine.compiler.lowering.result import as_image
+from engine.compiler.lowering.fusion import as_image
 from engine.compiler.lowering.rules.registry import kernels_for
-from engine.compiler.lowering.stacks import derived
-from engine.compiler.lowering.steps import KernelStep, Made, dense_strides
-from engine.compiler.storage import View, channels_last, constant, row_major
+from engine.compiler.lowering.steps import KernelStep, Made, NotLoweredError, dense_strides, derived
+from engine.compiler.storage import FLOAT32, View, channels_last, constant, row_major
 from engine.errors import ShapeError
 from engine.ir.dims import is_same, is_symbolic
 from engine.layers.onnx.vision.resize import ROUNDINGS

@@ -10,10 +10,9 @@ from engine.compiler.kernels.expr import Expr, Operand, apply
 from engine.compiler.kernels.images.regions import Regions
 from engine.compiler.kernels.images.sampling import Sampling
 from engine.compiler.lowering.context import Context
-from engine.compiler.lowering.declining import NotLoweredError
-from engine.compiler.lowering.rules.elementwise.composing import Composition, derived
+from engine.compiler.lowering.rules.composition import Composition
 from engine.compiler.lowering.rules.registry import kernels_for
-from engine.compiler.lowering.steps import KernelStep, Made
+from engine.compiler.lowering.steps import KernelStep, Made, NotLoweredError, derived
 from engine.compiler.storage import View, channels_last, constant
 from engine.layers.definition.layer import Layer
 from engine.layers.onnx.operands.constants import whole_numbers

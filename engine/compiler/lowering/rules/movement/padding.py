@@ -14,10 +14,9 @@ from engine.compiler.kernels.expr import Number
 from engine.compiler.kernels.kernel import Kernel
 from engine.compiler.kernels.map import make_map
 from engine.compiler.lowering.context import Context
-from engine.compiler.lowering.declining import NotLoweredError
-from engine.compiler.lowering.layout.wishes import WIDENING, Border
+from engine.compiler.lowering.layout import WIDENING, Border
 from engine.compiler.lowering.rules.registry import kernels_for
-from engine.compiler.lowering.steps import KernelStep, Made
+from engine.compiler.lowering.steps import KernelStep, Made, NotLoweredError
 from engine.compiler.storage import View, channels_last
 from engine.graph.operator import RuntimeOperator
 from engine.layers.convolution.pad import Pad

@@ -9,15 +9,12 @@ import numpy as np
 from engine.compiler.kernels.axis import WindowAxis
 from engine.compiler.kernels.expr import Expr, Number, Operand, apply
 from engine.compiler.lowering.context import Context
-from engine.compiler.lowering.declining import NotLoweredError
-from engine.compiler.lowering.rules.elementwise.composing import Composition
-from engine.compiler.lowering.rules.indexing.picking import indices_of
-from engine.compiler.lowering.rules.indexing.scattering import unpooled
-from engine.compiler.lowering.rules.pooling.pool import averaged, pooled
-from engine.compiler.lowering.rules.pooling.pool_axes import axes_of
-from engine.compiler.lowering.rules.pooling.pool_places import with_places
+from engine.compiler.lowering.rules.composition import Composition
+from engine.compiler.lowering.rules.indexing.gather import indices_of
+from engine.compiler.lowering.rules.indexing.scatter import unpooled
+from engine.compiler.lowering.rules.pooling.pool import averaged, axes_of, pooled, with_places
 from engine.compiler.lowering.rules.registry import kernels_for
-from engine.compiler.lowering.steps import Made
+from engine.compiler.lowering.steps import Made, NotLoweredError
 from engine.compiler.lowering.terms.functions import power
 from engine.compiler.storage import View, channels_last
 from engine.layers.onnx.operands.adapter import present

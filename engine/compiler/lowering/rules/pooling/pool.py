@@ -1,32 +1,130 @@
-"""Pooling with windows, adaptive pooling, and means over whole images."""
+"""Pooling with windows, adaptive pooling, means over whole images, and the indices of largest elements."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Literal
 
+import numpy as np
+
 from engine.compiler.kernels.axis import WindowAxis
+from engine.compiler.kernels.elements import make_elements
 from engine.compiler.kernels.expr import Number, Operand, apply
 from engine.compiler.kernels.pooling.global_average import Of
+from engine.compiler.kernels.pooling.places import PoolPlaces
 from engine.compiler.kernels.pooling.pool import Pool as PoolKernel
 from engine.compiler.lowering.context import Context
-from engine.compiler.lowering.declining import NotLoweredError
-from engine.compiler.lowering.pixels import fold
-from engine.compiler.lowering.result import as_image
-from engine.compiler.lowering.rules.convolution.unbatched import batched, fused
-from engine.compiler.lowering.rules.elementwise.composing import Composition, derived
-from engine.compiler.lowering.rules.pooling.pool_axes import even_windows, three, windows_of
-from engine.compiler.lowering.rules.pooling.pool_places import with_places
+from engine.compiler.lowering.fusion import as_image
+from engine.compiler.lowering.rules.composition import Composition, as_batch, fold_channels, fuse_images
 from engine.compiler.lowering.rules.registry import kernels_for
-from engine.compiler.lowering.steps import KernelStep, Made, dense_strides
+from engine.compiler.lowering.steps import KernelStep, Made, NotLoweredError, dense_strides, derived
 from engine.compiler.lowering.terms.functions import power
-from engine.compiler.storage import View, channels_last
+from engine.compiler.storage import View, channels_last, constant, row_major
 from engine.ir.strided import Strided
+from engine.layers.convolution.window import Window
+from engine.layers.operands.precision import INT64
 from engine.layers.pooling.adaptive_pool import AdaptiveAvgPool, AdaptiveMaxPool, AdaptivePool
 from engine.layers.pooling.max_pool import MaxPool
 from engine.layers.pooling.pool import AvgPool, LPPool, Pool
+
+
+def windows_of(layer: Pool, x: View, counts: Sequence[int]) -> list[WindowAxis]:
+    """The windows a layer slides, of which so many fit."""
+    return axes_of(layer.windows, x.shape[2:], counts)
+
+
+def axes_of(windows: Sequence[Window], sizes: Sequence[int], counts: Sequence[int]) -> list[WindowAxis]:
+    """Windows along axes of these sizes."""
+    return [
+        WindowAxis(
+            size=size,
+            count=count,
+            kernel=window.kernel,
+            stride=window.stride,
+            dilation=window.dilation,
+            padding=window.before,
+            after=None if window.after == window.before else window.after,
+        )
+        for size, count, window in zip(sizes, counts, windows, strict=True)
+    ]
+
+
+def even_windows(x: View, counts: Sequence[int]) -> list[WindowAxis]:
+    """Windows of adaptive pooling, where so many cover every axis evenly."""
+    return [
+        WindowAxis(size=size, count=count, is_adaptive=True) for size, count in zip(x.shape[2:], counts, strict=True)
+    ]
+
+
+def three(axes: Sequence[WindowAxis]) -> Sequence[WindowAxis]:
+    """The windows along planes, rows and columns."""
+    return [WindowAxis(size=1, count=1)] * (3 - len(axes)) + list(axes)
+
+
+# Places that an int32 counts.
+_MOST_PLACES = 2**31 - 1
+
+
+def with_places(
+    context: Context,
+    spatial_rank: int,
+    windows: Callable[[View, Sequence[int]], list[WindowAxis]],
+    *,
+    in_whole: bool = False,
+) -> Made:
+    """Both in memory of their own, channels-last; or one of them, if only one is returned.
+
+    Args:
+        in_whole: places are counted in the whole tensor, not in the image.
+    """
+    x, outputs = context.tensor(0), context.op.outputs
+    if len(x.shape) == spatial_rank + 1:
+        x = derived(x, x.phantom[None])
+    spec = context.lowering.spec(outputs[0])
+    if spec is None or math.prod(x.shape[2:]) > _MOST_PLACES:
+        raise NotLoweredError("there is no kernel for so many places")
+    counts = spec.sizes[-spatial_rank:]
+    image, copies = context.image(x)
+    values = channels_last((*x.shape[:2], *counts), dtype=x.dtype)
+    places = row_major((x.shape[0], *counts, x.shape[1]), INT64)
+    places = derived(places, places.phantom.moveaxis(-1, 1))
+    target, numbers = (derived(each, as_image(each.phantom)) for each in (values, places))
+    depth, down, across = three(windows(x, counts))
+    kernel = PoolPlaces(
+        batch=target.shape[0],
+        channels=x.shape[1],
+        depth=depth,
+        down=down,
+        across=across,
+        source=dense_strides(image),
+        target=dense_strides(target),
+        places=dense_strides(numbers),
+        host=context.host,
+    )
+    steps = [*copies, context.step(kernel, image, target, numbers)]
+    if in_whole:
+        steps.append(_moved(context, places, x.shape[2:]))
+    views = [values, places]
+    if len(spec.sizes) == spatial_rank + 1:
+        views = [derived(each, each.phantom[0]) for each in views]
+    if len(outputs) == 1:
+        views = [views[0 if spec.dtype == x.dtype else 1]]
+    made = {each.name: view for each, view in zip(outputs, views, strict=True)}
+    return Made(views=made, steps=steps)
+
+
+def _moved(context: Context, places: View, sizes: Sequence[int]) -> KernelStep:
+    """Places of images where these lie in the whole tensor."""
+    n, channels = places.shape[:2]
+    first = np.arange(n * channels).reshape(n, channels, *(1,) * len(sizes)) * math.prod(sizes)
+    start = constant(first.astype(INT64))
+    seen = [places, places, derived(start, start.phantom.broadcast_to(places.shape))]
+    strides, dtypes = [each.strides for each in seen], [each.dtype.name for each in seen]
+    tree = apply("add", Operand(0), Operand(1))
+    return context.step(make_elements(places.shape, strides, dtypes, tree, "i64", context.lowering.host), *seen)
+
 
 Mode = Literal["max", "average"]
 
@@ -37,7 +135,7 @@ def lower_pool(context: Context) -> Made:
     layer = context.layer(Pool)
     if isinstance(layer, MaxPool) and layer.returns != 0:
         return with_places(context, layer.spatial_rank, partial(windows_of, layer), in_whole=not layer.dilation)
-    x, out = batched(context, layer.spatial_rank)
+    x, out = as_batch(context, layer.spatial_rank)
     axes = windows_of(layer, x, out)
     if not isinstance(layer, AvgPool):
         return pooled(context, x, "max", axes)
@@ -51,7 +149,7 @@ def lower_adaptive(context: Context) -> Made:
     layer = context.layer(AdaptivePool)
     if isinstance(layer, AdaptiveMaxPool) and layer.returns != 0:
         return with_places(context, layer.spatial_rank, even_windows)
-    x, sizes = batched(context, layer.spatial_rank)
+    x, sizes = as_batch(context, layer.spatial_rank)
     is_mean = isinstance(layer, AdaptiveAvgPool)
     if is_mean and set(sizes) == {1} and len(context.result_spec.sizes) == len(x.shape):
         return mean_of_pixels(context, x, is_image=True)
@@ -111,7 +209,7 @@ def pooled(
 ) -> Made:
     """The largest or the mean element of windows of images (N, C, *S)."""
     image, copies = context.image(x)
-    result = fused(context, len(axes))
+    result = fuse_images(context, len(axes))
     n, channels = result.image.shape[:2]
     depth, down, across = three(axes)
     kernel = PoolKernel(
@@ -135,7 +233,7 @@ def mean_of_pixels(context: Context, x: View, *, is_image: bool, of: Of = "mean"
     """The mean over all pixels, or what else is wanted of them, to (N, C) or (N, C, 1, ...)."""
     image, copies = _one_image(context, x)
     result = context.fuse(_with_pixels, is_image=is_image)
-    kernel = fold(image, result.image, of, context.host, result.epilogue)
+    kernel = fold_channels(image, result.image, of, context.host, result.epilogue)
     return result.made(*copies, result.step(kernel, [image]))
 
 

@@ -12,17 +12,14 @@ from engine.compiler.kernels.attention.attention import Attention
 from engine.compiler.kernels.attention.layout import choose_rows
 from engine.compiler.kernels.attention.rows import Mask
 from engine.compiler.kernels.expr import Operand, apply
-from engine.compiler.lowering.chains import Chain, ChainMask
+from engine.compiler.lowering.attention_chains import Chain, ChainMask
+from engine.compiler.lowering.batched_matrices import Factor, cut, stacked
 from engine.compiler.lowering.context import Context
-from engine.compiler.lowering.declining import FLOAT32, NotLoweredError
-from engine.compiler.lowering.factors import Factor
-from engine.compiler.lowering.rules.elementwise.composing import Composition
-from engine.compiler.lowering.rules.products.attended import Attended, MaskView, in_groups, mask_of
-from engine.compiler.lowering.rules.products.weighing import weighed
+from engine.compiler.lowering.rules.composition import Composition
+from engine.compiler.lowering.rules.products.attention_operands import Attended, MaskView, in_groups, mask_of, weighed
 from engine.compiler.lowering.rules.registry import kernels_for
-from engine.compiler.lowering.stacks import cut, derived, stacked
-from engine.compiler.lowering.steps import KernelStep, Made
-from engine.compiler.storage import View, row_major, spaced_rows
+from engine.compiler.lowering.steps import KernelStep, Made, NotLoweredError, derived
+from engine.compiler.storage import FLOAT32, View, row_major, spaced_rows
 from engine.graph.operand import RuntimeOperand
 from engine.ir.dims import is_symbolic
 from engine.layers.attention.attention import ScaledDotProductAttention

@@ -10,13 +10,12 @@ import numpy as np
 
 from engine.compiler.kernels.expr import Operand, apply
 from engine.compiler.lowering.context import Context
-from engine.compiler.lowering.declining import NotLoweredError
 from engine.compiler.lowering.fusion import alone
-from engine.compiler.lowering.rules.elementwise.composing import Composition, derived
+from engine.compiler.lowering.rules.composition import Composition
 from engine.compiler.lowering.rules.products.linear import linear
-from engine.compiler.lowering.rules.products.products import multiplied, product
+from engine.compiler.lowering.rules.products.matmul import multiplied, product
 from engine.compiler.lowering.rules.registry import kernels_for
-from engine.compiler.lowering.steps import KernelStep, Made
+from engine.compiler.lowering.steps import KernelStep, Made, NotLoweredError, derived
 from engine.compiler.storage import View, row_major
 from engine.layers.linear.einsum import Einsum, Labels
 from engine.promotion import broadcast_sizes

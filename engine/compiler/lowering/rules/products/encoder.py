@@ -10,16 +10,12 @@ import numpy as np
 from engine.compiler.kernels.expr import Expr, Operand, apply
 from engine.compiler.kernels.rows.layer_norm import LayerNorm as Norm
 from engine.compiler.lowering.context import Context
-from engine.compiler.lowering.copying import convert
-from engine.compiler.lowering.declining import NotLoweredError
-from engine.compiler.lowering.fusion import Fused
-from engine.compiler.lowering.result import Result
-from engine.compiler.lowering.rules.products.attended import BOOL, Attended, MaskView
+from engine.compiler.lowering.fusion import Fused, Result
 from engine.compiler.lowering.rules.products.attention import attention_steps
+from engine.compiler.lowering.rules.products.attention_operands import BOOL, Attended, MaskView
 from engine.compiler.lowering.rules.products.linear import linear_step, rows_as_image
 from engine.compiler.lowering.rules.registry import kernels_for
-from engine.compiler.lowering.stacks import derived
-from engine.compiler.lowering.steps import KernelStep, Made
+from engine.compiler.lowering.steps import KernelStep, Made, NotLoweredError, convert, derived
 from engine.compiler.storage import FLOAT32, View, constant, row_major, spaced_rows
 from engine.ir.strided import Strided
 from engine.layers.attention.encoder import TransformerEncoderLayer

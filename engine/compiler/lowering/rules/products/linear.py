@@ -1,4 +1,4 @@
-"""Linear layers: the direct convolution's kernel on rows instead of pixels."""
+"""Linear layers: the direct convolution's kernel on rows instead of pixels. Products of frames, and overlap-add."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ from collections.abc import Sequence
 from itertools import chain
 
 from engine.compiler.kernels.convolution.conv import Conv
+from engine.compiler.kernels.expr import Operand, apply
 from engine.compiler.kernels.kernel import Strides
 from engine.compiler.lowering.context import Context
-from engine.compiler.lowering.result import Result
+from engine.compiler.lowering.fusion import Result, alone
+from engine.compiler.lowering.rules.composition import Composition
+from engine.compiler.lowering.rules.convolution.conv_geometry import ConvParameters
 from engine.compiler.lowering.rules.convolution.conv_kernels import and_dots, flat_filters, tiled
-from engine.compiler.lowering.rules.convolution.conv_parameters import ConvParameters
-from engine.compiler.lowering.steps import KernelStep, Made, dense_strides
-from engine.compiler.storage import View, is_aliasing, spaced_rows
+from engine.compiler.lowering.rules.movement.padding import fill
+from engine.compiler.lowering.steps import KernelStep, Made, dense_strides, derived
+from engine.compiler.storage import FLOAT32, View, is_aliasing, row_major, spaced_rows
 from engine.ir.dims import hint
 from engine.ir.strided import Strided
 from engine.tensor import Array
@@ -85,3 +88,38 @@ def linear_step(
 def rows_as_image(array: Strided) -> Strided:
     """(..., O) as (1, O, 1, rows)."""
     return array.reshape(-1, array.shape[-1]).transpose()[None, :, None, :]
+
+
+X, Y = Operand(0), Operand(1)
+
+
+def multiply_frames(
+    composition: Composition, frames: View, lines: View, weight: Array, bias: Array | None = None
+) -> None:
+    """All frames times one matrix, in memory that is given."""
+    context, size = composition.context, frames.shape[-1]
+    if frames.shape[0] == 1 and frames.strides[-1] in (0, 1):
+        rows = derived(frames, frames.phantom[0])
+    else:
+        apart = row_major(frames.shape, FLOAT32)
+        composition.steps.append(context.copy(frames, apart))
+        rows = derived(apart, apart.phantom.reshape(-1, size))
+    result = Result.seen(alone(context.op), lines, rows_as_image, context.lowering.alarm)
+    composition.steps.append(linear_step(context, result, rows, weight, bias))
+
+
+def overlap_add(composition: Composition, frames: View, hop: int, least: int = 0) -> View:
+    """(batch, channels, frames, size) -> (batch, channels, length): the sum of all frames, each ``hop`` after the last.
+
+    Args:
+        least: a length; there are zeros behind the frames that are shorter.
+    """
+    batch, channels, count, size = frames.shape
+    ground = row_major((batch, channels, max((count - 1) * hop + size, least)), FLOAT32)
+    composition.steps.append(fill(composition.context, ground, 0.0))
+    for first in range(0, size, hop):
+        begin, piece = ground.phantom[..., first:], frames.phantom[..., first : first + hop]
+        *outer, step = begin.strides
+        place = derived(ground, begin.as_strided(piece.shape, (*outer, hop * step, step)))
+        composition.map(apply("add", X, Y), place, derived(frames, piece), target=place)
+    return ground

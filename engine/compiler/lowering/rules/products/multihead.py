@@ -10,18 +10,14 @@ from itertools import groupby
 import numpy as np
 
 from engine.compiler.lowering.context import Context
-from engine.compiler.lowering.declining import FLOAT32, NotLoweredError
-from engine.compiler.lowering.fusion import alone
-from engine.compiler.lowering.result import Result
-from engine.compiler.lowering.rules.elementwise.composing import Composition
-from engine.compiler.lowering.rules.products.attended import Attended, MaskView, mask_of
+from engine.compiler.lowering.fusion import Result, alone
+from engine.compiler.lowering.rules.composition import Composition
 from engine.compiler.lowering.rules.products.attention import attention_steps
+from engine.compiler.lowering.rules.products.attention_operands import Attended, MaskView, mask_of, weighed
 from engine.compiler.lowering.rules.products.linear import linear, linear_step, rows_as_image
-from engine.compiler.lowering.rules.products.weighing import weighed
 from engine.compiler.lowering.rules.registry import kernels_for
-from engine.compiler.lowering.stacks import derived
-from engine.compiler.lowering.steps import KernelStep, Made
-from engine.compiler.storage import View, constant, row_major, spaced_rows
+from engine.compiler.lowering.steps import KernelStep, Made, NotLoweredError, derived
+from engine.compiler.storage import FLOAT32, View, constant, row_major, spaced_rows
 from engine.layers.attention.multihead import ATTENDED, WEIGHTS, MultiheadAttention, projections
 from engine.layers.attention.multihead_operands import Arrangement, Masks
 from engine.tensor import Array, TensorSpec

@@ -29,9 +29,7 @@ from engine.compiler.kernels.recurrent.packing import gate_rows, spread, widths
 from engine.compiler.kernels.recurrent.recurrence import Recurrence
 from engine.compiler.kernels.recurrent.shared_writer import words_of
 from engine.compiler.lowering.context import Context
-from engine.compiler.lowering.copying import copy
-from engine.compiler.lowering.declining import NotLoweredError
-from engine.compiler.lowering.steps import KernelStep
+from engine.compiler.lowering.steps import KernelStep, NotLoweredError, copy
 from engine.compiler.storage import View, constant, row_major, spaced_rows
 from engine.ir.dims import hint
 from engine.ir.strided import Strided

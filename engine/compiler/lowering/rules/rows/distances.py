@@ -8,13 +8,12 @@ from typing import Any
 
 from engine.compiler.kernels.expr import Expr, Operand, apply, substitute
 from engine.compiler.lowering.context import Context
-from engine.compiler.lowering.declining import NotLoweredError
 from engine.compiler.lowering.fusion import Fused
-from engine.compiler.lowering.rules.elementwise.composing import Composition, derived
-from engine.compiler.lowering.rules.products.products import product
+from engine.compiler.lowering.rules.composition import Composition
+from engine.compiler.lowering.rules.products.matmul import product
 from engine.compiler.lowering.rules.registry import kernels_for
-from engine.compiler.lowering.rules.rows.reducing import norm_of
-from engine.compiler.lowering.steps import Made
+from engine.compiler.lowering.rules.rows.norms import norm_of
+from engine.compiler.lowering.steps import Made, NotLoweredError, derived
 from engine.compiler.storage import View
 from engine.layers.definition.layer import Layer
 from engine.layers.linear.linalg_norm import LinalgNorm, MatrixNorm

@@ -13,11 +13,10 @@ from engine.compiler.kernels.expr import Operand
 from engine.compiler.kernels.ordering.scan import RunningExtreme, Scan, TypedScan
 from engine.compiler.kernels.rows.extreme import Extreme
 from engine.compiler.lowering.context import Context
-from engine.compiler.lowering.declining import FLOAT32, NotLoweredError
-from engine.compiler.lowering.rules.elementwise.composing import Composition, derived
+from engine.compiler.lowering.rules.composition import Composition
 from engine.compiler.lowering.rules.registry import kernels_for
-from engine.compiler.lowering.steps import Made
-from engine.compiler.storage import View, constant, row_major
+from engine.compiler.lowering.steps import Made, NotLoweredError, derived
+from engine.compiler.storage import FLOAT32, View, constant, row_major
 from engine.layers.definition.layer import Layer
 from engine.layers.onnx.elementwise.arithmetic import OnnxCumProd, OnnxCumSum
 from engine.layers.operands.axes import checked_axis

@@ -7,10 +7,9 @@ from typing import Any, Final
 
 from engine.compiler.kernels.expr import Expr, Operand, apply
 from engine.compiler.lowering.context import Context
-from engine.compiler.lowering.declining import NotLoweredError
-from engine.compiler.lowering.rules.elementwise.composing import Composition
+from engine.compiler.lowering.rules.composition import Composition
 from engine.compiler.lowering.rules.registry import kernels_for
-from engine.compiler.lowering.steps import Made
+from engine.compiler.lowering.steps import Made, NotLoweredError
 from engine.layers.definition.layer import Layer
 from engine.layers.reduction.loss import (
     LEAST_LOG,

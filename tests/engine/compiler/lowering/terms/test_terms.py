@@ -16,8 +16,7 @@ from engine.compiler.codegen.host import describe
 from engine.compiler.kernels.expr import Apply, Expr, Number, Operand, apply
 from engine.compiler.kernels.functions.math import FUNCTIONS
 from engine.compiler.kernels.map import make_map
-from engine.compiler.lowering.terms.registry import EXPRESSION_RULES
-from engine.compiler.lowering.terms.term import Term, term_of
+from engine.compiler.lowering.terms.term import EXPRESSION_RULES, Term, term_of
 from engine.graph.building.inference import split_outputs
 from engine.graph.operator import RuntimeOperator
 from engine.layers.definition.binding import bind

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from engine import RuntimeGraph, Session
 from engine.compiler import CompiledGraph
-from engine.compiler.lowering.rules.convolution.taps import FEWEST, WORTH, ConvAxis, spans
+from engine.compiler.lowering.rules.convolution.conv_geometry import FEWEST, WORTH, ConvAxis, spans
 from engine.options import Options
 from tests.engine.graph.build import F32, INPUT, built, conv, op
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from engine import RuntimeGraph, Session, ShapeError, TensorSpec
-from engine.compiler.blueprint import Alarm
 from engine.compiler.codegen.host import describe
+from engine.compiler.executable import Alarm
 from engine.compiler.kernels.indexing.gather import OUTSIDE, Gather
 from engine.tensor import Array
 from tests.engine.compiler.kernels.guarded import guarded_array

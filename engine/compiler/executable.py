@@ -1,0 +1,285 @@
+"""Executables: compiled graphs as plain data, all that an instance needs and all that the cache stores.
+
+Nothing here refers to a graph or to memory: addresses are offsets, functions and operators are names. Kernels are
+stored column by column, because ten thousand image sizes are as many programs of a hundred kernels each. A row becomes
+a ``NativeStep`` when it is needed, and the garbage collector sees only a few columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from sys import intern
+from typing import Any, overload
+
+import numpy as np
+
+from engine.compiler.addresses import Address, Home, address_in, block_in, home_of, offset_of, words_of
+from engine.passes import PassReport
+from engine.tensor import Array
+
+Row = tuple[int, int, int, int, tuple[str, ...]]
+"""The values of a ``Buffer``, in its order."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Buffer:
+    """A piece of the arena that holds values for some time.
+
+    Args:
+        first, last: steps and calls, in the order they run, at whose beginning and end it is somebody's; ``last`` is
+            their number where the caller gets what is in it.
+        operands: names of the values in it; none where it is a kernel's own.
+    """
+
+    offset: int
+    bytes: int
+    first: int
+    last: int
+    operands: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Buffers(Sequence[Buffer]):
+    """Those of a program, looked up when somebody asks: nobody asks of most programs.
+
+    Args:
+        rows: what ``Buffer`` has of each, in its order.
+        pool: of a program with symbolic sizes, the numbers that offsets and bytes in the rows are indices into.
+    """
+
+    rows: tuple[Row, ...] = ()
+    pool: Array | None = None
+
+    @staticmethod
+    def of(buffers: Iterable[Buffer]) -> Buffers:
+        """Return some buffers as one sequence."""
+        return Buffers(tuple([(each.offset, each.bytes, each.first, each.last, each.operands) for each in buffers]))
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @overload
+    def __getitem__(self, index: int) -> Buffer: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[Buffer]: ...
+
+    def __getitem__(self, index: int | slice) -> Buffer | list[Buffer]:
+        return [*self][index]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Buffers) and [*self] == [*other]
+
+    def __hash__(self) -> int:
+        return hash(tuple(self))
+
+    def __iter__(self) -> Iterator[Buffer]:
+        numbers = None if self.pool is None else self.pool.tolist()
+        for offset, size, first, last, operands in self.rows:
+            at, count = (offset, size) if numbers is None else (numbers[offset], numbers[size])
+            yield Buffer(offset=at, bytes=count, first=first, last=last, operands=operands)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NativeStep:
+    """A kernel to run, and what reports say of it.
+
+    Args:
+        function: its name in the machine code.
+        arguments: the addresses it is given.
+        operators: names of those it computes, the one that gave it its kind first.
+        bytes: read and written, each once.
+        is_dealt: whether chunks are dealt out to threads one by one, and not as shares of consecutive ones.
+    """
+
+    function: str
+    kind: str
+    chunks: int
+    arguments: tuple[Address, ...]
+    operators: tuple[str, ...]
+    flops: int
+    bytes: int
+    is_dealt: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NativeSteps(Sequence[NativeStep]):
+    """Some kernels, in the order they run: of all of them what ``NativeStep`` has of each.
+
+    Args:
+        operators: names of those that all compute, one after the other.
+        offsets, blocks: of the arguments of all, one after the other: bytes, and the block of memory they are counted
+            in; see ``block_of``.
+        ends: of every kernel's arguments and operators among those; before the first, 0 and 0.
+    """
+
+    functions: tuple[str, ...]
+    kinds: tuple[str, ...]
+    operators: tuple[str, ...]
+    chunks: Array
+    flops: Array
+    bytes: Array
+    is_dealt: Array
+    offsets: Array
+    blocks: Array
+    ends: Array
+
+    @staticmethod
+    def of(steps: Iterable[NativeStep]) -> NativeSteps:
+        """The same in columns; equal names are one, for thousands of programs have them."""
+        if isinstance(steps, NativeSteps):
+            return steps
+        rows = [*steps]
+        counts = [(0, 0), *[(len(each.arguments), len(each.operators)) for each in rows]]
+        return NativeSteps(
+            functions=tuple([intern(each.function) for each in rows]),
+            kinds=tuple([intern(each.kind) for each in rows]),
+            operators=tuple([intern(name) for each in rows for name in each.operators]),
+            chunks=words_of([each.chunks for each in rows]),
+            flops=words_of([each.flops for each in rows]),
+            bytes=words_of([each.bytes for each in rows]),
+            is_dealt=np.array([each.is_dealt for each in rows], bool),
+            offsets=words_of([offset_of(place) for each in rows for place in each.arguments]),
+            blocks=np.array([block_in(place) for each in rows for place in each.arguments], np.int64),
+            ends=np.cumsum(counts, axis=0, dtype=np.int32),
+        )
+
+    def __len__(self) -> int:
+        return len(self.functions)
+
+    @overload
+    def __getitem__(self, index: int) -> NativeStep: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[NativeStep]: ...
+
+    def __getitem__(self, index: int | slice) -> NativeStep | list[NativeStep]:
+        if isinstance(index, slice):
+            return [self[k] for k in range(*index.indices(len(self)))]
+        number = range(len(self))[index]
+        (place, name), (last_place, last_name) = self.ends[number : number + 2].tolist()
+        return NativeStep(
+            function=self.functions[number],
+            kind=self.kinds[number],
+            chunks=int(self.chunks[number]),
+            arguments=tuple(self._arguments(slice(place, last_place))),
+            operators=self.operators[name:last_name],
+            flops=int(self.flops[number]),
+            bytes=int(self.bytes[number]),
+            is_dealt=bool(self.is_dealt[number]),
+        )
+
+    def _arguments(self, part: slice) -> Iterator[Address]:
+        pairs = zip(self.offsets[part].tolist(), self.blocks[part].tolist(), strict=True)
+        return (address_in(block, offset) for offset, block in pairs)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, NativeSteps) and [*self] == [*other]
+
+    __hash__ = None  # type: ignore[assignment]  # arrays can change
+
+
+class Alarm(IntEnum):
+    """Why a kernel cannot vouch for its result.
+
+    A run that met what is not finite is repeated without Winograd's algorithm, one with an index outside of a table,
+    or an integer that is divided by 0, on the reference.
+    """
+
+    NOT_FINITE = 1
+    OUTSIDE = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Region:
+    """A tensor in memory.
+
+    Args:
+        strides: in bytes.
+        dtype: numpy's name of it.
+    """
+
+    address: Address
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: str
+
+    @property
+    def is_whole_output(self) -> bool:
+        """Whether it is an array of its own that the caller gets."""
+        return home_of(self.address) is Home.OUTPUT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReferenceCall:
+    """An operator that its numpy layer computes.
+
+    Args:
+        inputs, outputs: where tensors lie; None for values kept by the name of their operand.
+    """
+
+    operator: str
+    inputs: tuple[Region | None, ...]
+    outputs: tuple[Region | None, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Segment:
+    """Native steps ``first`` to ``last``, the last excluded, without Python between them; or one operator."""
+
+    first: int
+    last: int
+    call: ReferenceCall | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Blueprint:
+    """A compiled graph for inputs of one set of shapes.
+
+    Args:
+        code: object code for the host it was made for, in parts.
+        constants: the packed weights, one aligned block of bytes.
+        tables_at: byte of them where tables begin of which a run reads few rows, on a page; None where there are none.
+        weights: those that other programs of the graph use, too; a block like it.
+        outputs: of every output its region, or the name of an operand whose value is kept.
+        reasons: operator -> why it runs on the reference.
+        clean: bytes of the arena, from and to, that must be zero before the first run in it.
+        alarm: byte of the arena where kernels say why the run is void, if it is: an Alarm.
+        operators: names of those the passes left.
+        passes: what they did.
+        tuned: by operator what was measured of its kernel, as plain data.
+        buffers: what lies where in the arena, and when.
+    """
+
+    code: tuple[bytes, ...]
+    constants: Array
+    steps: NativeSteps
+    segments: tuple[Segment, ...]
+    arena_bytes: int
+    outputs: tuple[Region | str, ...]
+    reasons: dict[str, str]
+    clean: tuple[tuple[int, int], ...] = ()
+    alarm: int | None = None
+    tables_at: int | None = None
+    operators: tuple[str, ...] = ()
+    passes: tuple[PassReport, ...] = ()
+    tuned: dict[str, dict[str, Any]] = field(default_factory=dict)
+    buffers: Buffers = field(default_factory=Buffers)
+    weights: Array = field(default_factory=lambda: np.empty(0, np.uint8), compare=False)
+
+    @property
+    def constant_bytes(self) -> int:
+        """All that is packed."""
+        return int(self.constants.nbytes + self.weights.nbytes)
+
+    @property
+    def calls(self) -> frozenset[str]:
+        """Names of the operators that run on the reference."""
+        return frozenset(segment.call.operator for segment in self.segments if segment.call is not None)
+
+    @property
+    def needs_graph(self) -> bool:
+        """Whether a run needs more than this: layers of the graph, or values it holds."""
+        return bool(self.calls) or any(isinstance(output, str) for output in self.outputs)

@@ -1,0 +1,268 @@
+"""Attention that a graph spells out: a product, a scale, masks, softmax, and another product.
+
+In between, the scores may be seen as a finer stack of matrices: windows of images have a mask for each of their places.
+
+Found before the walk: nothing in between is computed by itself, so that no matrix of scores comes to be. What the chain
+reads must not be needed before its end; every step in between has one user, the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from engine.compiler.kernels.expr import Apply, Expr, Number, Operand
+from engine.compiler.lowering.batched_matrices import PRODUCTS, Factor, Weighed, cuts, scores_of, weighed_of
+from engine.compiler.lowering.rules.movement.views import RESHAPES
+from engine.graph.operand import RuntimeOperand
+from engine.graph.operator import RuntimeOperator
+from engine.ir.dims import is_same
+from engine.layers.elementwise.identity import Dropout, Identity, RawIdentity
+from engine.layers.indexing.masking import MaskedFill, Where
+from engine.layers.normalisation.softmax import Softmax
+from engine.passes.support.facts import trains
+from engine.tensor import Array, TensorSpec
+
+if TYPE_CHECKING:
+    from engine.compiler.lowering.lowering import Lowering
+
+# Operators between the two products.
+MOST_STEPS = 10
+# Products of queries and keys do not overflow for having been multiplied by so much before.
+MOST_SCALE = float(1 << 20)
+BOOL, FLOAT32 = np.dtype(np.bool_), np.dtype(np.float32)
+
+
+@dataclass(frozen=True, slots=True)
+class ChainMask:
+    """What is done to the scores: an operand or constant is added, or keeps or drops them where it is True.
+
+    Args:
+        stack: sizes of what comes of that, but for the last two.
+        fill: what stands in place of a score that is not kept.
+    """
+
+    source: RuntimeOperand | Array
+    kind: Literal["add", "keep", "drop"]
+    stack: tuple[int, ...]
+    fill: float = -np.inf
+
+
+@dataclass(frozen=True, slots=True)
+class ChainScale:
+    """What the scores of each query are multiplied by: stored numbers, as of heads that have learned a scale each.
+
+    Args:
+        stack: sizes of the scores there, but for the last two.
+    """
+
+    source: RuntimeOperand | Array
+    stack: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chain:
+    """softmax(query @ columns * scale * scales + masks) @ value.
+
+    Args:
+        inner: all operators but the last, in execution order.
+        last: the product with the value.
+        query, columns: factors; columns is the key with its last dimensions exchanged.
+        weighed: the last product.
+        stacks: of the scores, as they come from the first product, as they are weighed, and the finest in between.
+    """
+
+    inner: tuple[RuntimeOperator, ...]
+    last: RuntimeOperator
+    query: Factor
+    columns: Factor
+    weighed: Weighed
+    scale: float
+    scales: tuple[ChainScale, ...]
+    masks: tuple[ChainMask, ...]
+    stacks: tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of its operators, the last first."""
+        return self.last.name, *(op.name for op in self.inner)
+
+
+def find_chains(lowering: Lowering) -> Iterator[Chain]:
+    """All chains of a graph."""
+    for op in lowering.operators:
+        if type(op.definition) in PRODUCTS:
+            chain = _Search(lowering, op).chain()
+            if chain is not None and not {*chain.names} & {*lowering.refused, *lowering.alone}:
+                yield chain
+
+
+@dataclass(slots=True)
+class _Search:
+    """A chain being looked for, from its first product on."""
+
+    lowering: Lowering
+    first: RuntimeOperator
+    inner: list[RuntimeOperator] = field(default_factory=list)
+    scale: float = 1.0
+    scales: list[ChainScale] = field(default_factory=list)
+    masks: list[ChainMask] = field(default_factory=list)
+    is_weighed: bool = False
+    stacks: list[tuple[int, ...]] = field(default_factory=list)
+
+    def chain(self) -> Chain | None:
+        """The chain, if there is one."""
+        op, scores = self.first, self.lowering.spec(self.first.outputs[0])
+        if scores is None or scores.rank < 2 or scores.dtype != FLOAT32 or not scores.size:
+            return None
+        self.stacks.append(scores.sizes[:-2])
+        while len(self.inner) < MOST_STEPS:
+            self.inner.append(op)
+            operand, following = op.outputs[0], self._next(op)
+            if following is None:
+                return None
+            if self.is_weighed and type(following.definition) in PRODUCTS:
+                return self._ended(following, operand)
+            made = self.lowering.spec(following.outputs[0])
+            if made is None or not _is_stack_of(made, scores):
+                return None
+            self.stacks.append(made.sizes[:-2])
+            if not self._takes(following, operand):
+                return None
+            op = following
+        return None
+
+    def _next(self, op: RuntimeOperator) -> RuntimeOperator | None:
+        """The only user of what an operator makes."""
+        if len(op.outputs) != 1 or len(op.outputs[0].consumers) != 1 or op.outputs[0].name in self.lowering.outputs:
+            return None
+        (user,) = op.outputs[0].consumers
+        if user.layer is None or len(user.outputs) != 1:
+            return None
+        # What is computed for a reshape is known by what comes of it.
+        return user if not user.layer.dynamic or isinstance(user.definition, RESHAPES) else None
+
+    def _ended(self, last: RuntimeOperator, weights: RuntimeOperand) -> Chain | None:
+        factors, weighed = scores_of(self.lowering, self.first), weighed_of(self.lowering, last, weights)
+        if factors is None or weighed is None:
+            return None
+        operands = [each.operand for each in (*factors, weighed.value)]
+        result, scores = self.lowering.spec(last.outputs[0]), self.lowering.spec(weights)
+        if not all(map(_is_stack, [*map(self.lowering.spec, operands), result])):
+            return None
+        if result is None or scores is None or weighed.in_order(result.shape)[:-2] != scores.shape[:-2]:
+            return None
+        finest = max(self.stacks, key=len)
+        if any(cuts(stack, finest) is None for stack in self.stacks):
+            return None
+        query, columns = factors
+        return Chain(
+            inner=tuple(self.inner),
+            last=last,
+            query=query,
+            columns=columns,
+            weighed=weighed,
+            scale=self.scale,
+            scales=tuple(self.scales),
+            masks=tuple(self.masks),
+            stacks=(self.stacks[0], self.stacks[-1], finest),
+        )
+
+    def _takes(self, op: RuntimeOperator, operand: RuntimeOperand) -> bool:
+        """Whether an operator is a step of attention; what it does is kept."""
+        layer = op.definition
+        if isinstance(layer, Dropout | Identity | RawIdentity):
+            return op.inputs[0] is operand and not trains(op)
+        if isinstance(layer, RESHAPES):
+            return op.inputs[0] is operand and operand not in op.inputs[1:]
+        if self.is_weighed:
+            return False
+        if isinstance(layer, Softmax):
+            last = len(self.stacks[-1]) + 1
+            self.is_weighed = layer.axis(last + 1) == last
+            return self.is_weighed
+        if isinstance(layer, MaskedFill):
+            return self._fills(op, operand, "drop")
+        if isinstance(layer, Where):
+            return self._fills(op, operand, "keep")
+        term = self.lowering.term(op)
+        if term is None:
+            return False
+        inputs = [op.inputs[each] if isinstance(each, int) else each for each in term.inputs]
+        return self._follows(term.tree, operand, inputs)
+
+    def _fills(self, op: RuntimeOperator, operand: RuntimeOperand, kind: Literal["keep", "drop"]) -> bool:
+        """masked_fill(scores, mask, number), or where(mask, scores, number)."""
+        assert op.layer is not None
+        sources = op.layer.positional
+        values = [op.inputs[each.index] if each.index is not None else each.constant for each in sources]
+        if len(values) != 3:
+            return False
+        scores, mask = values[:2] if kind == "drop" else values[1::-1]
+        fill = values[2]
+        if isinstance(fill, RuntimeOperand):
+            fill = self._constant(fill)
+        if scores is not operand or not isinstance(mask, RuntimeOperand | np.ndarray) or mask is operand:
+            return False
+        if not isinstance(fill, bool | int | float | np.ndarray | np.generic) or np.size(fill) != 1:
+            return False
+        spec = self.lowering.spec(mask) if isinstance(mask, RuntimeOperand) else mask
+        if spec is None or spec.dtype != BOOL:
+            return False
+        self.masks.append(ChainMask(mask, kind, self.stacks[-1], float(np.asarray(fill).reshape(()))))
+        return True
+
+    def _constant(self, operand: RuntimeOperand) -> object:
+        """What is stored under an operand, or the number it is known to be."""
+        op = operand.producer
+        if op is not None and op.layer is not None and op.type == "pnnx.Attribute":
+            return op.layer.forward([])
+        return self.lowering.values.get(operand.name)
+
+    def _follows(self, tree: Expr, operand: RuntimeOperand, inputs: Sequence[RuntimeOperand | Array]) -> bool:
+        """Whether an expression scales the scores, or adds to them; from the inside out."""
+        if isinstance(tree, Operand):
+            return inputs[tree.index] is operand
+        if not isinstance(tree, Apply) or tree.name not in ("mul", "div", "add", "sub") or len(tree.arguments) != 2:
+            return False
+        first, second = tree.arguments
+        if tree.name in ("mul", "add") and not _reads(first, operand, inputs):
+            first, second = second, first
+        if _reads(second, operand, inputs) or not self._follows(first, operand, inputs):
+            return False
+        if isinstance(second, Number) and tree.name in ("mul", "div") and not self.masks:
+            self.scale = self.scale * second.value if tree.name == "mul" else self.scale / (second.value or np.nan)
+            return bool(np.isfinite(self.scale))
+        if isinstance(second, Operand) and tree.name == "mul" and not self.masks:
+            self.scales.append(ChainScale(inputs[second.index], self.stacks[-1]))
+            return self._is_of_queries(inputs[second.index])
+        if isinstance(second, Operand) and tree.name == "add":
+            self.masks.append(ChainMask(inputs[second.index], "add", self.stacks[-1]))
+            return True
+        return False
+
+    def _is_of_queries(self, source: RuntimeOperand | Array) -> bool:
+        """Whether a factor is stored, the same for all keys, and one that queries can be multiplied by instead."""
+        value = self._constant(source) if isinstance(source, RuntimeOperand) else source
+        if not isinstance(value, np.ndarray) or value.dtype != FLOAT32 or value.shape[-1:] not in ((), (1,)):
+            return False
+        return bool(np.all((np.abs(value) < MOST_SCALE) & (np.abs(value) > 1 / MOST_SCALE)))
+
+
+def _reads(tree: Expr, operand: RuntimeOperand, inputs: Sequence[RuntimeOperand | Array]) -> bool:
+    if isinstance(tree, Operand):
+        return inputs[tree.index] is operand
+    return isinstance(tree, Apply) and any(_reads(each, operand, inputs) for each in tree.arguments)
+
+
+def _is_stack_of(spec: TensorSpec, scores: TensorSpec) -> bool:
+    """Whether these are the same matrices, in a stack of the same order."""
+    is_alike = is_same(spec.shape[-2:], scores.shape[-2:]) and is_same(spec.size, scores.size)
+    return is_alike and spec.dtype == FLOAT32
+
+
+def _is_stack(spec: TensorSpec | None) -> bool:
+    return spec is not None and spec.rank >= 2 and spec.dtype == FLOAT32 and bool(spec.size)

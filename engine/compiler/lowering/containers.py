@@ -1,0 +1,62 @@
+"""Tuples and lists: which of them need no step, and which operands a graph returns once they are flattened."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from engine.compiler.lowering.steps import ReferenceStep, Step
+from engine.expression import Input, List, Literal
+from engine.graph.operator import RuntimeOperator
+from engine.layers.creation.container import Expression, ListConstruct, TupleConstruct
+from engine.layers.definition.layer import Layer
+
+
+def unread_lists(steps: Sequence[Step], returned: Collection[str]) -> set[str]:
+    """Names of operators that make a list which no reference layer reads and the graph does not return."""
+    by_name = [step.operator for step in steps if isinstance(step, ReferenceStep)]
+    read, unread = set(returned), set[str]()
+    for op in reversed(by_name):
+        if _makes_list(op.definition) and not any(each.name in read for each in op.outputs):
+            unread.add(op.name)
+        else:
+            read.update(each.name for each in op.inputs)
+    return unread
+
+
+def _makes_list(layer: Layer | None) -> bool:
+    """Whether all an operator does is to put its operands side by side."""
+    if isinstance(layer, Expression):
+        return isinstance(layer.tree, List) and all(isinstance(each, Input | Literal) for each in layer.tree.items)
+    return isinstance(layer, ListConstruct)
+
+
+_CONTAINERS = (TupleConstruct, ListConstruct)
+# Items of tuples within tuples, which are few unless a file means harm.
+_MOST = 10_000
+_DEEPEST = 8
+
+
+def laid_flat(operators: Sequence[RuntimeOperator], outputs: Sequence[str]) -> list[str]:
+    """Names of the operands a graph returns, those of tuples and lists one by one, as its caller counts them."""
+    makers = {operand.name: op for op in operators for operand in op.outputs}
+    found: list[str] = []
+    pending = list(reversed(outputs))
+    while pending:
+        if len(found) + len(pending) > _MOST:
+            return list(outputs)
+        name = pending.pop()
+        op = makers.get(name)
+        if op is not None and op.layer is not None and isinstance(op.definition, _CONTAINERS):
+            pending.extend(reversed([each.name for each in op.inputs]))
+        else:
+            found.append(name)
+    return found
+
+
+def is_only_returned(op: RuntimeOperator, outputs: Collection[str], depth: int = 0) -> bool:
+    """Whether all an operator does is to pack what the graph returns, and its outputs are laid flat."""
+    is_inside = not isinstance(op.definition, _CONTAINERS) or any(each.name in outputs for each in op.outputs)
+    if is_inside or depth > _DEEPEST:
+        return False
+    users = (user for each in op.outputs for user in each.consumers)
+    return all(user.type == "pnnx.Output" or is_only_returned(user, outputs, depth + 1) for user in users)

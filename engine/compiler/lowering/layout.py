@@ -1,0 +1,300 @@
+"""Memory layout of results, decided before the walk.
+
+A tensor is channels-last where image operators make or use it, or what is joined to such a tensor. It is computed in
+its slice of a concatenation where one follows, and gets the border of zeros that following convolutions read.
+
+The largest concatenations choose first. Where a network joins the same parts again and again (each block of a DenseNet
+joins all before it), the parts lie in the last and largest one, and the earlier ones are slices of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from engine.compiler.addresses import Home
+from engine.compiler.lowering.steps import FLOAT64, computable
+from engine.compiler.storage import FLOAT32, View, channels_last, ordered, row_major, spaced_rows
+from engine.graph.operand import RuntimeOperand
+from engine.graph.operator import RuntimeOperator
+from engine.ir.dims import hint
+from engine.layers.definition.layer import Layer
+from engine.layers.shape.join import Cat
+from engine.tensor import TensorSpec
+
+Border = tuple[int, int, int, int]
+NO_BORDER: Border = (0, 0, 0, 0)
+BorderWish = Callable[[RuntimeOperator, TensorSpec, TensorSpec], Border]
+"""The zeros an operator wants around its first operand, given the specs of that and of its first result. Where sizes
+are symbolic, what one more pixel would want is wanted, too, so that all sizes lie alike."""
+Widening = Callable[[RuntimeOperator, TensorSpec, TensorSpec], Border | None]
+"""What of its operand's border an operator takes, None where it does something else; given specs likewise."""
+BORDERS: dict[type[Layer], BorderWish] = {}
+IMAGE_LAYERS: set[type[Layer]] = set()
+SEE_THROUGH: set[type[Layer]] = set()
+"""Layers that only choose channels: a border wanted by their users is wanted of their operand."""
+WIDENING: dict[type[Layer], Widening] = {}
+"""Layers whose result is their operand with some of its border: one wanted by their users is wanted beyond it."""
+ROW_LAYERS: set[type[Layer]] = set()
+"""Layers that read their operand row by row, however far its rows lie apart."""
+
+
+def find_images(
+    operators: Sequence[RuntimeOperator],
+    spec_of: Callable[[RuntimeOperand], TensorSpec | None],
+    image_layers: Collection[type[Layer]],
+    keeps_order: Callable[[RuntimeOperator], bool],
+) -> set[str]:
+    """Names of operands that should lie channels-last.
+
+    Args:
+        image_layers: layers whose operands and results are images.
+        keeps_order: whether an operator makes its result in the order its operands lie in.
+    """
+    found: set[str] = set()
+
+    def may_be(operand: RuntimeOperand) -> bool:
+        spec = spec_of(operand)
+        return spec is not None and spec.rank in (3, 4, 5)
+
+    for op in operators:
+        if type(op.definition) in image_layers:
+            found.update(each.name for each in (*op.inputs, *op.outputs) if may_be(each))
+    around: dict[str, list[RuntimeOperator]] = {}
+    for op in operators:
+        if op.layer is not None and keeps_order(op):
+            for name in {each.name for each in (*op.inputs, *op.outputs) if may_be(each)}:
+                around.setdefault(name, []).append(op)
+    reached: set[str] = set()
+    pending = list(found)
+    while pending:
+        for op in around.get(pending.pop(), ()):
+            if op.name not in reached:  # each operator once, however the tensors around it are found
+                reached.add(op.name)
+                alike = {
+                    each.name for each in (*op.inputs, *op.outputs) if may_be(each) and _is_like(each, op, spec_of)
+                }
+                pending.extend(alike - found)
+                found |= alike
+    return found
+
+
+def _is_like(
+    operand: RuntimeOperand, op: RuntimeOperator, spec_of: Callable[[RuntimeOperand], TensorSpec | None]
+) -> bool:
+    """Of the operator's own rank: a constant or a row that is broadcast has no order to keep."""
+    mine, result = spec_of(operand), spec_of(op.outputs[0])
+    return mine is not None and result is not None and mine.rank == result.rank
+
+
+MAX_NESTING: Final = 32
+"""Concatenations that lie in each other; those further in are made by themselves and copied."""
+
+SpecOf = Callable[[RuntimeOperand], TensorSpec | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a part begins along the joined dimension of a concatenation's result."""
+
+    joined: RuntimeOperand
+    axis: int
+    first: int
+
+
+def find_places(operators: Sequence[RuntimeOperator], spec_of: SpecOf) -> dict[str, Place]:
+    """Operand name -> its place, for parts that some operator computes and that are joined somewhere."""
+    places: dict[str, Place] = {}
+    depths: dict[str, int] = {}
+    # Larger concatenations first; of two of one size where one is part of the other, the later one is the outer.
+    joins = [op for op in reversed(operators) if isinstance(op.definition, Cat)]
+    for op in sorted(joins, key=lambda each: -hint(_size(spec_of(each.outputs[0])))):
+        around = places.get(op.outputs[0].name)
+        depths[op.outputs[0].name] = depth = 0 if around is None else depths.get(around.joined.name, 0) + 1
+        if depth < MAX_NESTING:
+            _place_parts(op, spec_of, places)
+    return places
+
+
+def _place_parts(op: RuntimeOperator, spec_of: SpecOf, places: dict[str, Place]) -> None:
+    spec = spec_of(op.outputs[0])
+    if spec is None or op.layer is None or op.layer.dynamic or not isinstance(op.definition, Cat):
+        return
+    axis, first = op.definition.dim % max(spec.rank, 1), 0
+    for operand in op.inputs:
+        part = spec_of(operand)
+        if part is None or part.rank != spec.rank or part.dtype != spec.dtype:
+            return
+        is_made = operand.producer is not None and operand.producer.layer is not None
+        if is_made and operand.name not in places and op.inputs.count(operand) == 1 and not _is_returned(operand):
+            places[operand.name] = Place(op.outputs[0], axis, first)
+        first += part.shape[axis] or 0
+
+
+def _is_returned(operand: RuntimeOperand) -> bool:
+    return any(op.type == "pnnx.Output" for op in operand.consumers)
+
+
+def _size(spec: TensorSpec | None) -> int:
+    return (spec.size or 0) if spec is not None else 0
+
+
+def look_ahead(
+    operators: Sequence[RuntimeOperator],
+    outputs: Sequence[str],
+    spec_of: SpecOf,
+    term_of: Callable[[RuntimeOperator], object | None],
+    joins: bool,
+) -> Placement:
+    """Look through a graph before it is lowered.
+
+    Args:
+        outputs: names of the operands it returns.
+        term_of: the expression of an operator that is a map, None for others.
+        joins: whether parts of a concatenation may be computed in their place.
+    """
+
+    def keeps_order(op: RuntimeOperator) -> bool:
+        layer = op.definition
+        return (
+            isinstance(layer, Cat) or type(layer) in SEE_THROUGH or type(layer) in WIDENING or term_of(op) is not None
+        )
+
+    return Placement(
+        spec_of=spec_of,
+        outputs=outputs,
+        places=find_places(operators, spec_of) if joins else {},
+        images=find_images(operators, spec_of, IMAGE_LAYERS, keeps_order),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placement:
+    """Where results shall lie. Asked twice it says the same, unless a place is withdrawn.
+
+    Args:
+        spec_of: what is known of an operand.
+        outputs: names of the operands the graph returns.
+        places: operand -> where in a concatenation it lies.
+        images: names of the operands that should lie channels-last.
+    """
+
+    spec_of: SpecOf
+    outputs: Sequence[str]
+    places: Mapping[str, Place]
+    images: Collection[str]
+    _joined: dict[str, View] = field(default_factory=dict)
+    _borders: dict[str, Border] = field(default_factory=dict)
+    _given: set[str] = field(default_factory=set)
+    _apart: set[str] = field(default_factory=set)
+
+    def place(self, operand: RuntimeOperand, is_image: bool | None = None, order: Sequence[int] | None = None) -> View:
+        """Memory for an operand about to be computed: its slice of a concatenation, the output itself, or new.
+
+        Args:
+            is_image: whether it shall lie channels-last; None for as those around it do.
+            order: in which its dimensions shall follow each other, where nobody else wants it otherwise.
+
+        Raises:
+            NotLoweredError: it is no tensor of floats of static shape.
+        """
+        spec = computable(self.spec_of(operand), FLOAT32, FLOAT64)
+        shape, dtype = spec.sizes, spec.dtype
+        is_image = self.is_image(operand) if is_image is None else is_image
+        if operand.name in self.places and operand.name not in self._apart:
+            place = self.places[operand.name]
+            view = slice_of(self.joined(place.joined), place.axis, place.first, shape[place.axis])
+            if view is not None and (view.is_channels_last or not is_image):
+                self._given.add(operand.name)
+                return view
+        if not is_image and self.outputs.count(operand.name) == 1:
+            return row_major(shape, dtype, Home.OUTPUT, self.outputs.index(operand.name))
+        if is_image:
+            return channels_last(shape, self.border_for(operand), dtype)
+        if self._is_read_in_rows(operand):
+            return spaced_rows(shape, dtype)
+        return row_major(shape, dtype) if order is None else ordered(shape, order, dtype)
+
+    @property
+    def is_apart(self) -> bool:
+        """Whether anything that has a place in a concatenation is kept out of it."""
+        return bool(self._apart)
+
+    def settle(self) -> None:
+        """What was given so far is as it shall be."""
+        self._given.clear()
+
+    def withdraw(self) -> set[str]:
+        """Keep apart what was given a place in a concatenation since all was settled; which operands those are."""
+        withdrawn = set(self._given)
+        self._apart.update(withdrawn)
+        self._given.clear()
+        return withdrawn
+
+    def give_back(self, withdrawn: set[str]) -> None:
+        """Let operands have their places in a concatenation again."""
+        self._apart.difference_update(withdrawn)
+
+    def joined(self, operand: RuntimeOperand) -> View:
+        """Memory of a concatenation's result, in which its parts find their places."""
+        if operand.name not in self._joined:
+            self._joined[operand.name] = self.place(operand)
+            self._given.discard(operand.name)  # the parts lie in it, wherever that is
+        return self._joined[operand.name]
+
+    def is_image(self, operand: RuntimeOperand) -> bool:
+        """Whether an operand should lie channels-last."""
+        return operand.name in self.images
+
+    def _is_read_in_rows(self, operand: RuntimeOperand) -> bool:
+        """Whether all who read an operand do so row by row."""
+        is_used = bool(operand.consumers) and operand.name not in self.outputs
+        return is_used and all(type(op.definition) in ROW_LAYERS for op in operand.consumers)
+
+    def border_for(self, operand: RuntimeOperand, depth: int = 0) -> Border:
+        """The zeros that users of an operand want around it; those of users far away have it copied."""
+        if operand.name in self._borders or depth > MAX_NESTING:
+            return self._borders.get(operand.name, NO_BORDER)
+        self._borders[operand.name] = border = self._border_of_users(operand, depth + 1)
+        return border
+
+    def _border_of_users(self, operand: RuntimeOperand, depth: int) -> Border:
+        maker = operand.producer
+        parts = maker.inputs if maker is not None and isinstance(maker.definition, Cat) else ()
+        borders = [NO_BORDER, *(self._border_in_place(part, operand, depth) for part in parts)]
+        for op in operand.consumers:
+            if op.layer is None or op.layer.dynamic:
+                continue
+            kind = type(op.layer.layer)
+            if kind in BORDERS and op.inputs[0] is operand:
+                x, y = self.spec_of(operand), self.spec_of(op.outputs[0])
+                borders.append(NO_BORDER if x is None or y is None else BORDERS[kind](op, x, y))
+            elif kind in WIDENING:
+                borders.append(self._border_beyond(op, WIDENING[kind], depth))
+            elif kind in SEE_THROUGH:
+                borders.extend(self.border_for(each, depth) for each in op.outputs)
+        top, left, bottom, right = (max(each) for each in zip(*borders, strict=True))
+        return top, left, bottom, right
+
+    def _border_beyond(self, op: RuntimeOperator, wish: Widening, depth: int) -> Border:
+        """What an operator takes of its operand's border, and what its users want around that."""
+        x, y = self.spec_of(op.inputs[0]), self.spec_of(op.outputs[0])
+        taken = None if x is None or y is None else wish(op, x, y)
+        if taken is None or not self.is_image(op.outputs[0]):
+            return NO_BORDER
+        top, left, bottom, right = (a + b for a, b in zip(taken, self.border_for(op.outputs[0], depth), strict=True))
+        return top, left, bottom, right
+
+    def _border_in_place(self, part: RuntimeOperand, joined: RuntimeOperand, depth: int) -> Border:
+        """What the other users of a part want around it, where it shares rows and columns with the joined tensor."""
+        place = self.places.get(part.name)
+        is_inside = place is not None and place.joined is joined and place.axis == 1
+        return self.border_for(part, depth) if is_inside else NO_BORDER
+
+
+def slice_of(view: View, axis: int, first: int, size: int) -> View | None:
+    """A part of a view along one dimension."""
+    slices = [slice(None)] * len(view.shape)
+    slices[axis] = slice(first, first + size)
+    return view.derive(view.phantom[tuple(slices)])

@@ -1,0 +1,182 @@
+"""Operators that take several kernels: maps, reductions, memory between them, and a last map that others may join."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from engine.compiler.codegen.host import Host
+from engine.compiler.kernels.elements import Domain, make_elements
+from engine.compiler.kernels.expr import Expr, Operand, substitute
+from engine.compiler.kernels.kernel import Epilogue
+from engine.compiler.kernels.map import make_map
+from engine.compiler.kernels.pooling.global_average import GlobalAverage, Of
+from engine.compiler.kernels.rows.reduction import Mode, RowReduction
+from engine.compiler.lowering.context import Context
+from engine.compiler.lowering.fusion import Fused, Result, absorb, alone, as_image
+from engine.compiler.lowering.rules.elementwise.map import finished
+from engine.compiler.lowering.steps import KernelStep, Made, NotLoweredError, dense_strides, derived
+from engine.compiler.storage import View, channels_last, ordered, row_major
+from engine.ir.strided import Strided
+from engine.promotion import broadcast_sizes
+
+
+@dataclass(slots=True)
+class Composition:
+    """The kernels of one operator, in order.
+
+    Attributes:
+        steps: what was made so far.
+    """
+
+    context: Context
+    steps: list[KernelStep] = field(default_factory=list)
+
+    def map(self, tree: Expr, *operands: View, target: View | None = None) -> View:
+        """An expression of broadcast operands, in new memory unless a place is given."""
+        sizes = broadcast_sizes(*(each.shape for each in operands))
+        target = row_major(sizes, self.context.dtype) if target is None else target
+        wide = [derived(each, each.phantom.broadcast_to(sizes)) for each in operands]
+        kernel = make_map(sizes, target.strides, [each.strides for each in wide], tree, self.context.host)
+        self.steps.append(self.context.step(kernel, target, *wide))
+        return target
+
+    def typed(self, target: View, tree: Expr, *operands: View, domain: Domain | None = None) -> None:
+        """An expression of broadcast operands of any dtypes, stored in memory that is given.
+
+        Args:
+            domain: what is computed with, if it is not what the operator is of.
+        """
+        if domain is None:
+            domain = "double" if self.context.dtype == np.float64 else "float"
+        seen = [target, *(derived(each, each.phantom.broadcast_to(target.shape)) for each in operands)]
+        strides, dtypes = [each.strides for each in seen], [each.dtype.name for each in seen]
+        kernel = make_elements(target.shape, strides, dtypes, tree, domain, self.context.lowering.host)
+        self.steps.append(self.context.step(kernel, *seen))
+
+    def each(self, tree: Expr, x: View, *operands: View) -> View:
+        """An expression of the elements of a tensor and others that broadcast to it, in new memory, in its order."""
+        return self.map(tree, x, *operands, target=ordered(x.shape, x.order, self.context.dtype))
+
+    def reduce(self, x: View, axes: Sequence[int], mode: Mode) -> View:
+        """A number for all elements along some axes, which stay as ones."""
+        target = row_major([1 if axis in axes else size for axis, size in enumerate(x.shape)], self.context.dtype)
+        are_pixels = len(x.shape) in (3, 4) and [*axes] == [*range(2, len(x.shape))] and x.shape[1] > 1
+        if mode != "product" and are_pixels and x.is_image:
+            by_channel = derived(target, target.phantom.reshape(x.shape[:2]))
+            self.fold_pixels(derived(x, as_image(x.phantom)), mode, by_channel)
+            return target
+        rows, copies = folded_rows(self.context, x, axes)
+        self.steps.extend(copies)
+        flat = derived(target, target.phantom.reshape(-1))
+        kernel = RowReduction(
+            mode=mode,
+            rows=rows.shape[0],
+            columns=rows.shape[1],
+            source=rows.strides[0],
+            target=flat.strides[0],
+            host=self.context.host,
+        )
+        self.steps.append(self.context.step(kernel, rows, flat))
+        return target
+
+    def fold_pixels(self, image: View, of: Of, target: View, *given: View) -> None:
+        """A number for every image and channel of a channels-last image (n, c, h, w), stored to (n, c).
+
+        Args:
+            given: what pixels differ from, for a spread.
+        """
+        kernel = fold_channels(image, derived(target, target.phantom[:, :, None, None]), of, self.context.host)
+        self.steps.append(self.context.step(kernel, image, *given, target))
+
+    def rows(self, x: View, axes: Sequence[int]) -> View:
+        """A tensor as (all else, elements along some axes), the latter side by side."""
+        kept = [axis for axis in range(len(x.shape)) if axis not in axes]
+        rows, copies = self.context.rows(derived(x, x.phantom.transpose([*kept, *axes])), len(axes))
+        self.steps.extend(copies)
+        return rows
+
+    def shaped(self, x: View, sizes: Sequence[int]) -> View:
+        """A tensor in another shape; copied if it does not lie so."""
+        view = x.derive(x.phantom.reshape(sizes))
+        if view is None:
+            copied = row_major(x.shape, x.dtype)
+            self.steps.append(self.context.copy(x, copied))
+            view = derived(copied, copied.phantom.reshape(sizes))
+        return view
+
+    def as_result(self, x: View) -> View:
+        """What was reduced, in the shape of the first result: without the axes of one element where that has none."""
+        return derived(x, x.phantom.reshape(self.context.result_spec.sizes))
+
+    def operand(self, index: int, sizes: Sequence[int]) -> View | None:
+        """An argument of forward of these sizes; None where it is left out."""
+        if self.context.argument(index) is None:
+            return None
+        x = self.context.tensor(index)
+        if math.prod(x.shape) != math.prod(sizes):
+            raise NotLoweredError("its weight or bias has an unusual shape")
+        return self.shaped(x, sizes)
+
+    def finish(self, tree: Expr, *operands: View) -> Made:
+        """The first result: an expression of operands that broadcast to it, and the operators that join the kernel."""
+        operand = self.context.op.outputs[0]
+        moved = substitute(tree, [Operand(index + 1) for index, _ in enumerate(operands)])
+        made = finished(self.context, Fused(operand, moved, operands, (self.context.op.name,)))
+        return Made(views=made.views, steps=[*self.steps, *made.steps], fusions=made.fusions)
+
+
+def folded_rows(context: Context, x: View, axes: Sequence[int]) -> tuple[View, Sequence[KernelStep]]:
+    """A tensor as (rows, elements along some axes), and the copy this may take.
+
+    The elements of a row come in the order they lie in, for what is folded may come in any.
+    """
+    kept = [axis for axis in range(len(x.shape)) if axis not in axes]
+    moved = derived(x, x.phantom.transpose([*kept, *(axis for axis in x.order if axis in axes)]))
+    return context.rows(moved, len(axes))
+
+
+def fold_channels(image: View, target: View, of: Of, host: Host, epilogue: Epilogue | None = None) -> GlobalAverage:
+    """A number for every item and channel of a channels-last image (n, c, h, w), stored to (n, c, 1, 1)."""
+    n, channels, rows, columns = image.shape
+    return GlobalAverage(
+        batch=n,
+        rows=rows,
+        columns=columns,
+        channels=channels,
+        source=dense_strides(image),
+        target=dense_strides(target),
+        of=of,
+        host=host,
+        epilogue=epilogue or Epilogue(),
+    )
+
+
+def as_batch(context: Context, spatial_rank: int) -> tuple[View, tuple[int, ...]]:
+    """The first operand (N, C, *S), with N = 1 where it has none, and the sizes of the result along S.
+
+    Raises:
+        NotLoweredError: it is of another rank.
+    """
+    x, sizes = context.tensor(0), context.result_spec.sizes
+    if len(x.shape) == spatial_rank + 1:
+        return derived(x, x.phantom[None]), sizes[1:]
+    if len(x.shape) != spatial_rank + 2:
+        raise NotLoweredError("its operand is no batch of images")
+    return x, sizes[2:]
+
+
+def fuse_images(context: Context, spatial_rank: int) -> Result:
+    """The result of a kernel of images with the operators that join it, of such an operand."""
+    if len(context.result_spec.sizes) == spatial_rank + 2:
+        return context.fuse(as_image, is_image=True)
+    found = absorb(context.lowering, alone(context.op), _as_batch_of_one)
+    whole = channels_last((1, *context.result_spec.sizes), dtype=context.dtype)
+    return Result.seen(found, derived(whole, whole.phantom[0]), _as_batch_of_one, context.lowering.alarm)
+
+
+def _as_batch_of_one(array: Strided) -> Strided:
+    return as_image(array[None])

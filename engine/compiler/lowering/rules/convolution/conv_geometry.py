@@ -1,0 +1,289 @@
+"""Shapes of convolutions: parameters, borders, and which taps meet the image.
+
+Taps that meet only padding are left out. With 3×3 taps 24 apart over 16×16 pixels only the middle tap meets any pixel.
+Where a tap meets part of the image, the output is split into spans whose taps all do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from engine.compiler.kernels.axis import WindowAxis
+from engine.compiler.lowering.layout import NO_BORDER, Border
+from engine.compiler.lowering.steps import NotLoweredError
+from engine.ir.dims import hint, is_symbolic
+from engine.layers.convolution import conv
+
+# What splitting an axis must save of its products, and pixels that take as long as fewer do.
+WORTH = 0.15
+FEWEST = 4
+# Spans an axis may fall into: each pair of them is a kernel of its own.
+MOST_SPANS = 8
+# Taps up to which it is looked at exactly which meet the image.
+MOST_TAPS = 4096
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConvAxis:
+    """One spatial axis of a convolution.
+
+    Args:
+        size, count: pixels of the input and of the output.
+        before, after: zeros around the input.
+    """
+
+    size: int
+    count: int
+    kernel: int
+    stride: int
+    dilation: int
+    before: int
+    after: int
+
+    def live(self, output: int) -> range:
+        """The taps of an output pixel that meet the input."""
+        origin = output * self.stride - self.before
+        first = max(0, -(origin // self.dilation))
+        return range(first, max(first, min(self.kernel, (self.size - 1 - origin) // self.dilation + 1)))
+
+    def runs(self) -> Iterator[tuple[int, range]]:
+        """Output pixels in a row that meet the same taps: how many, and which; at most two for every tap."""
+        output = 0
+        while output < self.count:
+            taps, following = self.live(output), self._change(output)
+            yield following - output, taps
+            output = following
+
+    def _change(self, output: int) -> int:
+        """The next output pixel that may meet other taps."""
+        origin = output * self.stride - self.before
+        skipped = max(0, -(origin // self.dilation))
+        stop = min(self.kernel, (self.size - 1 - origin) // self.dilation + 1)
+        changes = [self._first_at((1 - min(skipped, self.kernel)) * self.dilation)] if skipped else []
+        if stop > 0:
+            changes.append(self._first_at(self.size - (stop - 1) * self.dilation))
+        return max(output + 1, min(changes, default=self.count)) if changes else self.count
+
+    def _first_at(self, origin: int) -> int:
+        """The first output pixel whose first tap lies there or further on, the last but one at most."""
+        return min(self.count, -(-(origin + self.before) // self.stride))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """Some output pixels of an axis, and the taps they are summed over.
+
+    Args:
+        start, count: of the pixels.
+        first, taps: the first of the taps and their number.
+        origin: the input pixel under the first tap of the first pixel; negative before the input.
+        after: pixels beyond the input that are read.
+    """
+
+    start: int
+    count: int
+    first: int
+    taps: int
+    origin: int
+    after: int
+
+    @classmethod
+    def of(cls, axis: ConvAxis, start: int, count: int, taps: range) -> Span:
+        """The span of ``count`` pixels from ``start`` that sum over ``taps``."""
+        origin = start * axis.stride + taps.start * axis.dilation - axis.before
+        last = origin + (count - 1) * axis.stride + (len(taps) - 1) * axis.dilation
+        return cls(
+            start=start,
+            count=count,
+            first=taps.start,
+            taps=len(taps),
+            origin=origin,
+            after=axis.after if is_symbolic(axis.size) else max(0, last - axis.size + 1),
+        )
+
+    @property
+    def before(self) -> int:
+        """Zeros before the input that are read."""
+        return max(0, -self.origin)
+
+
+@lru_cache(maxsize=4096)
+def spans(axis: ConvAxis, *, can_split: bool) -> Sequence[Span]:
+    """The output of an axis in spans, one of all pixels unless it pays to split; layers of one geometry ask again."""
+    if axis.kernel > MOST_TAPS or is_symbolic(axis.size):
+        return (Span.of(axis, 0, axis.count, range(axis.kernel)),)
+    runs = _merged(axis.runs())
+    met = [taps for _, taps in runs if taps]
+    if not met:  # zeros everywhere; some tap has to read them
+        return (Span.of(axis, 0, axis.count, range(axis.kernel)),)
+    whole = range(min(each.start for each in met), max(each.stop for each in met))
+    if can_split and axis.dilation > 1 and len(met) == len(runs) and _is_worth(runs, whole):
+        return tuple(_split(axis, runs))
+    return (Span.of(axis, 0, axis.count, whole),)
+
+
+def _merged(runs: Iterator[tuple[int, range]]) -> list[tuple[int, range]]:
+    """The same with equal neighbours as one."""
+    result: list[tuple[int, range]] = []
+    for count, taps in runs:
+        if result and result[-1][1] == taps:
+            result[-1] = result[-1][0] + count, taps
+        else:
+            result.append((count, taps))
+    return result
+
+
+def _is_worth(runs: Sequence[tuple[int, range]], whole: range) -> bool:
+    if len(runs) > MOST_SPANS:
+        return False
+    products, pixels = sum(max(count, FEWEST) * len(taps) for count, taps in runs), sum(count for count, _ in runs)
+    return products <= (1 - WORTH) * pixels * len(whole)
+
+
+def _split(axis: ConvAxis, runs: Sequence[tuple[int, range]]) -> list[Span]:
+    result, start = [], 0
+    for count, taps in runs:
+        result.append(Span.of(axis, start, count, taps))
+        start += count
+    return result
+
+
+# How many times as many pixels an image within its border may have, and so many more.
+MOST_GROWTH = 16
+FEW_PIXELS = 4096
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConvParameters:
+    """A convolution as its parameters give it, with a height of one where there is none.
+
+    Args:
+        depth: the windows along the planes of a volume; None where every plane is an image by itself.
+        integers: how many a value is; 0 for a float.
+        has_shift: whether the first operand of the epilogue is 32-bit integers, to be added to the sums.
+    """
+
+    kernel: tuple[int, int]
+    stride: tuple[int, int] = (1, 1)
+    dilation: tuple[int, int] = (1, 1)
+    border: Border = NO_BORDER
+    groups: int = 1
+    depth: WindowAxis | None = None
+    integers: int = 0
+    has_shift: bool = False
+
+    @property
+    def planes(self) -> int:
+        """Planes of taps."""
+        return 1 if self.depth is None else self.depth.kernel
+
+
+@lru_cache(maxsize=4096)  # every size asks for the same
+def parameters_of(layer: conv.Conv, kernel: tuple[int, ...], pairs: tuple[tuple[int, int], ...]) -> ConvParameters:
+    """The parameters of a layer of these kernel sizes.
+
+    Args:
+        pairs: zeros before and after each axis.
+    """
+    windows = layer.windows_of(kernel)
+    (top, bottom), (left, right) = [(0, 0), *pairs][-2:]
+    return ConvParameters(
+        kernel=_pair([window.kernel for window in windows]),
+        stride=_pair([window.stride for window in windows]),
+        dilation=_pair([window.dilation for window in windows]),
+        border=(top, left, bottom, right),
+        groups=layer.groups,
+    )
+
+
+def depth_of(
+    layer: conv.Conv,
+    kernel: tuple[int, ...],
+    pairs: Sequence[tuple[int, int]],
+    sizes: tuple[int, ...],
+    counts: tuple[int, ...],
+) -> WindowAxis | None:
+    """How the windows of a convolution of volumes lie along their planes; None where every plane is by itself.
+
+    Args:
+        pairs: zeros before and after each axis.
+        sizes, counts: of the input and of the output.
+    """
+    if len(kernel) < 3:
+        return None
+    window, before = layer.windows_of(kernel)[0], pairs[0][0]
+    if (window.kernel, window.stride, before, counts[0]) == (1, 1, 0, sizes[0]):
+        return None
+    return WindowAxis(
+        size=sizes[0],
+        count=counts[0],
+        kernel=window.kernel,
+        stride=window.stride,
+        dilation=window.dilation,
+        padding=before,
+    )
+
+
+def settled_conv(
+    layer: conv.Conv | conv.StridedSameConv, sizes: tuple[int, ...], kernel: tuple[int, ...]
+) -> tuple[conv.Conv, tuple[tuple[int, int], ...]]:
+    """The convolution a layer is, and what it has before and after each axis of an image of these sizes."""
+    if isinstance(layer, conv.Conv):
+        return layer, tuple(layer.padding_of(kernel))
+    return layer.conv, tuple(layer.pairs_of(sizes, kernel))
+
+
+def _pair(numbers: list[int]) -> tuple[int, int]:
+    first, second = [1, *numbers][-2:]
+    return first, second
+
+
+def spans_of(
+    parameters: ConvParameters, sizes: tuple[int, ...], counts: tuple[int, ...]
+) -> tuple[Sequence[Span], Sequence[Span]]:
+    """The spans that the rows and columns of the output fall into.
+
+    Args:
+        sizes, counts: pixels of the input and of the output.
+    """
+    rows, columns = (
+        spans(
+            ConvAxis(
+                size=_pair(list(sizes))[k],
+                count=_pair(list(counts))[k],
+                kernel=parameters.kernel[k],
+                stride=parameters.stride[k],
+                dilation=parameters.dilation[k],
+                before=parameters.border[k],
+                after=parameters.border[2 + k],
+            ),
+            can_split=parameters.groups == 1,
+        )
+        for k in (0, 1)
+    )
+    return rows, columns
+
+
+def border_of(rows: Sequence[Span], columns: Sequence[Span], sizes: tuple[int, ...]) -> Border:
+    """The zeros around an image of ``sizes`` that are read.
+
+    Raises:
+        NotLoweredError: they are too many to be laid around it.
+    """
+    top, left = (max(span.before for span in each) for each in (rows, columns))
+    bottom, right = (max(span.after for span in each) for each in (rows, columns))
+    return bearable((top, left, bottom, right), sizes)
+
+
+def bearable(border: Border, sizes: tuple[int, ...]) -> Border:
+    """The border itself.
+
+    Raises:
+        NotLoweredError: an image of ``sizes`` within it would outgrow the image by far.
+    """
+    (height, width), (top, left, bottom, right) = _pair(list(sizes)), border
+    if hint((height + top + bottom) * (width + left + right)) > MOST_GROWTH * hint(height * width) + FEW_PIXELS:
+        raise NotLoweredError("there is no kernel for so much padding")
+    return border

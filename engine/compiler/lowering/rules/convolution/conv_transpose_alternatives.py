@@ -1,0 +1,134 @@
+"""Transposed convolutions that are faster in another form than one kernel for each phase of the stride.
+
+Pixel shuffle, for images with few output channels: an ordinary convolution computes all phases as channels, which fill
+the vectors; its pixels are then shuffled. Shi et al. 2016, "Is the deconvolution layer the same as a convolutional
+layer?".
+
+Overlap-add, for signals with few output channels or a large stride, as in filter banks: one product with all taps, then
+a sum of what overlaps. Kernels of phases would be as many as the stride, and nearly empty with one output channel.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from engine.compiler.kernels.expr import Operand, apply
+from engine.compiler.lowering.context import Context
+from engine.compiler.lowering.fusion import Result, alone, as_image
+from engine.compiler.lowering.layout import Border
+from engine.compiler.lowering.rules.composition import Composition
+from engine.compiler.lowering.rules.convolution.conv_geometry import ConvParameters
+from engine.compiler.lowering.rules.convolution.conv_kernels import raw_strides
+from engine.compiler.lowering.rules.convolution.conv_steps import chosen_step
+from engine.compiler.lowering.rules.products.linear import multiply_frames, overlap_add
+from engine.compiler.lowering.steps import Made, derived
+from engine.compiler.storage import FLOAT32, View, channels_last, constant, row_major
+from engine.layers.convolution.conv_transpose import ConvTranspose
+from engine.layers.operands.spatial import spread
+from engine.tensor import Array
+
+# Channels that are few: phases of their own fill less than half of any vector.
+FEW_OUTPUTS = 4
+# Channels of the convolution, and how many times as many pixels it may make as are kept between the paddings, or more.
+MOST_OUTPUTS = 1024
+MOST_CROPPED = 2
+FEW_PIXELS = 4096
+
+
+def prefers_pixel_shuffle(
+    layer: ConvTranspose, weight: tuple[int, ...], x: tuple[int, ...], y: tuple[int, ...]
+) -> bool:
+    """Whether a shuffled convolution is wanted; of shapes (C, O, KH, KW) and (N, ...)."""
+    if layer.spatial_rank != 2 or layer.groups != 1 or any(each != 1 for each in layer.dilation):
+        return False
+    strides, paddings = spread(layer.stride, 2, "stride"), spread(layer.padding, 2, "padding", 0)
+    axes = [*zip(x[2:], weight[2:], strides, paddings, y[2:], strict=True)]
+    is_even = all(taps % stride == 0 for _, taps, stride, _, _ in axes)
+    has_all = all(padding + kept <= (size - 1) * stride + taps for size, taps, stride, padding, kept in axes)
+    made = math.prod(size * stride + taps for size, taps, stride, _, _ in axes)
+    is_few = weight[1] <= FEW_OUTPUTS and 1 < math.prod(strides) <= MOST_OUTPUTS // weight[1]
+    return is_even and has_all and is_few and made <= MOST_CROPPED * y[2] * y[3] + FEW_PIXELS
+
+
+def shuffle_border(layer: ConvTranspose, taps: tuple[int, ...]) -> Border:
+    """Return the zeros that are wanted around the image."""
+    rows, columns = (k // s - 1 for k, s in zip(taps, spread(layer.stride, 2, "stride"), strict=True))
+    return rows, columns, rows, columns
+
+
+def lower_pixel_shuffle(context: Context, layer: ConvTranspose, weight: Array, bias: Array | None) -> Made:
+    """Lower (batch, inputs, height, width) -> (batch, outputs, height, width)."""
+    x, composition, strides = context.tensor(0), Composition(context), spread(layer.stride, 2, "stride")
+    image, copies = context.image(x, shuffle_border(layer, weight.shape[2:]))
+    composition.steps += copies
+    phases = _convolved(composition, image, weight, bias, strides)
+    batch, outputs, *kept = context.result_spec.sizes
+    *_, height, width = phases.shape
+    ground = channels_last((batch, outputs, height * strides[0], width * strides[1]))
+    pixels = ground.phantom.reshape(batch, outputs, height, strides[0], width, strides[1]).transpose(0, 3, 5, 1, 2, 4)
+    composition.map(Operand(0), phases, target=derived(ground, pixels))
+    top, left = spread(layer.padding, 2, "padding", 0)
+    part = ground.phantom[:, :, top : top + kept[0], left : left + kept[1]]
+    return composition.finish(Operand(0), derived(ground, part))
+
+
+def _convolved(
+    composition: Composition, image: View, weight: Array, bias: Array | None, strides: Sequence[int]
+) -> View:
+    """Return the pixels of all phases: (batch, row phases, column phases, outputs, height, width)."""
+    context, (inputs, outputs, *kernel) = composition.context, weight.shape
+    batch, _, height, width = image.shape
+    down, across = (taps // stride for taps, stride in zip(kernel, strides, strict=True))
+    shape = batch, math.prod(strides) * outputs, height + down - 1, width + across - 1
+    # Tap k belongs to phase k % stride; a convolution meets the taps of a phase backwards.
+    taps = weight.reshape(inputs, outputs, down, strides[0], across, strides[1])[:, :, ::-1, :, ::-1]
+    bank = taps.transpose(3, 5, 1, 0, 2, 4).reshape(shape[1], inputs, 1, down, across)
+    known = None if bias is None else np.tile(bias, math.prod(strides))
+    result = Result.seen(alone(context.op), channels_last(shape), as_image, context.lowering.alarm)
+    source = raw_strides(image)
+    origin = -image.dtype.itemsize * ((down - 1) * source.h + (across - 1) * source.w)
+    parameters = ConvParameters(kernel=(down, across))
+    composition.steps.append(chosen_step(context, result, parameters, image, (bank, known), source, origin))
+    return derived(result.image, result.image.phantom.reshape(batch, *strides, outputs, *shape[2:]))
+
+
+X, Y = Operand(0), Operand(1)
+# How many times as long as the result the sums may be, of which paddings are cut off.
+MOST_CUT = 4
+# Outputs of so many inputs may overlap; all of them are in memory before they are summed.
+MOST_OVERLAP = 16
+# Phases of an axis that have kernels of their own.
+MOST_PHASES = 16
+
+
+def prefers_overlap_add(context: Context, layer: ConvTranspose, outputs: int, taps: int) -> bool:
+    """Whether a product with all taps is possible, and wanted: so it is where outputs fill half a vector at most."""
+    if layer.spatial_rank != 1 or layer.groups != 1 or layer.dilation != (1,) or context.dtype != FLOAT32:
+        return False
+    (stride,), count, kept = layer.stride, context.tensor(0).shape[2], context.result_spec.sizes[2]
+    if (count - 1) * stride + taps > MOST_CUT * kept or taps > MOST_OVERLAP * stride:
+        return False
+    return stride > MOST_PHASES or (stride > 1 and 2 * outputs <= context.host.lanes)
+
+
+def lower_overlap_add(context: Context, layer: ConvTranspose, weight: Array, bias: Array | None) -> Made:
+    """(batch, inputs, length) -> (batch, outputs, length)."""
+    x, composition = context.tensor(0), Composition(context)
+    (stride,), (padding,) = layer.stride, spread(layer.padding, 1, "padding", 0)
+    inputs, outputs, taps = weight.shape
+    batch, _, count = x.shape
+    length = context.result_spec.sizes[2]
+    frames = row_major((batch, count, outputs * taps), FLOAT32)
+    lines = derived(frames, frames.phantom.reshape(batch * count, -1))
+    multiply_frames(
+        composition, derived(x, x.phantom.swapaxes(1, 2)), lines, np.ascontiguousarray(weight.reshape(inputs, -1).T)
+    )
+    apart = frames.phantom.reshape(batch, count, outputs, taps).swapaxes(1, 2)
+    ground = overlap_add(composition, derived(frames, apart), stride, padding + length)
+    kept = derived(ground, ground.phantom[..., padding : padding + length])
+    if bias is None:
+        return composition.finish(X, kept)
+    return composition.finish(apply("add", X, Y), kept, constant(bias.reshape(1, outputs, 1)))

@@ -1,0 +1,106 @@
+"""Deformable convolutions: what every tap sees, as channels of an image, and a convolution of single pixels."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from engine.compiler.kernels.images.deforming import Deforming, Segment
+from engine.compiler.lowering.context import Context
+from engine.compiler.lowering.rules.convolution.conv import convolved
+from engine.compiler.lowering.rules.indexing.sampling import by_pixels
+from engine.compiler.lowering.rules.registry import kernels_for
+from engine.compiler.lowering.steps import Made, NotLoweredError
+from engine.compiler.storage import View, channels_last
+from engine.layers.convolution.deform import DeformConv2d, DeformConv2dFunction
+from engine.layers.definition.bound import Source
+from engine.layers.definition.layer import Layer
+from engine.layers.onnx.products.deform import OnnxDeformConv
+from engine.layers.operands.spatial import spread
+from engine.tensor import Array
+
+# Runs of channels that share offsets and weights, each with code of its own.
+_MOST_SEGMENTS = 32
+
+
+@kernels_for(OnnxDeformConv, image=True)
+def lower_onnx_deform(context: Context) -> Made:
+    """The same, whose bias comes before the mask; a lone one of four axes is the mask."""
+    layer, given = context.layer(OnnxDeformConv), [*context.bound.positional, *[Source()] * 2][:5]
+    meant = layer.canonical_for(context.weight(1))
+    values = [context.argument(index) for index in (3, 4)]
+    is_mask = values[1] is None and isinstance(values[0], View | np.ndarray) and len(values[0].shape) == 4
+    if meant is None or isinstance(values[0], int | float):
+        raise NotLoweredError("there is no kernel for its padding or bias")
+    mask, bias = (given[3], Source()) if is_mask else (given[4], given[3])
+    positional = (*given[:3], mask, bias)
+    return lower_deform(replace(context, bound=replace(context.bound, layer=meant, positional=positional, dynamic={})))
+
+
+@kernels_for(DeformConv2d, DeformConv2dFunction, image=True)
+def lower_deform(context: Context) -> Made:
+    """A convolution of samples, wherever the run says."""
+    layer: Any = context.layer(Layer)
+    conv = layer.conv if isinstance(layer, DeformConv2dFunction) else layer
+    has_mask = layer.use_mask if isinstance(layer, DeformConv2dFunction) else context.argument(3) is not None
+    x, weight, offset = context.tensor(0), context.weight(1), context.tensor(2)
+    bias = context.optional_weight(4)
+    mask = context.tensor(3) if has_mask else None
+    n, count, *sizes = x.shape
+    kernel, places = weight.shape[2:], context.result_spec.sizes[2:]
+    taps, groups = kernel[0] * kernel[1], conv.groups
+    offset_groups = offset.shape[1] // (2 * taps)
+    if not offset_groups or count % offset_groups or count % groups:
+        raise NotLoweredError("its offsets do not fit")
+    segments = _segments(count, groups, offset_groups, taps)
+    image, copies = by_pixels(context, x)
+    seen = channels_last((n, taps * count, *places))
+    stride, dilation = (spread(each, 2, name) for each, name in ((conv.stride, "stride"), (conv.dilation, "dilation")))
+    padding = spread(conv.padding, 2, "padding", 0)
+    made = Deforming(
+        batch=n,
+        sizes=(sizes[0], sizes[1]),
+        source=image.strides,
+        kernel=(kernel[0], kernel[1]),
+        stride=(stride[0], stride[1]),
+        padding=(padding[0], padding[1]),
+        dilation=(dilation[0], dilation[1]),
+        places=(places[0], places[1]),
+        offsets=offset.strides,
+        masks=None if mask is None else mask.strides,
+        segments=segments,
+        target=(seen.strides[0], seen.strides[2], seen.strides[3]),
+        host=context.host,
+    )
+    step = context.step(made, image, offset, _or(mask, offset), seen)
+    after = convolved(context, seen, _by_taps(weight), bias, groups)
+    return replace(after, steps=[*copies, step, *after.steps])
+
+
+def _or(mask: View | None, offset: View) -> View:
+    return offset if mask is None else mask
+
+
+def _segments(count: int, groups: int, offset_groups: int, taps: int) -> tuple[Segment, ...]:
+    """Channels in runs that lie in one group of weights and one of offsets."""
+    of_weights, of_offsets = count // groups, count // offset_groups
+    ends = sorted({*range(0, count + 1, of_weights), *range(0, count + 1, of_offsets)})
+    if len(ends) - 1 > _MOST_SEGMENTS:
+        raise NotLoweredError("there is no kernel for so many groups")
+    return tuple(
+        Segment(
+            group=first // of_offsets,
+            first=first,
+            count=last - first,
+            target=first // of_weights * taps * of_weights + first % of_weights,
+            step=of_weights,
+        )
+        for first, last in zip(ends, ends[1:], strict=False)
+    )
+
+
+def _by_taps(weight: Array) -> Array:
+    """(O, I, KH, KW) as (O, KH * KW * I, 1, 1): taps one after the other, each with all channels of its group."""
+    return np.ascontiguousarray(np.moveaxis(weight, 1, -1).reshape(len(weight), -1, 1, 1))

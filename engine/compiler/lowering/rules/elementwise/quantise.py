@@ -1,0 +1,122 @@
+"""Floats as bytes, and bytes as floats: maps, and the extremes of a tensor where these decide the scale."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from engine.compiler.kernels.elements import make_elements
+from engine.compiler.kernels.expr import Expr, Operand, apply
+from engine.compiler.kernels.recurrent.rounding import code_of, scale_of, zero_of
+from engine.compiler.kernels.rows.reduction import Mode
+from engine.compiler.lowering.context import Context
+from engine.compiler.lowering.rules.composition import Composition
+from engine.compiler.lowering.rules.registry import kernels_for
+from engine.compiler.lowering.steps import KernelStep, Made, NotLoweredError, derived
+from engine.compiler.storage import FLOAT32, View, like, row_major
+from engine.layers.definition.layer import Layer
+from engine.layers.onnx.products.quantise import DequantizeLinear, DynamicQuantizeLinear, QuantizeLinear
+from engine.layers.operands.axes import checked_axis
+from engine.layers.operands.bounds import extremes
+from engine.tensor import DType, TensorSpec
+
+_BYTES: Final = (np.dtype(np.uint8), np.dtype(np.int8))
+_ENDS: Final[tuple[Mode, Mode]] = ("min", "max")
+
+
+@kernels_for(DynamicQuantizeLinear)
+def lower_dynamic(context: Context) -> Made:
+    """The extremes, what follows from them, and a map."""
+    x, layer = context.tensor(0), context.layer(Layer)
+    if not x.shape or context.lowering.quantises:
+        raise NotLoweredError("there is no kernel for a single number")
+    made = Composition(context)
+    _, scale, zero = extremes_of(made, x)
+    y = code_of(apply("div", Operand(0), Operand(1)), Operand(2))
+    steps = list(made.steps)
+    views: list[View] = []
+    trees = [(y, [x, scale, zero]), (Operand(0), [scale]), (Operand(0), [zero])]
+    assert isinstance(layer, DynamicQuantizeLinear)
+    for index in layer.results(TensorSpec(x.shape, x.dtype)):
+        tree, operands = trees[index]
+        target = like(x, _BYTES[0]) if index == 0 else row_major((), FLOAT32 if index == 1 else _BYTES[0])
+        steps.append(_map(context, target, tree, operands))
+        views.append(target)
+    names = [each.name for each in context.op.outputs]
+    return Made(views=dict(zip(names, views, strict=True)), steps=steps)
+
+
+def extremes_of(made: Composition, x: View) -> tuple[View, View, View]:
+    """What a tensor's bytes reach down to, and their scale and zero point, as float32."""
+    # In whatever order: as the elements lie.
+    x = derived(x, x.phantom.transpose(sorted(range(len(x.shape)), key=lambda axis: -x.strides[axis])))
+    axes = range(len(x.shape))
+    low, high = (made.map(apply(name, Operand(0), 0.0), made.reduce(x, axes, name)) for name in _ENDS)
+    scale = made.map(scale_of(Operand(0), Operand(1)), low, high)
+    return low, scale, made.map(zero_of(Operand(0), Operand(1)), low, scale)
+
+
+@kernels_for(QuantizeLinear)
+def lower_quantise(context: Context) -> Made:
+    """A map, with one scale for all or one a slice of an axis."""
+    x, spec = context.tensor(0), context.lowering.spec(context.op.outputs[0])
+    layer = context.layer(QuantizeLinear)
+    if spec is None or spec.dtype not in _BYTES or context.lowering.quantises:
+        raise NotLoweredError("there is no kernel for its integers")
+    scale, zero = _spread(context, layer, 1, x, (FLOAT32,)), _spread(context, layer, 2, x, _BYTES)
+    moved = [] if zero is None else [zero]
+    low, high = map(float, extremes(spec.dtype))
+    tree = code_of(apply("div", Operand(0), Operand(1)), Operand(2) if moved else 0.0, low, high)
+    target = like(x, spec.dtype)
+    return context.made(target, _map(context, target, tree, [x, _needed(scale), *moved]))
+
+
+@kernels_for(DequantizeLinear)
+def lower_dequantise(context: Context) -> Made:
+    """A map, with one scale for all or one a slice of an axis."""
+    x, layer = context.elements(0), context.layer(DequantizeLinear)
+    if x.dtype not in _BYTES or context.result_spec.dtype != FLOAT32:
+        raise NotLoweredError("there is no kernel for its integers")
+    scale, zero = _spread(context, layer, 1, x, (FLOAT32,)), _spread(context, layer, 2, x, _BYTES)
+    target = context.place(is_image=True if x.is_channels_last and not x.is_row_major else None)
+    if zero is None:
+        step = _map(context, target, apply("mul", Operand(0), Operand(1)), [x, _needed(scale)])
+    else:
+        tree = apply("mul", apply("sub", Operand(0), Operand(2)), Operand(1))
+        step = _map(context, target, tree, [x, _needed(scale), zero])
+    return context.made(target, step)
+
+
+def _needed(view: View | None) -> View:
+    if view is None:
+        raise NotLoweredError("it has no scale")
+    return view
+
+
+def _spread(
+    context: Context, layer: QuantizeLinear | DequantizeLinear, index: int, x: View, dtypes: Sequence[DType]
+) -> View | None:
+    """A scale or zero point as it broadcasts to x; None where it is left out."""
+    value = context.argument(index)
+    if value is None or (isinstance(value, int) and value == 0):
+        return None
+    if isinstance(value, np.ndarray):
+        value = context.lowering.stored(value)
+    if not isinstance(value, View) or value.dtype not in dtypes or layer.block_size:
+        raise NotLoweredError("there is no kernel for its scale or zero point")
+    if value.phantom.size == 1 and value.phantom.ndim < 2:
+        return derived(value, value.phantom.reshape((1,) * len(x.shape)))
+    axis = checked_axis(layer.axis, len(x.shape))
+    if value.phantom.ndim != 1 or len(value.phantom) != x.shape[axis]:
+        raise NotLoweredError("its scale or zero point is for blocks")
+    return derived(value, value.phantom.reshape(-1, *(1,) * (len(x.shape) - 1 - axis)))
+
+
+def _map(context: Context, target: View, tree: Expr, operands: Sequence[View]) -> KernelStep:
+    """An expression of operands of any dtype that broadcast to the target, computed as float32."""
+    flat = [each if target.shape else derived(each, each.phantom.reshape(())) for each in operands]
+    seen = [target, *(derived(each, each.phantom.broadcast_to(target.shape)) for each in flat)]
+    dtypes, strides = [each.dtype.name for each in seen], [each.strides for each in seen]
+    return context.step(make_elements(target.shape, strides, dtypes, tree, "float", context.host), *seen)

@@ -1,0 +1,297 @@
+"""Functions of tensors of any dtypes, called one after the other, with the dtype promotion of PyTorch.
+
+Calls that are computed in one dtype are one map. A result that is needed in another dtype is stored first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import numpy as np
+
+from engine.compiler.kernels.elements import COMPUTED, FUNCTIONS, Domain, make_elements
+from engine.compiler.kernels.expr import Apply, Expr, Number, Operand, apply, is_moderate, operands_of, substitute
+from engine.compiler.kernels.functions.typed import DIVISIONS
+from engine.compiler.lowering.context import Context
+from engine.compiler.lowering.steps import KernelStep, Made, NotLoweredError, derived
+from engine.compiler.lowering.terms.functions import LARGEST_POWER, power
+from engine.compiler.lowering.terms.functions import function as real_function
+from engine.compiler.storage import FLOAT32, View, like, row_major
+from engine.errors import EngineError
+from engine.expression.elementwise import ELEMENTWISE, ElementwiseFunction
+from engine.ir.dims import is_same
+from engine.promotion import cast
+from engine.tensor import Array, DType, TensorSpec, dtype_name
+
+_DOMAINS: dict[str, Domain] = {"float32": "float", "float64": "double", "uint64": "u64"}
+# What an int64 has of its sign, and the numbers that are written without one from there on.
+_SIGN, _WRAP = 2**63, 2**64
+
+
+def domain_of(dtype: DType) -> Domain:
+    """What elements of a dtype are computed with.
+
+    Raises:
+        NotLoweredError: nothing computes with them.
+    """
+    if dtype.name not in COMPUTED:
+        raise NotLoweredError(f"there are no {dtype_name(dtype)} kernels")
+    return _DOMAINS.get(dtype.name, "i64")
+
+
+def number_of(value: Array | bool | int | float, dtype: DType) -> bool | int | float:
+    """A number in a dtype, as kernels write it: of uint64 the int64 of the same bits."""
+    number: bool | int | float = cast(value, dtype).item()
+    return number - _WRAP if isinstance(number, int) and number >= _SIGN else number
+
+
+def names_of(tree: Expr) -> set[str]:
+    """The functions that a tree applies."""
+    if not isinstance(tree, Apply):
+        return set()
+    return {tree.name}.union(*(names_of(each) for each in tree.arguments))
+
+
+def target_of(context: Context, spec: TensorSpec, x: View) -> View:
+    """Memory for a result; bytes lie as those images do that they are made of, and floats as the bytes."""
+    if is_same(spec.sizes, x.shape) and x.is_channels_last and not x.is_row_major:
+        if spec.dtype.itemsize == 1 and spec.dtype.kind in "iu":
+            return like(x, spec.dtype)
+        if spec.dtype == FLOAT32 and x.dtype.itemsize == 1 and x.dtype.kind in "iu":
+            return context.place(is_image=True)
+    return context.place() if spec.dtype == FLOAT32 else row_major(spec.sizes, spec.dtype)
+
+
+_WORDS = {"maximum": "max", "minimum": "min", "fmax": "max", "fmin": "min"}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Part:
+    """A tensor that is computed, or lies in memory.
+
+    Args:
+        tree: over the operands of its Calls.
+        domain: what the tree is computed with; None for an operand.
+        watched: truths of which none may hold.
+        array: the elements, if they are known now.
+    """
+
+    tree: Expr
+    spec: TensorSpec
+    domain: Domain | None = None
+    watched: tuple[Expr, ...] = ()
+    array: Array | None = None
+
+
+Term: TypeAlias = Part | bool | int | float
+
+
+@dataclass(slots=True)
+class Calls:
+    """The kernels of one operator, in order.
+
+    Attributes:
+        views: what operands of trees stand for.
+        steps: what was made so far.
+    """
+
+    context: Context
+    views: list[View] = field(default_factory=list)
+    steps: list[KernelStep] = field(default_factory=list)
+
+    def term(self, value: object) -> Term:
+        """An argument of forward: a tensor in memory, or a number.
+
+        Raises:
+            NotLoweredError: it is neither.
+        """
+        array = value if isinstance(value, np.ndarray) else None
+        if array is not None:
+            value = self.context.lowering.stored(array)
+        if isinstance(value, bool | int | float):
+            return value
+        if not isinstance(value, View) or self.context.lowering.quantises:
+            raise NotLoweredError("an operand is no tensor")
+        domain_of(value.dtype)
+        self.views.append(value)
+        return Part(Operand(len(self.views) - 1), TensorSpec(value.shape, value.dtype), array=array)
+
+    def call(self, function: str | ElementwiseFunction, *arguments: Term, kernel: str | None = None) -> Term:
+        """What a function gives.
+
+        Args:
+            function: a name of engine.expression, or one that a layer has beside these.
+            kernel: another function of integers, which promotes as this one.
+
+        Raises:
+            NotLoweredError: there is no kernel for it, or a run alone can tell.
+        """
+        function = ELEMENTWISE[function] if isinstance(function, str) else function
+        name, specs = function.name, [each.spec if isinstance(each, Part) else each for each in arguments]
+        try:
+            result = function.infer(*specs)
+        except EngineError as error:
+            raise NotLoweredError("its operands do not fit") from error
+        if isinstance(result, bool | int | float):
+            return result
+        if not isinstance(result, TensorSpec):
+            raise NotLoweredError("a number is known only in a run")
+        dtype = function.working_dtype(*specs)
+        domain = domain_of(dtype)
+        parts = [self._settled(each, domain, result) for each in arguments]
+        terms = [self._as_term(each, dtype) for each in parts]
+        tree = whole(kernel or name, terms) if dtype.kind in "iub" else self._real(name, terms, dtype)
+        if tree is None or not is_moderate(tree) or not names_of(tree) <= FUNCTIONS[domain].keys():
+            raise NotLoweredError(f"there are no {dtype_name(dtype)} kernels")
+        watched = [each for part in parts if isinstance(part, Part) for each in part.watched]
+        if dtype.kind in "iu" and (kernel or name) in DIVISIONS:
+            watched += _zeros(parts[1], terms[1])
+        return Part(tree, result, domain, tuple(watched))
+
+    def _settled(self, argument: Term, domain: Domain, result: TensorSpec) -> Term:
+        """An argument that can be computed together with what it is needed for, or lies in memory."""
+        if not isinstance(argument, Part) or argument.domain is None:
+            return argument
+        if argument.domain == domain and argument.spec.shape == result.shape:
+            return argument
+        return self._loaded(argument)
+
+    def _as_term(self, argument: Term, dtype: DType) -> Expr:
+        """An argument in the dtype that all of them meet in."""
+        if not isinstance(argument, Part):
+            return Number(number_of(argument, dtype))
+        if argument.array is not None and argument.array.size == 1:
+            return Number(number_of(argument.array.reshape(()), dtype))
+        mine = argument.spec.dtype
+        if dtype.kind in "iub":
+            is_exact = argument.domain is None or mine.itemsize == 8
+            is_kept = is_exact and np.can_cast(mine, dtype, "safe")
+            return argument.tree if is_kept else apply(f"as_{dtype_name(dtype)}", self._exact(argument))
+        is_cast = argument.domain is None and mine.kind != "f"
+        return self._rounded(argument.tree, dtype) if is_cast else argument.tree
+
+    def _exact(self, argument: Part) -> Expr:
+        """What a call of narrow integers gives wraps, whatever it is needed as."""
+        mine = argument.spec.dtype
+        is_exact = argument.domain is None or mine.itemsize == 8 or mine.kind == "f"
+        return argument.tree if is_exact else apply(f"as_{dtype_name(mine)}", argument.tree)
+
+    def _real(self, name: str, terms: Sequence[Expr], dtype: DType) -> Expr | None:
+        tree = real_function(name, *terms)
+        return None if tree is None else self._rounded(tree, dtype)
+
+    def _rounded(self, tree: Expr, dtype: DType) -> Expr:
+        """What PyTorch keeps in 16 bits, as it does."""
+        name = self.context.lowering.narrow.rounded.get(self.context.op.outputs[0].name)
+        return tree if name is None or dtype != FLOAT32 else apply(name, tree)
+
+    def cast(self, argument: Term, dtype: DType) -> Part:
+        """A tensor in another dtype.
+
+        Raises:
+            NotLoweredError: it is a number, or numpy's conversion is not the processor's.
+        """
+        if not isinstance(argument, Part):
+            raise NotLoweredError("a number is cast")
+        mine, spec = argument.spec.dtype, TensorSpec(argument.spec.shape, dtype)
+        if mine == dtype:
+            return argument
+        check_cut(mine, dtype)
+        if mine.kind in "iub" and dtype.kind in "iub":
+            domain = domain_of(dtype) if argument.domain is None else argument.domain
+            if domain == domain_of(dtype):
+                tree = apply(f"as_{dtype_name(dtype)}", self._exact(argument))
+                return Part(tree, spec, domain, argument.watched)
+        if mine.kind in "iub" and dtype.kind == "f":  # integers become floats where they are loaded
+            loaded = argument if argument.domain is None else self._loaded(argument)
+            return Part(loaded.tree, spec, domain_of(dtype))
+        domain = argument.domain or domain_of(mine)
+        return self._loaded(Part(self._exact(argument), spec, domain, argument.watched))
+
+    def _loaded(self, argument: Part) -> Part:
+        """A tensor in memory, as an operand."""
+        stored = self.term(self.stored(argument))
+        assert isinstance(stored, Part)
+        return stored
+
+    def stored(self, part: Part, target: View | None = None) -> View:
+        """A tensor in memory."""
+        spec = part.spec
+        if not spec.size:
+            raise NotLoweredError("it has no elements")
+        if part.domain is None:
+            assert isinstance(part.tree, Operand)
+            return self.views[part.tree.index]
+        used = sorted(set().union(*(operands_of(each) for each in (part.tree, *part.watched))))
+        if not used:
+            raise NotLoweredError("it depends on no tensor")
+        places = [Operand(used.index(k)) if k in used else Number(0) for k in range(len(self.views))]
+        views = [self.views[k] for k in used]
+        target = row_major(spec.sizes, spec.dtype) if target is None else target
+        seen = [target, *(derived(each, each.phantom.broadcast_to(spec.sizes)) for each in views)]
+        kernel = make_elements(
+            spec.sizes,
+            [each.strides for each in seen],
+            [each.dtype.name for each in seen],
+            substitute(part.tree, places),
+            part.domain,
+            self.context.lowering.host,
+            [substitute(each, places) for each in part.watched],
+        )
+        self.steps.append(self.context.step(kernel, *seen))
+        return target
+
+    def made(self, result: Term) -> Made:
+        """What these steps make: the first result.
+
+        Raises:
+            NotLoweredError: it is not what the operator announces.
+        """
+        output = self.context.op.outputs[0]
+        spec = self.context.lowering.spec(output)
+        if not isinstance(result, Part) or spec != result.spec:
+            raise NotLoweredError("its result is known only in a run, or of another dtype")
+        if result.domain is None:
+            return Made(views={output.name: self.stored(result)}, steps=self.steps)
+        first = min(operands_of(result.tree), default=0)
+        target = target_of(self.context, result.spec, self.views[first])
+        self.stored(result, target)
+        return Made(views={output.name: target}, steps=self.steps)
+
+
+def check_cut(source: DType, target: DType) -> None:
+    """Refuse fractions that are cut to integers without a sign: of what fits none, processors make different ones.
+
+    Raises:
+        NotLoweredError: it is such a conversion.
+    """
+    if source.kind == "f" and target.kind == "u" and target.itemsize >= 4:
+        raise NotLoweredError(f"there is no kernel that cuts fractions to {dtype_name(target)}")
+
+
+def whole(name: str, terms: Sequence[Expr]) -> Expr | None:
+    """A function of integers or truths."""
+    if name == "pow" and isinstance(exponent := terms[1], Number):
+        if exponent.value < 0:
+            return None
+        if 0 < exponent.value <= LARGEST_POWER:
+            return power(*terms)
+    return Apply(_WORDS.get(name, name), tuple(terms))
+
+
+def _zeros(divisor: Term, term: Expr) -> list[Expr]:
+    """What holds where a divisor is 0; nothing where it is known not to be.
+
+    Raises:
+        NotLoweredError: it is known to be.
+    """
+    known = divisor.array if isinstance(divisor, Part) else np.asarray(divisor)
+    if isinstance(term, Number):
+        known = np.asarray(term.value)
+    if known is None:
+        return [apply("eq", term, 0)]
+    if not known.all():
+        raise NotLoweredError("it divides integers by 0")
+    return []

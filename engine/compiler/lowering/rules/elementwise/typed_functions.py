@@ -1,0 +1,193 @@
+"""Element-wise functions and expressions of other dtypes than float32, of PyTorch and of ONNX."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from engine.compiler.kernels.elements import FUNCTIONS as KERNELS_OF
+from engine.compiler.kernels.expr import Number, Operand, apply
+from engine.compiler.lowering.context import Context
+from engine.compiler.lowering.rules.elementwise.map import lower_map
+from engine.compiler.lowering.rules.elementwise.typed_calls import Calls, Part, Term, domain_of, number_of, whole
+from engine.compiler.lowering.rules.elementwise.typed_maps import lower_cast, made_of, operands_of
+from engine.compiler.lowering.rules.registry import kernels_for
+from engine.compiler.lowering.steps import Made, NotLoweredError
+from engine.compiler.lowering.terms.functions import COMPOSED, KERNELS, NAMED
+from engine.compiler.storage import View
+from engine.expression import FUNCTIONS, Call, Input, Literal, Node, postorder
+from engine.expression.elementwise import ELEMENTWISE
+from engine.layers.creation.container import Expression
+from engine.layers.definition.layer import Layer
+from engine.layers.elementwise import arithmetic, functions, ternary
+from engine.layers.onnx.elementwise.activation import IsInf, IsNaN
+from engine.layers.onnx.elementwise.arithmetic import BitShift, CastLike, OnnxCast, Pow
+from engine.promotion import broadcast_shapes
+from engine.tensor import TensorSpec, dtype_name
+
+
+def _is_map(context: Context) -> bool:
+    return context.lowering.term(context.op) is not None
+
+
+def _is_whole(context: Context) -> bool:
+    """Whether the result is of integers."""
+    spec = context.lowering.spec(context.op.outputs[0])
+    return spec is not None and spec.dtype.kind in "iu"
+
+
+def _has_kernel(name: str) -> bool:
+    return name in {*KERNELS, *COMPOSED, *KERNELS_OF["i64"], *KERNELS_OF["double"]}
+
+
+@kernels_for(*(each for each in NAMED if _has_kernel(each.function.name)))
+def lower_function(context: Context) -> Made:
+    """A function of integers, bools or float64."""
+    if _is_map(context):
+        return lower_map(context)
+    layer, calls = context.layer(Layer), Calls(context)
+    assert isinstance(layer, functions.Unary | functions.Binary)
+    return calls.made(calls.call(layer.function, *map(calls.term, context.arguments())))
+
+
+@kernels_for(arithmetic.Div)
+def lower_quotient(context: Context) -> Made:
+    """A quotient, and what rounds it: of integers that is no function of it."""
+    if _is_map(context):
+        return lower_map(context)
+    layer, calls = context.layer(arithmetic.Div), Calls(context)
+    operands = [*map(calls.term, context.arguments())][:2]
+    if layer.rounding_mode == "floor":
+        return calls.made(calls.call("floor_divide", *operands))
+    if layer.rounding_mode == "trunc" and _is_whole(context):
+        return calls.made(calls.call("floor_divide", *operands, kernel="divide"))
+    ratio = calls.call("div", *operands)
+    return calls.made(ratio if layer.rounding_mode is None else calls.call("trunc", ratio))
+
+
+@kernels_for(arithmetic.Add, arithmetic.Sub, arithmetic.RSub)
+def lower_sum(context: Context) -> Made:
+    """x + alpha * y, x - alpha * y, or y - alpha * x."""
+    if _is_map(context):
+        return lower_map(context)
+    layer, calls = context.layer(Layer), Calls(context)
+    assert isinstance(layer, arithmetic.Add | arithmetic.Sub | arithmetic.RSub)
+    x, other = [*map(calls.term, context.arguments())][:2]
+    if isinstance(layer.alpha, complex):
+        raise NotLoweredError("there are no kernels for complex numbers")
+    if isinstance(layer, arithmetic.RSub):
+        x, other = other, x
+    if layer.alpha != 1:
+        is_beside = isinstance(x, Part) and x.spec.dtype.kind == "f"
+        factor = float(other) if is_beside and isinstance(other, int) else other
+        other = calls.call("mul", factor, layer.alpha)
+    return calls.made(calls.call("add" if isinstance(layer, arithmetic.Add) else "sub", x, other))
+
+
+@kernels_for(ternary.Clamp, ternary.ClampMin, ternary.ClampMax)
+def lower_bounds(context: Context) -> Made:
+    """min(max(x, min), max), of those bounds that are given."""
+    if _is_map(context):
+        return lower_map(context)
+    layer, calls = context.layer(Layer), Calls(context)
+    x, *bounds = context.arguments()
+    low, high = [*([None] if isinstance(layer, ternary.ClampMax) else []), *bounds, None, None][:2]
+    result = calls.term(x)
+    if low is not None:
+        result = calls.call("max", result, calls.term(low))
+    if high is not None:
+        result = calls.call("min", result, calls.term(high))
+    return calls.made(result)
+
+
+@kernels_for(Expression)
+def lower_expression(context: Context) -> Made:
+    """An expression of any dtypes, call by call."""
+    if _is_map(context):
+        return lower_map(context)
+    layer, calls = context.layer(Expression), Calls(context)
+    if layer.shapes:
+        raise NotLoweredError("an operand stands for its shape")
+    done: dict[Node, Term] = {}
+    for node in postorder(layer.tree):
+        if node not in done:
+            done[node] = _value(
+                context, calls, node, [done[each] for each in node.children], is_last=node is layer.tree
+            )
+    return calls.made(done[layer.tree])
+
+
+def _value(context: Context, calls: Calls, node: Node, arguments: Sequence[Term], *, is_last: bool) -> Term:
+    """What a part of an expression gives."""
+    if isinstance(node, Input):
+        return calls.term(context.argument(node.index))
+    if isinstance(node, Literal) and isinstance(node.value, bool | int | float):
+        return node.value
+    if not isinstance(node, Call):
+        raise NotLoweredError("its result is no tensor")
+    if node.function in ELEMENTWISE:
+        name = node.function
+        if is_last and name == "div" and _is_whole(context):  # as torch.div rounding down is written
+            name = "floor_divide"
+        return calls.call(name, *arguments)
+    known = FUNCTIONS[node.function].infer(*(each.spec if isinstance(each, Part) else each for each in arguments))
+    if isinstance(known, bool | int | float):
+        return known
+    if not isinstance(known, TensorSpec):
+        raise NotLoweredError("a number is known only in a run")
+    return calls.cast(arguments[0], known.dtype)
+
+
+_IS_INFINITE = {(True, True): "isinf", (False, True): "isposinf", (True, False): "isneginf"}
+
+kernels_for(OnnxCast, CastLike)(lower_cast)
+
+
+@kernels_for(IsNaN, IsInf)
+def lower_question(context: Context) -> Made:
+    """Whether an element is NaN, or infinite."""
+    layer, (x,) = context.layer(Layer), operands_of(context, 1)
+    name = "isnan"
+    if isinstance(layer, IsInf):
+        signs = layer.detect_negative, layer.detect_positive
+        if signs not in _IS_INFINITE:
+            raise NotLoweredError("there is no kernel for what asks nothing")
+        name = _IS_INFINITE[signs]
+    if not isinstance(x, View) or x.dtype.kind != "f":
+        raise NotLoweredError("its operand has no such elements")
+    return made_of(context, apply(name, Operand(0)), [x], domain_of(x.dtype))
+
+
+@kernels_for(BitShift)
+def lower_shift(context: Context) -> Made:
+    """Bits moved to the left or right."""
+    layer, operands = context.layer(BitShift), operands_of(context, 2)
+    x, count = operands
+    if not isinstance(x, View) or not isinstance(count, View) or x.dtype.kind not in "iu" or x.dtype != count.dtype:
+        raise NotLoweredError("an operand is no tensor of integers")
+    tree = apply("lshift" if layer.direction == "LEFT" else "rshift", Operand(0), Operand(1))
+    return made_of(context, tree, operands, domain_of(x.dtype))
+
+
+@kernels_for(Pow)
+def lower_power(context: Context) -> Made:
+    """A power in the dtype of its base; one integer with a negative exponent makes floats of all, on the reference."""
+    if context.lowering.term(context.op) is not None:
+        return lower_map(context)
+    calls = Calls(context)
+    base, exponent = map(calls.term, context.arguments())
+    if not isinstance(base, Part) or not isinstance(exponent, Part):
+        raise NotLoweredError("an operand is a number")
+    dtype, of_exponent = base.spec.dtype, exponent.spec.dtype
+    spec = TensorSpec(broadcast_shapes(base.spec.shape, exponent.spec.shape), dtype)
+    if of_exponent.kind not in "iu" or dtype.kind not in "iuf" or (dtype.name, of_exponent.kind) == ("uint64", "i"):
+        raise NotLoweredError("there is no kernel for powers of such dtypes")
+    if dtype.kind == "f":
+        return calls.made(Part(apply("pow", base.tree, exponent.tree), spec, domain_of(dtype)))
+    if exponent.array is not None and exponent.array.size == 1 and exponent.array.item() >= 0:
+        tree = whole("pow", [base.tree, Number(number_of(exponent.array.reshape(()), dtype))])
+        if tree is not None:
+            return calls.made(Part(tree, spec, domain_of(dtype)))
+    count = apply(f"as_{dtype_name(dtype)}", exponent.tree)
+    signed = [*([exponent.tree] if of_exponent.kind == "i" else []), *([count] if dtype.kind == "i" else [])]
+    watched = tuple(apply("lt", each, 0) for each in signed)
+    return calls.made(Part(apply("pow", base.tree, count), spec, domain_of(dtype), watched))

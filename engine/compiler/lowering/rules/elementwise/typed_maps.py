@@ -1,0 +1,275 @@
+"""Element-wise operators of other dtypes than float32: comparisons, logic, choices by a mask, conversions, integers,
+float64. What is float32 throughout is an expression like any other, and joins kernels; these are maps of their own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from engine.compiler.kernels.elements import COMPUTED, FUNCTIONS, Domain, make_elements
+from engine.compiler.kernels.expr import Apply, Expr, Number, Operand, apply, is_moderate
+from engine.compiler.kernels.functions.typed import RING
+from engine.compiler.lowering.context import Context
+from engine.compiler.lowering.rules.elementwise.map import lower_map
+from engine.compiler.lowering.rules.elementwise.typed_calls import check_cut, domain_of, names_of, number_of, target_of
+from engine.compiler.lowering.rules.registry import kernels_for
+from engine.compiler.lowering.steps import Made, NotLoweredError, convert
+from engine.compiler.lowering.terms.term import EXPRESSION_RULES, PREPARATIONS, SINGLE
+from engine.compiler.storage import FLOAT32, View, row_major
+from engine.layers.creation.container import Expression
+from engine.layers.definition.layer import Layer
+from engine.layers.elementwise import comparison, logical, mathematics
+from engine.layers.elementwise.cast import To, TypeAs
+from engine.layers.indexing.masking import MaskedFill, Where
+from engine.promotion import is_reduced, result_type
+from engine.tensor import DType, TensorSpec, dtype_name
+
+_PREDICATES = ("isnan", "isinf", "isfinite", "isposinf", "isneginf", "logical_not", "signbit")
+_WORDS = {"LogicalAnd": "logical_and", "LogicalOr": "logical_or", "LogicalXor": "logical_xor"}
+# Beyond it a number is no int64.
+_LARGEST = 2**63 - 1
+
+
+def _is_map(context: Context) -> bool:
+    return context.lowering.term(context.op) is not None
+
+
+@kernels_for(*comparison.Comparison.__subclasses__())
+def lower_comparison(context: Context) -> Made:
+    """Whether two numbers are so, in the dtype they promote to."""
+    name = type(context.layer(Layer)).__name__.lower()
+    operands = operands_of(context, 2)
+    dtype = result_type(*map(_promoted, operands))
+    return made_of(context, apply(name, *_places(operands, dtype)), operands, domain_of(dtype))
+
+
+@kernels_for(*(each for each in comparison.Predicate.__subclasses__() if each.__name__.lower() in _PREDICATES))
+def lower_predicate(context: Context) -> Made:
+    """What is asked of every element."""
+    name = type(context.layer(Layer)).__name__.lower()
+    operands = operands_of(context, 1)
+    return made_of(context, apply(name, Operand(0)), operands, domain_of(_dtypes(operands)[0]))
+
+
+@kernels_for(*logical.Logical.__subclasses__())
+def lower_logic(context: Context) -> Made:
+    """Two truths combined: what is not zero is true."""
+    operands = operands_of(context, 2)
+    kinds = {domain_of(each) for each in _dtypes(operands) if each.kind != "b"}
+    domain: Domain = kinds.pop() if len(kinds) == 1 else "double" if kinds else "i64"
+    return made_of(context, apply(_WORDS[type(context.layer(Layer)).__name__], *_places(operands)), operands, domain)
+
+
+@kernels_for(comparison.IsClose)
+def lower_is_close(context: Context) -> Made:
+    """Whether the distance of two numbers is within what a share of the second allows, and something beside."""
+    layer, operands = context.layer(comparison.IsClose), operands_of(context, 2)
+    dtype = np.promote_types(_dtypes(operands)[0], FLOAT32)
+    x, y = Operand(0), Operand(1)
+    apart = apply("sub", x, y)
+    allowed = apply("add", layer.atol, apply("abs", apply("mul", layer.rtol, y)))
+    is_near = apply("logical_and", apply("isfinite", apart), apply("le", apply("abs", apart), allowed))
+    tree = apply("logical_or", apply("eq", x, y), is_near)
+    if layer.equal_nan:
+        tree = apply("logical_or", tree, apply("logical_and", apply("isnan", x), apply("isnan", y)))
+    return made_of(context, tree, operands, domain_of(dtype))
+
+
+@kernels_for(mathematics.FloatPower)
+def lower_float_power(context: Context) -> Made:
+    """A power in float64."""
+    operands = operands_of(context, 2)
+    return made_of(context, apply("pow", *_places(operands, _result(context).dtype)), operands, "double")
+
+
+@kernels_for(logical.BitwiseNot)
+def lower_bitwise_not(context: Context) -> Made:
+    """All bits turned over, or the other truth."""
+    operands = operands_of(context, 1)
+    is_truth = _dtypes(operands)[0].kind == "b"
+    tree = apply("logical_not", Operand(0)) if is_truth else apply("sub", -1, Operand(0))
+    return made_of(context, tree, operands, "i64")
+
+
+@kernels_for(Where)
+def lower_where(context: Context) -> Made:
+    """Elements of one operand or another, by a condition."""
+    if _is_map(context):
+        return lower_map(context)
+    if len(context.bound.positional) != 3 or context.argument(1) is None or context.argument(2) is None:
+        raise NotLoweredError("its shape is known only in a run")
+    operands = operands_of(context, 3)
+    return _chosen(context, operands)
+
+
+@kernels_for(MaskedFill)
+def lower_masked_fill(context: Context) -> Made:
+    """A value where the mask is on, else the input."""
+    if _is_map(context):
+        return lower_map(context)
+    x, mask, value = operands_of(context, 3)
+    return _chosen(context, [mask, value, x])
+
+
+def _chosen(context: Context, operands: Sequence[View | float]) -> Made:
+    dtype = _result(context).dtype
+    condition, *values = operands
+    _places(values, dtype)
+    return made_of(context, apply("where", *_places(operands)), operands, domain_of(dtype))
+
+
+@kernels_for(To, TypeAs)
+def lower_cast(context: Context) -> Made:
+    """A tensor in another dtype: fractions are cut, integers wrap."""
+    if _is_map(context):
+        return lower_map(context)
+    if (made := _narrow_cast(context)) is not None:
+        return made
+    (x,), result = operands_of(context, 1), _result(context)
+    if not isinstance(x, View):
+        raise NotLoweredError("its operand is a number")
+    if x.dtype == result.dtype:
+        return Made(views={context.op.outputs[0].name: x})
+    check_cut(x.dtype, result.dtype)
+    is_cut = x.dtype.kind == "f" and result.dtype.kind in "iu"
+    source = x.dtype if is_cut or result.dtype.kind == "b" else result.dtype
+    domain: Domain = "double" if np.dtype(np.float64) in (x.dtype, result.dtype) else domain_of(source)
+    return made_of(context, Operand(0), [x], domain, is_cast=True)
+
+
+def _narrow_cast(context: Context) -> Made | None:
+    """The cast between float32 and a 16-bit float; None where it is another one."""
+    x, spec = context.argument(0), context.lowering.spec(context.op.outputs[0])
+    if not isinstance(x, View) or spec is None or not spec.size:
+        return None
+    dtypes = (x.dtype, spec.dtype)
+    if FLOAT32 not in dtypes or not any(map(is_reduced, dtypes)):
+        return None
+    target = context.place() if spec.dtype == FLOAT32 else row_major(spec.sizes, spec.dtype)
+    return context.made(target, convert(x, target, [context.op.name], context.host))
+
+
+def lower_typed(context: Context) -> Made:
+    """A layer that has an expression of float32, with other dtypes."""
+    if _is_map(context):
+        return lower_map(context)
+    layer, dtype = context.layer(Layer), _result(context).dtype
+    unsuited = {*PREPARATIONS, *SINGLE}
+    if type(layer) not in EXPRESSION_RULES or type(layer) in unsuited or context.bound.keywords:
+        raise NotLoweredError(f"there are no {dtype_name(dtype)} kernels")
+    operands = operands_of(context, len(context.bound.positional), may_lack=True)
+    terms = iter(_places(operands, dtype))
+    arguments = [None if each is None else next(terms) for each in context.arguments()]
+    tree = EXPRESSION_RULES[type(layer)](layer, *arguments)
+    kinds = {each.dtype for each in operands if isinstance(each, View)}
+    is_one = isinstance(tree, Apply) and not any(isinstance(each, Apply) for each in tree.arguments)
+    if dtype.kind in "iu":
+        is_whole = kinds == {dtype} and not _has_fractions(tree or Number(0.5), dtype)
+        is_fine = is_whole and (is_one or dtype.itemsize == 8 or names_of(tree or Number(0)) <= RING)
+    else:  # what promotes is widened as it is loaded
+        is_fine = dtype.kind == "f" and all(each == dtype or each.kind in "iub" for each in kinds)
+        is_fine = is_fine and (is_one or kinds == {dtype} or not isinstance(layer, Expression))
+    if tree is None or not is_fine:
+        raise NotLoweredError(f"there are no {dtype_name(dtype)} kernels")
+    return made_of(context, tree, operands, domain_of(dtype))
+
+
+def _has_fractions(tree: Expr, dtype: DType) -> bool:
+    """Whether a number among integers is none."""
+    if isinstance(tree, Number):
+        return dtype.kind in "iu" and not isinstance(tree.value, int)
+    return isinstance(tree, Apply) and any(_has_fractions(each, dtype) for each in tree.arguments)
+
+
+def operands_of(context: Context, count: int, *, may_lack: bool = False) -> list[View | float]:
+    """Arguments of forward: tensors in memory, and numbers; without those that are left out, if that may be."""
+    if len(context.bound.positional) < count or context.lowering.quantises:
+        raise NotLoweredError("its operands are not those of a map")
+    found: list[View | float] = []
+    for value in context.arguments()[:count]:
+        if isinstance(value, np.ndarray):
+            value = context.lowering.stored(value)
+        if isinstance(value, View) and value.dtype.name in COMPUTED or isinstance(value, bool | int | float):
+            found.append(value)
+        elif isinstance(value, View):
+            raise NotLoweredError(f"there are no {dtype_name(value.dtype)} kernels")
+        elif value is not None or not may_lack:
+            raise NotLoweredError("an operand is no tensor")
+    return found
+
+
+def _promoted(operand: View | float) -> TensorSpec | float:
+    return TensorSpec(operand.shape, operand.dtype) if isinstance(operand, View) else operand
+
+
+def _dtypes(operands: Sequence[View | float]) -> list[DType]:
+    return [each.dtype if isinstance(each, View) else np.asarray(each).dtype for each in operands]
+
+
+def _places(operands: Sequence[View | float], dtype: DType | None = None) -> list[Expr]:
+    """Operands as terms: those that are tensors are counted.
+
+    Args:
+        dtype: what they meet in; numbers are brought into it, and tensors that would have to be cut are declined.
+    """
+    terms: list[Expr] = []
+    count = 0
+    for each in operands:
+        if isinstance(each, View):
+            terms.append(Operand(count))
+            count += 1
+            if dtype is not None and dtype.kind in "iub" and not np.can_cast(each.dtype, dtype, "safe"):
+                raise NotLoweredError("there is no kernel that wraps integers")
+        else:
+            terms.append(Number(each if dtype is None else number_of(each, dtype)))
+    return terms
+
+
+def _result(context: Context) -> TensorSpec:
+    spec = context.lowering.spec(context.op.outputs[0])
+    if spec is None or spec.dtype.name not in COMPUTED or not spec.size:
+        raise NotLoweredError("its result is known only in a run, empty, or of an unusual dtype")
+    return spec
+
+
+def made_of(
+    context: Context, tree: Expr, operands: Sequence[View | float], domain: Domain, *, is_cast: bool = False
+) -> Made:
+    """The map that computes an expression of these operands; a cast may cut fractions."""
+    spec, views = _result(context), [each for each in operands if isinstance(each, View)]
+    if not views or not is_moderate(tree) or not names_of(tree) <= FUNCTIONS[domain].keys():
+        raise NotLoweredError(f"there are no {dtype_name(spec.dtype)} kernels")
+    if not is_cast:
+        _check_domain(domain, views, spec.dtype, tree)
+    target = target_of(context, spec, views[0])
+    wide = [each.derive(each.phantom.broadcast_to(spec.sizes)) for each in views]
+    seen = [target, *(each for each in wide if each is not None)]
+    dtypes = [each.dtype.name for each in seen]
+    kernel = make_elements(spec.sizes, [each.strides for each in seen], dtypes, tree, domain, context.host)
+    return context.made(target, context.step(kernel, *seen))
+
+
+def _check_domain(domain: Domain, views: Sequence[View], result: DType, tree: Expr) -> None:
+    """Decline what would be cut on the way into or out of what is computed with."""
+    is_integer = domain in ("i64", "u64")
+    if is_integer and any(each.dtype.kind == "f" for each in views):
+        raise NotLoweredError("there is no kernel for cutting fractions")
+    if (is_integer and result.kind == "f") or (not is_integer and result.kind in "iu"):
+        raise NotLoweredError("there is no kernel for cutting fractions")
+    if is_integer and not all(_fits(number) for number in _numbers(tree)):
+        raise NotLoweredError("a number does not fit")
+
+
+def _fits(number: float) -> bool:
+    return math.isfinite(number) and number == int(number) and abs(number) <= _LARGEST
+
+
+def _numbers(tree: Expr) -> list[float]:
+    if isinstance(tree, Number):
+        return [tree.value]
+    if isinstance(tree, Apply):
+        return [number for each in tree.arguments for number in _numbers(each)]
+    return []

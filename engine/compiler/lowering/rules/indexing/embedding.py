@@ -1,0 +1,100 @@
+"""Table lookup, and rows of a table pooled bag by bag."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import numpy as np
+
+from engine.compiler.kernels.indexing.bags import Bags, Mode
+from engine.compiler.kernels.indexing.gather import Gather
+from engine.compiler.lowering.context import Context, as_rows
+from engine.compiler.lowering.rules.indexing.gather import BITS, indices_of
+from engine.compiler.lowering.rules.registry import kernels_for
+from engine.compiler.lowering.steps import Made, NotLoweredError
+from engine.compiler.storage import FLOAT32, View, row_major
+from engine.ir.strided import Strided
+from engine.layers.linear.embedding import Embedding, EmbeddingBag
+from engine.layers.onnx.indexing.bags import EmbeddingBags
+
+
+@kernels_for(EmbeddingBag)
+def lower_embedding_bag(context: Context) -> Made:
+    """What indices name, from offset to offset; the other results are told by the reference alone."""
+    layer = context.layer(EmbeddingBag)
+    names = {each.name for each in context.op.outputs[1:]}
+    if any(each.consumers for each in context.op.outputs[1:]) or names & {*context.lowering.outputs}:
+        raise NotLoweredError("its further results are asked for")
+    return _bags(context, ("sum", "mean", "max")[layer.mode], layer.padding_idx)
+
+
+@kernels_for(EmbeddingBags)
+def lower_onnx_bags(context: Context) -> Made:
+    """The same from bound to bound; bounds that do not ascend from 0, and negative indices, are for the reference."""
+    return _bags(context, cast(Mode, context.layer(EmbeddingBags).mode), None)
+
+
+def _bags(context: Context, mode: Mode, padding_idx: int | None) -> Made:
+    table = as_rows(context.tensor(0))
+    indices, offsets = (indices_of(context.argument(index), context) for index in (1, 2))
+    has_weights = len(context.bound.positional) > 3 and context.argument(3) is not None
+    spec = context.lowering.spec(context.op.outputs[0])
+    if spec is None or spec.dtype != FLOAT32 or not spec.size:
+        raise NotLoweredError("its shape is known only in a run, or it is empty")
+    if table is None or not indices.is_row_major or not offsets.is_row_major or not indices.phantom.size:
+        raise NotLoweredError("its table or its indices do not lie in rows")
+    weights = context.tensor(3) if has_weights else table
+    rows, columns = table.shape
+    if has_weights and (weights.shape != indices.shape or not weights.is_row_major):
+        raise NotLoweredError("its weights do not fit")
+    kernel = Bags(
+        mode=mode,
+        rows=rows,
+        columns=columns,
+        source=table.strides[0],
+        count=indices.phantom.size,
+        offsets=offsets.phantom.size,
+        bags=spec.sizes[0],
+        bits=(BITS[indices.dtype.name], BITS[offsets.dtype.name]),
+        padding=None if padding_idx is None else padding_idx % rows,
+        is_weighted=has_weights,
+        host=context.host,
+    )
+    target = row_major(spec.sizes, FLOAT32)
+    return context.made(target, context.step(kernel, table, indices, offsets, weights, target))
+
+
+_BITS = {np.dtype(np.int32): 32, np.dtype(np.int64): 64}
+
+
+@kernels_for(Embedding, doubles=True)
+def lower_embedding(context: Context) -> Made:
+    """weight[input] with what follows; an index outside of the table is for the reference to name."""
+    indices, table = context.argument(0), as_rows(context.tensor(1))
+    indices = context.lowering.stored(indices) if isinstance(indices, np.ndarray) else indices
+    if not isinstance(indices, View) or indices.dtype not in _BITS or not indices.phantom.size:
+        raise NotLoweredError("its indices are no int32 or int64, or none")
+    copies = []
+    if not indices.is_row_major:
+        copies.append(context.copy(indices, aside := row_major(indices.shape, indices.dtype)))
+        indices = aside
+    if table is None:
+        raise NotLoweredError("its table does not lie in rows")
+    rows, columns = table.shape
+    result = context.fuse(_as_image, is_image=False)
+    kernel = Gather(
+        count=indices.phantom.size,
+        bits=64 if _BITS[indices.dtype] == 64 else 32,
+        rows=rows,
+        columns=columns,
+        source=table.strides[0],
+        target=result.image.strides[2],
+        host=context.host,
+        epilogue=result.epilogue,
+    )
+    return result.made(*copies, result.step(kernel, [indices, table]))
+
+
+def _as_image(array: Strided) -> Strided:
+    """(..., columns) as (1, columns, indices, 1)."""
+    return array.reshape(-1, array.shape[-1]).transpose()[None, :, :, None]

@@ -1,0 +1,299 @@
+"""Elements written where an index says, or combined with what is there."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from engine.compiler.kernels.elements import TYPES
+from engine.compiler.kernels.expr import Number, Operand, apply
+from engine.compiler.kernels.indexing.picking import Positions
+from engine.compiler.kernels.indexing.scattering import Mode, Scattering
+from engine.compiler.lowering.context import Context
+from engine.compiler.lowering.rules.composition import Composition
+from engine.compiler.lowering.rules.elementwise.typed_calls import domain_of
+from engine.compiler.lowering.rules.indexing.gather import BITS, Slot, indexed, indices_of
+from engine.compiler.lowering.rules.movement.padding import fill
+from engine.compiler.lowering.rules.registry import kernels_for
+from engine.compiler.lowering.steps import WORDS, KernelStep, Made, NotLoweredError, derived
+from engine.compiler.storage import FLOAT32, View, row_major
+from engine.layers.definition.layer import Layer
+from engine.layers.indexing.combining import neutral
+from engine.layers.indexing.indexing import IndexPut
+from engine.layers.indexing.scatter import (
+    IndexAdd,
+    IndexCopy,
+    IndexFill,
+    IndexReduce,
+    Put,
+    Scatter,
+    ScatterAdd,
+    ScatterReduce,
+)
+from engine.layers.onnx.indexing.scatter import ScatterElements, ScatterND
+from engine.layers.operands.axes import checked_axis
+from engine.layers.operands.fitting import ADDED_RANK
+from engine.layers.pooling.unpool import MaxUnpool
+from engine.promotion import cast
+from engine.tensor import DType, dtype_name
+
+_WAYS: dict[str | None, Mode] = {
+    None: "set", "none": "set", "add": "add", "sum": "add", "multiply": "mul", "mul": "mul", "prod": "mul",
+    "amax": "max", "max": "max", "amin": "min", "min": "min",
+}  # fmt: skip
+
+
+@kernels_for(Scatter, ScatterAdd, ScatterReduce, ScatterElements)
+def lower_scatter(context: Context) -> Made:
+    """out[index[i][j]][j] = src[i][j] for dim 0: a copy of the input, then one element after the other."""
+    layer: Any = context.layer(Layer)
+    x, index = writable(context, 0), indices_of(context.argument(1), context)
+    sizes = index.shape
+    if not x.shape or len(x.shape) != len(sizes) or not index.phantom.size:
+        raise NotLoweredError("there is no kernel for single numbers or none")
+    axis = checked_axis(layer.axis if isinstance(layer, ScatterElements) else layer.dim, len(x.shape))
+    source = source_of(context, context.argument(2), x.dtype)
+    if source.shape:
+        if len(source.shape) != len(sizes) or any(a > b for a, b in zip(sizes, source.shape, strict=True)):
+            raise NotLoweredError("its index does not fit")
+        source = derived(source, source.phantom[tuple(slice(size) for size in sizes)])
+    if any(sizes[k] > x.shape[k] for k in range(len(sizes)) if k != axis):
+        raise NotLoweredError("its index does not fit")
+    target, steps = copied(context, x)
+    kept = [0 if k == axis else step for k, step in enumerate(target.strides)]
+    slot = Slot(index, axis, wraps=isinstance(layer, ScatterElements))
+    if isinstance(layer, ScatterReduce) and (layer.reduce == "mean" or not layer.include_self):
+        return reduced(context, target, steps, sizes, kept, [slot], source, layer)
+    return scattered(context, target, steps, sizes, kept, [slot], source, _mode(layer))
+
+
+@kernels_for(IndexAdd, IndexCopy, IndexFill, IndexReduce)
+def lower_index_write(context: Context) -> Made:
+    """Whole slices of one axis, named by a vector."""
+    layer: Any = context.layer(Layer)
+    x, index = writable(context, 0), indices_of(context.argument(1), context)
+    if not x.shape or len(index.shape) > 1 or not index.phantom.size:
+        raise NotLoweredError("there is no kernel for single numbers or none")
+    axis = checked_axis(layer.dim, len(x.shape))
+    sizes = [index.phantom.size if k == axis else size for k, size in enumerate(x.shape)]
+    source = source_of(context, context.argument(2), x.dtype)
+    if not isinstance(layer, IndexFill) and source.shape != tuple(sizes):
+        raise NotLoweredError("its slices do not fit")
+    target, steps = copied(context, x)
+    if isinstance(layer, IndexAdd) and len(context.bound.positional) > 3:
+        source = _scaled(context, source, context.argument(3), steps)
+    around = [-1 if k == axis else 1 for k in range(len(sizes))]
+    slot = Slot(derived(index, index.phantom.reshape(around)), axis, wraps=layer.counts_back)
+    kept = [0 if k == axis else step for k, step in enumerate(target.strides)]
+    if isinstance(layer, IndexReduce) and (layer.reduce == "mean" or not layer.include_self):
+        return reduced(context, target, steps, sizes, kept, [slot], source, layer)
+    mode: Mode = "add" if isinstance(layer, IndexAdd) else _mode(layer) if isinstance(layer, IndexReduce) else "set"
+    return scattered(context, target, steps, sizes, kept, [slot], source, mode)
+
+
+def _scaled(context: Context, source: View, alpha: object, steps: list[KernelStep]) -> View:
+    if not isinstance(alpha, int | float):
+        raise NotLoweredError("what it multiplies by is known only in a run")
+    if alpha == 1:
+        return source
+    if source.dtype != FLOAT32:
+        raise NotLoweredError(f"there are no {dtype_name(source.dtype)} kernels")
+    composition = Composition(context)
+    scaled = composition.map(apply("mul", Operand(0), float(alpha)), source)
+    steps += composition.steps
+    return scaled
+
+
+@kernels_for(IndexPut)
+def lower_index_put(context: Context) -> Made:
+    """x[i, :, j] = values, with tensors of positions; masks are for the reference."""
+    layer, x = context.layer(IndexPut), writable(context, 0)
+    target, steps = copied(context, x)
+    sizes, kept, slots = indexed(context, target, context.items(1))
+    source = source_of(context, context.argument(2), x.dtype)
+    mode: Mode = "add" if layer.accumulate else "set"
+    return scattered(context, target, steps, sizes, kept, slots, source, mode)
+
+
+@kernels_for(Put)
+def lower_put(context: Context) -> Made:
+    """Elements at places of the flattened input."""
+    x, index = writable(context, 0), indices_of(context.argument(1), context)
+    source = source_of(context, context.argument(2), x.dtype)
+    if source.phantom.size != index.phantom.size or not index.phantom.size:
+        raise NotLoweredError("its index does not fit")
+    target, steps = copied(context, x)
+    composition = Composition(context)
+    source = composition.shaped(source, index.shape)
+    flat = derived(target, target.phantom.reshape(-1))
+    mode: Mode = "add" if context.layer(Put).accumulate else "set"
+    made = scattered(
+        context, flat, [*steps, *composition.steps], index.shape or (1,), [0] * max(len(index.shape), 1),
+        [Slot(index, 0, wraps=True)], source, mode,
+    )  # fmt: skip
+    return Made(views={context.op.outputs[0].name: target}, steps=made.steps)
+
+
+@kernels_for(ScatterND)
+def lower_scatter_nd(context: Context) -> Made:
+    """Elements or slices that rows of indices name."""
+    layer, x, index = context.layer(ScatterND), writable(context, 0), indices_of(context.argument(1), context)
+    depth = index.shape[-1] if index.shape else 0
+    if not 0 < depth <= len(x.shape) or not index.phantom.size:
+        raise NotLoweredError("its indices do not fit")
+    source = source_of(context, context.argument(2), x.dtype)
+    target, steps = copied(context, x)
+    sizes = (*index.shape[:-1], *x.shape[depth:])
+    behind = (1,) * (len(x.shape) - depth)
+    slots = [
+        Slot(derived(index, index.phantom[..., k].reshape((*index.shape[:-1], *behind))), k, wraps=True)
+        for k in range(depth)
+    ]
+    kept = [*(0 for _ in index.shape[:-1]), *target.strides[depth:]]
+    if source.shape and source.shape != sizes:
+        raise NotLoweredError("its updates do not fit")
+    return scattered(context, target, steps, sizes, kept, slots, source, _WAYS[layer.reduction])
+
+
+@kernels_for(MaxUnpool)
+def lower_max_unpool(context: Context) -> Made:
+    """Zeros, with each value at its index in its image."""
+    layer, x, index = context.layer(MaxUnpool), context.tensor(0), indices_of(context.argument(1), context)
+    shape, rank = context.result_spec.sizes, layer.spatial_rank
+    if index.shape != x.shape:
+        raise NotLoweredError("its indices do not fit")
+    return unpooled(context, x, index, shape[-rank:], shape[:-rank])
+
+
+def unpooled(context: Context, x: View, index: View, sizes: Sequence[int], lead: Sequence[int]) -> Made:
+    """Zeros (*lead, *sizes), with each value at its index in its (*sizes)."""
+    target = row_major((*lead, *sizes), context.dtype)
+    flat = derived(target, target.phantom.reshape(*lead, math.prod(sizes)))
+    kept = [*flat.strides[:-1], *(0 for _ in x.shape[len(lead) :])]
+    steps = [fill(context, target, 0.0)]
+    made = scattered(context, flat, steps, x.shape, kept, [Slot(index, len(lead))], x, "set")
+    return Made(views={context.op.outputs[0].name: target}, steps=made.steps)
+
+
+def _mode(layer: Any) -> Mode:
+    if isinstance(layer, ScatterAdd):
+        return "add"
+    return _WAYS[layer.reduction if isinstance(layer, ScatterElements) else layer.reduce]
+
+
+def writable(context: Context, index: int) -> View:
+    """An argument whose elements a kernel writes a copy of."""
+    x = context.argument(index)
+    x = context.lowering.stored(x) if isinstance(x, np.ndarray) else x
+    if not isinstance(x, View) or not x.phantom.size or context.lowering.quantises:
+        raise NotLoweredError("its operand is no tensor, or has no elements")
+    if x.dtype.name not in TYPES or x.dtype.itemsize not in WORDS:
+        raise NotLoweredError(f"there are no {dtype_name(x.dtype)} kernels")
+    return x
+
+
+def source_of(context: Context, value: object, dtype: DType) -> View:
+    """What is written: a tensor, or one number."""
+    if isinstance(value, int | float):
+        value = np.asarray(cast(value, dtype))
+    value = context.lowering.stored(value) if isinstance(value, np.ndarray) else value
+    if not isinstance(value, View) or value.dtype != dtype or not value.phantom.size:
+        raise NotLoweredError("what it writes is of another dtype, or no tensor")
+    return value
+
+
+def copied(context: Context, x: View) -> tuple[View, list[KernelStep]]:
+    """Memory for the result, and a copy of the input in it."""
+    target = context.place(is_image=False) if x.dtype == FLOAT32 else row_major(x.shape, x.dtype)
+    target = target if target.is_row_major else row_major(x.shape, x.dtype)
+    return target, [context.copy(x, target)]
+
+
+def reduced(
+    context: Context,
+    target: View,
+    steps: Sequence[KernelStep],
+    sizes: Sequence[int],
+    kept: Sequence[int],
+    slots: Sequence[Slot],
+    source: View,
+    layer: ScatterReduce | IndexReduce,
+) -> Made:
+    """What arrives at each place is counted first: means are divided by that, and what is there may not take part."""
+    composition, dtype = Composition(context, [*steps]), target.dtype
+    if dtype.kind not in "iuf":
+        raise NotLoweredError(f"there are no {dtype_name(dtype)} kernels for it")
+    domain, counts = domain_of(dtype), row_major(target.shape, np.dtype(np.int32))
+    composition.typed(counts, Number(0), domain="i64")
+    one = context.lowering.stored(np.ones((), np.int32))
+    composition.steps.append(scattering(context, counts, sizes, kept, slots, one, "add"))
+    if not layer.include_self:
+        kept_there = apply("where", Operand(1), neutral(layer.reduce, dtype).item(), Operand(0))
+        composition.typed(target, kept_there, target, counts, domain=domain)
+    mode: Mode = "add" if layer.reduce == "mean" else _WAYS[layer.reduce]
+    composition.steps.append(scattering(context, target, sizes, kept, slots, source, mode))
+    if layer.reduce == "mean":
+        divisor = apply("max", apply("add", Operand(1), int(layer.include_self)), 1)
+        ratio = apply("floor_divide" if dtype.kind in "iu" else "div", Operand(0), divisor)
+        composition.typed(target, ratio, target, counts, domain=domain)
+    return context.made(target, *composition.steps)
+
+
+def scattered(
+    context: Context,
+    target: View,
+    steps: Sequence[KernelStep],
+    sizes: Sequence[int],
+    kept: Sequence[int],
+    slots: Sequence[Slot],
+    source: View,
+    mode: Mode,
+) -> Made:
+    """The kernel after those steps; see scattering()."""
+    return context.made(target, *steps, scattering(context, target, sizes, kept, slots, source, mode))
+
+
+def scattering(
+    context: Context,
+    target: View,
+    sizes: Sequence[int],
+    kept: Sequence[int],
+    slots: Sequence[Slot],
+    source: View,
+    mode: Mode,
+) -> KernelStep:
+    """The kernel that writes where indices say in memory that is given.
+
+    Args:
+        sizes, kept: of the loops, and strides of the target along them, those that no index decides.
+    """
+    if mode != "set" and max(len(target.shape), len(sizes)) > ADDED_RANK:
+        raise NotLoweredError("it has too many dimensions")
+    wide = derived(source, source.phantom.broadcast_to(sizes))
+    places = [derived(each.view, each.view.phantom.broadcast_to(sizes)).strides for each in slots]
+    # Along these loops the target alone moves: no two of their turns meet.
+    free = [k for k, step in enumerate(kept) if step]
+    order = [*free, *(k for k in range(len(sizes)) if k not in free)]
+    kernel = Scattering(
+        sizes=tuple(sizes[k] for k in order),
+        target=tuple(kept[k] for k in order),
+        source=tuple(wide.strides[k] for k in order),
+        positions=tuple(
+            Positions(
+                strides=tuple(strides[k] for k in order),
+                bits=BITS[each.view.dtype.name],
+                size=target.shape[each.axis],
+                step=target.strides[each.axis],
+                wraps=each.wraps,
+            )
+            for each, strides in zip(slots, places, strict=True)
+        ),
+        mode=mode,
+        dtype=target.dtype.name,
+        apart=len(free),
+        host=context.host,
+    )
+    return context.step(kernel, target, source, *(each.view for each in slots))

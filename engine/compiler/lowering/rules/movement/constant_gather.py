@@ -1,0 +1,147 @@
+"""Operators that move elements in ways that strides cannot say: a gather whose places are known before the run.
+
+The layer itself tells the places: it runs on an operand whose elements are their own numbers, twice, and what does not
+change with these it has made up. What other rules decline for its rank or dtype comes here, too.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from engine.compiler.kernels.indexing.picking import ELEMENTS, Picking, Positions
+from engine.compiler.lowering.context import Context
+from engine.compiler.lowering.rules.registry import FALLBACKS, KERNEL_RULES
+from engine.compiler.lowering.steps import KernelStep, Made, NotLoweredError, derived
+from engine.compiler.storage import FLOAT32, View, constant, row_major
+from engine.errors import EngineError
+from engine.layers.convolution.fold import Unfold
+from engine.layers.convolution.pad import Pad
+from engine.layers.definition.layer import Layer
+from engine.layers.indexing import masking, selection, slicing
+from engine.layers.onnx.indexing import gather, reverse_sequence
+from engine.layers.onnx.shape import pad
+from engine.layers.onnx.shape import shape as onnx_shape
+from engine.layers.onnx.vision import image
+from engine.layers.shape import diagonal, expand, join, permute, shape
+from engine.layers.signal.fourier import FftShift, IfftShift
+from engine.layers.vision import shuffle
+from engine.promotion import Category, dtype_category
+from engine.tensor import Array, DType, dtype_name
+
+# Elements whose places are worth a table.
+_MOST = 2**20
+ONE: tuple[type[Layer], ...] = (
+    Pad, Unfold, FftShift, IfftShift, diagonal.DiagonalEmbed, diagonal.DiagFlat, diagonal.Diag, expand.Repeat,
+    expand.RepeatInterleave, expand.Tile, gather.GatherElements, gather.GatherND, gather.OnnxGather,
+    image.CenterCropPad, image.DepthToSpace, image.SpaceToDepth, masking.LowerTriangle, masking.UpperTriangle,
+    onnx_shape.OnnxExpand, onnx_shape.OnnxSlice, onnx_shape.OnnxTile, onnx_shape.Trilu, pad.OnnxPad, permute.Flip,
+    permute.FlipOne, permute.Roll, permute.Rot90, reverse_sequence.ReverseSequence, selection.Take,
+    selection.TakeAlongDim, shape.AsStrided, shuffle.ChannelShuffle,
+    shuffle.PixelShuffle, shuffle.PixelUnshuffle, slicing.Windows,
+)  # fmt: skip
+"""Layers that move the elements of their first operand; all else they are given is known."""
+ALL: tuple[type[Layer], ...] = (
+    diagonal.DiagonalScatter, join.BlockDiagonal, join.CartesianProduct, join.Cat, join.ColumnStack, join.Stack,
+    join.StackedRows, slicing.SliceCopy, slicing.SliceScatter,
+)  # fmt: skip
+"""Layers that move the elements of all their operands."""
+
+
+def lower_moved(context: Context) -> Made:
+    """A gather from the operands, laid one after the other where there are several, or where a number is made up."""
+    layer, spec = context.layer(Layer), context.lowering.spec(context.op.outputs[0])
+    joined = context.items(0) if isinstance(layer, ALL) and context.bound.positional else None
+    arguments = joined if isinstance(joined, list) else context.arguments()
+    count = len(arguments) if isinstance(layer, ALL) else 1
+    if spec is None or not spec.size or len(context.op.outputs) != 1 or context.lowering.quantises:
+        raise NotLoweredError("its shape is known only in a run, or it is empty")
+    moved = [context.lowering.stored(each) if isinstance(each, np.ndarray) else each for each in arguments[:count]]
+    sources = [each for each in moved if isinstance(each, View)]
+    if len(sources) < count or any(isinstance(each, View) for each in arguments[count:]):
+        raise NotLoweredError("what it moves, or where to, is known only in a run")
+    if any(each.dtype != spec.dtype for each in sources) or spec.dtype.itemsize not in ELEMENTS:
+        raise NotLoweredError(f"there is no kernel that moves {dtype_name(spec.dtype)} so")
+    if spec.size + sum(each.phantom.size for each in sources) > _MOST:
+        raise NotLoweredError("there is no kernel that moves so many elements so")
+    with np.errstate(all="ignore"):
+        places, others = _places(layer, [*sources, *arguments[count:]], spec.dtype)
+    if places.shape != spec.sizes:
+        raise NotLoweredError("it makes something else of numbers")
+    source, steps = _laid(context, sources, others)
+    target = context.place(is_image=False) if spec.dtype == FLOAT32 else row_major(spec.sizes, spec.dtype)
+    if not target.is_row_major:
+        target = row_major(spec.sizes, spec.dtype)
+    kernel = Picking(
+        sizes=(places.size,),
+        target=(1,),
+        source=(0,),
+        positions=(Positions(strides=(1,), bits=32, size=source.phantom.size, step=1, wraps=False),),
+        element=spec.dtype.itemsize,
+        host=context.host,
+    )
+    index = constant(np.where(places == 0, source.phantom.size, places).astype(np.int32).reshape(-1) - 1)
+    return context.made(target, *steps, context.step(kernel, target, source, index))
+
+
+def _places(layer: Layer, arguments: list[object], dtype: DType) -> tuple[Array, Array]:
+    """The number of every element of the result, 0 for one that the layer has made up; and what it has.
+
+    Told twice, from other numbers on: what stays as it is, is made up.
+    """
+    first, second = (_moved(layer, arguments, at, dtype) for at in (1, 1 + _MOST))
+    is_moved = second == first + _MOST
+    if not (is_moved | (first == second)).all():
+        raise NotLoweredError("it makes something else of numbers")
+    others = first[~is_moved].astype(dtype)
+    if not (others == others[:1]).all():
+        raise NotLoweredError("it makes up several numbers")
+    return np.where(is_moved, first.real, 0).astype(np.int64), others[:1]
+
+
+def _moved(layer: Layer, arguments: list[object], first: int, dtype: DType) -> Array:
+    """What a layer makes of operands that hold the numbers of their elements, counted on from the first."""
+    numbered: list[object] = []
+    for each in arguments:
+        if isinstance(each, View):
+            numbers = np.arange(first, first + each.phantom.size, dtype=_counting(dtype))
+            numbered.append(numbers.reshape(each.shape))
+            first += each.phantom.size
+        else:
+            numbered.append(each)
+    try:
+        return np.asarray(layer.forward(*numbered))
+    except EngineError as error:
+        raise NotLoweredError("it makes nothing of numbers") from error
+
+
+def _counting(dtype: DType) -> type[np.generic]:
+    """Return the dtype that numbers the elements of another one, and holds every value a layer makes up for it.
+
+    Those of bools are floating: a value between 0 and 1 is true.
+    """
+    category = dtype_category(dtype)
+    if category is Category.COMPLEX:
+        return np.complex128
+    return np.float64 if category in (Category.FLOATING, Category.BOOL) else np.int64
+
+
+def _laid(context: Context, sources: list[View], others: Array) -> tuple[View, list[KernelStep]]:
+    """The operands' elements in their order, one operand after the other, and what the layer makes up at the end."""
+    dtype = sources[0].dtype
+    if len(sources) == 1 and not others.size and sources[0].is_row_major:
+        (x,) = sources
+        return derived(x, x.phantom.reshape(-1)), []
+    ground = row_major([sum(each.phantom.size for each in sources) + others.size], dtype)
+    pieces = [*sources, *([constant(others)] if others.size else [])]
+    steps, first = [], 0
+    for each in pieces:
+        last = first + each.phantom.size
+        if each.phantom.size:
+            steps.append(context.copy(each, derived(ground, ground.phantom[first:last].reshape(each.shape))))
+        first = last
+    return ground, steps
+
+
+for _each in (*ONE, *ALL):
+    FALLBACKS[_each] = lower_moved
+    KERNEL_RULES.setdefault(_each, lower_moved)  # a rule of its own takes its place, whichever is imported first

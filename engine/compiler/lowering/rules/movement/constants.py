@@ -1,0 +1,152 @@
+"""Tensors full of one number, and those that only shapes and dtypes decide: constants, which lie in memory once."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from engine.compiler.kernels.indexing.counting import COUNTED, Counting
+from engine.compiler.kernels.indexing.picking import Positions
+from engine.compiler.kernels.indexing.scattering import Scattering
+from engine.compiler.lowering.context import Context
+from engine.compiler.lowering.rules.indexing.gather import BITS, indices_of
+from engine.compiler.lowering.rules.registry import kernels_for
+from engine.compiler.lowering.steps import KernelStep, Made, NotLoweredError, derived
+from engine.compiler.storage import View, constant, row_major
+from engine.layers.creation import creation
+from engine.layers.creation.matrices import OneHot
+from engine.layers.creation.sequences import ARange
+from engine.layers.definition.layer import Layer
+from engine.layers.indexing.masking import Copy, Fill, Zero
+from engine.layers.onnx.creation.creation import ConstantOfShape, EyeLike, Range
+from engine.layers.operands.precision import INT64
+from engine.promotion import cast
+from engine.tensor import Array, DType, TensorSpec
+
+# Elements of a constant that is not the same number throughout.
+_MOST = 2**16
+
+
+def _spec(context: Context) -> TensorSpec:
+    spec = context.lowering.spec(context.op.outputs[0])
+    if spec is None or not spec.size or context.lowering.quantises:
+        raise NotLoweredError("its shape is known only in a run, or it is empty")
+    return spec
+
+
+def _spread(context: Context, number: Array) -> Made:
+    """A tensor full of one number: memory for a single element, with strides of 0."""
+    view, spec = constant(number.reshape(())), _spec(context)
+    return context.made(derived(view, view.phantom.broadcast_to(spec.sizes)))
+
+
+@kernels_for(creation.Zeros, creation.ZerosLike, creation.NewZeros, Zero)
+def lower_zeros(context: Context) -> Made:
+    """Zeros, of a size that is given, or of another tensor's shape or dtype."""
+    return _spread(context, np.zeros((), _spec(context).dtype))
+
+
+@kernels_for(creation.Ones, creation.OnesLike, creation.NewOnes)
+def lower_ones(context: Context) -> Made:
+    """Ones likewise."""
+    return _spread(context, np.ones((), _spec(context).dtype))
+
+
+@kernels_for(ConstantOfShape)
+def lower_constant_of_shape(context: Context) -> Made:
+    """The file's number."""
+    value = context.layer(ConstantOfShape).value
+    if value is None:
+        raise NotLoweredError("its number is missing")
+    return _spread(context, np.asarray(cast(value, _spec(context).dtype)))
+
+
+@kernels_for(creation.Full)
+def lower_full(context: Context) -> Made:
+    """One number, known or not, in a size that is given."""
+    return _filled(context, context.argument(0) if context.bound.positional else 0)
+
+
+@kernels_for(creation.FullLike, creation.NewFull, Fill, Copy)
+def lower_fill(context: Context) -> Made:
+    """One number, known or not; or a tensor that is spread in place of another."""
+    return _filled(context, context.argument(1))
+
+
+def _filled(context: Context, value: View | object) -> Made:
+    spec = _spec(context)
+    if isinstance(value, int | float):
+        return _spread(context, np.asarray(cast(value, spec.dtype)))
+    value = context.lowering.stored(value) if isinstance(value, np.ndarray) else value
+    if not isinstance(value, View) or value.dtype != spec.dtype:
+        raise NotLoweredError("there is no kernel for a number of another dtype")
+    phantom = value.phantom if isinstance(context.layer(Layer), Copy) else value.phantom.reshape(())
+    return context.made(derived(value, phantom.broadcast_to(spec.sizes)))
+
+
+@kernels_for(ARange, Range)
+def lower_range(context: Context) -> Made:
+    """Whole numbers in order, where how many there are is symbolic; others are known."""
+    spec = _spec(context)
+    places = (1, 2) if isinstance(context.layer(Layer), ARange) else (0, 2)
+    first, step = (_whole(context, index, default) for index, default in zip(places, (0, 1), strict=True))
+    if spec.dtype.name not in COUNTED:
+        raise NotLoweredError(f"there is no kernel that counts in {spec.dtype.name}")
+    view, counting = counted(context, spec.sizes[0], first, step, spec.dtype)
+    return context.made(view, counting)
+
+
+def counted(
+    context: Context, count: int, first: int = 0, step: int = 1, dtype: DType = INT64
+) -> tuple[View, KernelStep]:
+    """Return integers in order, in new memory, and the step that writes them."""
+    target = row_major((count,), dtype)
+    kernel = Counting(count=count, first=first, step=step, dtype=dtype.name, host=context.lowering.host)
+    return target, context.step(kernel, target)
+
+
+def _whole(context: Context, index: int, default: int) -> int:
+    value = context.argument(index) if index < len(context.bound.positional) else default
+    if isinstance(value, np.ndarray) and value.size == 1:
+        value = value.item()
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if not isinstance(value, int):
+        raise NotLoweredError("it counts from or by what only a run can tell, or by no integer")
+    return value
+
+
+@kernels_for(EyeLike)
+def lower_eye(context: Context) -> Made:
+    """Ones on a diagonal."""
+    spec, x = _spec(context), context.argument(0)
+    if not isinstance(x, View) or (spec.size or 0) > _MOST:
+        raise NotLoweredError("there is no kernel for so many elements")
+    return context.made(constant(np.asarray(context.layer(EyeLike).forward(np.empty(x.shape, x.dtype)))))
+
+
+@kernels_for(OneHot)
+def lower_one_hot(context: Context) -> Made:
+    """Zeros, and a 1 where each number says."""
+    spec, index = _spec(context), indices_of(context.argument(0), context)
+    target = row_major(spec.sizes, INT64)
+    zeros, one = (constant(np.asarray(number, INT64)) for number in (0, 1))
+    clear = context.copy(derived(zeros, zeros.phantom.broadcast_to(spec.sizes)), target)
+    kernel = Scattering(
+        sizes=index.shape or (1,),
+        target=target.strides[:-1] or (0,),
+        source=(0,) * max(len(index.shape), 1),
+        positions=(
+            Positions(
+                strides=index.strides or (0,),
+                bits=BITS[index.dtype.name],
+                size=spec.sizes[-1],
+                step=target.strides[-1],
+                wraps=False,
+            ),
+        ),
+        mode="set",
+        dtype="int64",
+        apart=max(len(index.shape), 1),
+        host=context.host,
+    )
+    return context.made(target, clear, context.step(kernel, target, one, index))

@@ -1,0 +1,286 @@
+"""Operators that are copies and maps between parts of tensors: stacks, repetitions, patches, diagonals."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import product
+
+import numpy as np
+
+from engine.compiler.kernels.expr import Expr, Operand, apply
+from engine.compiler.lowering.context import Context
+from engine.compiler.lowering.rules.composition import Composition
+from engine.compiler.lowering.rules.elementwise.typed_calls import domain_of
+from engine.compiler.lowering.rules.movement.constants import counted
+from engine.compiler.lowering.rules.movement.padding import fill, padded
+from engine.compiler.lowering.rules.registry import kernels_for
+from engine.compiler.lowering.steps import COMPLEX64, KernelStep, Made, NotLoweredError, as_words, derived
+from engine.compiler.storage import FLOAT32, View, constant, row_major
+from engine.ir.dims import is_symbolic
+from engine.layers.convolution.fold import Fold, Unfold
+from engine.layers.convolution.window import Window
+from engine.layers.convolution.window import columns as window_columns
+from engine.layers.definition.layer import Layer
+from engine.layers.elementwise.activation import GLU
+from engine.layers.elementwise.complex import Complex, Imag, Polar, Real, ViewAsComplex, ViewAsReal
+from engine.layers.indexing.masking import LowerTriangle, UpperTriangle
+from engine.layers.indexing.slicing import SliceCopy, SliceScatter
+from engine.layers.linear.product import Cross
+from engine.layers.onnx.operands.constants import whole_number, whole_numbers
+from engine.layers.onnx.shape.shape import Trilu
+from engine.layers.onnx.vision.image import Col2Im
+from engine.layers.operands.axes import checked_axis
+from engine.layers.shape.diagonal import Diag
+from engine.layers.shape.expand import Repeat, Tile
+from engine.layers.shape.join import PadSequence, Stack
+from engine.layers.shape.permute import Flip, FlipOne
+
+# Pieces of patches, each a map of its own.
+MOST_PIECES = 64
+
+
+@kernels_for(Complex, Polar)
+def lower_complex(context: Context) -> Made:
+    """real + i imag, or abs * (cos(angle) + i sin(angle)): two maps."""
+    spec, composition = context.lowering.spec(context.op.outputs[0]), Composition(context)
+    first, second = context.tensor(0), context.tensor(1)
+    if spec is None or spec.dtype != COMPLEX64:
+        raise NotLoweredError("there are kernels for complex numbers of float32 alone")
+    parts: list[tuple[Expr, list[View]]] = [(Operand(0), [first]), (Operand(0), [second])]
+    if isinstance(context.layer(Complex), Polar):
+        trees = (apply("mul", Operand(0), apply(name, Operand(1))) for name in ("cos", "sin"))
+        parts = [(tree, [first, second]) for tree in trees]
+    target = row_major(spec.sizes, COMPLEX64)
+    for (tree, operands), place in zip(parts, (target.phantom.real, target.phantom.imag), strict=True):
+        wide = [derived(each, each.phantom.broadcast_to(spec.sizes)) for each in operands]
+        composition.map(tree, *wide, target=derived(target, place))
+    return context.made(target, *composition.steps)
+
+
+@kernels_for(Real, Imag, ViewAsReal)
+def lower_part(context: Context) -> Made:
+    """The real or imaginary part of complex numbers, or both: a view."""
+    x, layer = context.elements(0), context.layer(Layer)
+    if x.dtype != COMPLEX64:
+        raise NotLoweredError("there are kernels for complex numbers of float32 alone")
+    if isinstance(layer, ViewAsReal):
+        return context.made(as_words(x))
+    return context.made(derived(x, x.phantom.real if isinstance(layer, Real) else x.phantom.imag))
+
+
+@kernels_for(ViewAsComplex)
+def lower_pairs(context: Context) -> Made:
+    """Pairs as complex numbers: a view where they lie side by side, else a copy."""
+    x = context.tensor(0)
+    is_apart = x.strides[-1] != 1 or any(stride % 2 for stride in x.strides[:-1])
+    pairs = row_major(x.shape, x.dtype) if is_apart else x
+    copies = [context.copy(x, pairs)] if is_apart else []
+    return context.made(derived(pairs, pairs.phantom.view(COMPLEX64)[..., 0]), *copies)
+
+
+@kernels_for(Diag)
+def lower_diag(context: Context) -> Made:
+    """The diagonal of a matrix, or a matrix with one."""
+    x, offset = context.tensor(0), context.layer(Diag).diagonal
+    if len(x.shape) == 2:
+        return context.made(derived(x, x.phantom.diagonal(offset)))
+    target = context.place(is_image=False)
+    line = derived(target, target.phantom.diagonal(offset))
+    return context.made(target, fill(context, target, 0.0), context.copy(x, line))
+
+
+@kernels_for(SliceCopy, SliceScatter)
+def lower_slice_copy(context: Context) -> Made:
+    """The input with another tensor in place of a slice."""
+    x, source, layer = context.tensor(0), context.tensor(1), context.layer(SliceCopy)
+    target = context.place()
+    place = derived(target, target.phantom[layer.place(x.shape)])
+    steps = [context.copy(x, target)]
+    if place.phantom.size:
+        steps.append(context.copy(derived(source, source.phantom.broadcast_to(place.shape)), place))
+    return context.made(target, *steps)
+
+
+@kernels_for(Cross)
+def lower_cross(context: Context) -> Made:
+    """a1 * b2 - a2 * b1 and so on, one component after the other."""
+    sizes, composition = context.result_spec.sizes, Composition(context)
+    dim = context.layer(Cross).dim
+    axis = sizes.index(3) if dim is None else checked_axis(dim, len(sizes))
+    a, b = (derived(each, each.phantom.broadcast_to(sizes)) for each in (context.tensor(0), context.tensor(1)))
+    target = context.place(is_image=False)
+    tree = apply("sub", apply("mul", Operand(0), Operand(1)), apply("mul", Operand(2), Operand(3)))
+    for k in range(3):
+        after, before = (k + 1) % 3, (k + 2) % 3
+        parts = [_component(view, axis, at) for view, at in ((a, after), (b, before), (a, before), (b, after))]
+        composition.map(tree, *parts, target=_component(target, axis, k))
+    return context.made(target, *composition.steps)
+
+
+def _component(view: View, axis: int, at: int) -> View:
+    return derived(view, view.phantom.moveaxis(axis, 0)[at])
+
+
+@kernels_for(Fold)
+def lower_fold(context: Context) -> Made:
+    """Every column laid down as a patch, piece by piece, on zeros with a margin."""
+    return _laid_down(context, context.layer(Fold).windows)
+
+
+@kernels_for(Col2Im)
+def lower_col2im(context: Context) -> Made:
+    """The same of patches that ONNX describes."""
+    sizes, block = context.argument(1), context.argument(2)
+    known = [None if isinstance(each, View) else whole_numbers(each, "sizes") for each in (sizes, block)]
+    if known[0] is None or known[1] is None or len(known[0]) != 2:
+        raise NotLoweredError("its sizes are known only in a run, or are not those of images")
+    return _laid_down(context, context.layer(Col2Im).windows(known[0], known[1]))
+
+
+def _laid_down(context: Context, windows: Sequence[Window]) -> Made:
+    x, composition, sizes = context.tensor(0), Composition(context), context.result_spec.sizes
+    pieces = [*product(*map(_pieces, windows))]
+    if len(pieces) > MOST_PIECES:
+        raise NotLoweredError("there is no kernel for patches that overlap so often")
+    *lead, height, width = sizes
+    counts = [window.count(size) or 0 for window, size in zip(windows, (height, width), strict=True)]
+    patches = composition.shaped(x, [*lead, *(window.kernel for window in windows), *counts])
+    around = [size + window.before + window.after for size, window in zip((height, width), windows, strict=True)]
+    ground = row_major([*lead, *around], FLOAT32)
+    composition.steps.append(fill(context, ground, 0.0))
+    for rows, columns in pieces:
+        patch = patches.phantom[..., rows, columns, :, :]
+        begin = ground.phantom[..., rows.start * windows[0].dilation :, columns.start * windows[1].dilation :]
+        *outer, down, across = begin.strides
+        taps = windows[0].dilation * down, windows[1].dilation * across
+        distances = windows[0].stride * down, windows[1].stride * across
+        place = derived(ground, begin.as_strided(patch.shape, (*outer, *taps, *distances)))
+        composition.map(apply("add", Operand(0), Operand(1)), place, derived(patches, patch), target=place)
+    (top, left) = (window.before for window in windows)
+    inner = derived(ground, ground.phantom[..., top : top + height, left : left + width])
+    return composition.finish(Operand(0), inner)
+
+
+def _pieces(window: Window) -> list[slice]:
+    """Taps of an axis that can be added at once, for no two of them meet at a pixel."""
+    size = window.stride if window.dilation == 1 else 1
+    return [slice(first, min(first + size, window.kernel)) for first in range(0, window.kernel, size)]
+
+
+@kernels_for(PadSequence)
+def lower_pad_sequence(context: Context) -> Made:
+    """The number it is padded with everywhere, and every sequence over its part of it."""
+    items, layer = context.items(0), context.layer(PadSequence)
+    sources = [each for each in items if isinstance(each, View)] if isinstance(items, list) else []
+    if not isinstance(items, list) or len(sources) < len(items) or any(each.dtype != FLOAT32 for each in sources):
+        raise NotLoweredError("its sequences are no tensors of float32 that are computed before")
+    target = context.place(is_image=False)
+    rows = target.phantom.moveaxis(0 if layer.batch_first else 1, 0)
+    steps = [fill(context, target, layer.padding_value)]
+    for row, source in zip(rows, sources, strict=True):
+        length = source.shape[0]
+        begin = len(row) - length if layer.padding_side == "left" else 0
+        if source.phantom.size:
+            steps.append(context.copy(source, derived(target, row[begin : begin + length])))
+    return context.made(target, *steps)
+
+
+# Tensors that are stacked, each by a copy of its own.
+MOST_STACKED = 256
+
+
+@kernels_for(Stack)
+def lower_stack(context: Context) -> Made:
+    """Every tensor copied to its place along the new dimension."""
+    parts = [context.elements(index) for index, _ in enumerate(context.arguments())]
+    if len(parts) > MOST_STACKED:
+        raise NotLoweredError("there is no kernel for so many tensors")
+    if len({part.dtype for part in parts}) > 1:
+        raise NotLoweredError("there is no kernel for several dtypes")
+    target = context.place_like(parts[0])
+    axis = checked_axis(context.layer(Stack).dim, len(target.shape))
+    places = [derived(target, target.phantom.moveaxis(axis, 0)[k]) for k, _ in enumerate(parts)]
+    return context.made(target, *(context.copy(part, place) for part, place in zip(parts, places, strict=True)))
+
+
+@kernels_for(Repeat, Tile)
+def lower_repeat(context: Context) -> Made:
+    """The tensor broadcast along new dimensions before its own."""
+    x = context.elements(0)
+    target = context.place_like(x, is_image=False)
+    shape = (1,) * (len(target.shape) - len(x.shape)) + x.shape
+    sizes = [each for whole, size in zip(target.shape, shape, strict=True) for each in (whole // size, size)]
+    spread = x.phantom.reshape([each for size in shape for each in (1, size)])
+    source = derived(x, spread.broadcast_to(sizes))
+    return context.made(target, context.copy(source, derived(target, target.phantom.reshape(sizes))))
+
+
+@kernels_for(Flip, FlipOne)
+def lower_flip(context: Context) -> Made:
+    """A copy that reads backwards."""
+    x = context.elements(0)
+    target = context.place_like(x)
+    return context.made(target, context.copy(derived(x, context.layer(Layer).forward(x.phantom)), target))
+
+
+@kernels_for(GLU)
+def lower_glu(context: Context) -> Made:
+    """First half times sigmoid(second half)."""
+    x = context.tensor(0)
+    axis = checked_axis(context.layer(GLU).dim, len(x.shape))
+    halves = [derived(x, half) for half in x.phantom.split(2, axis)]
+    return Composition(context).finish(apply("mul", Operand(0), apply("sigmoid", Operand(1))), *halves)
+
+
+@kernels_for(Unfold)
+def lower_unfold(context: Context) -> Made:
+    """All patches, which overlap, as one view of the image with its padding; copied."""
+    x, layer, target = context.tensor(0), context.layer(Unfold), context.place(is_image=False)
+    steps: list[KernelStep] = []
+    pairs = [(window.before, window.after) for window in layer.windows]
+    if any(map(any, pairs)):
+        around = [(0, 0)] * (len(x.shape) - 2) + pairs
+        ground = row_major([size + sum(pair) for size, pair in zip(x.shape, around, strict=True)], FLOAT32)
+        steps += padded(context, x, ground, around, "constant")
+        x = ground
+    patches = derived(x, window_columns(x.phantom, layer.windows))
+    return context.made(target, *steps, context.copy(patches, derived(target, target.phantom.reshape(patches.shape))))
+
+
+@kernels_for(LowerTriangle, UpperTriangle, Trilu)
+def lower_triangle(context: Context) -> Made:
+    """The elements where a mask of one matrix, which is known now, is on."""
+    layer, x, composition = context.layer(Layer), context.elements(0), Composition(context)
+    given = [context.argument(index) for index in range(1, len(context.bound.positional))]
+    if any(isinstance(each, View) for each in given):
+        raise NotLoweredError("its diagonal is known only in a run")
+    if is_symbolic(x.shape[-2:]):
+        return _symbolic_triangle(context, x, layer, given)
+    mask = np.asarray(layer.forward(np.ones(x.shape[-2:], np.bool_), *given))
+    tree = apply("where", Operand(1), Operand(0), 0)
+    if x.dtype == FLOAT32:
+        return composition.finish(tree, x, _wide(constant(mask.astype(np.float32)), x))
+    target = row_major(x.shape, x.dtype)
+    composition.typed(target, tree, x, constant(mask), domain=domain_of(x.dtype))
+    return context.made(target, *composition.steps)
+
+
+def _symbolic_triangle(context: Context, x: View, layer: Layer, given: list[object]) -> Made:
+    """The same of matrices of any size: where the number of the column is far enough from that of the row."""
+    if isinstance(layer, Trilu):
+        is_upper, diagonal = layer.upper, whole_number(given[0], "k") if given else 0
+    else:
+        is_upper, diagonal = isinstance(layer, UpperTriangle), getattr(layer, "diagonal", 0)
+    if diagonal is None:
+        raise NotLoweredError("its diagonal is known only in a run")
+    (rows, down), (columns, across) = (counted(context, size) for size in x.shape[-2:])
+    distance = apply("sub", Operand(2), Operand(1))
+    is_kept = apply("ge" if is_upper else "le", distance, diagonal)
+    target, composition = row_major(x.shape, x.dtype), Composition(context)
+    line = derived(rows, rows.phantom.reshape(-1, 1))
+    composition.typed(target, apply("where", is_kept, Operand(0), 0), x, line, columns, domain=domain_of(x.dtype))
+    return context.made(target, down, across, *composition.steps)
+
+
+def _wide(matrix: View, x: View) -> View:
+    return derived(matrix, matrix.phantom.broadcast_to(x.shape))

@@ -1,0 +1,253 @@
+"""Operators that only move elements: views where strides can say it, copies where they cannot.
+
+The layer itself tells: it runs on the operand's phantom, and if numpy answers with a view of it, so is the result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from engine.compiler.lowering.context import Context
+from engine.compiler.lowering.layout import SEE_THROUGH, slice_of
+from engine.compiler.lowering.rules.registry import kernels_for
+from engine.compiler.lowering.steps import Made, NotLoweredError
+from engine.compiler.storage import FLOAT32, View, row_major
+from engine.graph.operand import RuntimeOperand
+from engine.layers.creation.container import Unpack
+from engine.layers.creation.matrices import MeshGrid
+from engine.layers.definition.layer import Layer
+from engine.layers.elementwise import complex, identity
+from engine.layers.indexing import slicing
+from engine.layers.onnx.shape import shape as onnx_shape
+from engine.layers.onnx.vision import image as blocks
+from engine.layers.shape import diagonal, expand, join, permute, split
+from engine.layers.vision import shuffle
+from engine.passes import JOINS
+from engine.passes.support import permutations
+
+_NUMBERED_RESHAPES = (
+    onnx_shape.OnnxReshape, onnx_shape.OnnxFlatten, onnx_shape.OnnxSqueeze, onnx_shape.OnnxUnsqueeze
+)  # fmt: skip
+NUMBERED = (*_NUMBERED_RESHAPES, onnx_shape.OnnxSlice, onnx_shape.OnnxExpand)
+"""ONNX's, which take numbers beside their operand."""
+RESHAPES = (*permutations.VIEWS, *_NUMBERED_RESHAPES)
+"""Layers that give the same elements, in the same order, another shape."""
+VIEWS = (
+    *RESHAPES,
+    permute.Permute,
+    permute.Transpose,
+    permute.MatrixTranspose,
+    permute.Reversal,
+    permute.BatchTranspose,
+    permute.Adjoint,
+    permute.MoveDim,
+    onnx_shape.OnnxSlice,
+    onnx_shape.OnnxExpand,
+    slicing.Slice,
+    slicing.Narrow,
+    slicing.Windows,
+    split.Split,
+    split.Chunk,
+    split.TensorSplit,
+    split.Unbind,
+    split.AxisSplit,
+    expand.Expand,
+    expand.ExpandAs,
+    identity.Dropout,
+    identity.Identity,
+    identity.RawIdentity,
+    identity.RawDropout,
+    complex.Resolved,
+    diagonal.Diagonal,
+    diagonal.MatrixDiagonal,
+)
+# Dimensions of a roll, each of which doubles the copies.
+MOST_ROLLED = 3
+SEE_THROUGH.update((slicing.Slice, slicing.Narrow, onnx_shape.OnnxSlice, split.Split, split.Chunk, split.TensorSplit))
+
+
+@kernels_for(*VIEWS)
+def lower_view(context: Context) -> Made:
+    """A view, or for a reshape that cannot be one, a copy into the order that allows it."""
+    layer, arguments = context.layer(Layer), context.arguments()
+    outputs: Sequence[RuntimeOperand] = context.op.outputs
+    x = arguments[0]
+    if isinstance(x, np.ndarray) and x.size:  # what it becomes is too large to be known itself
+        x = arguments[0] = context.lowering.stored(x)
+    if not isinstance(x, View):
+        raise NotLoweredError("its operand is known before the run")
+    if isinstance(layer, NUMBERED) and any(isinstance(each, View) for each in arguments[1:]):
+        raise NotLoweredError("one of its parameters is known only in a run")
+    results = layer.forward(*(each.phantom if isinstance(each, View) else each for each in arguments))
+    several = list(results) if isinstance(results, list | tuple) else [results]
+    unpacked = _unpacked(context) if isinstance(results, list | tuple) else None
+    if unpacked is not None:
+        outputs = unpacked
+    if len(several) != len(outputs):
+        raise NotLoweredError("its results come as a list")
+    views = [view for each in several if (view := x.derive(each)) is not None]
+    if len(views) == len(outputs):
+        return Made(views={operand.name: view for operand, view in zip(outputs, views, strict=True)})
+    if not isinstance(layer, RESHAPES):
+        raise NotLoweredError("there is no kernel for this rearrangement")
+    return _reshaped(context, x)
+
+
+def _unpacked(context: Context) -> Sequence[RuntimeOperand] | None:
+    """The operands that the items of a list become, where one operator takes it apart and nobody else sees it."""
+    outputs, names = context.op.outputs, context.lowering.outputs
+    if len(outputs) != 1 or outputs[0].name in names or len(outputs[0].consumers) != 1:
+        return None
+    (user,) = outputs[0].consumers
+    return user.outputs if isinstance(user.definition, Unpack) and user.name not in context.lowering.refused else None
+
+
+@kernels_for(MeshGrid, expand.BroadcastTensors)
+def lower_spread(context: Context) -> Made:
+    """Every tensor spread along the dimensions of the others: views, as soon as the list of them is taken apart."""
+    items, outputs = context.items(0), _unpacked(context)
+    sources = [each for each in items if isinstance(each, View)] if isinstance(items, list) else []
+    if outputs is None or not isinstance(items, list) or not len(items) == len(sources) == len(outputs):
+        raise NotLoweredError("its operands or its results are known only in a run")
+    grids = context.layer(Layer).forward([each.phantom for each in sources])
+    views = [view for each, grid in zip(sources, grids, strict=True) if (view := each.derive(grid)) is not None]
+    if len(views) < len(outputs):
+        raise NotLoweredError("there is no kernel for this rearrangement")
+    return Made(views={operand.name: view for operand, view in zip(outputs, views, strict=True)})
+
+
+@kernels_for(Unpack)
+def lower_unpack(context: Context) -> Made:
+    """The items of a list whose maker has told where they lie."""
+    views = {each.name: context.lowering.view(each) for each in context.op.outputs}
+    known = {name: view for name, view in views.items() if view is not None}
+    if len(known) < len(views):
+        raise NotLoweredError("there is no kernel for it")
+    return Made(views=known)
+
+
+def _reshaped(context: Context, x: View) -> Made:
+    target = context.place_like(x)
+    seen = target.derive(target.phantom.reshape(x.shape))
+    if seen is not None:
+        return context.made(target, context.copy(x, seen))
+    flat = row_major(x.shape, x.dtype)
+    result = flat.derive(flat.phantom.reshape(target.shape))
+    if result is None:
+        raise NotLoweredError("the reshape cannot be a view")
+    return context.made(result, context.copy(x, flat))
+
+
+@kernels_for(permute.Roll)
+def lower_roll(context: Context) -> Made:
+    """Elements moved round: along every dimension two parts, each copied to where it goes."""
+    layer, x = context.layer(permute.Roll), context.elements(0)
+    if layer.dims is None or len({dim % len(x.shape) for dim in layer.dims}) < len(layer.dims):
+        raise NotLoweredError("there is no kernel for a roll of all dimensions as one, or of one dimension twice")
+    if len(layer.dims) > MOST_ROLLED:
+        raise NotLoweredError("there is no kernel for a roll of so many dimensions")
+    target = context.place_like(x)
+    pairs = [(x, target)]
+    for dim, shift in zip(layer.dims, layer.shifts, strict=True):
+        pairs = [part for pair in pairs for part in _rolled(*pair, dim % len(x.shape), shift)]
+    return context.made(target, *(context.copy(source, place) for source, place in pairs))
+
+
+def _rolled(source: View, target: View, axis: int, shift: int) -> list[tuple[View, View]]:
+    """The parts in front of and behind the element that becomes the first, and where they go."""
+    size = source.shape[axis]
+    if not -size < shift < size:  # asked first: of a symbolic size, the remainder would be an expression
+        shift %= size
+    elif shift < 0:
+        shift += size
+    parts = [(0, shift, size - shift), (size - shift, 0, shift)]
+    pairs = [(slice_of(source, axis, at, n), slice_of(target, axis, to, n)) for at, to, n in parts if n]
+    found = [(a, b) for a, b in pairs if a is not None and b is not None]
+    if len(found) < len(pairs):
+        raise NotLoweredError("its parts have no place")
+    return found
+
+
+@kernels_for(join.Cat)
+def lower_cat(context: Context) -> Made:
+    """A concatenation; parts that were computed in their place need no copy."""
+    parts = [context.elements(index) for index, _ in enumerate(context.arguments())]
+    if len({part.dtype for part in parts}) > 1:
+        raise NotLoweredError("there is no kernel for several dtypes")
+    is_single = parts[0].dtype == FLOAT32
+    target = context.lowering.joined(context.op.outputs[0]) if is_single else context.place_like(parts[0])
+    axis = context.layer(join.Cat).dim % len(target.shape)
+    steps, in_place, first = [], [], 0
+    for index, part in enumerate(parts):
+        place = slice_of(target, axis, first, part.shape[axis])
+        if place is None:
+            raise NotLoweredError("its parts have no place")
+        if _is_same(place, part):
+            in_place.append(context.op.inputs[index].name)
+        else:
+            steps.append(context.copy(part, place))
+        first += part.shape[axis]
+    together = None if in_place else _together(parts, axis)
+    if together is not None:
+        return context.made(together)
+    return Made(views={context.op.outputs[0].name: target}, steps=steps, fusions={JOINS: in_place} if in_place else {})
+
+
+def _is_same(a: View, b: View) -> bool:
+    return a.storage is b.storage and a.offset == b.offset and a.strides == b.strides
+
+
+def _together(parts: list[View], axis: int) -> View | None:
+    """The parts seen as one tensor, if they lie one after the other in a storage already."""
+    first = parts[0]
+    step = first.phantom.strides[axis]
+    at = first.offset
+    for part in parts:
+        same = part.storage is first.storage and part.phantom.strides == first.phantom.strides
+        if not same or part.offset != at:
+            return None
+        at += part.shape[axis] * step
+    size = sum(part.shape[axis] for part in parts)
+    shape_ = (*first.shape[:axis], size, *first.shape[axis + 1 :])
+    whole = first.phantom.as_strided(shape_, first.phantom.strides)
+    view = first.derive(whole)
+    return view if view is None or axis != 1 else View(view.storage, view.phantom, first.border)
+
+
+@kernels_for(
+    shuffle.ChannelShuffle, shuffle.PixelShuffle, shuffle.PixelUnshuffle, blocks.DepthToSpace, blocks.SpaceToDepth,
+    image=True,
+)  # fmt: skip
+def lower_shuffle(context: Context) -> Made:
+    """Channels to other channels or to pixels: a copy between two views of six dimensions."""
+    x, layer = context.tensor(0), context.layer(Layer)
+    if len(x.shape) != 4:
+        raise NotLoweredError("there is no kernel for this rank")
+    target = context.place(is_image=True)
+    n, c, h, w = x.shape
+    order: tuple[int, ...]
+    if isinstance(layer, shuffle.ChannelShuffle):
+        source, order = x.phantom.reshape(n, layer.groups, c // layer.groups, h, w), (0, 2, 1, 3, 4)
+    elif isinstance(layer, shuffle.PixelShuffle):
+        r = layer.upscale_factor
+        source, order = x.phantom.reshape(n, c // (r * r), r, r, h, w), (0, 1, 4, 2, 5, 3)
+    elif isinstance(layer, shuffle.PixelUnshuffle):
+        r = layer.downscale_factor
+        source, order = x.phantom.reshape(n, c, h // r, r, w // r, r), (0, 1, 3, 5, 2, 4)
+    elif isinstance(layer, blocks.DepthToSpace):
+        r, is_by_depth = layer.blocksize, layer.mode == "DCR"
+        split = (r, r, c // (r * r)) if is_by_depth else (c // (r * r), r, r)
+        source, order = x.phantom.reshape(n, *split, h, w), (0, 3, 4, 1, 5, 2) if is_by_depth else (0, 1, 4, 2, 5, 3)
+    elif isinstance(layer, blocks.SpaceToDepth):
+        r, is_by_depth = layer.blocksize, layer.mode == "DCR"
+        source = x.phantom.reshape(n, c, h // r, r, w // r, r)
+        order = (0, 3, 5, 1, 2, 4) if is_by_depth else (0, 1, 3, 5, 2, 4)
+    else:
+        raise NotLoweredError("there is no kernel for it")
+    moved = source.transpose(order)
+    seen, place = x.derive(moved), target.derive(target.phantom.reshape(moved.shape))
+    if seen is None or place is None:
+        raise NotLoweredError("the tensor's dimensions cannot be split in place")
+    return context.made(target, context.copy(seen, place))

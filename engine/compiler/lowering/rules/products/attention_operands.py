@@ -1,0 +1,171 @@
+"""Operands of attention, and attention as separate kernels whose weights lie in memory.
+
+The separate kernels are used where the weights are returned, or where the fused kernel does not apply.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from engine.compiler.kernels.expr import Expr, Operand, apply
+from engine.compiler.kernels.rows.softmax import Softmax
+from engine.compiler.lowering.context import Context
+from engine.compiler.lowering.rules.composition import Composition
+from engine.compiler.lowering.rules.products.matmul import multiplied
+from engine.compiler.lowering.steps import KernelStep, NotLoweredError, derived
+from engine.compiler.storage import View, constant, row_major
+from engine.promotion import broadcast_sizes
+
+BOOL = np.dtype(np.bool_)
+
+
+@dataclass(frozen=True, slots=True)
+class MaskView:
+    """A mask that broadcasts to the scores, and what it does to them; see ``Mask``."""
+
+    view: View
+    kind: Literal["add", "keep", "drop"]
+    fill: float = -math.inf
+    is_added: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attended:
+    """What attention is computed of.
+
+    Args:
+        query, key, value, target: (..., L, E), (..., S, E), (..., S, V) and (..., L, V).
+        masks: that broadcast to (..., L, S), in their order.
+        scale: of the scores.
+        is_causal: query l sees the keys 0 to l.
+        is_zero: whether a query that sees no key gives zeros; else NaN.
+    """
+
+    query: View
+    key: View
+    value: View
+    target: View
+    masks: Sequence[MaskView] = ()
+    scale: float
+    is_causal: bool = False
+    is_zero: bool = True
+
+
+def mask_of(context: Context, value: View | object, kind: Literal["keep", "drop"]) -> MaskView | None:
+    """An argument that is a mask, or None; ``kind`` is what booleans do: they are 0 and -inf, to be added.
+
+    Raises:
+        NotLoweredError: it is of another dtype, or empty.
+    """
+    if value is None:
+        return None
+    if isinstance(value, np.ndarray):
+        value = context.lowering.stored(value)
+    if not isinstance(value, View) or value.phantom.size == 0:
+        raise NotLoweredError("its mask is no tensor in memory")
+    if value.dtype not in (context.dtype, BOOL):
+        raise NotLoweredError(f"there are no kernels for masks of {value.dtype.name}")
+    return MaskView(value, kind, is_added=True) if value.dtype == BOOL else MaskView(value, "add")
+
+
+def in_groups(attended: Attended) -> Attended:
+    """Heads as groups of those that share a key and a value."""
+    heads = attended.query.shape[-3] if len(attended.query.shape) > 2 else 1
+    shared = {each.shape[-3] for each in (attended.key, attended.value) if len(each.shape) > 2} - {1, heads}
+    if not shared:
+        return attended
+    if len(shared) > 1:
+        raise NotLoweredError("its keys and values come in different groups")
+    (groups,) = shared
+
+    def split(view: View) -> View:
+        """(..., heads, a, b) as (..., groups, heads of a group, a, b)."""
+        array = view.phantom
+        if array.ndim < 3:
+            return view
+        if array.shape[-3] == heads:
+            return derived(view, array.reshape(*array.shape[:-3], groups, -1, *array.shape[-2:]))
+        return derived(view, array[..., None, :, :])
+
+    return replace(
+        attended,
+        query=split(attended.query),
+        key=split(attended.key),
+        value=split(attended.value),
+        target=split(attended.target),
+        masks=tuple(replace(mask, view=split(mask.view)) for mask in attended.masks),
+    )
+
+
+X, Y = Operand(0), Operand(1)
+# Of a mask that says what comes before what.
+_MOST_PLACES = 1 << 24
+
+
+def weighed(context: Context, attended: Attended, *, cap: float = 0.0) -> tuple[View, list[KernelStep]]:
+    """The weights (..., L, S), and the steps that make them and store what is weighed.
+
+    Args:
+        cap: that scores are bent towards before masks; 0 for none.
+    """
+    composition = Composition(context)
+    query, key, target = attended.query, attended.key, attended.target
+    turned = derived(key, key.phantom.swapaxes(-1, -2))
+    lead = broadcast_sizes(query.shape[:-2], key.shape[:-2], attended.value.shape[:-2])
+    scores = row_major((*lead, query.shape[-2], key.shape[-2]), context.dtype)
+    scaled = apply("mul", X, float(attended.scale))
+    if cap:
+        scaled = apply("mul", apply("tanh", apply("div", scaled, float(cap))), float(cap))
+    wide = derived(query, query.phantom.broadcast_to((*lead, *query.shape[-2:])))
+    composition.steps += multiplied(context, wide, turned, scores, scaled)
+    masks = [*attended.masks, *([_causal(scores.shape[-2:])] if attended.is_causal else [])]
+    for mask in masks:
+        composition.typed(scores, _masked(mask), scores, mask.view)
+    weights = _softmax(composition, scores, is_zero=attended.is_zero)
+    composition.steps += _stored(context, weights, attended.value, target)
+    return weights, composition.steps
+
+
+def _causal(sizes: Sequence[int]) -> MaskView:
+    if math.prod(sizes) > _MOST_PLACES:
+        raise NotLoweredError("there is no kernel for so many scores")
+    return MaskView(constant(np.tri(*sizes, dtype=np.bool_)), "keep")
+
+
+def _masked(mask: MaskView) -> Expr:
+    if mask.kind == "add":
+        return apply("add", X, Y)
+    dropped = apply("add", X, mask.fill) if mask.is_added else mask.fill
+    return apply("where", Y, X, dropped) if mask.kind == "keep" else apply("where", Y, dropped, X)
+
+
+def _softmax(composition: Composition, scores: View, *, is_zero: bool) -> View:
+    """The softmax of every row; zeros of a row that sees nothing, or NaN."""
+    rows = derived(scores, scores.phantom.reshape(-1, scores.shape[-1]))
+    target = row_major(rows.shape, rows.dtype)
+    kernel = Softmax(
+        rows=rows.shape[0],
+        columns=rows.shape[1],
+        source=rows.strides[0],
+        target=target.strides[0],
+        host=composition.context.host,
+    )
+    composition.steps.append(composition.context.step(kernel, rows, target))
+    if is_zero:
+        highest = composition.reduce(rows, [1], "max")
+        composition.map(apply("where", apply("eq", Y, -math.inf), 0.0, X), target, highest, target=target)
+    return derived(target, target.phantom.reshape(scores.shape))
+
+
+def _stored(context: Context, weights: View, value: View, target: View) -> list[KernelStep]:
+    """weights @ value where it shall lie; copied there where products are not stored so."""
+    try:
+        return multiplied(context, weights, value, target)
+    except NotLoweredError:
+        apart = row_major(target.shape, target.dtype)
+        return [*multiplied(context, weights, value, apart), context.copy(apart, target)]

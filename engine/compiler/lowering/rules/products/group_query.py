@@ -1,0 +1,221 @@
+"""Attention of decoders as onnxruntime has it: keys of earlier steps with new ones behind, as many as each row has.
+
+How many keys there are at most is known with the shapes; how many each row has, only in a run: that decides where new
+keys are written, and a mask of what each position sees.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from engine.compiler.kernels.expr import Expr, Operand, apply
+from engine.compiler.lowering.context import Context
+from engine.compiler.lowering.rules.composition import Composition
+from engine.compiler.lowering.rules.indexing.gather import Slot, indices_of, picking
+from engine.compiler.lowering.rules.indexing.scatter import scattering
+from engine.compiler.lowering.rules.products.attention import attention_steps
+from engine.compiler.lowering.rules.products.attention_operands import Attended, MaskView, in_groups, weighed
+from engine.compiler.lowering.rules.registry import kernels_for
+from engine.compiler.lowering.steps import Made, NotLoweredError, derived
+from engine.compiler.storage import FLOAT32, View, constant, row_major
+from engine.layers.onnx.attention.grouped_attention import CausalMask, GroupQueryAttention
+from engine.layers.operands.precision import INT64
+
+X, Y, Z = Operand(0), Operand(1), Operand(2)
+
+
+@kernels_for(CausalMask)
+def lower_causal_mask(context: Context) -> Made:
+    """Which places come before others, as what is added to scores."""
+    rows, columns = context.result_spec.sizes
+    past = context.argument(2) if len(context.bound.positional) > 2 else None
+    before = past.shape[-2] if isinstance(past, View | np.ndarray) else 0
+    own, keys = (
+        constant(np.arange(first, first + count, dtype=np.float32)) for first, count in ((before, rows), (0, columns))
+    )
+    tree = apply("where", apply("le", Y, X), 0.0, -math.inf)
+    return Composition(context).finish(tree, derived(own, own.phantom[:, None]), keys)
+
+
+@kernels_for(GroupQueryAttention)
+def lower_grouped(context: Context) -> Made:
+    """Queries and keys turned, keys and values put behind earlier ones, and attention."""
+    layer, steps = context.layer(GroupQueryAttention), Composition(context)
+    if layer.smooth_softmax == 1 or _given(context, 11) is not None:
+        raise NotLoweredError("there is no kernel for a score beside those of keys")
+    q, k, v = _heads(context, layer)
+    batch, _, length, size = q.shape
+    past = [_earlier(context, index) for index in (3, 4)]
+    total, room = _total(context), 0 if past[0] is None else past[0].shape[2]
+    if total is None or total < length or any(each is not None and each.shape[2] != room for each in past):
+        raise NotLoweredError("how many keys there are is known only in a run")
+    rows = _Rows.of(steps, batch, length, total)
+    if layer.do_rotary:
+        q, k = (_turned(steps, each, rows, layer) for each in (q, k))
+    kept = [_kept(steps, new, old, rows, index) for index, (new, old) in enumerate(zip((k, v), past, strict=True), 1)]
+    keys, values = (derived(each, each.phantom[:, :, :total]) for each in kept)
+    target = context.lowering.place(context.op.outputs[0], is_image=False)
+    attended = Attended(
+        query=q,
+        key=keys,
+        value=values,
+        target=derived(target, target.phantom.reshape(batch, length, -1, size).transpose(0, 2, 1, 3)),
+        masks=_masks(steps, rows, layer.local_window_size),
+        scale=layer.scale or 1 / math.sqrt(size),
+    )
+    attended = in_groups(attended)
+    if layer.softcap:
+        steps.steps += weighed(context, attended, cap=layer.softcap)[1]
+    else:
+        steps.steps += attention_steps(context, attended)
+    views = dict(zip((each.name for each in context.op.outputs), (target, *kept), strict=False))
+    return Made(views=views, steps=steps.steps)
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """What is known of the rows of a batch.
+
+    Args:
+        length, total: new keys, and keys at most.
+        before: keys of earlier steps of each row (B, 1), int64.
+        places: of its new keys (B, length); outside where its number of keys does not fit.
+    """
+
+    length: int
+    total: int
+    before: View
+    places: View
+
+    @classmethod
+    def of(cls, composition: Composition, batch: int, length: int, total: int) -> _Rows:
+        """Of an operator's rows."""
+        counts = indices_of(composition.context.argument(5), composition.context)
+        if counts.phantom.size != batch:
+            raise NotLoweredError("its numbers of keys do not fit")
+        last = derived(counts, counts.phantom.reshape(batch, 1))
+        before, places = row_major((batch, 1), INT64), row_major((batch, length), INT64)
+        has_past = total != length
+        composition.typed(before, apply("sub", X, length - 1) if has_past else apply("mul", X, 0), last, domain="i64")
+        own = constant(np.arange(length, dtype=INT64))
+        least = length - 1 if has_past else 0
+        is_wrong = apply("logical_or", apply("lt", Z, least), apply("ge", Z, total))
+        composition.typed(places, apply("where", is_wrong, -1, apply("add", X, Y)), before, own, last, domain="i64")
+        return cls(length, total, before, places)
+
+
+def _given(context: Context, index: int) -> object:
+    return context.argument(index) if index < len(context.bound.positional) else None
+
+
+def _earlier(context: Context, index: int) -> View | None:
+    """Earlier keys or values, if there are any."""
+    value = _given(context, index)
+    is_empty = isinstance(value, View | np.ndarray) and 0 in value.shape
+    return None if value is None or is_empty else context.tensor(index)
+
+
+def _total(context: Context) -> int | None:
+    """The most keys a row has, where that is known now."""
+    value = _given(context, 6)
+    return int(np.reshape(value, ())) if isinstance(value, np.ndarray | int) and np.size(value) == 1 else None
+
+
+def _heads(context: Context, layer: GroupQueryAttention) -> list[View]:
+    """Queries (B, H, S, E), keys and values (B, G, S, E)."""
+    query, groups = context.tensor(0), layer.kv_num_heads
+    batch, length, width = query.shape
+    if _given(context, 1) is not None:
+        parts = [(query, query.phantom)] + [(each, each.phantom) for each in (context.tensor(1), context.tensor(2))]
+    else:
+        size = width // (layer.num_heads + 2 * groups)
+        ends = [layer.num_heads * size, (layer.num_heads + groups) * size]
+        parts = [(query, part) for part in query.phantom.split(ends, axis=2)]
+    counts = (layer.num_heads, groups, groups)
+    if any(part.shape[:2] != (batch, length) for _, part in parts):
+        raise NotLoweredError("its keys and values do not fit")
+    return [
+        derived(whole, part.reshape(batch, length, count, -1).transpose(0, 2, 1, 3))
+        for (whole, part), count in zip(parts, counts, strict=True)
+    ]
+
+
+def _turned(composition: Composition, x: View, rows: _Rows, layer: GroupQueryAttention) -> View:
+    """Pairs of elements turned by angles that positions pick."""
+    context = composition.context
+    places = rows.places if _given(context, 9) is None else indices_of(context.argument(9), context)
+    batch, _, length, size = x.shape
+    half = context.tensor(7).shape[-1]
+    if places.shape != (batch, length) or 2 * half > size:
+        raise NotLoweredError("its positions or angles do not fit")
+    angles = []
+    for index in (7, 8):
+        cache, own = context.tensor(index), row_major((batch, length, half), FLOAT32)
+        if len(cache.shape) != 2 or cache.shape[1] != half:
+            raise NotLoweredError("its angles do not fit")
+        slot = Slot(derived(places, places.phantom[:, :, None]), 0)
+        composition.steps.append(picking(context, own, cache, [0, 0, cache.strides[1]], [slot]))
+        angles.append(derived(own, own.phantom[:, None]))
+    target = row_major(x.shape, FLOAT32)
+    first, second = (slice(0, half), slice(half, 2 * half))
+    if layer.rotary_interleaved:
+        first, second = slice(0, 2 * half, 2), slice(1, 2 * half, 2)
+    pair = [derived(x, x.phantom[..., each]) for each in (first, second)]
+    products = apply("mul", X, Z), apply("mul", Y, Operand(3))
+    other = apply("add", apply("mul", X, Operand(3)), apply("mul", Y, Z))
+    for part, tree in ((first, apply("sub", *products)), (second, other)):
+        composition.map(tree, *pair, *angles, target=derived(target, target.phantom[..., part]))
+    if 2 * half < size:
+        rest = (derived(each, each.phantom[..., 2 * half :]) for each in (x, target))
+        composition.steps.append(context.copy(*rest))
+    return target
+
+
+def _kept(composition: Composition, new: View, past: View | None, rows: _Rows, index: int) -> View:
+    """Earlier keys or values with the new ones behind them, zeros after."""
+    context, (batch, groups, _, size) = composition.context, new.shape
+    room = max(rows.total, 0 if past is None else past.shape[2])
+    outputs = context.op.outputs
+    target = row_major((batch, groups, room, size), FLOAT32)
+    if index < len(outputs) and context.lowering.spec(outputs[index]) is not None:
+        target = context.lowering.place(outputs[index], is_image=False)
+    count = 0 if past is None else past.shape[2]
+    if past is not None:
+        own = constant(np.arange(count, dtype=np.float32).reshape(-1, 1))
+        seen = derived(rows.before, rows.before.phantom.reshape(batch, 1, 1, 1))
+        is_there: Expr = apply("lt", Y, Z)
+        front = derived(target, target.phantom[:, :, :count])
+        composition.typed(front, apply("where", is_there, X, 0.0), past, own, seen)
+    if count < room:
+        zero = constant(np.zeros((), np.float32))
+        behind = derived(target, target.phantom[:, :, count:])
+        composition.steps.append(context.copy(derived(zero, zero.phantom.broadcast_to(behind.shape)), behind))
+    places = derived(rows.places, rows.places.phantom.reshape(batch, 1, rows.length, 1))
+    kept = [0 if axis == 2 else step for axis, step in enumerate(target.strides)]
+    slots = [Slot(places, 2)]
+    composition.steps.append(scattering(context, target, new.shape, kept, slots, new, "set"))
+    return target
+
+
+def _masks(composition: Composition, rows: _Rows, window: int) -> list[MaskView]:
+    """What each new position sees: keys up to its own, a window of them; and what is added to scores."""
+    context, batch = composition.context, rows.before.shape[0]
+    mask = row_major((batch, 1, rows.length, rows.total), np.dtype(np.bool_))
+    own = derived(rows.before, rows.before.phantom.reshape(batch, 1, 1, 1))
+    line = constant(np.arange(rows.length, dtype=INT64).reshape(-1, 1))
+    keys = constant(np.arange(rows.total, dtype=INT64))
+    place = apply("add", Y, Z)
+    tree = apply("le", X, place)
+    if window >= 0:
+        tree = apply("logical_and", tree, apply("gt", X, apply("sub", place, max(window, 1))))
+    composition.typed(mask, tree, keys, own, line, domain="i64")
+    bias = _given(context, 10)
+    if bias is None:
+        return [MaskView(mask, "keep")]
+    view = context.stored(bias)
+    if len(view.shape) != 4 or view.shape[3] < rows.total:
+        raise NotLoweredError("what is added to its scores does not fit")
+    return [MaskView(derived(view, view.phantom[..., : rows.total]), "add"), MaskView(mask, "keep")]

@@ -1,0 +1,307 @@
+"""Products of 8-bit integers with stored weights, as words of two or four integers.
+
+Words of two 16-bit integers hold every distance from a zero point; padding is zero. Where the host multiplies bytes and
+the weights fit, words hold four bytes: what their zero point adds to each sum is subtracted again, and the padding of
+an image is its zero point. Sums are 32-bit integers; a pass has checked that none is larger and that they become
+floats.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from itertools import product
+from typing import Final
+
+import numpy as np
+
+from engine.compiler.kernels.elements import Domain, make_elements
+from engine.compiler.kernels.expr import Expr, Operand, apply
+from engine.compiler.lowering.context import Context
+from engine.compiler.lowering.fusion import as_image
+from engine.compiler.lowering.layout import Border
+from engine.compiler.lowering.rules.convolution.conv_geometry import border_of, parameters_of, spans_of
+from engine.compiler.lowering.rules.convolution.conv_steps import as_filters, computed
+from engine.compiler.lowering.rules.products.linear import linear_step, rows_as_image
+from engine.compiler.lowering.rules.registry import kernels_for
+from engine.compiler.lowering.steps import KernelStep, Made, NotLoweredError, derived
+from engine.compiler.storage import FLOAT32, View, channels_last, row_major
+from engine.ir.strided import Strided
+from engine.layers.onnx.products.conv import ConvInteger, distances, windows_and_pads
+from engine.layers.onnx.products.matmul import MatMulInteger, centred_columns
+from engine.tensor import Array, DType
+
+BYTES: Final = (np.dtype(np.uint8), np.dtype(np.int8))
+# What a word is made of, by how many of them there are; 4 of them without sign in images, with it in weights.
+_PARTS: Final[dict[int, DType]] = {2: np.dtype(np.int16), 4: np.dtype(np.uint8)}
+_OFFSET: Final = 128
+
+
+@dataclass(frozen=True, slots=True)
+class Zero:
+    """A zero point: a number, or a view of what only a run knows."""
+
+    value: int | View
+
+    @classmethod
+    def of(cls, context: Context, index: int, x: View) -> Zero:
+        """The zero point of an operand."""
+        value = context.argument(index)
+        if isinstance(value, View):
+            return cls(derived(value, value.phantom.reshape((1,) * len(x.shape))))
+        return cls(int(np.asarray(0 if value is None else value).reshape(())))
+
+
+@dataclass(slots=True)
+class ByteImage:
+    """Bytes on their way into words.
+
+    Args:
+        integers: in a word: distances from the zero point, or the bytes themselves, moved to where none is negative.
+
+    Attributes:
+        steps: what makes the words.
+    """
+
+    context: Context
+    x: View
+    zero: Zero
+    integers: int
+    steps: list[KernelStep] = field(default_factory=list)
+
+    @property
+    def moved(self) -> int:
+        """What is added to bytes so that none is negative."""
+        return _OFFSET if self.x.dtype == BYTES[1] else 0
+
+    def bordered(self, border: Border) -> View:
+        """Words of an image (N, C, *S) as (N, words, *S), with what stands for zero around it."""
+        n, channels, *inner = self.x.shape
+        count = -(-channels // self.integers)
+        is_zero = self.integers == 2 or self.zero.value == -self.moved
+        if is_zero or not any(border):
+            as_they_are = None if any(border) else self._as_they_are(1)
+            if as_they_are is not None:
+                return as_they_are
+            words = channels_last((n, count, *inner), border)
+            self._fill(words, 1)
+            return words
+        top, left, bottom, right = border
+        *planes, height, width = inner if len(inner) > 1 else (1, *inner)
+        rows, columns = (height + top + bottom, width + left + right)
+        sizes = (rows, columns) if len(inner) > 1 else (columns,)
+        whole = channels_last((n, count, *sizes))
+        down, across = slice(top, top + height), slice(left, left + width)
+        edges: list[tuple[slice, ...]] = [(slice(None), slice(0, left)), (slice(None), slice(left + width, None))]
+        if len(inner) > 1:
+            edges += [(slice(0, top), across), (slice(top + height, None), across)]
+        else:
+            edges = [(each,) for _, each in edges]
+        for place in edges:
+            self._surround(derived(whole, whole.phantom[:, :, *place]))
+        words = derived(whole, whole.phantom[:, :, *((down, across) if len(inner) > 1 else (across,))])
+        self._fill(words, 1)
+        return words
+
+    def rows(self) -> View:
+        """Words of rows (..., K) as (..., words)."""
+        as_they_are = self._as_they_are(-1)
+        if as_they_are is not None:
+            return as_they_are
+        *lead, size = self.x.shape
+        words = row_major((*lead, -(-size // self.integers)), FLOAT32)
+        self._fill(words, -1)
+        return words
+
+    def shift(self, bias: View | Array | None, weights: Array, rank: int) -> list[View]:
+        """What is to be added to the sums of each channel, as it broadcasts to a result of so many spatial axes.
+
+        Args:
+            weights: whose products are summed, (O, ...).
+        """
+        context, shape = self.context, (len(weights), *(1,) * rank)
+        zero, sums = self.zero.value, weights.reshape(len(weights), -1).sum(1)
+        if self.integers == 2 or (zero == -self.moved):
+            if bias is None:
+                return []
+            view = bias if isinstance(bias, View) else context.lowering.stored(bias)
+            return [derived(view, view.phantom.reshape(shape))]
+        if isinstance(zero, int) and not isinstance(bias, View):
+            known = (0 if bias is None else bias.reshape(-1).astype(np.int64)) - (zero + self.moved) * sums
+            return [context.lowering.stored(known.astype(np.int32).reshape(shape))]
+        target = row_major(shape, np.dtype(np.int32))
+        operands = [context.lowering.stored(sums.astype(np.int64).reshape(shape))]
+        distance: Expr = apply("add", _number(zero, operands), float(self.moved))
+        tree = apply("neg", apply("mul", Operand(0), distance))
+        if bias is not None:
+            view = bias if isinstance(bias, View) else context.lowering.stored(bias)
+            operands.append(derived(view, view.phantom.reshape(shape)))
+            tree = apply("add", tree, Operand(len(operands) - 1))
+        self._map(target, tree, operands, "i64")
+        return [target]
+
+    def _as_they_are(self, axis: int) -> View | None:
+        """The words that bytes are already, where they lie so."""
+        x = self.x
+        if self.integers != 4 or self.moved or x.shape[axis] % 4 or x.offset % 4:
+            return None
+        others = [*zip(x.shape, x.phantom.strides, strict=True)]
+        _, stride = others.pop(axis)
+        if stride != 1 or any(each % 4 for size, each in others if size > 1):
+            return None
+        phantom = words_at(x, axis)
+        return None if phantom is None else View(x.storage, phantom)
+
+    def _fill(self, words: View, axis: int) -> None:
+        """The step that stores the bytes of a tensor in words."""
+        if (as_they_are := self._as_they_are(axis)) is not None:
+            self.steps.append(self.context.copy(as_they_are, words))
+            return
+        target = derived(words, parts_of(words, self.x.shape, axis, _PARTS[self.integers]))
+        operands = [self.x]
+        if self.integers == 4:
+            tree: Expr = apply("add", Operand(0), float(self.moved)) if self.moved else Operand(0)
+        else:
+            tree = apply("sub", Operand(0), _number(self.zero.value, operands))
+        self._map(target, tree, operands, "float")
+
+    def _surround(self, words: View) -> None:
+        """The step that stores what stands for zero."""
+        if not words.phantom.size:
+            return
+        shape = (words.shape[0], 4 * words.shape[1], *words.shape[2:])
+        target = derived(words, parts_of(words, shape, 1, _PARTS[4]))
+        operands: list[View] = []
+        tree = apply("add", _number(self.zero.value, operands), float(self.moved))
+        if not operands:
+            operands.append(self.context.lowering.stored(np.full((1,) * len(shape), self.zero.value, np.int32)))
+            tree = apply("add", Operand(0), float(self.moved))
+        self._map(target, tree, operands, "float")
+
+    def _map(self, target: View, tree: Expr, operands: Sequence[View], domain: Domain) -> None:
+        shape, host = target.shape, self.context.host
+        seen = [target]
+        for each in operands:
+            phantom = each.phantom.reshape((1,) * len(shape)) if each.phantom.size == 1 else each.phantom
+            seen.append(derived(each, phantom.broadcast_to(shape)))
+        kernel = make_elements(
+            shape, [each.strides for each in seen], [each.dtype.name for each in seen], tree, domain, host
+        )
+        self.steps.append(self.context.step(kernel, *seen))
+
+
+def _number(value: int | View, operands: list[View]) -> Expr | float:
+    """A number, or the operand that a view becomes."""
+    if isinstance(value, int):
+        return float(value)
+    operands.append(value)
+    return Operand(len(operands) - 1)
+
+
+def words_at(x: View, axis: int) -> Strided | None:
+    """Memory of bytes as words along an axis."""
+    axis %= len(x.shape)
+    strides = list(x.phantom.strides)
+    strides[axis] = FLOAT32.itemsize
+    shape = list(x.shape)
+    shape[axis] //= FLOAT32.itemsize
+    return x.storage.part(shape, strides, x.offset, FLOAT32) if x.storage.bytes % FLOAT32.itemsize == 0 else None
+
+
+def parts_of(words: View, shape: tuple[int, ...], axis: int, dtype: DType) -> Strided:
+    """Memory of words as smaller integers of this shape."""
+    strides = list(words.phantom.strides)
+    strides[axis] = dtype.itemsize
+    return words.storage.part(shape, strides, words.offset, dtype)
+
+
+def words_of(weight: Array, integers: int) -> Array:
+    """Weights (O, I, ...) as words (O, words, ...) of so many integers each."""
+    count = -(-weight.shape[1] // integers)
+    parts = np.zeros((*weight.shape[:1], *weight.shape[2:], integers * count), np.int16 if integers == 2 else np.int8)
+    parts[..., : weight.shape[1]] = np.moveaxis(weight, 1, -1)
+    return np.ascontiguousarray(np.moveaxis(parts.view(np.float32), -1, 1))
+
+
+_SIGNED: Final = np.iinfo(np.int8)
+
+
+@kernels_for(ConvInteger, image=True)
+def lower_conv_integer(context: Context) -> Made:
+    """A convolution of words, each some channels of an image."""
+    node, x = context.layer(ConvInteger), _bytes(context)
+    if not node.as_float or node.auto_pad not in ("NOTSET", "VALID"):
+        raise NotLoweredError("there is no kernel for its integers, or its padding depends on sizes")
+    weight = distances(_stored(context, 1), _zero(context), "w_zero_point", 0)
+    layer, pads = windows_and_pads(node, weight.ndim - 2)
+    if weight.ndim > 4 or (node.group > 1 and weight.shape[1] % 2):
+        raise NotLoweredError("there is no kernel for its integers")
+    parameters, sizes = parameters_of(layer, weight.shape[2:], tuple(pads)), context.result_spec.sizes[2:]
+    rows, columns = spans_of(parameters, x.shape[2:], sizes)
+    parts = [*product(rows, columns)]
+    # Zeros that parts of the output leave out are no bytes that stand for zero.
+    may_be_bytes = len(parts) == 1 and (node.group == 1 or weight.shape[1] % 4 == 0)
+    image = ByteImage(context, x, Zero.of(context, 2, x), _integers(context, weight) if may_be_bytes else 2)
+    words = image.bordered(border_of(rows, columns, x.shape[2:]))
+    (row, column), *_ = parts
+    seen = as_filters(weight)[..., row.first : row.first + row.taps, column.first : column.first + column.taps]
+    shift = image.shift(_bias(context, len(weight)), seen, weight.ndim - 2)
+    result = context.fuse(as_image, is_image=True, views=shift)
+    parameters = replace(parameters, integers=image.integers, has_shift=bool(shift))
+    filters = as_filters(words_of(weight, image.integers)), None
+    seen_image = derived(words, as_image(words.phantom))
+    return result.made(*image.steps, *computed(context, seen_image, result, parameters, parts, filters))
+
+
+@kernels_for(MatMulInteger)
+def lower_matmul_integer(context: Context) -> Made:
+    """The same of rows."""
+    node, x = context.layer(MatMulInteger), _bytes(context)
+    weight = _stored(context, 1)
+    if not node.as_float or weight.ndim != 2 or len(x.shape) < 2:
+        raise NotLoweredError("there is no kernel for its integers")
+    columns = centred_columns(weight, _zero(context), "b_zero_point").T
+    image = ByteImage(context, x, Zero.of(context, 2, x), _integers(context, columns))
+    words = image.rows()
+    rows = derived(words, words.phantom.reshape(-1, words.shape[-1]))
+    shift = image.shift(None, columns, 0)
+    result = context.fuse(rows_as_image, is_image=False, views=shift)
+    filters = words_of(columns, image.integers)
+    step = linear_step(context, result, rows, filters, None, integers=image.integers, has_shift=bool(shift))
+    return result.made(*image.steps, step)
+
+
+def _integers(context: Context, weights: Array) -> int:
+    """How many a word is."""
+    fits = weights.min() >= _SIGNED.min and weights.max() <= _SIGNED.max
+    return 4 if fits and context.host.has_dots else 2
+
+
+def _bytes(context: Context) -> View:
+    x = context.elements(0)
+    if x.dtype not in BYTES:
+        raise NotLoweredError("there is no kernel for its integers")
+    return x
+
+
+def _stored(context: Context, index: int) -> Array:
+    value = context.argument(index)
+    if not isinstance(value, np.ndarray):
+        raise NotLoweredError("its weights are computed")
+    return value
+
+
+def _zero(context: Context) -> Array | int:
+    """The zero points of the weights."""
+    value = context.argument(3)
+    return value if isinstance(value, np.ndarray | int) else _stored(context, 3)
+
+
+def _bias(context: Context, channels: int) -> View | Array | None:
+    bias = context.argument(4)
+    if bias is None:
+        return None
+    if not isinstance(bias, View | np.ndarray) or bias.dtype != np.int32 or math.prod(bias.shape) != channels:
+        raise NotLoweredError("there is no kernel for its bias")
+    return bias

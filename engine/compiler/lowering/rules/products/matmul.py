@@ -1,0 +1,307 @@
+"""Products of matrices that the run computes, in stacks; what is multiplied by weights is a linear layer."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from engine.compiler.kernels.expr import Expr, Operand, apply
+from engine.compiler.kernels.kernel import Strides
+from engine.compiler.kernels.products.matrix import Matrix
+from engine.compiler.kernels.products.product import (
+    Product,
+    choose_product_tile,
+    is_fitting,
+    panel_of,
+    rank_product_tiles,
+)
+from engine.compiler.lowering.context import Context
+from engine.compiler.lowering.fusion import Fused, ImageOf, Result, absorb, alone
+from engine.compiler.lowering.rules.composition import Composition
+from engine.compiler.lowering.rules.convolution.conv_geometry import ConvParameters
+from engine.compiler.lowering.rules.convolution.conv_kernels import tiled
+from engine.compiler.lowering.rules.convolution.conv_steps import packed_in_run
+from engine.compiler.lowering.rules.products.linear import linear, spaced
+from engine.compiler.lowering.rules.registry import kernels_for
+from engine.compiler.lowering.selection import CANDIDATES
+from engine.compiler.lowering.steps import KernelStep, Made, NotLoweredError, computable, dense_strides, derived
+from engine.compiler.storage import View, inverse, row_major
+from engine.ir.strided import Strided
+from engine.layers.linear.linear import Linear
+from engine.layers.linear.matmul import AddBatchSum, AddMatmul, Matmul
+from engine.layers.onnx.products.matmul import Gemm
+from engine.promotion import broadcast_sizes
+from engine.tensor import Array
+
+# From so many rows of the left factor, and elements of the right one.
+PACKED_ROWS, PACKED_ELEMENTS = 64, 65_536
+_ITSELF: Expr = Operand(0)
+
+
+@kernels_for(Matmul, rows=True, doubles=True)
+def lower_matmul(context: Context) -> Made:
+    """input @ other, of any rank."""
+    weight = _weight(context, context.argument(1))
+    if weight is not None and context.tensor(0).shape:
+        return linear(context, context.tensor(0), weight.T, None)
+    return product(context, context.tensor(0), context.tensor(1), alone(context.op))
+
+
+@kernels_for(AddMatmul, doubles=True)
+def lower_add_matmul(context: Context) -> Made:
+    """beta * input + alpha * (first @ second)."""
+    layer = context.layer(AddMatmul)
+    return _added(context, (0, layer.beta), (context.tensor(1), context.tensor(2)), context.argument(2), layer.alpha)
+
+
+@kernels_for(AddBatchSum, doubles=True)
+def lower_add_batch_sum(context: Context) -> Made:
+    """The same with the products of a batch added up: one product of what lies side by side."""
+    layer, (first, second) = context.layer(AddBatchSum), (context.tensor(1), context.tensor(2))
+    batch, rows, terms = first.shape
+    composition = Composition(context)
+    left = composition.shaped(derived(first, first.phantom.transpose(1, 0, 2)), (rows, batch * terms))
+    right = composition.shaped(second, (batch * terms, second.shape[2]))
+    made = _added(context, (0, layer.beta), (left, right), None, layer.alpha)
+    return Made(views=made.views, steps=[*composition.steps, *made.steps], fusions=made.fusions)
+
+
+@kernels_for(Gemm, doubles=True)
+def lower_gemm(context: Context) -> Made:
+    """alpha * a @ b + beta * c, each factor transposed first if asked for."""
+    layer = context.layer(Gemm)
+    left, right, known = context.tensor(0), context.tensor(1), context.argument(1)
+    left = _turned(left) if layer.transA else left
+    right = _turned(right) if layer.transB else right
+    if isinstance(known, np.ndarray) and layer.transB:
+        known = known.T
+    term = (2, layer.beta if context.argument(2) is not None else 0)
+    return _added(context, term, (left, right), known, layer.alpha)
+
+
+@kernels_for(Linear, rows=True, doubles=True)
+def lower_linear(context: Context) -> Made:
+    """x @ weight.T + bias, also where the run computes the weight."""
+    weight = context.argument(1)
+    if isinstance(weight, View):
+        return _computed_linear(context)
+    known, bias = context.weight(1), context.argument(2)
+    if known.ndim == 2 and (isinstance(bias, View) or (isinstance(bias, np.ndarray) and bias.shape != (len(known),))):
+        return _computed_linear(context)
+    bias = context.optional_weight(2)
+    if known.ndim != 2:
+        raise NotLoweredError("its weight has an unusual shape")
+    return linear(context, context.tensor(0), known, bias)
+
+
+def _computed_linear(context: Context) -> Made:
+    x, weight, first = context.tensor(0), context.tensor(1), alone(context.op)
+    if len(weight.shape) != 2:
+        raise NotLoweredError("its weight has an unusual shape")
+    if context.argument(2) is not None:
+        first = Fused(first.operand, apply("add", Operand(0), Operand(1)), (context.tensor(2),), first.operators)
+    return product(context, x, _turned(weight), first)
+
+
+def product(context: Context, left: View, right: View, first: Fused, order: Sequence[int] | None = None) -> Made:
+    """left @ right with what joins it.
+
+    Args:
+        first: the result as far as this operator makes it.
+        order: of the result's dimensions, so that they are those of the stack, of rows and of columns.
+
+    Raises:
+        NotLoweredError: it does not lie in matrices.
+    """
+    form, order = _Form.of(left, right), range(context.result_spec.rank) if order is None else order
+
+    def as_image(array: Strided) -> Strided:
+        return form.as_image(array.transpose(order))
+
+    result = _result(context, absorb(context.lowering, first, as_image), as_image, order)
+    return result.made(*_steps(context, left, right, form, result))
+
+
+def multiplied(
+    context: Context, left: View, right: View, target: View, tree: Expr = _ITSELF, views: Sequence[View] = ()
+) -> list[KernelStep]:
+    """The steps that store left @ right, or an expression of it and others, in memory that is given, row after row.
+
+    Raises:
+        NotLoweredError: it does not lie in matrices.
+    """
+    form = _Form.of(left, right)
+    fused = Fused(context.op.outputs[0], tree, tuple(views), (context.op.name,))
+    return _steps(context, left, right, form, Result.seen(fused, target, form.as_image, context.lowering.alarm))
+
+
+def _steps(context: Context, left: View, right: View, form: _Form, result: Result) -> list[KernelStep]:
+    steps: list[KernelStep] = []
+    n, columns, h, rows = result.image.shape
+    tile_rows, vectors = choose_product_tile(context.host, rows, columns, form.terms)
+    a = form.stacked(context, left, steps, is_left=True)
+    b = form.stacked(context, right, steps, is_left=False)
+    if form.is_swapped:
+        a, b = _turned(b), _turned(a)
+    if _is_packed_once(a, b):
+        return [*steps, *_by_rows(context, result, a, b)]
+    if not is_fitting(context.host, b.shape[-2:], b.strides[-2:], vectors):
+        b = _copied(context, b, steps)
+    a, spacing = spaced(context, a, columns)
+    steps.extend(spacing)
+    made = Product(
+        stack=(n, h),
+        rows=rows,
+        columns=columns,
+        terms=form.terms,
+        left=_matrix(a),
+        right=_matrix(b),
+        target=dense_strides(result.image),
+        epilogue=result.epilogue,
+        tile_rows=tile_rows,
+        vectors=vectors,
+        panel=panel_of(context.host, columns, vectors),
+        host=context.host,
+    )
+    return [*steps, context.choose(_tiled(made, b), lambda each: result.step(each, [a, b]))]
+
+
+def _is_packed_once(left: View, right: View) -> bool:
+    """Whether the right factor is better brought into order by itself: tiles of many rows would each do it again."""
+    is_alone = left.shape[:2] == (1, 1) and left.strides[3] == 1
+    return is_alone and left.shape[2] >= PACKED_ROWS and right.phantom.size >= PACKED_ELEMENTS
+
+
+def _by_rows(context: Context, result: Result, left: View, right: View) -> list[KernelStep]:
+    """A product as a linear layer whose weights are packed in the run: how they are, and the layer."""
+    left, spacing = spaced(context, left, right.shape[3])
+    weight = derived(right, right.phantom[0, 0].T[:, :, None, None, None])
+    source, target = Strides(0, 0, left.strides[2]), dense_strides(result.image)
+    kernel = next(tiled(context, result, ConvParameters(kernel=(1, 1)), weight.phantom, source, target))
+    packed, packing = packed_in_run(context, kernel, weight, None)
+    return [*spacing, *packing, result.step(kernel, [left, packed])]
+
+
+def _tiled(first: Product, right: View) -> Iterator[Product]:
+    """The kernel with the tiles that cost least, and read the right factor as it lies."""
+    yield first
+    host = first.host
+    for tile_rows, vectors in rank_product_tiles(host, first.rows, first.columns, first.terms, CANDIDATES)[1:]:
+        if is_fitting(host, right.shape[-2:], right.strides[-2:], vectors):
+            panel = panel_of(host, first.columns, vectors)
+            yield replace(first, tile_rows=tile_rows, vectors=vectors, panel=panel)
+
+
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """How a product is computed: as a stack of two dimensions.
+
+    Args:
+        lead: dimensions in front, of the result.
+        rows, columns, terms: of each product.
+        is_swapped: whether right.T @ left.T is computed instead: a single column makes poor vectors.
+    """
+
+    lead: tuple[int, ...]
+    rows: int
+    columns: int
+    terms: int
+    is_swapped: bool
+
+    @classmethod
+    def of(cls, left: View, right: View) -> _Form:
+        """Of two tensors that can be multiplied; a vector stands for a row or a column."""
+        if not left.shape or not right.shape:
+            raise NotLoweredError("an operand is a single number")
+        terms, rows = left.shape[-1], left.shape[-2] if len(left.shape) > 1 else 1
+        columns = right.shape[-1] if len(right.shape) > 1 else 1
+        lead = broadcast_sizes(left.shape[:-2], right.shape[:-2])
+        if math.prod(right.shape[:-2]) == 1 and left.derive(left.phantom.reshape(-1, terms)) is not None:
+            rows, lead = rows * math.prod(lead), ()  # all rows meet the same columns
+        return cls(lead, rows, columns, terms, columns == 1 and rows > 1)
+
+    @property
+    def stack(self) -> tuple[int, int]:
+        """The dimensions in front as two."""
+        return math.prod(self.lead[:-1]), self.lead[-1] if self.lead else 1
+
+    def as_image(self, array: Strided) -> Strided:
+        """An array of the result's shape as (n, columns, h, rows), or with the two swapped."""
+        matrices = array.reshape(*self.stack, self.rows, self.columns)
+        return matrices.transpose(0, 2, 1, 3) if self.is_swapped else matrices.transpose(0, 3, 1, 2)
+
+    def stacked(self, context: Context, view: View, steps: list[KernelStep], *, is_left: bool) -> View:
+        """A factor as (n, h, rows, terms) or (n, h, terms, columns); the copy this may take is added to the steps."""
+        sizes = (self.rows, self.terms) if is_left else (self.terms, self.columns)
+        matrix = view.phantom.reshape(*(view.shape[:-2] if self.lead else ()), *sizes)
+        wide = view.derive(matrix.broadcast_to((*self.lead, *sizes)))
+        if wide is None:
+            raise NotLoweredError("an operand does not lie in matrices")
+        found = wide.derive(wide.phantom.reshape(*self.stack, *sizes))
+        if found is not None:
+            return found
+        copied = _copied(context, wide, steps)  # repeated along dimensions that no two can stand for
+        return View(copied.storage, copied.phantom.reshape(*self.stack, *sizes))
+
+
+def _result(context: Context, fused: Fused, as_image: ImageOf, order: Sequence[int]) -> Result:
+    """Memory for the result, in its own order if the kernel can store so, or in this."""
+    target, alarm = context.lowering.place(fused.operand, is_image=False), context.lowering.alarm
+    image = target.derive(as_image(target.phantom))
+    if image is None or image.strides[1] > 1:
+        spec = computable(context.lowering.spec(fused.operand), context.dtype)
+        laid = row_major([spec.sizes[axis] for axis in order], spec.dtype)
+        target = View(laid.storage, laid.phantom.transpose(inverse(order)))
+    return Result.seen(fused, target, as_image, alarm)
+
+
+def _added(context: Context, term: tuple[int, float], factors: tuple[View, View], known: object, alpha: float) -> Made:
+    """beta * input + alpha * (left @ right); ``term`` is the number of the input's argument, and beta."""
+    (index, beta), (left, right) = term, factors
+    weight, bias = _weight(context, known), _bias(context, context.argument(index)) if beta else None
+    if weight is not None and (not beta or (bias is not None and bias.size in (1, weight.shape[1]))):
+        shift = None if bias is None else np.broadcast_to(bias * context.dtype.type(beta), weight.shape[1:])
+        return linear(context, left, weight.T * context.dtype.type(alpha), shift)
+    tree: Expr = Operand(0)
+    if alpha != 1:
+        tree = apply("mul", tree, float(alpha))
+    views: tuple[View, ...] = ()
+    if beta:
+        views = (context.tensor(index),)
+        other: Expr = Operand(1)
+        tree = apply("add", tree, other if beta == 1 else apply("mul", other, float(beta)))
+    first = Fused(context.op.outputs[0], tree, views, (context.op.name,))
+    return product(context, left, right, first)
+
+
+def _weight(context: Context, value: object) -> Array | None:
+    """A matrix of weights (terms, columns), if an argument is one."""
+    if not isinstance(value, np.ndarray) or value.dtype != context.dtype or value.ndim < 2 or value.size == 0:
+        return None
+    return value.reshape(value.shape[-2:]) if math.prod(value.shape[:-2]) == 1 else None
+
+
+def _bias(context: Context, value: object) -> Array | None:
+    """A number for every column, or one for all, if an argument is that."""
+    if not isinstance(value, np.ndarray) or value.dtype != context.dtype or value.size != math.prod(value.shape[-1:]):
+        return None
+    return value.reshape(-1)
+
+
+def _turned(view: View) -> View:
+    """The last two dimensions exchanged."""
+    return derived(view, view.phantom.swapaxes(-1, -2))
+
+
+def _copied(context: Context, view: View, steps: list[KernelStep]) -> View:
+    copied = row_major(view.shape, view.dtype)
+    steps.append(context.copy(view, copied))
+    return copied
+
+
+def _matrix(view: View) -> Matrix:
+    n, h, row, column = view.strides
+    return Matrix((n, h), row, column)

@@ -1,0 +1,200 @@
+"""Spectra of overlapping frames, and signals from them: a product of all frames with one matrix, window and all.
+
+The frames of one signal overlap in memory; those of several are copied apart.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from engine.compiler.kernels.expr import Number, Operand, apply
+from engine.compiler.lowering.context import Context
+from engine.compiler.lowering.rules.composition import Composition
+from engine.compiler.lowering.rules.movement.padding import padded
+from engine.compiler.lowering.rules.products.fourier import MOST_PRODUCTS
+from engine.compiler.lowering.rules.products.linear import multiply_frames, overlap_add
+from engine.compiler.lowering.rules.registry import kernels_for
+from engine.compiler.lowering.steps import COMPLEX64, Made, NotLoweredError, as_words, derived
+from engine.compiler.lowering.terms.functions import power
+from engine.compiler.storage import FLOAT32, View, constant, row_major
+from engine.layers.definition.layer import Layer
+from engine.layers.signal.framing import Framing
+from engine.layers.signal.short_time_fourier import InverseSpectrogram, Istft, Spectrogram, Stft
+from engine.tensor import Array
+
+X, Y = Operand(0), Operand(1)
+# The least sum of squared windows that a signal may be divided by; the reference refuses less.
+_LEAST_SHARE = 1e-11
+
+
+@kernels_for(Stft)
+def lower_stft(context: Context) -> Made:
+    """The transforms of all frames."""
+    layer, x, composition = context.layer(Stft), context.tensor(0), Composition(context)
+    if len(x.shape) not in (1, 2):
+        raise NotLoweredError("its operand is no signal or a batch of them")
+    signals = composition.shaped(x, [1, *x.shape][-2:])
+    scale = 1 / math.sqrt(layer.n_fft) if layer.normalized else 1.0
+    is_half = layer.is_half(x.dtype)
+    spectrum = _spectrum(composition, signals, layer.framing, _given(context), is_half=is_half, scale=scale)
+    turned = derived(spectrum, spectrum.phantom.swapaxes(1, 2))
+    turned = turned if len(x.shape) == 2 else derived(turned, turned.phantom[0])
+    return context.made(turned if layer.gives_complex else as_words(turned), *composition.steps)
+
+
+@kernels_for(Spectrogram)
+def lower_spectrogram(context: Context) -> Made:
+    """A power of the transforms' magnitudes, or themselves."""
+    layer, x, composition = context.layer(Spectrogram), context.tensor(0), Composition(context)
+    window, length = _given(context), x.shape[-1] if x.shape else 0
+    if window is None or not length:
+        raise NotLoweredError("its window or signal is missing")
+    signals = composition.shaped(x, [x.phantom.size // length, length])
+    if layer.pad:
+        signals = _longer(composition, signals, layer.pad, "constant")
+    if isinstance(window, View) and layer.normalized == "window":
+        raise NotLoweredError("its window is known only in a run")
+    scale = 1 / layer.factor(window if isinstance(window, np.ndarray) else np.ones(1, np.float32))
+    is_half = bool(layer.onesided)
+    spectrum = _spectrum(composition, signals, layer.framing, window, is_half=is_half, scale=scale)
+    turned = derived(spectrum, spectrum.phantom.swapaxes(1, 2))
+    sizes = (*x.shape[:-1], *turned.shape[1:])
+    turned = derived(turned, turned.phantom.reshape(sizes))
+    if layer.power is None:
+        return context.made(turned, *composition.steps)
+    words = as_words(turned)
+    parts = [derived(words, words.phantom[..., k]) for k in (0, 1)]
+    if layer.power == 2:
+        tree = apply("add", apply("square", X), apply("square", Y))
+    else:
+        magnitude = apply("hypot", X, Y)  # its squares are infinite where it is not
+        tree = magnitude if layer.power == 1 else power(magnitude, Number(float(layer.power)))
+    return composition.finish(tree, *parts)
+
+
+@kernels_for(Istft, InverseSpectrogram)
+def lower_inverse(context: Context) -> Made:
+    """The signal whose frames have these transforms: overlap_add where they overlap, divided by the windows' share."""
+    layer: Any = context.layer(Layer)
+    x, composition, window = context.argument(0), Composition(context), _window(context)
+    if not isinstance(x, View) or x.dtype != COMPLEX64 or len(x.shape) < 2 or not x.phantom.size:
+        raise NotLoweredError("its operand is no spectrum of float32")
+    if isinstance(layer, Istft):
+        if layer.return_complex:
+            raise NotLoweredError("there is no kernel for complex signals")
+        scale, cut, length = (math.sqrt(layer.n_fft) if layer.normalized else 1.0), 0, layer.length
+    else:
+        if window is None:
+            raise NotLoweredError("its window is missing")
+        scale = layer.factor(window)
+        cut = 0 if layer.length is None else layer.pad
+        length = None if layer.length is None else layer.length + 2 * layer.pad
+    framing = layer.framing
+    frames = _frames_of(composition, x, framing, window, scale)
+    return _joined(composition, frames, framing, framing.window(window, FLOAT32), length, cut)
+
+
+def _given(context: Context) -> Array | View | None:
+    """The window, known or not."""
+    value = context.argument(1) if len(context.bound.positional) > 1 else None
+    return value if isinstance(value, View) and value.dtype == FLOAT32 else _window(context)
+
+
+def _window(context: Context) -> Array | None:
+    """The window, which must be known."""
+    value = context.argument(1) if len(context.bound.positional) > 1 else None
+    if value is None:
+        return None
+    if not isinstance(value, np.ndarray) or value.dtype != FLOAT32:
+        raise NotLoweredError("its window is known only in a run, or of another dtype")
+    return value
+
+
+def _longer(composition: Composition, signals: View, margin: int, mode: str) -> View:
+    """Signals with so many points more on both sides."""
+    batch, length = signals.shape
+    ground = row_major((batch, length + 2 * margin), FLOAT32)
+    composition.steps += padded(composition.context, signals, ground, [(0, 0), (margin, margin)], mode)
+    return ground
+
+
+def _spectrum(
+    composition: Composition,
+    signals: View,
+    framing: Framing,
+    window: Array | View | None,
+    *,
+    is_half: bool,
+    scale: float,
+) -> View:
+    """(batch, length) -> (batch, frames, places), complex."""
+    size = framing.n_fft
+    count = framing.count(signals.shape[1])
+    known = None if isinstance(window, View) else window
+    points = np.diag(framing.window(known, np.dtype(np.float64))) * scale
+    matrix = np.fft.rfft(points) if is_half else np.fft.fft(points)
+    if count is None or matrix.size * 2 > MOST_PRODUCTS:
+        raise NotLoweredError("numpy transforms so many points faster")
+    if framing.margin:
+        signals = _longer(composition, signals, framing.margin, framing.pad_mode)
+    batch, _ = signals.shape
+    steps = signals.phantom.strides
+    overlapping = signals.phantom.as_strided((batch, count, size), (steps[0], framing.hop * steps[1], steps[1]))
+    frames = derived(signals, overlapping)
+    if isinstance(window, View):  # all else of a frame has no share in it
+        first = (size - framing.window_length) // 2
+        inside = slice(first, first + framing.window_length)
+        frames = composition.map(apply("mul", X, Y), derived(frames, frames.phantom[..., inside]), window)
+        matrix = np.ascontiguousarray(matrix[inside])
+    target = row_major((batch, count, matrix.shape[1]), COMPLEX64)
+    words = as_words(target)
+    lines = derived(words, words.phantom.reshape(batch * count, -1))
+    weight = np.ascontiguousarray(matrix.view(np.float64).T, np.float32)
+    multiply_frames(composition, frames, lines, weight)
+    return target
+
+
+def _frames_of(composition: Composition, x: View, framing: Framing, window: Array | None, scale: float) -> View:
+    """(..., places, frames) complex -> (batch, frames, n_fft), times the window."""
+    size = framing.n_fft
+    places = size // 2 + 1
+    half = derived(x, x.phantom[..., :places, :])
+    words = as_words(half)
+    turned = derived(words, words.phantom.moveaxis(-2, -3))  # (..., frames, places, 2)
+    count = turned.shape[-3]
+    batch = math.prod(turned.shape[:-3])
+    if 2 * places * size > MOST_PRODUCTS:
+        raise NotLoweredError("numpy transforms so many points faster")
+    units = np.eye(places)
+    rows = np.stack([units + 0j, 1j * units], 1).reshape(2 * places, places)
+    matrix = np.fft.irfft(rows, size) * framing.window(window, np.dtype(np.float64)) * scale
+    apart = row_major((batch, count, 2 * places), FLOAT32)
+    composition.steps.append(composition.context.copy(turned, derived(apart, apart.phantom.reshape(turned.shape))))
+    frames = row_major((batch, count, size), FLOAT32)
+    flat, lines = (derived(each, each.phantom.reshape(1, batch * count, -1)) for each in (apart, frames))
+    weight = np.ascontiguousarray(matrix.T, np.float32)
+    multiply_frames(composition, flat, derived(lines, lines.phantom[0]), weight)
+    return frames
+
+
+def _joined(
+    composition: Composition, frames: View, framing: Framing, window: Array, length: int | None, cut: int
+) -> Made:
+    """(batch, frames, n_fft) -> signals."""
+    batch, count, size = frames.shape
+    hop, sizes = framing.hop, composition.context.result_spec.sizes
+    share = framing.added(np.broadcast_to(window * window, (1, count, size)))[0]
+    full = size + hop * (count - 1)
+    first = framing.margin
+    last = full - first if length is None else first + length
+    if last > full or np.abs(share[first:last]).min(initial=1) < _LEAST_SHARE:
+        raise NotLoweredError("its windows leave a gap, or its frames end before the signal does")
+    ground = overlap_add(composition, derived(frames, frames.phantom[:, None]), hop)
+    ground = derived(ground, ground.phantom[:, 0])
+    kept = slice(first + cut, last - cut)
+    weights = constant(np.ascontiguousarray(share[kept]))
+    signal = composition.map(apply("div", X, Y), derived(ground, ground.phantom[:, kept]), weights)
+    return composition.finish(X, derived(signal, signal.phantom.reshape(sizes)))

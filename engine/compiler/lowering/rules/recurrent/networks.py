@@ -1,0 +1,282 @@
+"""LSTM, GRU and plain recurrent networks of PyTorch (layer by layer) and of ONNX (one layer)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from engine.compiler.kernels.expr import Operand
+from engine.compiler.kernels.recurrent.cells import GATES, CellKind
+from engine.compiler.kernels.recurrent.rounding import rounded
+from engine.compiler.lowering.context import Context
+from engine.compiler.lowering.rules.composition import Composition
+from engine.compiler.lowering.rules.elementwise.quantise import extremes_of
+from engine.compiler.lowering.rules.recurrent.kernels import (
+    DirectionWeights,
+    RecurrentLayer,
+    direction_weights,
+    part_of,
+)
+from engine.compiler.lowering.rules.registry import kernels_for
+from engine.compiler.lowering.steps import KernelStep, Made, NotLoweredError, computable
+from engine.compiler.storage import View, constant, row_major, spaced_rows
+from engine.graph.operand import RuntimeOperand
+from engine.ir.strided import Strided
+from engine.layers.definition.layer import Layer
+from engine.layers.onnx.recurrent.recurrent import OnnxGRU, OnnxLSTM, OnnxRecurrent, OnnxRNN
+from engine.layers.onnx.recurrent.rounded_recurrent import DynamicQuantizeLSTM
+from engine.layers.recurrent.recurrent import GRU, LSTM, RNN, Recurrent
+from engine.tensor import Array, TensorSpec, spec_of
+
+Arranged = Callable[[Strided], Strided]
+"""Shows states as (layers * directions, batch, width)."""
+
+
+def initial_state(
+    context: Context, index: int | None, count: int, batch: int, width: int, arranged: Arranged
+) -> tuple[View, Sequence[KernelStep]]:
+    """Initial states as (count, batch, width), side by side in each row, and the copy this may take.
+
+    Args:
+        index: of the argument; None where it is left out, for zeros.
+    """
+    if index is None or context.argument(index) is None:
+        zeros = constant(np.zeros(width, context.dtype))
+        return part_of(zeros, zeros.phantom.broadcast_to((count, batch, width))), ()
+    given = context.tensor(index)
+    rows, copies = context.rows(given)
+    return part_of(rows, arranged(rows.phantom.reshape(given.shape))), copies
+
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    """The results by their names: memory of each, and what copies it to where it shall lie.
+
+    Args:
+        memory: that kernels write, the last dimension contiguous.
+        operands, views: which operand a result is, and where it is in the end.
+    """
+
+    memory: Mapping[str, View]
+    operands: Mapping[str, RuntimeOperand]
+    views: Mapping[str, View]
+
+    @classmethod
+    def placed(cls, context: Context, names: Sequence[str]) -> Results:
+        """Memory for the operator's outputs, which are these."""
+        if len(names) != len(context.op.outputs):
+            raise NotLoweredError("its outputs are not known")
+        operands = dict(zip(names, context.op.outputs, strict=True))
+        for operand in operands.values():
+            computable(context.lowering.spec(operand), context.dtype)
+        views = {name: context.lowering.place(each, False) for name, each in operands.items()}
+        memory = {
+            name: view if _is_in_rows(view) else row_major(view.shape, context.dtype) for name, view in views.items()
+        }
+        return cls(memory, operands, views)
+
+    def view(self, name: str) -> View | None:
+        """Where kernels write a result; None where nobody wants it."""
+        return self.memory.get(name)
+
+    def made(self, context: Context, steps: Sequence[KernelStep]) -> Made:
+        """What these steps make: all results."""
+        copies = [
+            context.copy(self.memory[name], view) for name, view in self.views.items() if self.memory[name] is not view
+        ]
+        views = {operand.name: self.views[name] for name, operand in self.operands.items()}
+        return Made(views=views, steps=[*steps, *copies])
+
+
+def _is_in_rows(view: View) -> bool:
+    return view.shape[-1] == 1 or view.strides[-1] == 1
+
+
+@kernels_for(LSTM, GRU, RNN, rows=True, doubles=True)
+def lower_recurrent(context: Context) -> Made:
+    """All layers of a network: a product and a recurrence each."""
+    network, x = context.layer(Layer), context.tensor(0)
+    assert isinstance(network, Recurrent)
+    if network.proj_size and not isinstance(network, LSTM):
+        raise NotLoweredError("there is no kernel for a projected state of this network")
+    weights, directions = context.weights(), len(network.suffixes)
+    rows, copies = context.rows(x)
+    steps: list[KernelStep] = [*copies]
+    steps_first = partial(_steps_first, lead=x.shape[:-1], is_batch_first=network.batch_first)
+    count, batch, _ = steps_first(rows.phantom).shape
+    initial = []
+    for index, width in enumerate(network.state_widths, 1):
+        state, further = initial_state(context, index, network.num_layers * directions, batch, width, _by_layer)
+        initial.append(state)
+        steps.extend(further)
+    results = Results.placed(context, network.outputs)
+    for number in range(network.num_layers):
+        is_last = number == network.num_layers - 1
+        own = slice(number * directions, (number + 1) * directions)
+        between = None if is_last else spaced_rows((count, batch, directions * network.width), x.dtype)
+        sequence = between
+        if is_last and (found := results.view("output")) is not None:
+            sequence = part_of(found, _laid_out(found.phantom, network.batch_first))
+        layer = RecurrentLayer(
+            context=context,
+            cell=_cell_of(network),
+            count=count,
+            backward=(False, True)[:directions],
+            weights=[_direction(weights, f"l{number}{suffix}", network) for suffix in network.suffixes],
+            initial=[part_of(state, state.phantom[own]) for state in initial],
+            sequence=None if sequence is None else _by_direction(sequence, directions),
+            final=[_final(results.view(name), own) for name in network.state_names],
+        )
+        steps.extend(layer.steps(rows, steps_first))
+        if between is not None:
+            rows = part_of(between, between.phantom.reshape(count * batch, -1))
+            steps_first = partial(_steps_first, lead=(count, batch), is_batch_first=False)
+    return results.made(context, steps)
+
+
+def _steps_first(rows: Strided, lead: tuple[int, ...], is_batch_first: bool) -> Strided:
+    """(rows, width) as (steps, batch, width)."""
+    return _laid_out(rows.reshape(*lead, rows.shape[-1]), is_batch_first)
+
+
+def _laid_out(sequence: Strided, is_batch_first: bool) -> Strided:
+    """A sequence as a caller has it as (steps, batch, width)."""
+    if sequence.ndim == 2:
+        return sequence[:, None]
+    return sequence.swapaxes(0, 1) if is_batch_first else sequence
+
+
+def _by_layer(state: Strided) -> Strided:
+    """States as a caller has them as (layers * directions, batch, width)."""
+    return state[:, None] if state.ndim == 2 else state
+
+
+def _by_direction(sequence: View, directions: int) -> View:
+    """(steps, batch, directions * width) as (steps, directions, batch, width)."""
+    count, batch, width = sequence.shape
+    return part_of(sequence, sequence.phantom.reshape(count, batch, directions, width // directions).moveaxis(2, 1))
+
+
+def _final(view: View | None, own: slice) -> View | None:
+    """Where the final states of a layer go."""
+    return None if view is None else part_of(view, _by_layer(view.phantom)[own])
+
+
+def _cell_of(network: Recurrent) -> CellKind:
+    if isinstance(network, RNN):
+        return network.nonlinearity
+    return "lstm" if isinstance(network, LSTM) else "gru"
+
+
+def _direction(weights: Mapping[str, Array], end: str, network: Recurrent) -> DirectionWeights:
+    """The weights of a layer in one direction; biases that are left out are zeros."""
+    input, hidden = weights[f"weight_ih_{end}"], weights[f"weight_hh_{end}"]
+    biases = [weights.get(f"bias_{part}_{end}", np.zeros(len(input), input.dtype)) for part in ("ih", "hh")]
+    return direction_weights(_cell_of(network), input, hidden, biases[0], biases[1], weights.get(f"weight_hr_{end}"))
+
+
+# For each gate in PyTorch's order its place in ONNX's: i, o, f, c for LSTM, and z, r, h for GRU.
+_ORDERS: Mapping[CellKind, tuple[int, ...]] = {"lstm": (0, 2, 3, 1), "gru": (1, 0, 2), "tanh": (0,), "relu": (0,)}
+
+
+@kernels_for(OnnxLSTM, OnnxGRU, OnnxRNN, rows=True)
+def lower_onnx_recurrent(context: Context) -> Made:
+    """A product and a recurrence."""
+    return _lowered(context, context.tensor(0), [])
+
+
+@kernels_for(DynamicQuantizeLSTM, rows=True)
+def lower_rounded(context: Context) -> Made:
+    """The same, with what goes into the products rounded to bytes."""
+    made = Composition(context)
+    x = context.tensor(0)
+    ends = extremes_of(made, x)
+    return _lowered(context, made.map(rounded(Operand(0), Operand(1), Operand(2)), x, *ends[1:]), made.steps)
+
+
+def _lowered(context: Context, x: View, before: Sequence[KernelStep]) -> Made:
+    network = context.layer(Layer)
+    assert isinstance(network, OnnxRecurrent)
+    cell = _onnx_cell(network)
+    specs = [
+        TensorSpec(each.shape, each.dtype) if isinstance(each, View) else spec_of(each) for each in context.arguments()
+    ]
+    given = network.named(specs)
+    if given.p is not None or given.lengths is not None:
+        raise NotLoweredError("there is no kernel for peepholes and sequences of different lengths")
+    places = {name: _operand_index(specs, getattr(given, name)) for name in ("w", "r", "b", "h", "c")}
+    rows, copies = context.rows(x)
+    steps = [*before, *copies]
+    lead, turns = x.shape[:-1], bool(network.layout)
+
+    def steps_first(rows: Strided) -> Strided:
+        sequence = rows.reshape(*lead, rows.shape[-1])
+        return sequence.swapaxes(0, 1) if turns else sequence
+
+    def directions_first(states: Strided) -> Strided:
+        return states.swapaxes(0, 1) if turns else states
+
+    directions, units = len(network.directions), given.r.shape[2]
+    initial = []
+    for name in ("h", "c") if network.has_cell else ("h",):
+        state, further = initial_state(context, places[name], directions, lead[not turns], units, directions_first)
+        initial.append(state)
+        steps.extend(further)
+    results = Results.placed(context, network.results(given))
+    y, last = results.view("y"), [results.view(name) for name in ("h", "c")[: len(initial)]]
+    w, r = context.weight(1), context.weight(2)
+    b = None if places["b"] is None else context.weight(places["b"])
+    layer = RecurrentLayer(
+        context=context,
+        cell=cell,
+        count=lead[turns],
+        backward=network.directions,
+        weights=[_onnx_direction(cell, w[d], r[d], None if b is None else b[d]) for d in range(directions)],
+        initial=initial,
+        sequence=None if y is None else part_of(y, y.phantom.transpose(1, 2, 0, 3) if turns else y.phantom),
+        final=[None if each is None else part_of(each, directions_first(each.phantom)) for each in last],
+        rounds=isinstance(network, DynamicQuantizeLSTM),
+    )
+    return results.made(context, [*steps, *layer.steps(rows, steps_first)])
+
+
+def _operand_index(specs: list[object], found: object) -> int | None:
+    """The number of an operand."""
+    return next((index for index, each in enumerate(specs) if each is found and found is not None), None)
+
+
+def _onnx_cell(network: OnnxRecurrent) -> CellKind:
+    """Which of our cells it is.
+
+    Raises:
+        NotLoweredError: none of them.
+    """
+    names, count = network.names, len(network.defaults)
+    kinds = {names[k : k + count] for k in range(0, len(names), count)}
+    usual = tuple(each.lower() for each in network.defaults)
+    if network.clip is not None:
+        raise NotLoweredError("there is no kernel for clipping")
+    if isinstance(network, OnnxRNN) and kinds == {("relu",)}:
+        return "relu"
+    if kinds != {usual}:
+        raise NotLoweredError("there is no kernel for its activations")
+    if isinstance(network, OnnxLSTM):
+        if network.input_forget:
+            raise NotLoweredError("there is no kernel for coupled gates")
+        return "lstm"
+    if isinstance(network, OnnxGRU):
+        if not network.linear_before_reset:
+            raise NotLoweredError("there is no kernel for a reset before the product")
+        return "gru"
+    return "tanh"
+
+
+def _onnx_direction(cell: CellKind, w: Array, r: Array, b: Array | None) -> DirectionWeights:
+    """The weights of a direction, gates in our order."""
+    rows = len(w)
+    order = np.arange(rows).reshape(GATES[cell], -1)[list(_ORDERS[cell])].reshape(-1)
+    biases = np.zeros((2, rows), w.dtype) if b is None else b.reshape(2, rows)
+    return direction_weights(cell, w[order], r[order], biases[0, order], biases[1, order])

@@ -1,0 +1,129 @@
+"""Operators that are reductions with arithmetic before and after them: norms, spreads, logarithms of sums."""
+
+from __future__ import annotations
+
+import math
+
+from engine.compiler.kernels.expr import Expr, Number, Operand, apply
+from engine.compiler.kernels.rows.reduction import Mode
+from engine.compiler.lowering.context import Context
+from engine.compiler.lowering.rules.composition import Composition
+from engine.compiler.lowering.rules.registry import kernels_for
+from engine.compiler.lowering.steps import Made, NotLoweredError
+from engine.compiler.lowering.terms.functions import power
+from engine.compiler.storage import View
+from engine.layers.definition.layer import Layer
+from engine.layers.onnx.rows.reduce import AbsSum, Length, LogSum, SquareSum
+from engine.layers.operands.axes import checked_axis
+from engine.layers.reduction.deviation import Deviation, Norm, Variance
+from engine.layers.reduction.distance import Normalize
+from engine.layers.reduction.reduction import LogSumExp, Reduction, SumToSize
+
+X, Y = Operand(0), Operand(1)
+_OF_ONNX: dict[type[Layer], tuple[Expr, Expr]] = {
+    AbsSum: (apply("abs", X), X),
+    SquareSum: (apply("square", X), X),
+    Length: (apply("square", X), apply("sqrt", X)),
+    LogSum: (X, apply("log", X)),
+}
+"""What is summed, and what is made of the sum."""
+
+
+def _operand(context: Context) -> tuple[View, list[int]]:
+    """The tensor and the axes that are reduced."""
+    x = context.tensor(0)
+    layer = context.layer(Layer)
+    assert isinstance(layer, Reduction)
+    axes = sorted(layer.axes(len(x.shape)))
+    if not axes or not x.shape:
+        raise NotLoweredError("there is no kernel for a reduction of no dimensions")
+    return x, axes
+
+
+def _result(composition: Composition, tree: Expr, *reduced: View) -> Made:
+    """An expression of what was reduced."""
+    return composition.finish(tree, *map(composition.as_result, reduced))
+
+
+@kernels_for(SumToSize, doubles=True)
+def lower_sum_to_size(context: Context) -> Made:
+    """Sums over what a smaller tensor would be repeated along."""
+    x, layer, composition = context.tensor(0), context.layer(SumToSize), Composition(context)
+    if context.result_spec.dtype != context.dtype:
+        raise NotLoweredError("there is no kernel for a reduction to another dtype")
+    axes = layer.axes(x.shape)
+    return _result(composition, X, composition.reduce(x, axes, "sum") if axes else x)
+
+
+@kernels_for(LogSumExp, doubles=True)
+def lower_log_sum_exp(context: Context) -> Made:
+    """log(sum(exp(x - shift))) + shift, where the shift is the maximum, or 0 where that is not finite."""
+    (x, axes), composition = _operand(context), Composition(context)
+    top = composition.reduce(x, axes, "max")
+    shift = composition.map(apply("where", apply("isfinite", X), X, 0.0), top)
+    total = composition.reduce(composition.each(apply("exp", apply("sub", X, Y)), x, shift), axes, "sum")
+    return _result(composition, apply("add", apply("log", X), Y), total, shift)
+
+
+@kernels_for(Variance, Deviation, doubles=True)
+def lower_spread(context: Context) -> Made:
+    """The mean squared distance from the mean, in two passes, or its root."""
+    (x, axes), composition = _operand(context), Composition(context)
+    layer = context.layer(Layer)
+    assert isinstance(layer, Variance | Deviation)
+    mean = composition.reduce(x, axes, "mean")
+    squares = composition.each(apply("square", apply("sub", X, Y)), x, mean)
+    given = layer.unbiased if layer.correction is None else layer.correction
+    count = math.prod(x.shape[axis] for axis in axes)
+    divisor = max(count - (1 if given is None else float(given)), 0.0)
+    variance = apply("div", X, divisor)
+    tree = apply("sqrt", variance) if isinstance(layer, Deviation) else variance
+    return _result(composition, tree, composition.reduce(squares, axes, "sum"))
+
+
+@kernels_for(Norm, doubles=True)
+def lower_norm(context: Context) -> Made:
+    """The length of vectors, of any order."""
+    (x, axes), composition = _operand(context), Composition(context)
+    p = context.layer(Norm).p
+    before, mode, after = norm_of(2.0 if p is None or p == "fro" else float(p))
+    return _result(composition, after, composition.reduce(composition.each(before, x), axes, mode))
+
+
+@kernels_for(AbsSum, SquareSum, Length, LogSum, doubles=True)
+def lower_onnx_norm(context: Context) -> Made:
+    """Sums of something of every element, and something of them."""
+    (x, axes), composition = _operand(context), Composition(context)
+    if context.result_spec.dtype != context.dtype:
+        raise NotLoweredError("there is no kernel for a reduction to another dtype")
+    before, after = _OF_ONNX[type(context.layer(Layer))]
+    inside = x if before == X else composition.each(before, x)
+    return _result(composition, after, composition.reduce(inside, axes, "sum"))
+
+
+@kernels_for(Normalize, doubles=True)
+def lower_normalize(context: Context) -> Made:
+    """x / max(norm(x), eps) along one axis."""
+    x, layer, composition = context.tensor(0), context.layer(Normalize), Composition(context)
+    if not x.shape:
+        raise NotLoweredError("its operand is a single number")
+    before, mode, after = norm_of(float(layer.p))
+    length = composition.reduce(composition.each(before, x), [checked_axis(layer.dim, len(x.shape))], mode)
+    length = composition.map(apply("max", after, layer.eps), length)
+    return composition.finish(apply("div", X, Y), x, length)
+
+
+def norm_of(p: float) -> tuple[Expr, Mode, Expr]:
+    """What a norm does to every element, how those are folded, and what is done to the result."""
+    size = apply("abs", X)
+    if p == 2:
+        return apply("square", X), "sum", apply("sqrt", X)
+    if p == math.inf:
+        return size, "max", X
+    if p == -math.inf:
+        return size, "min", X
+    if p == 0:
+        return apply("ne", X, 0.0), "sum", X
+    if p == 1:
+        return size, "sum", X
+    return power(size, Number(p)), "sum", power(X, Number(1 / p))

@@ -1,0 +1,272 @@
+"""Sorted order: sorting, top-k, medians, quantiles, searches in sorted rows, histograms."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Final, Literal
+
+import numpy as np
+
+from engine.compiler.kernels.elements import TYPES
+from engine.compiler.kernels.expr import Expr, Operand, apply
+from engine.compiler.kernels.ordering.searching import Searching
+from engine.compiler.kernels.ordering.sorting import SORTED, Sorting
+from engine.compiler.kernels.ordering.wide_sorting import WIDE, WideSorting
+from engine.compiler.lowering.context import Context
+from engine.compiler.lowering.rules.composition import Composition
+from engine.compiler.lowering.rules.registry import kernels_for
+from engine.compiler.lowering.steps import KernelStep, Made, NotLoweredError, derived
+from engine.compiler.storage import FLOAT32, View, constant, row_major
+from engine.layers.definition.layer import Layer
+from engine.layers.onnx.indexing.search import OnnxTopK
+from engine.layers.onnx.operands.adapter import present
+from engine.layers.operands.axes import checked_axis
+from engine.layers.operands.precision import INT64
+from engine.layers.sorting.order_statistics import Median, MedianOfAll, NanMedian, NanMedianOfAll, Quantile
+from engine.layers.sorting.searching import Bucketize, Histogram, SearchSorted
+from engine.layers.sorting.sorting import ArgSort, KthValue, Sort, SortRows, TopK
+from engine.tensor import TensorSpec, dtype_name
+
+# Columns whose places fit beside an element.
+_MOST_COLUMNS = 2**31 - 1
+
+
+@kernels_for(Sort, ArgSort, SortRows)
+def lower_sort(context: Context) -> Made:
+    """All elements along a dimension in order, their places, or both."""
+    layer: Any = context.layer(Layer)
+    dim, is_descending = (0, False) if isinstance(layer, SortRows) else (layer.dim, layer.descending)
+    elements, places, steps = ordered(context, dim, is_descending=is_descending)
+    return given(context, [places] if isinstance(layer, ArgSort) else [elements, places], steps)
+
+
+@kernels_for(TopK)
+def lower_top(context: Context) -> Made:
+    """The first few of them."""
+    layer = context.layer(TopK)
+    if len(layer.k) != 1 or layer.k[0] is None:
+        raise NotLoweredError("how many are asked for is known only in a run")
+    elements, places, steps = ordered(context, layer.dim, 0, layer.k[0], is_descending=layer.largest)
+    return given(context, [elements, places], steps)
+
+
+@kernels_for(OnnxTopK)
+def lower_onnx_top(context: Context) -> Made:
+    """The same as ONNX has it: either result may be left out."""
+    layer, k = context.layer(OnnxTopK), context.argument(1)
+    if not isinstance(k, np.ndarray | int) or np.size(k) != 1:
+        raise NotLoweredError("how many are asked for is known only in a run")
+    elements, places, steps = ordered(context, layer.axis, 0, int(np.reshape(k, ())), is_descending=layer.largest)
+    results = elements, places
+    chosen = present([TensorSpec(each.shape, each.dtype) for each in results], layer.annotations)
+    return given(context, [results[index] for index in chosen], steps)
+
+
+@kernels_for(KthValue)
+def lower_kth(context: Context) -> Made:
+    """The element at one place of the sorted order, and where it was."""
+    layer = context.layer(KthValue)
+    return given(context, *_single(context, layer.dim, layer.k - 1))
+
+
+@kernels_for(Median, NanMedian)
+def lower_median(context: Context) -> Made:
+    """The place in the middle."""
+    layer: Any = context.layer(Layer)
+    return given(context, *_single(context, layer.dim, 0, "numbers" if isinstance(layer, NanMedian) else "all"))
+
+
+@kernels_for(MedianOfAll, NanMedianOfAll)
+def lower_median_of_all(context: Context) -> Made:
+    """The place in the middle of all elements."""
+    middle: Middle = "numbers" if isinstance(context.layer(Layer), NanMedianOfAll) else "all"
+    elements, _, steps = ordered(context, None, 0, 1, middle=middle)
+    return given(context, [elements], steps)
+
+
+Middle = Literal["none", "all", "numbers"]
+
+
+def _single(
+    context: Context, dim: int, place: int, middle: Middle = "none"
+) -> tuple[Sequence[View], Sequence[KernelStep]]:
+    elements, places, steps = ordered(context, dim, place, 1, middle=middle)
+    return [elements, places], steps
+
+
+def ordered(
+    context: Context,
+    dim: int | None,
+    first: int = 0,
+    count: int | None = None,
+    *,
+    is_descending: bool = False,
+    middle: Middle = "none",
+) -> tuple[View, View, Sequence[KernelStep]]:
+    """Elements at some places of the order along a dimension, where they came from, and the steps that find them.
+
+    Args:
+        dim: None for all elements in a row.
+    """
+    x, composition = sortable(context), Composition(context)
+    if dim is None:
+        x = composition.shaped(x, [x.phantom.size])
+    axis = checked_axis(dim or 0, len(x.shape))
+    rows = composition.rows(x, [axis])
+    n, columns = rows.shape
+    count = columns if count is None else count
+    if not 0 < count <= columns - first or first < 0 or columns > _MOST_COLUMNS:
+        raise NotLoweredError("there is no kernel for none of them, or so many")
+    if middle != "none" and x.dtype == np.float64:
+        raise NotLoweredError("there are no float64 kernels")
+    kind = WideSorting if x.dtype.name in WIDE else Sorting
+    kernel = kind(
+        dtype=x.dtype.name,
+        rows=n,
+        columns=columns,
+        source=rows.strides[0],
+        first=first,
+        count=count,
+        is_descending=is_descending,
+        middle=middle,
+        host=context.host,
+    )
+    sizes = [*(size for k, size in enumerate(x.shape) if k != axis), count]
+    elements, places = row_major(sizes, x.dtype), row_major(sizes, INT64)
+    composition.steps.append(context.step(kernel, rows, places, elements, row_major([kernel.scratch], INT64)))
+    in_place = [derived(each, each.phantom.moveaxis(-1, axis)) for each in (elements, places)]
+    return in_place[0], in_place[1], composition.steps
+
+
+def sortable(context: Context, index: int = 0) -> View:
+    """An operand whose elements kernels can put in order."""
+    x = context.argument(index)
+    x = context.lowering.stored(x) if isinstance(x, np.ndarray) else x
+    if not isinstance(x, View) or not x.shape or not x.phantom.size or context.lowering.quantises:
+        raise NotLoweredError("its operand is no tensor, a single number, or empty")
+    if x.dtype.name not in (*SORTED, *WIDE):
+        raise NotLoweredError(f"there are no {x.dtype.name} kernels")
+    return x
+
+
+def given(context: Context, results: Sequence[View], steps: Sequence[KernelStep]) -> Made:
+    """As many of the results as the operator has, each in the shape that its result has."""
+    views = {}
+    for output, view in zip(context.op.outputs, results, strict=False):
+        spec = context.lowering.spec(output)
+        if spec is None or spec.dtype != view.dtype:
+            raise NotLoweredError("its result is known only in a run")
+        views[output.name] = derived(view, view.phantom.reshape(spec.sizes))
+    return Made(views=views, steps=steps)
+
+
+BELOW, ABOVE, LAST = Operand(0), Operand(1), Operand(2)
+
+
+@kernels_for(Quantile)
+def lower_quantile(context: Context) -> Made:
+    """The value below which a share of the elements lies, for every share that is asked for."""
+    layer, q, x = context.layer(Quantile), context.argument(1), context.tensor(0)
+    if not isinstance(q, float | int | np.ndarray) or layer.ignores_nan or not x.shape:
+        raise NotLoweredError("its shares are known only in a run, or some elements do not count")
+    shares = np.asarray(q, np.float64).reshape(-1)
+    if not shares.size or not ((shares >= 0) & (shares <= 1)).all():
+        raise NotLoweredError("it has no shares, or such as there are none")
+    composition = Composition(context)
+    elements, _, steps = ordered(context, layer.dim)
+    composition.steps.extend(steps)
+    axis = 0 if layer.dim is None else checked_axis(layer.dim, len(x.shape))
+    rows = elements.phantom.moveaxis(axis, -1).at_least(2)
+    target = row_major([len(shares), *rows.shape[:-1]], FLOAT32)
+    for number, share in enumerate(shares):
+        low, high, tree = _between(layer, float(share) * (rows.shape[-1] - 1))
+        views = [derived(elements, rows[..., place]) for place in (low, high, rows.shape[-1] - 1)]
+        tree = apply("where", apply("isnan", LAST), float("nan"), tree)
+        composition.map(tree, *views, target=derived(target, target.phantom[number]))
+    result = composition.as_result(target)
+    return context.made(result, *composition.steps)
+
+
+def _between(layer: Quantile, at: float) -> tuple[int, int, Expr]:
+    """The places around one that may lie between two, and the value there."""
+    low, high = math.floor(at), math.ceil(at)
+    if layer.interpolation in ("lower", "higher", "nearest"):
+        place = {"lower": low, "higher": high, "nearest": round(at)}[layer.interpolation]
+        return place, place, BELOW
+    weight = np.float32(0.5 if layer.interpolation == "midpoint" else at - low)
+    way = apply("sub", ABOVE, BELOW)
+    if weight < 0.5:
+        return low, high, apply("add", BELOW, apply("mul", way, float(weight)))
+    return low, high, apply("sub", ABOVE, apply("mul", way, float(np.float32(1) - weight)))
+
+
+@kernels_for(SearchSorted)
+def lower_search(context: Context) -> Made:
+    """How many elements of a row come before each value."""
+    layer = context.layer(SearchSorted)
+    if len(context.bound.positional) > 2 and context.argument(2) is not None:
+        raise NotLoweredError("there is no kernel for rows that another tensor sorts")
+    return _searched(context, 0, 1, is_right=layer.right or layer.side == "right")
+
+
+@kernels_for(Bucketize)
+def lower_bucketize(context: Context) -> Made:
+    """The interval a value lies in."""
+    return _searched(context, 1, 0, is_right=context.layer(Bucketize).right)
+
+
+def _searched(context: Context, of_rows: int, of_values: int, *, is_right: bool) -> Made:
+    rows, values = _tensor(context, of_rows), _tensor(context, of_values)
+    spec = context.lowering.spec(context.op.outputs[0])
+    if spec is None or rows.dtype != values.dtype or not rows.shape:
+        raise NotLoweredError("its operands are of two dtypes, or known only in a run")
+    many = math.prod(rows.shape[:-1]) if len(rows.shape) > 1 else 1
+    if len(rows.shape) > 1 and (not values.shape or values.shape[:-1] != rows.shape[:-1]):
+        raise NotLoweredError("its values do not fit")
+    target = row_major(spec.sizes, spec.dtype)
+    kernel = Searching(
+        dtype=rows.dtype.name,
+        result=spec.dtype.name,
+        rows=many,
+        count=values.phantom.size // many,
+        length=rows.shape[-1],
+        step=rows.shape[-1] if many > 1 else 0,
+        is_right=is_right,
+        host=context.host,
+    )
+    return context.made(target, context.step(kernel, rows, values, target))
+
+
+def _tensor(context: Context, index: int) -> View:
+    x = context.argument(index)
+    x = context.lowering.stored(x) if isinstance(x, np.ndarray) else x
+    if not isinstance(x, View) or not x.phantom.size or not x.is_row_major or context.lowering.quantises:
+        raise NotLoweredError("an operand is no tensor that lies in one piece")
+    if x.dtype.name not in TYPES:
+        raise NotLoweredError(f"there are no {dtype_name(x.dtype)} kernels")
+    return x
+
+
+# Elements times bins, beyond which comparing each with each takes longer than sorting.
+_MOST_COMPARISONS: Final = 1 << 20
+
+
+@kernels_for(Histogram)
+def lower_histogram(context: Context) -> Made:
+    """Every element is compared with the edges of every bin; the last bin has both of its edges."""
+    layer, x, composition = context.layer(Histogram), context.tensor(0), Composition(context)
+    if layer.min == layer.max:
+        raise NotLoweredError("its interval is that of its values")
+    if x.phantom.size * layer.bins > _MOST_COMPARISONS:
+        raise NotLoweredError("it has too many bins for so many elements")
+    edges = np.linspace(layer.min, layer.max, layer.bins + 1).astype(np.float32)
+    if not (np.isfinite(edges).all() and (np.diff(edges) > 0).all()):
+        raise NotLoweredError("its bins are too narrow, or too wide")
+    low, high = edges[:-1, None], edges[1:, None].copy()
+    high[-1] = np.nextafter(high[-1], np.inf, dtype=np.float32)
+    is_in = apply("mul", apply("ge", Operand(0), Operand(1)), apply("lt", Operand(0), Operand(2)))
+    elements = composition.shaped(x, (1, x.phantom.size))
+    found = composition.map(is_in, elements, constant(low), constant(high))
+    counts = composition.reduce(found, [1], "sum")
+    return composition.finish(Operand(0), derived(counts, counts.phantom.reshape(layer.bins)))

@@ -1,0 +1,201 @@
+"""Operators that work along one dimension: softmax, and sums, means and extrema of rows."""
+
+from __future__ import annotations
+
+import math
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from engine.compiler.kernels.elements import TYPES, Domain
+from engine.compiler.kernels.pooling.global_average import Of
+from engine.compiler.kernels.rows.reduction import Mode, RowReduction
+from engine.compiler.kernels.rows.softmax import Softmax
+from engine.compiler.kernels.rows.typed_reduction import TypedMode, TypedReduction
+from engine.compiler.lowering.context import Context
+from engine.compiler.lowering.fusion import absorb, alone, lines_as_image
+from engine.compiler.lowering.rules.composition import fold_channels, folded_rows
+from engine.compiler.lowering.rules.pooling.pool import mean_of_pixels
+from engine.compiler.lowering.rules.registry import kernels_for
+from engine.compiler.lowering.steps import KernelStep, Made, NotLoweredError, derived
+from engine.compiler.storage import FLOAT32, View, ordered, row_major
+from engine.ir.dims import hint
+from engine.layers.definition.layer import Layer
+from engine.layers.normalisation import softmax
+from engine.layers.reduction.extremum import AMax, AMin
+from engine.layers.reduction.reduction import AllTrue, AnyTrue, CountNonZero, Mean, Prod, Reduction, Sum
+from engine.tensor import dtype_name
+
+TYPED_MODES: dict[type[Reduction], TypedMode] = {
+    Mean: "mean", Sum: "sum", Prod: "product", AMax: "max", AMin: "min", AnyTrue: "any", AllTrue: "all",
+    CountNonZero: "count",
+}  # fmt: skip
+MODES: dict[type[Reduction], Mode] = {Mean: "mean", Sum: "sum", Prod: "product", AMax: "max", AMin: "min"}
+
+
+@kernels_for(softmax.Softmax, softmax.LogSoftmax, doubles=True)
+def lower_softmax(context: Context) -> Made:
+    """Softmax or its logarithm along one dimension, which is copied to lie last where it does not."""
+    layer: Any = context.layer(Layer)
+    x = context.tensor(0)
+    if not context.result_spec.shape:
+        raise NotLoweredError("its operand is a single number")
+    axis = layer.axis(len(x.shape))
+    if axis == len(x.shape) - 1 and (made := _softmax_and_next(context, x)) is not None:
+        return made
+    steps: list[KernelStep] = []
+    source = _rows(x, axis)
+    if source is None:
+        turned = _like(x, axis)
+        steps.append(context.copy(x, turned))
+        x, source = turned, _rows(turned, axis)
+    is_image = x.is_image and axis == 1 and len(x.shape) == 4
+    target = context.lowering.place(context.op.outputs[0], is_image, x.order)
+    is_direct = source is not None and _same_order(x, target, axis)
+    out = target if is_direct else _like(x, axis)
+    result = _rows(out, axis)
+    if source is None or result is None:
+        raise NotLoweredError("its operand does not lie in rows")
+    kernel = Softmax(
+        rows=source.shape[0],
+        columns=source.shape[1],
+        source=source.strides[0],
+        target=result.strides[0],
+        is_logarithm=isinstance(layer, softmax.LogSoftmax),
+        host=context.host,
+    )
+    steps.append(context.step(kernel, source, result))
+    return context.made(target, *steps, *(() if is_direct else [context.copy(out, target)]))
+
+
+def _softmax_and_next(context: Context, x: View) -> Made | None:
+    """Softmax along the last dimension, and the element-wise operators after it; None where there are none."""
+    seen_as = partial(lines_as_image, columns=x.shape[-1])
+    fused = absorb(context.lowering, alone(context.op), seen_as)
+    if len(fused.operators) == 1:
+        return None
+    rows, copies = context.rows(x, 1)
+    result = context.result_of(fused, seen_as, is_image=False)
+    kernel = Softmax(
+        rows=rows.shape[0],
+        columns=rows.shape[1],
+        source=rows.strides[0],
+        target=result.image.strides[2],
+        is_logarithm=isinstance(context.layer(Layer), softmax.LogSoftmax),
+        host=context.host,
+        epilogue=result.epilogue,
+    )
+    return result.made(*copies, result.step(kernel, [rows]))
+
+
+def _like(x: View, axis: int) -> View:
+    """New memory in which the elements along ``axis`` lie side by side, and rows follow each other as in ``x``."""
+    return ordered(x.shape, [*(k for k in x.order if k != axis), axis], x.dtype)
+
+
+def _same_order(a: View, b: View, axis: int) -> bool:
+    """Whether rows follow each other in one order in both."""
+
+    def order(view: View) -> list[int]:
+        return [k for k in view.order if k != axis and view.shape[k] > 1]
+
+    return order(a) == order(b) and _rows(a, axis) is not None and _rows(b, axis) is not None
+
+
+def _rows(x: View, axis: int) -> View | None:
+    """The view as (rows, elements along ``axis``) with elements side by side, if it lies so."""
+    moved = x.phantom.moveaxis(axis, -1)
+    if moved.shape[-1] > 1 and moved.strides[-1] != moved.itemsize:
+        return None
+    kept = [k for k in range(moved.ndim - 1) if moved.shape[k] > 1]
+    ordered = sorted(kept, key=lambda k: -hint(moved.strides[k]))
+    lines = moved.transpose([*(k for k in range(moved.ndim - 1) if k not in kept), *ordered, moved.ndim - 1])
+    return x.derive(lines.reshape(-1, moved.shape[-1]))
+
+
+@kernels_for(*MODES, doubles=True)
+def lower_reduction(context: Context) -> Made:
+    """A reduction of any dimensions, which are copied to lie last where they do not; or the mean over pixels."""
+    if (typed := context.argument(0)) is not None and isinstance(typed, View) and typed.dtype != context.dtype:
+        return lower_typed_reduction(context)
+    layer, x, rank = context.layer(Reduction), context.tensor(0), context.result_spec.rank
+    axes = sorted(layer.axes(len(x.shape)))
+    mode, are_pixels = MODES[type(layer)], len(x.shape) in (3, 4, 5) and axes == [*range(2, len(x.shape))]
+    if mode != "product" and are_pixels and x.strides[1] == 1:
+        return mean_of_pixels(context, x, is_image=rank > 2, of=mode)
+    is_run = bool(axes) and axes == list(range(axes[0], axes[-1] + 1))
+    if mode != "product" and is_run and axes[-1] < len(x.shape) - 1:
+        with suppress(NotLoweredError):  # its result lies among others, with gaps
+            return _reduced_between(context, x, axes, mode)
+    if not axes or not x.shape:
+        raise NotLoweredError("there is no kernel for a reduction of no dimensions")
+    rows, copies = folded_rows(context, x, axes)
+    target, flat = _in_rows(context.place(is_image=False))
+    kernel = RowReduction(
+        mode=mode,
+        rows=rows.shape[0],
+        columns=rows.shape[1],
+        source=rows.strides[0],
+        target=flat.strides[0],
+        host=context.host,
+    )
+    return context.made(target, *copies, context.step(kernel, rows, flat))
+
+
+def _in_rows(target: View) -> tuple[View, View]:
+    """Memory for a result, of its own where that among what it is joined with has gaps; and the same as a vector."""
+    flat = target.derive(target.phantom.reshape(-1))
+    if flat is None:
+        target = row_major(target.shape, target.dtype)
+        flat = derived(target, target.phantom.reshape(-1))
+    return target, flat
+
+
+@kernels_for(AnyTrue, AllTrue, CountNonZero)
+def lower_typed_reduction(context: Context) -> Made:
+    """A reduction of another dtype than float32, or to another: of neighbours, or what is copied to be such."""
+    layer, x, spec = context.layer(Reduction), context.elements(0), context.lowering.spec(context.op.outputs[0])
+    axes = sorted(layer.axes(len(x.shape)))
+    if spec is None or spec.dtype.name not in TYPES or x.dtype.name not in TYPES or not axes or not x.shape:
+        raise NotLoweredError(f"there are no {dtype_name(x.dtype)} kernels")
+    mode = TYPED_MODES[type(layer)]
+    is_question = mode in ("any", "all", "count")
+    kinds = (x.dtype.kind, spec.dtype.kind)
+    if not is_question and ((kinds[0] == "f") != (kinds[1] == "f") or (mode == "mean" and kinds[0] != "f")):
+        raise NotLoweredError("there is no kernel for a reduction to another dtype")
+    if not is_question and kinds == ("f", "f") and x.dtype != spec.dtype:
+        raise NotLoweredError("there is no kernel for a reduction to another dtype")
+    domain: Domain = "i64" if kinds[0] != "f" else "double" if x.dtype == np.float64 else "float"
+    rows, copies = folded_rows(context, x, axes)
+    is_placed = spec.dtype == FLOAT32
+    target, flat = _in_rows(context.place(is_image=False) if is_placed else row_major(spec.sizes, spec.dtype))
+    kernel = TypedReduction(
+        mode=mode,
+        rows=rows.shape[0],
+        columns=rows.shape[1],
+        source=rows.strides[0],
+        target=flat.strides[0],
+        dtypes=(x.dtype.name, spec.dtype.name),
+        domain=domain,
+        host=context.host,
+    )
+    return context.made(target, *copies, context.step(kernel, rows, flat))
+
+
+def _reduced_between(context: Context, x: View, axes: list[int], of: Of) -> Made:
+    """A reduction of dimensions that others follow: those are channels, side by side, and these are pixels."""
+    outer, pixels = math.prod(x.shape[: axes[0]]), math.prod(x.shape[axes[0] : axes[-1] + 1])
+    channels = math.prod(x.shape[axes[-1] + 1 :])
+    steps: list[KernelStep] = []
+    image = x.derive(x.phantom.reshape(outer, pixels, channels).transpose(0, 2, 1)[:, :, None, :])
+    if image is None or image.strides[1] > 1:
+        copied = row_major(x.shape, x.dtype)
+        steps.append(context.copy(x, copied))
+        image = copied.derive(copied.phantom.reshape(outer, pixels, channels).transpose(0, 2, 1)[:, :, None, :])
+    if image is None:
+        raise NotLoweredError("its operand does not lie in rows")
+    result = context.fuse(lambda array: array.reshape(outer, channels)[:, :, None, None], is_image=False)
+    kernel = fold_channels(image, result.image, of, context.host, result.epilogue)
+    return result.made(*steps, result.step(kernel, [image]))

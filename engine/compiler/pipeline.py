@@ -1,0 +1,328 @@
+"""Compiles a graph for one set of input shapes: optimised, lowered to kernels, assembled to a blueprint."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from engine.compiler.codegen.host import Host
+from engine.compiler.executable import Blueprint
+from engine.compiler.inlining.inlining import Inlining
+from engine.compiler.plan_check import check_output_shapes
+from engine.compiler.runtime.memory import release
+from engine.compiler.subgraphs import bodies_of
+from engine.compiler.upcast import NotWidenedError, is_narrow, wide_specs, widened
+from engine.compiler.weights import Weights
+from engine.errors import CompileError, CompilerDefectError
+from engine.graph import RuntimeGraph
+from engine.graph.port import static_specs
+from engine.graph.symbolic_inputs import symbolic_specs
+from engine.ir.dims import ShapeEnv
+from engine.layers.creation.container import Constant
+from engine.options import Options
+from engine.passes import LOWERING_PASSES, PassReport, optimise
+from engine.passes.quantised_products import quantised_products
+from engine.stopping import Progress
+from engine.tensor import TensorSpec, is_known, known_value
+
+if TYPE_CHECKING:
+    from engine.compiler.dynamic.template import Template
+    from engine.compiler.lowering import Lowering
+    from engine.compiler.lowering.selection import Choose
+
+# numpy lays out memory with at most 64 axes, some of its functions take half of them, and kernels add a few.
+_MOST_AXES = 31
+# How often a graph is lowered, each time without a fusion or a kernel that could not be made.
+ATTEMPTS = 8
+
+
+class Setbacks:
+    """What was learnt from kernels that could not be made.
+
+    Args:
+        avoid: has the next best kernel taken for an operator, given why not the one before; whether there is a choice.
+
+    Attributes:
+        alone: operators that are fused with no other.
+        refused: operators left to the reference, with the reason.
+    """
+
+    def __init__(self, avoid: Callable[[str, str], bool]) -> None:
+        self.alone: set[str] = set()
+        self.refused: dict[str, str] = {}
+        self._avoid = avoid
+        self._tried: set[str] = set()
+
+    def learn(self, reasons: Mapping[str, str]) -> bool:
+        """Do otherwise for these operators than before; whether that is possible for any.
+
+        Another kernel comes first, then one without what was fused, then the reference.
+
+        Args:
+            reasons: operator -> why its kernel cannot be made.
+        """
+        if reasons.keys() <= self.refused.keys():
+            return False
+        has_other = {name for name, why in reasons.items() if self._avoid(name, why)}
+        self.refused.update({name: why for name, why in reasons.items() if name in self.alone - has_other})
+        self.alone.update(reasons.keys() - (has_other - self._tried))
+        self._tried.update(reasons)
+        return True
+
+
+class Generator:
+    """Makes blueprints of a graph; one at a time. It knows neither the cache nor bundles.
+
+    Attributes:
+        is_open: whether inputs come in many shapes, so that programs share code and weights.
+    """
+
+    def __init__(self, graph: RuntimeGraph, options: Options) -> None:
+        self._graph = self._taken = graph
+        self._inlining = Inlining(graph)
+        self._options = options
+        self._optimised: RuntimeGraph | None = None
+        self._passes: list[PassReport] = []
+        self._is_wide = is_narrow(graph)  # 16-bit floats are computed as float32
+        self.is_open = static_specs(graph.inputs) is None
+        self._weights = Weights() if self.is_open else None
+        self._flat: tuple[list[str], list[str]] | None = None  # the outputs, of the optimised graph and the given one
+
+    def compile(
+        self,
+        specs: Sequence[TensorSpec],
+        host: Host,
+        progress: Progress,
+        cores: int,
+        *,
+        tune: bool = False,
+    ) -> Blueprint:
+        """The blueprint for inputs of these shapes.
+
+        Where a kernel cannot be made the next best is taken, then one without the operators that were fused, then the
+        reference.
+
+        Raises:
+            RunCancelledError, CompileError, EngineError: as ``Builder.program`` says.
+        """
+        # Kernels and rules take longer to import than a start from the cache takes in all, and that needs none of them.
+        from engine.compiler.assembly.objects import RefusedError
+        from engine.compiler.lowering.selection import Avoiding
+        from engine.compiler.tuning.stopwatch import Stopwatch
+        from engine.compiler.tuning.tuner import Tuner
+
+        stopwatch = Stopwatch(host, _weights_bytes(self._graph)) if tune else None
+        tuner = Tuner(self._options.cache, host, stopwatch)
+        choose = Avoiding(tuner)
+        weights = None if tune else self._weights
+        setbacks = Setbacks(choose.avoid)
+        lower = partial(self._lower, specs, host, setbacks, progress, choose, weights)
+        defects: set[str] = set()
+        for _ in range(ATTEMPTS):
+            try:
+                lowering = self._lower_narrow(lower)
+                blueprint = self._assemble(lowering, progress, cores, weights)
+                return replace(blueprint, tuned=tuner.told)
+            except RefusedError as error:
+                defects |= error.defects
+                can_do_otherwise = setbacks.learn(error.reasons)
+                self._check_defects(defects, setbacks)
+                if not can_do_otherwise:
+                    break
+        raise CompileError("its kernels cannot be made", found=_first(setbacks.refused))
+
+    def template(self, specs: Sequence[TensorSpec], host: Host, progress: Progress, cores: int) -> Template:
+        """Return the program for inputs of these shapes and of all others that pass its guards.
+
+        Args:
+            specs: shapes that it is best for.
+
+        Raises:
+            RunCancelledError, CompileError, EngineError: as ``Builder.program`` says.
+        """
+        from engine.compiler.assembly.objects import RefusedError
+        from engine.compiler.lowering.selection import Avoiding, take_first
+
+        choose = Avoiding(take_first)
+        setbacks = Setbacks(choose.avoid)
+        defects: set[str] = set()
+        for _ in range(ATTEMPTS):
+            env, opened = self._opened(specs)
+            lower = partial(self._lower, opened, host, setbacks, progress, choose, self._weights)
+            try:
+                return self._assemble_template(self._lower_narrow(lower), env, opened, progress, cores)
+            except RefusedError as error:
+                defects |= error.defects
+                can_do_otherwise = setbacks.learn(error.reasons)
+                self._check_defects(defects, setbacks)
+                if not can_do_otherwise:
+                    break
+        raise CompileError("its kernels cannot be made", found=_first(setbacks.refused))
+
+    def _opened(self, specs: Sequence[TensorSpec]) -> tuple[ShapeEnv, list[TensorSpec]]:
+        """Return the specs of inputs over open sizes, of which is known what a first inference relies on."""
+        env, opened = symbolic_specs(self._graph.inputs, specs)
+        self._graph.infer(opened)
+        return symbolic_specs(self._graph.inputs, specs, env.guards)
+
+    def _assemble_template(
+        self, lowering: Lowering, env: ShapeEnv, specs: Sequence[TensorSpec], progress: Progress, cores: int
+    ) -> Template:
+        from engine.compiler.assembly.symbolic import make_template
+
+        fusions = [
+            PassReport(name=name, removed=len(ops), changed=tuple(ops)) for name, ops in lowering.fusions.items()
+        ]
+        template = make_template(lowering, env, specs, [*self._passes, *fusions], progress, cores, self._weights)
+        lowering.forget()
+        if not len(template.steps.functions) and not any(map(bodies_of, lowering.operators)):
+            raise CompileError("no operator of the graph has a kernel", found=_first(template.reasons))
+        return template
+
+    def _check_defects(self, defects: Collection[str], setbacks: Setbacks) -> None:
+        """Check that the reference layers run no operator because of a defect where they may not.
+
+        Raises:
+            CompilerDefectError: they would.
+        """
+        for name in setbacks.refused.keys() & defects if self._options.must_compile else ():
+            raise CompilerDefectError("the compiler failed", where=name, found=setbacks.refused[name])
+
+    def optimised(self, specs: Sequence[TensorSpec], host: Host, progress: Progress) -> RuntimeGraph:
+        """The graph as the passes leave it, with what these shapes decide put in place."""
+        taken = self._inlining.taken(specs)
+        if self._optimised is None or taken is not self._taken:
+            self._taken = taken
+            off = self._options.passes_off - set(LOWERING_PASSES)
+            if not host.has_dots:  # kernels of floats are faster than those of bytes
+                off |= {quantised_products.__name__}
+            graph = widened(taken, is_kept=self.is_open) if self._is_wide else taken
+            self._flat = None
+            self._optimised, self._passes = optimise(graph, off, lambda: progress("passes", 0, 1))
+        return self._optimised
+
+    @property
+    def latest(self) -> RuntimeGraph | None:
+        """Return the graph as the passes left it when it was compiled last."""
+        return self._optimised
+
+    def infer(self, graph: RuntimeGraph, specs: Sequence[TensorSpec]) -> Mapping[str, object]:
+        """What is known of every operand of the optimised graph."""
+        return graph.infer(wide_specs(specs) if self._is_wide else specs)
+
+    def known_values(self, graph: RuntimeGraph, specs: Sequence[TensorSpec]) -> dict[str, object]:
+        """Values of operands of the optimised graph that no run changes."""
+        values = {name: known_value(value) for name, value in self.infer(graph, specs).items()}
+        known = {name: value for name, value in values.items() if is_known(value)}
+        for op in graph.operators:
+            if op.layer is not None and isinstance(op.definition, Constant):
+                known[op.outputs[0].name] = op.layer.forward([])
+        return known
+
+    def release(self, *, needs_graph: bool) -> None:
+        """Give back the memory of weights that programs have packed.
+
+        needs_graph: whether the last program runs operators of the optimised graph.
+        """
+        release(self._graph)
+        if not self._is_wide or self._optimised is None:
+            return
+        if self.is_open or needs_graph:
+            release(self._optimised)
+        else:
+            self._optimised = None  # its float32 weights take memory of their own
+
+    def _lower_narrow(self, lower: Callable[[], Lowering]) -> Lowering:
+        """Lower the graph; with 16-bit floats as they are, where they cannot be computed as float32."""
+        from engine.compiler.lowering.low_precision import NotNarrowedError
+
+        try:
+            return lower()
+        except (NotWidenedError, NotNarrowedError):
+            self._is_wide, self._optimised = False, None
+            return lower()
+
+    def _lower(
+        self,
+        specs: Sequence[TensorSpec],
+        host: Host,
+        setbacks: Setbacks,
+        progress: Progress,
+        choose: Choose,
+        weights: Weights | None,
+    ) -> Lowering:
+        """Turn operators into steps."""
+        from engine.compiler.lowering import Lowering, lower
+        from engine.compiler.lowering.containers import laid_flat
+        from engine.compiler.lowering.low_precision import Narrow, narrow_of
+
+        graph, given = self.optimised(specs, host, progress), self._taken
+        if self._flat is None:
+            self._flat = (
+                laid_flat(graph.operators, _returned(graph)),
+                laid_flat(given.operators, _returned(given)),
+            )
+        outputs, before = self._flat
+        if self._is_wide and len(before) != len(outputs):
+            raise NotWidenedError("its outputs are others")
+        narrow = narrow_of(given, graph, specs, before) if self._is_wide else Narrow()
+        known = self.infer(graph, specs)
+        _check_axes(known.values())
+        lowering = Lowering(
+            graph.operators,
+            known,
+            [port.operand for port in graph.inputs],
+            outputs,
+            host,
+            self._options,
+            setbacks.alone,
+            setbacks.refused,
+            choose,
+            weights,
+            narrow,
+        )
+        lower(lowering, lambda number: progress("lowering", number, len(graph.operators)))
+        return lowering
+
+    def _assemble(self, lowering: Lowering, progress: Progress, cores: int, weights: Weights | None) -> Blueprint:
+        """Make the code and the memory plan of what was lowered."""
+        from engine.compiler.assembly.generation import make_blueprint
+
+        fusions = [
+            PassReport(name=name, removed=len(ops), changed=tuple(ops)) for name, ops in lowering.fusions.items()
+        ]
+        passes = [*self._passes, *fusions]
+        blueprint = make_blueprint(lowering, passes, progress, cores, weights=weights)
+        values = [lowering.values.get(name) for name in lowering.outputs]
+        check_output_shapes(
+            blueprint, {k: v.sizes for k, v in enumerate(values) if isinstance(v, TensorSpec) and v.is_static}
+        )
+        lowering.forget()
+        if not blueprint.steps and not any(map(bodies_of, lowering.operators)):
+            raise CompileError("no operator of the graph has a kernel", found=_first(blueprint.reasons))
+        return blueprint
+
+
+def _check_axes(known: Iterable[object]) -> None:
+    """Refuse to compile a graph with an operand that numpy's functions do not lay out.
+
+    Raises:
+        CompileError: naming the number of axes.
+    """
+    rank = max((spec.rank for spec in known if isinstance(spec, TensorSpec)), default=0)
+    if rank > _MOST_AXES:
+        raise CompileError("an operand has too many axes for machine code", found=rank, expected=f"<= {_MOST_AXES}")
+
+
+def _returned(graph: RuntimeGraph) -> list[str]:
+    return [op.inputs[0] for op in graph.source.operators if op.type == "pnnx.Output"]
+
+
+def _weights_bytes(graph: RuntimeGraph) -> int:
+    return sum(each.data.nbytes for op in graph.operators for each in op.attributes.values())
+
+
+def _first(reasons: Mapping[str, str]) -> str:
+    return ", ".join(f"{name}: {reason}" for name, reason in list(reasons.items())[:3]) or "an empty graph"
