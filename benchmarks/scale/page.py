@@ -68,8 +68,8 @@ def sentences(found: Found) -> Iterator[tuple[str, tuple[str, ...]]]:
     heavy, alike = found.world.heavy.mean_s(), found.world.alike.mean_s()
     tail_ms = float(np.percentile(found.times_ms["heavy-tailed"], 99))
     yield (
-        "a node is busy for {} ms on average where requests are alike, for {} where pictures have sizes as uploads do "
-        "(p99 {})",
+        "A node is busy for {} ms on average for requests that are alike, and for {} ms (p99 {}) for images with the "
+        "sizes of uploads",
         (f"{alike * 1e3:.2f}", f"{heavy * 1e3:.1f}", f"{tail_ms:.0f}"),
     )
 
@@ -77,7 +77,8 @@ def sentences(found: Found) -> Iterator[tuple[str, tuple[str, ...]]]:
         return found.figure("sizes", "p99 ms", nodes=nodes, balancing=balancing, arrivals=arrivals)
 
     yield (
-        "p99 at 70 % is {} ms with one node and {} with a thousand; with least request {} from ten nodes on",
+        "random balancing has a p99 of {} ms with one node and {} with a thousand; least request has {} from ten "
+        "nodes on",
         (_whole(waits(1, "-")), _whole(waits(1000, "random")), _whole(waits(10, "least request"))),
     )
 
@@ -86,12 +87,12 @@ def sentences(found: Found) -> Iterator[tuple[str, tuple[str, ...]]]:
 
     times = found.world.shared_share + (1 - found.world.shared_share) * 8
     yield (
-        "with runs of eight (which here take {} times as long as one alone) ten nodes take 1.6 times what they can do "
-        "one by one, and round robin ({} ms) is as good as least request ({})",
+        "With runs of eight, which take {} times as long as one alone, ten nodes serve 1.6 times their load without "
+        "batching; round robin ({} ms) is then as good as least request ({})",
         (f"{times:.1f}", f"{batch('1.6', 'all', 'round robin'):.1f}", f"{batch('1.6', 'all'):.1f}"),
     )
     yield (
-        "enough where runs are not shared, 1.2 times the load is {} ms instead of {},",
+        "makes batches smaller: 1.2 times the load has a p99 of {} ms instead of {}.",
         (_whole(batch("1.2", 2)), f"{batch('1.2', 'all'):.1f}"),
     )
 
@@ -101,16 +102,16 @@ def sentences(found: Found) -> Iterator[tuple[str, tuple[str, ...]]]:
     shares = [100 * lost(10, 1, "checks", tries) / lost(10, 1, "checks", tries, "of") for tries in (1, 2)]
     counted = "checks, 10 errors"
     yield (
-        "one lost node of ten fails {} % of all requests with least request, {} % where clients ask twice; where "
-        "refused connections are counted (`observe layer4`), {} requests, and {}.",
+        "{} % of all requests fail with least request, and {} % if clients retry once. With counting, {} requests "
+        "fail, and {} if clients retry.",
         (*map(_whole, shares), _whole(lost(10, 1, counted, 1)), _whole(lost(10, 1, counted, 2))),
     )
     yield (
-        "is nothing: {} requests of {}, none where clients ask twice",
+        "{} requests of {} fail, none if clients retry",
         (_whole(lost(1000, 1, counted, 1)), _thousands(lost(1000, 1, counted, 1, "of"))),
     )
     yield (
-        "{} requests of {}, {} where clients ask twice; then 90 % load",
+        "{} requests of {} fail, {} if clients retry; then 90 % load",
         (
             _whole(lost(100, 33, counted, 1)),
             _thousands(lost(100, 33, counted, 1, "of")),
@@ -120,21 +121,20 @@ def sentences(found: Found) -> Iterator[tuple[str, tuple[str, ...]]]:
     refused = [float(row["refused %"]) for row in found.rows("starts")]
     yield (
         "{} % of the requests of the next 90 s are refused with compiled code in the cache (1.3 s to ready), {} % "
-        "where pods compile first, {} % with a start of half a minute, {} % if nobody comes",
+        "if pods compile first, {} % with a start of half a minute, and {} % without new nodes",
         (f"{refused[0]:.1f}", f"{refused[1]:.1f}", *map(_whole, refused[2:4])),
     )
     rate = 0.7 * 1000 / heavy
     yield (
-        "1,000 nodes at 70 % answer {} pictures a second of these sizes; with 50 kB each that is {} Gbit/s",
+        "1,000 nodes at 70 % answer {} images a second; with 50 kB each that is {} Gbit/s",
         (_thousands(rate), f"{rate * 50e3 * 8 / 1e9:.0f}"),
     )
     seen = [found.figure("balancers", "p99 ms", balancers=count, balancing="least request") for count in (1, 10, 100)]
     yield (
-        "p99 with least request: {} ms behind one, {} behind ten, {} behind a hundred, where it is as bad as at "
-        "random ({})",
+        "p99 with least request: {} ms behind one, {} behind ten, {} behind a hundred (random: {})",
         (*map(_whole, seen), _whole(waits(1000, "random"))),
     )
-    yield "a hundred with ten each are ten-node clusters, {} ms", (_whole(waits(10, "least request")),)
+    yield "a hundred cells of ten nodes have a p99 of {} ms", (_whole(waits(10, "least request")),)
     yield "p99 {} ms with 100 nodes and with 1,000", (_whole(waits(100, "least request", "bursts")),)
 
 
@@ -147,18 +147,18 @@ def tables(found: Found) -> Iterator[tuple[str, list[list[str]]]]:
             values = [found.figure("tails", f"{policy}: p99", requests=requests, load=load) for policy in policies]
             cells = [f"**{value:.1f}**" if value == min(values) else f"{value:.1f}" for value in values]
             rows.append([f"{requests}, {_percent(load)}", *cells])
-    yield "| requests, load | at random | round robin | two choices | least request |", rows
+    yield "| requests, load | random | round robin | two choices | least request |", rows
     kept = [row for row in found.rows("costs") if row["nodes"] != 100 or row["balancing"] == "least request"]
     yield (
-        "| nodes | balancing | load | requests/s | $ a million, at $0.08 a node and hour |",
+        "| nodes | balancing | load | requests/s | $ per million at $0.08 per node-hour |",
         [
-            [f"{row['nodes']:,}", row["balancing"].replace("random", "at random"), _percent(row["load"]),
+            [f"{row['nodes']:,}", row["balancing"], _percent(row["load"]),
              f"{float(row['requests/s']):,.0f}", f"{float(row['$ a million']):.2f}"]
             for row in kept
         ],
     )  # fmt: skip
     yield (
-        "| load | at random (a Service) | least request, ten nodes |",
+        "| load | random (a Service) | least request, ten nodes |",
         [
             [_percent(row["load"]), f"{float(row['random']):.1f}", f"{float(row['least request']):.1f}"]
             for row in found.rows("inflight") if row["load"] != "0.60"
