@@ -1,11 +1,9 @@
-"""The Open Inference Protocol over gRPC, for those who install the extra ``[grpc]`` and name a ``grpc_port``.
+"""The Open Inference Protocol over gRPC, with the extra ``[grpc]`` and the setting ``grpc_port``.
 
-server      a server's life, its port, its limits
-methods     which method does what
-infer       ModelInfer and ModelStreamInfer
-reception   what every call goes through: its id, its key, its line of the log, what it is told of a failure
-call        one call
-status      errors -> gRPC's codes
+server   lifecycle, port and limits of the server, and gRPC's health protocol
+call     one call, and what all calls have in common: request id, key, log line, errors
+methods  all methods but inference
+infer    ModelInfer and ModelStreamInfer
 
-Messages are in app/protocol/grpc. gRPC runs on the event loop that HTTP runs on: there is one data plane for both.
+Messages are in app/protocol/grpc. gRPC and HTTP share an event loop and a data plane.
 """

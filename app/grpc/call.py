@@ -1,4 +1,8 @@
-"""One call: who makes it, what came, how long it may take."""
+"""Calls, and what all methods have in common: access, limits, request id, log line, metrics, spans and errors.
+
+Every method is registered as a stream, even with a single message, so that a call can be refused before its message is
+read.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +36,7 @@ from app.tracing.request import FinishedRequest, Spans, TracedRequest, server_ti
 
 
 class Call(TracedRequest):
-    """A call of any method."""
+    """Call of any method."""
 
     def __init__(self, context: Any, settings: Settings) -> None:
         self.context = context
@@ -45,12 +49,12 @@ class Call(TracedRequest):
 
     @property
     def key(self) -> bytes | None:
-        """The key it brings."""
+        """Return the key of the call."""
         return read_key(self._headers)
 
     @property
     def is_local(self) -> bool:
-        """Whether it comes from a program on this machine, and not from a page in a browser that runs there."""
+        """Return whether the call comes from a program on this machine, and not from a page in a browser."""
         if any(key == b"origin" for key, _ in self._headers):
             return False
         kind, _, address = unquote(self.context.peer()).partition(":")
@@ -62,16 +66,16 @@ class Call(TracedRequest):
             return False
 
     def deadline(self, latest: float) -> float:
-        """When it must have been answered, on time.monotonic()'s clock: the client's deadline, where that is sooner."""
+        """Return the deadline on time.monotonic()'s clock: the client's, or latest if that is sooner."""
         left = self.context.time_remaining()
         return latest if left is None else min(latest, time.monotonic() + left)
 
     async def read(self, limit: int, within_s: float | None) -> bytes | None:
-        """Its next message; None where there is no more.
+        """Return the next message, or None at the end.
 
         Raises:
-            RequestTooLargeError: longer than that.
-            RequestTimeoutError: it did not come in time.
+            RequestTooLargeError: the message is longer than limit.
+            RequestTimeoutError: it did not arrive in time.
         """
         try:
             async with asyncio.timeout(within_s):
@@ -80,7 +84,7 @@ class Call(TracedRequest):
             raise RequestTimeoutError("the message did not arrive in time") from None
         if data is grpc.aio.EOF:
             return None
-        assert isinstance(data, bytes)  # messages are not parsed on their way here
+        assert isinstance(data, bytes)  # gRPC does not parse messages here
         self.received += len(data)
         if len(data) > limit:
             raise RequestTooLargeError(
@@ -91,24 +95,24 @@ class Call(TracedRequest):
         return data
 
     async def read_one(self, limit: int) -> bytes:
-        """The message of a call that has one.
+        """Return the only message of a call.
 
         Raises:
-            InvalidRequestError: it has none.
-            RequestTooLargeError, RequestTimeoutError: as ``read`` says.
+            InvalidRequestError: there is none.
+            RequestTooLargeError, RequestTimeoutError: as ``read``.
         """
         data = await self.read(limit, self.settings.body_timeout_s)
         if data is None:
-            raise InvalidRequestError("the call has no message")
+            raise InvalidRequestError("the call has no message, expected one")
         return data
 
 
 log = logging.getLogger(__name__)
 access = logging.getLogger("app.access")
 
-# Streams may stay open for as long as their clients like: they leave the other calls so much room.
+# Share of grpc_max_calls for streams, which may stay open for any time.
 _STREAMS: Final = 1 / 2
-# Like the methods that any caller may use, a probe: neither logged nor traced.
+# A probe, as are the methods without access control: neither logged nor traced.
 _READY: Final = "/ModelReady"
 
 Answer = Callable[[Call], Awaitable[bytes]]
@@ -118,24 +122,26 @@ _CODES: Final = {
     403: grpc.StatusCode.PERMISSION_DENIED,
     404: grpc.StatusCode.NOT_FOUND,
     408: grpc.StatusCode.DEADLINE_EXCEEDED,
-    413: grpc.StatusCode.INVALID_ARGUMENT,  # it fits at no time: RESOURCE_EXHAUSTED would invite another try
+    413: grpc.StatusCode.INVALID_ARGUMENT,  # it never fits: clients retry after RESOURCE_EXHAUSTED
     422: grpc.StatusCode.INVALID_ARGUMENT,
     429: grpc.StatusCode.RESOURCE_EXHAUSTED,
     503: grpc.StatusCode.UNAVAILABLE,
     504: grpc.StatusCode.DEADLINE_EXCEEDED,
 }
-# They are sent as metadata, of which clients take 8 kB; what is not ASCII takes up to twelve bytes a character.
+# Characters of an error message. It is sent as metadata, of which clients accept 8 kB; a character that is not ASCII
+# takes up to twelve bytes.
 _DETAILS: Final = 2_000
 _DETAILS_NOT_ASCII: Final = 300
 
 
 class CallHandlers:
-    """Wraps the methods.
+    """Wrapper of all methods.
 
     Args:
-        keys: None where there are none.
-        codes: calls are counted in it by their code.
-        spans: where spans of calls go, where there is such a place.
+        settings: limits and logging.
+        keys: None without keys.
+        codes: counts calls by status code.
+        spans: recorder of spans, or None.
     """
 
     def __init__(self, settings: Settings, keys: Keys | None, codes: Counter[str], spans: Spans | None = None) -> None:
@@ -147,15 +153,17 @@ class CallHandlers:
 
     @property
     def open(self) -> int:
-        """Calls that are being answered."""
+        """Return the number of calls in progress."""
         return self._open
 
     def handler(self, path: str, groups: Sequence[Group], answer: Answer, *, is_stream: bool = False) -> Any:
-        """What gRPC calls for a method.
+        """Return the handler that gRPC calls for a method.
 
         Args:
-            groups: what its callers must be allowed to do, one of these; none for what everybody is told.
-            answer: gives the bytes of the one answer; of a stream it writes all of them.
+            path: full name of the method.
+            groups: the caller needs one of them; none means no access control.
+            answer: returns the bytes of the only answer; for a stream it writes all answers itself.
+            is_stream: whether the call has several messages.
         """
 
         async def handle(_: Any, context: Any) -> bytes:
@@ -165,7 +173,7 @@ class CallHandlers:
         return make(handle)
 
     def check(self, call: Call, *groups: Group) -> None:
-        """Go on only if a call may do one of these things, if there are any.
+        """Check that a call may do one of these things; without groups every call may.
 
         Raises:
             UnauthorizedError, ForbiddenError: it may not.
@@ -200,9 +208,9 @@ class CallHandlers:
         except asyncio.CancelledError:
             raise
         except Exception:
-            log.exception("%s", path)
-            said = f"internal error; the server's log has the details under request id {call.id}"
-            code = _close(call, InternalError(said))
+            log.exception("%s failed", path)
+            message = f"internal error; see the server's log, request id {call.id}"
+            code = _close(call, InternalError(message))
         finally:
             self._open -= 1
             self._streams -= is_stream
@@ -214,10 +222,10 @@ class CallHandlers:
         return answered
 
     def _admit(self, is_bounded: bool, is_stream: bool) -> None:
-        """Let a call in, where there is room; a probe is always let in.
+        """Admit a call within the limits; probes are always admitted.
 
         Raises:
-            QueueFullError: there is none.
+            QueueFullError: too many calls or streams are open.
         """
         limit = self._settings.grpc_max_calls
         if is_bounded and self._open > limit:
@@ -227,14 +235,14 @@ class CallHandlers:
 
     def _full(self, found: int, what: str, limit: int) -> QueueFullError:
         return QueueFullError(
-            f"the server is busy: {found} {what} are open, at most {limit} may be",
+            f"the server is busy: {found} {what} are open, expected at most {limit}",
             retry_after_s=self._settings.retry_after_s,
             limit=limit,
         )
 
 
 def _finished(call: Call, path: str, code: Any) -> FinishedRequest:
-    """What a trace is told of a call."""
+    """Return the data for a call's span."""
     _, service, method = path.split("/")
     attributes = {
         "rpc.system": "grpc",
@@ -246,7 +254,7 @@ def _finished(call: Call, path: str, code: Any) -> FinishedRequest:
 
 
 def _close(call: Call, error: ServiceError | None) -> Any:
-    """Say how a call ended; its code."""
+    """Set the status and metadata of a call that ends, and return its status code."""
     metadata = [("x-request-id", call.id)]
     if call.trace is not None and call.trace.parent is not None:
         metadata.append(("traceparent", call.trace.header().decode()))
@@ -263,18 +271,18 @@ def _close(call: Call, error: ServiceError | None) -> Any:
 
 
 def code_of(error: ServiceError) -> Any:
-    """The status code of an error."""
+    """Return the gRPC status code of an error."""
     other = grpc.StatusCode.INVALID_ARGUMENT if error.status < 500 else grpc.StatusCode.INTERNAL
     return _CODES.get(error.status, other)
 
 
 def details_of(error: ServiceError) -> str:
-    """What its client is told."""
+    """Return the message of an error, cut to fit the metadata."""
     return safe_text(error.message, _DETAILS if error.message.isascii() else _DETAILS_NOT_ASCII)
 
 
 def metadata_of(error: ServiceError) -> tuple[tuple[str, str], ...]:
-    """What belongs to it: when to come again, as gRPC's own retries understand it, and as HTTP says it."""
+    """Return the retry delay of an error, for gRPC's own retries and as in HTTP."""
     if not isinstance(error, RetryLaterError):
         return ()
     exact_ms = error.retry_after_s * 1000 if error.retry_after_ms is None else math.ceil(error.retry_after_ms)

@@ -24,18 +24,19 @@ from app.serving.dataplane import Answer, DataPlane
 
 log = logging.getLogger(__name__)
 
-# Smaller messages are read where they arrive: a thread costs more.
+# Smaller messages are parsed on the event loop, since a thread would cost more.
 _INLINE: Final = 1 << 16
 _STREAMED: Final = message_class("ModelStreamInferResponse")
 _INFER_RESPONSE: Final = 2
 
 
 class Inference:
-    """Runs models.
+    """Implementation of both methods.
 
     Args:
-        changing: says which requests are traced.
-        regions: of shared memory, where there is any.
+        plane: the models.
+        changing: settings that say which requests are traced.
+        regions: shared-memory regions, or None.
     """
 
     def __init__(self, plane: DataPlane, changing: ChangingSettings, regions: Regions | None) -> None:
@@ -44,7 +45,7 @@ class Inference:
         self._regions = regions
 
     async def one(self, call: Call) -> bytes:
-        """ModelInfer."""
+        """Answer a ModelInfer call."""
         data = await call.read_one(self._plane.settings.max_body_bytes)
         reservation = self._plane.memory.open()
         try:
@@ -56,7 +57,7 @@ class Inference:
         return answer
 
     async def stream(self, call: Call) -> bytes:
-        """ModelStreamInfer. What is wrong with a message is told in its answer, and the stream goes on."""
+        """Answer a ModelStreamInfer call. Errors of a message are sent in its answer, and the stream continues."""
         while (data := await call.read(self._plane.settings.max_body_bytes, None)) is not None:
             reservation = self._plane.memory.open()
             account.set(Account(call.id))
@@ -66,8 +67,8 @@ class Inference:
                 except ServiceError as error:
                     answer = _failed(data, error)
                 except Exception:
-                    log.exception("a message of a stream")
-                    answer = _failed(data, InternalError(f"internal error; request id {call.id}"))
+                    log.exception("a message of a stream failed")
+                    answer = _failed(data, InternalError(f"internal error; see the server's log, request id {call.id}"))
                 del data
                 call.sent += len(answer)
                 async with asyncio.timeout(self._plane.settings.answer_timeout_s):
@@ -77,7 +78,7 @@ class Inference:
         return b""
 
     def _until_sent(self, call: Call, reservation: Reservation, size: int) -> None:
-        """What a request holds is held until its answer is on its way; a client that does not take it is left."""
+        """Keep the request's memory until its answer is sent; cancel the call if its client is too slow."""
         task = asyncio.current_task()
         timer = None
         if size > _INLINE and task is not None:
@@ -91,7 +92,7 @@ class Inference:
         call.context.add_done_callback(sent)
 
     async def _run(self, call: Call, data: bytes, reservation: Reservation, *, streamed: bool = False) -> bytes:
-        """The bytes of an answer."""
+        """Return the bytes of an answer."""
         plane = self._plane
         deadline = call.deadline(plane.deadline())
         with reservation:
@@ -102,7 +103,7 @@ class Inference:
             size = len(data)
             del data, work
             _, version, model = find(plane.store, message.model, read_version(message.version))
-            if not are_known(model):  # never on the event loop: finding out may run the model
+            if not are_known(model):  # not on the event loop, since it may run the model
                 await plane.offload(partial(wire_ports, model), deadline)
             plan, run = prepare(message.said, model, plane.settings, self._regions, size=size)
 
@@ -122,7 +123,7 @@ def _joined(pieces: list[Piece], streamed: bool) -> bytes:
 
 
 def _failed(data: bytes, error: ServiceError) -> bytes:
-    """The answer to a message that was refused, with its id where it has one that can be read."""
+    """Return the answer to a message that failed, with its model and id if they can be read."""
     model, request = read_names(data)
     answer = _STREAMED(error_message=details_of(error), infer_response={"model_name": model, "id": request})
     return bytes(answer.SerializeToString())

@@ -1,4 +1,4 @@
-"""Every method of the protocol but inference: one row each, its answer as the JSON that HTTP would give."""
+"""All methods of the protocol but inference, one row each; their answers are the same JSON as over HTTP."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from app.protocol.v2.settings import ChangingSettings, change_logging, change_tr
 from app.serving.dataplane import DataPlane
 
 _MAX_BYTES: Final = 1 << 20
-# Settings are read and changed by one method: what its message asks for is looked at later.
+# One method reads and changes settings: its message decides which right is needed.
 _SETTINGS: Final = (Group.METADATA, Group.ADMIN)
 
 Document = Mapping[str, Any]
@@ -35,11 +35,13 @@ Method = Callable[[Call, Any], Awaitable[Document]]
 
 
 class Methods:
-    """Those of one server.
+    """Methods of one server.
 
     Args:
-        regions: of shared memory, where there is any.
-        check: raises where a call may not do what it asks for; for methods whose message says what that is.
+        plane: the models.
+        changing: settings that clients may change.
+        regions: shared-memory regions, or None.
+        check: raises if a call lacks a right; for methods whose message decides which right is needed.
     """
 
     def __init__(self, plane: DataPlane, changing: ChangingSettings, regions: Regions | None, check: Check) -> None:
@@ -47,7 +49,7 @@ class Methods:
         self._changing = changing
         self._regions = regions
         self._check = check
-        # Who may ask for it, and what answers.
+        # Groups that may call a method, and its implementation.
         self.rows: dict[str, tuple[tuple[Group, ...], Method]] = {
             "ServerLive": ((), self._live),
             "ServerReady": ((), self._ready),
@@ -70,12 +72,12 @@ class Methods:
         }
 
     def answer(self, name: str, classes: tuple[Any, Any]) -> Callable[[Call], Awaitable[bytes]]:
-        """What answers calls of a method."""
+        """Return the function that answers calls of a method."""
         return partial(self._answer, self.rows[name][1], *classes)
 
     async def _answer(self, method: Method, taken: Any, given: Any, call: Call) -> bytes:
         document = await method(call, parse(taken, await call.read_one(_MAX_BYTES)))
-        # What JSON says and the message has no field for is left out.
+        # Keys of the JSON without a field in the message are dropped.
         return bytes(ParseDict(document, given(), ignore_unknown_fields=True).SerializeToString())
 
     async def _live(self, _: Call, __: Any) -> Document:
@@ -88,7 +90,7 @@ class Methods:
         return server_metadata(has_memory=self._regions is not None)
 
     async def _model_ready(self, _: Call, asked: Any) -> Document:
-        """Whether it can be run. What there is not, is not ready: clients ask for no more than that."""
+        """Return whether the model can run; an unknown model is not ready, as clients expect."""
         try:
             lookup.find(self._plane.store, asked.name, read_version(asked.version or None))
         except (ModelNotReadyError, NotFoundError):
@@ -104,7 +106,7 @@ class Methods:
 
     async def _asked(self, call: Call, asked: Any) -> tuple[Entry, Version, Model]:
         entry, version, model = lookup.find(self._plane.store, asked.name, read_version(asked.version or None))
-        if not are_known(model):  # never on the event loop: finding out may run the model
+        if not are_known(model):  # not on the event loop, since it may run the model
             await self._plane.offload(partial(wire_ports, model), call.deadline(self._plane.deadline()))
         return entry, version, model
 
@@ -117,13 +119,13 @@ class Methods:
         return {"models": repository_index(self._plane.store, only_ready=asked.ready)}
 
     async def _load(self, _: Call, asked: Any) -> Document:
-        """Load a model as it lies in the store now, beside what serves of it."""
+        """Load a model from the store, beside the version that is served."""
         config = read_load({"parameters": read_parameters(asked.parameters)})
         await self._plane.control.load(asked.model_name, config)
         return {}
 
     async def _unload(self, _: Call, asked: Any) -> Document:
-        """Serve a model no more."""
+        """Stop serving a model."""
         check_unload({"parameters": read_parameters(asked.parameters)})
         await self._plane.control.unload(asked.model_name)
         return {}
@@ -133,7 +135,7 @@ class Methods:
         return {"regions": {row["name"]: row for row in rows}}
 
     async def _register(self, _: Call, asked: Any) -> Document:
-        """Let tensors be read from, and put into, memory that a client shares."""
+        """Register shared memory for inputs and outputs."""
         if self._regions is None:
             raise RefusedError(
                 f"failed to register shared memory region '{cut(asked.name)}': not enabled on this server"
@@ -147,7 +149,7 @@ class Methods:
         return {}
 
     async def _devices(self, _: Call, asked: Any) -> Document:
-        """There are no regions on devices."""
+        """Return no regions, since device memory is not supported."""
         Regions().show(asked.name or None)
         return {}
 
@@ -155,7 +157,7 @@ class Methods:
         raise RefusedError(f"failed to register CUDA shared memory region: '{cut(asked.name)}', GPUs not supported")
 
     async def _unregister_device(self, _: Call, __: Any) -> Document:
-        """There is nothing to forget, and clients ask for it before they begin."""
+        """Do nothing; clients call this before they begin."""
         return {}
 
     async def _trace(self, call: Call, asked: Any) -> Document:

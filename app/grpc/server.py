@@ -1,4 +1,4 @@
-"""A gRPC server's life: its port, its limits, its end."""
+"""The gRPC server: lifecycle, port, limits, and gRPC's health protocol."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from app.protocol.v2.lookup import find
 from app.serving.dataplane import DataPlane
 from app.settings import Settings, SettingsError
 
-# Else it writes lines of its own kind to stderr, of every client that goes away. Read when grpc is imported.
+# By default gRPC writes a line to stderr for every client that disconnects. Read when grpc is imported.
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
 import grpc.aio
@@ -35,27 +35,28 @@ from app.tracing.request import Spans
 log = logging.getLogger(__name__)
 
 _LARGEST: Final = 2**31 - 1
-# What a message has beside its tensors, so that one that is a little too large is told so by us.
+# Bytes beyond the body limit that gRPC accepts, so that a slightly too large message gets our own error.
 _ENVELOPE: Final = 1 << 16
-# Streams of one connection; more are reset without an explanation. How many calls are served is bounded elsewhere.
+# Streams of one connection; more are reset without an explanation. The number of calls is bounded elsewhere.
 _STREAMS: Final = 128
-# A connection without calls is ended; a client comes again by itself, and does not notice.
+# A connection without calls is closed; clients reconnect by themselves.
 _IDLE_MS: Final = 300_000
-# A peer that is silent is asked whether it still is there.
+# Keep-alive: a silent peer is pinged.
 _PING_MS: Final = 60_000
 _PONG_MS: Final = 20_000
 _MAX_BYTES: Final = 1 << 12
 
 
 class GrpcServer:
-    """Answers the protocol's calls on the running event loop; made before it, started and stopped on it.
+    """Server on the running event loop.
 
     Args:
-        keys: None where there are none.
-        changing: settings that clients may change, the same as HTTP's.
-        regions: of shared memory, the same as HTTP's; None where there are none.
-        codes: calls are counted in it by their code.
-        spans: where spans of calls go, where there is such a place.
+        plane: the models.
+        keys: None without keys.
+        changing: settings that clients may change, shared with HTTP.
+        regions: shared-memory regions, shared with HTTP, or None.
+        codes: counts calls by status code.
+        spans: recorder of spans, or None.
     """
 
     def __init__(
@@ -73,10 +74,11 @@ class GrpcServer:
         self._server: Any = None
 
     async def start(self, port: int, *, is_shared: bool = False) -> int:
-        """Listen; the port, where 0 lets the system choose one.
+        """Listen and return the port; 0 lets the system choose one.
 
         Args:
-            is_shared: with other processes, each of which gets some of the connections.
+            port: to listen on.
+            is_shared: whether other processes listen on it too, each getting some of the connections.
 
         Raises:
             SettingsError: the port is taken.
@@ -95,13 +97,13 @@ class GrpcServer:
         except RuntimeError:
             bound = 0
         if not bound:
-            raise SettingsError(f"cannot listen on {host} port {port} (grpc_port)")
+            raise SettingsError(f"cannot listen on {host} port {port} (grpc_port), expected a free port")
         await server.start()
         self._server = server
         return int(bound)
 
     async def stop(self, grace_s: float | None) -> None:
-        """Take no more calls; those that are open have so much time, and then are cancelled."""
+        """Refuse new calls; those in progress are cancelled after so much time."""
         if self._server is not None:
             await self._server.stop(grace_s)
 
@@ -146,7 +148,7 @@ def _options(settings: Settings, is_shared: bool) -> list[tuple[str, int]]:
 
 
 def server_credentials(settings: Settings) -> Any:
-    """What connections are wrapped in; None where they are not. Which files are good says app/process/sockets.py.
+    """Return the TLS credentials, or None without TLS. app/process/sockets.py checks the files.
 
     Raises:
         SettingsError: the key is encrypted, which gRPC cannot read.
@@ -154,7 +156,7 @@ def server_credentials(settings: Settings) -> Any:
     if settings.tls_certificate is None:
         return None
     if settings.tls_key_password is not None:
-        raise SettingsError("grpc_port: gRPC reads no encrypted key, so it goes with no tls_key_password")
+        raise SettingsError("grpc_port: gRPC cannot read an encrypted key, expected no tls_key_password")
     chain = settings.tls_certificate.read_bytes()
     return grpc.ssl_server_credentials(
         [(_read(settings.tls_key) or chain, chain)],
@@ -168,10 +170,11 @@ def _read(path: Path | None) -> bytes | None:
 
 
 class Health:
-    """gRPC's own health protocol: the server is its service "", a model the service of its name.
+    """Implementation of gRPC's health protocol: the service "" is the server, the name of a model is that model.
 
     Args:
-        check: raises where a call may not do what it asks for.
+        plane: the models.
+        check: raises if a call lacks a right.
     """
 
     def __init__(self, plane: DataPlane, check: Callable[[Call, Group], None]) -> None:
@@ -180,7 +183,7 @@ class Health:
         self._taken, self._given = methods(HEALTH)["Check"]
 
     async def check(self, call: Call) -> bytes:
-        """Whether what is named can be used. Of the server everybody is told, of a model who may ask for models."""
+        """Return whether the server or a model is serving. Only the question for a model needs a right."""
         service = parse(self._taken, await call.read_one(_MAX_BYTES)).service
         if service in ("", SERVICE):
             is_serving = self._plane.unready_reason() is None

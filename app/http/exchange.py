@@ -61,7 +61,7 @@ class Exchange(TracedRequest):
 
     def failure(self) -> tuple[int, list[tuple[bytes, bytes]], bytes]:
         """What is answered for a fault nobody foresaw."""
-        error = InternalError(f"internal error; the server's log has the details under request id {self.id}")
+        error = InternalError(f"internal error; see the server's log, request id {self.id}")
         body = dump_json(error.body())
         return error.status, [_JSON, (b"content-length", b"%d" % len(body))], body
 

@@ -1,1 +1,1 @@
-"""What a server tells Prometheus: which figures there are, where they are read, how those of workers become one."""
+"""Prometheus metrics: their definitions, where they are collected, how those of workers are merged, and the page."""

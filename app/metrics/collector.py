@@ -1,4 +1,4 @@
-"""The figures of a server: those of this process, together with those of the other workers where there are any."""
+"""Metrics of a server: those of this process, merged with those of the other workers."""
 
 from __future__ import annotations
 
@@ -15,32 +15,32 @@ from app.serving.dataplane import DataPlane
 
 
 class Scoreboard(Protocol):
-    """Where workers leave their figures for each other."""
+    """Interface through which workers share their metrics."""
 
     def write(self, data: bytes) -> None:
-        """Leave this worker's."""
+        """Write this worker's data."""
         ...
 
     def own(self) -> bytes:
-        """What the one that was in this worker's place left; nothing where there was none."""
+        """Return the data of the previous worker of this index, empty if there was none."""
         ...
 
     def others(self) -> Sequence[tuple[bytes, bool]]:
-        """What each of the others left, and whether it still runs."""
+        """Return the data of every other worker, and whether it runs."""
         ...
 
 
 class MetricsCollector:
-    """Reads all figures when it is asked.
+    """Collects all metrics on request.
 
     Args:
-        plane: whose models it tells of.
+        plane: the models.
 
     Attributes:
-        statuses: answers by status; written by whoever sees all of them, on the event loop.
-        codes: calls over gRPC by its name of how they ended; written on the event loop, too.
-        refusals: requests that were answered by nobody else but their connection, by code.
-        connections: counts those that are open.
+        statuses: HTTP responses by status; counted on the event loop.
+        codes: gRPC calls by status code; counted on the event loop.
+        refusals: requests refused before they reached a route, by error code.
+        connections: returns the number of open connections.
     """
 
     def __init__(self, plane: DataPlane) -> None:
@@ -49,7 +49,7 @@ class MetricsCollector:
         self._worker = "0"
         self._scoreboard: Scoreboard | None = None
         self._before: Snapshot = {}
-        # Held while figures are read and left by a thread, so that none leaves older ones than there are.
+        # Held while a thread collects and writes metrics, so that none overwrites newer ones.
         self._writing = threading.Lock()
         self.statuses: Counter[int] = Counter()
         self.codes: Counter[str] = Counter()
@@ -58,13 +58,13 @@ class MetricsCollector:
         GARBAGE.watch()
 
     def join(self, scoreboard: Scoreboard, worker: int | str) -> None:
-        """Be one of several workers, and go on counting where the one before it ended."""
+        """Become one of several workers, and continue the counts of the previous worker of this index."""
         self._scoreboard, self._worker = scoreboard, str(worker)
         before = scoreboard.own()
         self._before = lasting(from_bytes(before)) if before else {}
 
     def publish(self) -> Snapshot:
-        """Return this worker's figures, left where the others find them. Called in a thread."""
+        """Collect this worker's metrics, write them for the others, and return them. Called in a thread."""
         with self._writing:
             snapshot = merged([self._before, self._read()])
             if self._scoreboard is not None:
@@ -72,8 +72,8 @@ class MetricsCollector:
         return snapshot
 
     def read(self) -> Snapshot:
-        """All figures of the server as they are now, or were a second ago in another worker. Called in a thread."""
-        # Left for the others first: whoever is asked next must not tell less.
+        """Return the metrics of all workers, those of others at most a second old. Called in a thread."""
+        # Published first: another worker that is asked next must not report smaller counts.
         snapshots = [self.publish()]
         for data, is_alive in () if self._scoreboard is None else self._scoreboard.others():
             snapshot = from_bytes(data)
@@ -82,7 +82,7 @@ class MetricsCollector:
 
     def _read(self) -> Snapshot:
         plane, labels = self._plane, (self._worker,)
-        statuses, codes, refusals = dict(self.statuses), dict(self.codes), dict(self.refusals)  # the loop counts on
+        statuses, codes, refusals = dict(self.statuses), dict(self.codes), dict(self.refusals)  # the loop writes them
         return {
             **read_models(plane.store, idle_histograms=plane.settings.metrics_histograms == "all"),
             **read_process(self._worker),

@@ -1,4 +1,4 @@
-"""Figures as Prometheus reads them: its text format, or OpenMetrics where that is asked for."""
+"""The /metrics page in Prometheus' text format, or OpenMetrics when it is asked for."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from prometheus_client.registry import Collector, CollectorRegistry
 from app.metrics.families import FAMILIES, Family, Kind, Labels, Snapshot, Value
 
 _END: Final = b"# EOF\n"
-# What a family begins with: its help and its type.
+# Lines at the start of a family: its help and its type.
 _HEAD_LINES: Final = 2
-# Label sets; of a histogram each has some twenty lines, which take a tenth of a millisecond.
+# Label sets written without a pause; for a histogram each has some twenty lines and takes 0.1 ms.
 _ROWS_AT_ONCE: Final = 8
 _OK: Final = "ok"
 _STAGES: Final = {
@@ -29,22 +29,22 @@ HELP: Final = {
     "nv_inference_request_success": "Answered requests.",
     "nv_inference_request_failure": "Requests that got an error.",
     "nv_inference_count": "Items of answered requests.",
-    "nv_inference_exec_count": "Runs that answered them.",
-    "nv_inference_pending_request_count": "Requests that wait.",
+    "nv_inference_exec_count": "Runs of answered requests.",
+    "nv_inference_pending_request_count": "Waiting requests.",
     "nv_inference_request_duration_us": "Time of answered requests.",
-    "nv_inference_queue_duration_us": "What of it was waiting.",
-    "nv_inference_compute_input_duration_us": "What of it was preprocessing.",
-    "nv_inference_compute_infer_duration_us": "What of it was inference.",
-    "nv_inference_compute_output_duration_us": "What of it was postprocessing.",
-    "nv_cache_num_hits_per_model": "Answered requests whose outputs were known.",
-    "nv_cache_num_misses_per_model": "Answered requests whose outputs were looked for in vain.",
-    "nv_cache_hit_duration_per_model": "Time that looking up took for the first, in microseconds.",
-    "nv_cache_miss_duration_per_model": "And for the others, keeping their outputs included.",
+    "nv_inference_queue_duration_us": "Waiting time of answered requests.",
+    "nv_inference_compute_input_duration_us": "Preprocessing time of answered requests.",
+    "nv_inference_compute_infer_duration_us": "Inference time of answered requests.",
+    "nv_inference_compute_output_duration_us": "Postprocessing time of answered requests.",
+    "nv_cache_num_hits_per_model": "Response cache hits.",
+    "nv_cache_num_misses_per_model": "Response cache misses.",
+    "nv_cache_hit_duration_per_model": "Lookup time of response cache hits, in microseconds.",
+    "nv_cache_miss_duration_per_model": "Lookup and insertion time of response cache misses, in microseconds.",
 }
 
 
 class _Fixed(Collector):
-    """Metrics that are there already."""
+    """Collector of given metrics."""
 
     def __init__(self, metrics: Iterable[Metric]) -> None:
         self._metrics = list(metrics)
@@ -58,7 +58,8 @@ def expose(
 ) -> tuple[bytes, str]:
     """Return the page and its media type.
 
-    A page of many models takes tenths of a second, so it is written in a thread; nothing in it holds up the others.
+    A page of many models takes tenths of a second, so it is written in a thread and in pieces that do not block other
+    threads.
     """
     write, media_type = choose_encoder(accept)
     pieces, is_open = [], "openmetrics" in media_type
@@ -71,7 +72,7 @@ def expose(
 
 
 def _metrics(snapshot: Snapshot, with_triton_names: bool, with_histograms: bool) -> Iterator[tuple[Metric, bool]]:
-    """Metrics, large ones in parts; whether it goes on with the one before."""
+    """Yield metrics, large ones in parts, and whether a part continues the one before."""
     for name, family in FAMILIES.items():
         if family.kind is Kind.HISTOGRAM and not with_histograms:
             continue
@@ -80,7 +81,7 @@ def _metrics(snapshot: Snapshot, with_triton_names: bool, with_histograms: bool)
             yield _metric(family, rows[start : start + _ROWS_AT_ONCE]), start > 0
     if with_triton_names:
         for name, values in triton_names(snapshot).items():
-            # A counter would be written with _total behind its name.
+            # A counter's name would get the suffix _total.
             metric = Metric(name, HELP[name], "unknown")
             for (model, version), value in values.items():
                 metric.add_sample(name, {"model": model, "version": version}, value)
@@ -108,7 +109,7 @@ def _end(bound: float) -> str:
 
 
 def triton_names(snapshot: Snapshot) -> dict[str, dict[Labels, float]]:
-    """Return the figures under Triton's names, for dashboards made for it: times in microseconds."""
+    """Return the metrics under Triton's names, for existing dashboards; times in microseconds."""
     result: dict[str, dict[Labels, float]] = {name: {} for name in HELP}
     for name, labels, value in _rows(snapshot):
         result[name][labels] = result[name].get(labels, 0) + value
@@ -142,5 +143,5 @@ def _rows(snapshot: Snapshot) -> Iterator[tuple[str, Labels, float]]:
 
 
 def _number(value: Value) -> float:
-    """The value itself, or a histogram's sum."""
+    """Return the value, or the sum of a histogram."""
     return value[0] if isinstance(value, list) else value

@@ -1,4 +1,9 @@
-"""Table of all metrics. Tests compare docs/operating.md and the Grafana dashboard with it."""
+"""Definitions of all metrics, one row each, and snapshots of their values.
+
+A test compares docs/operating.md and the Grafana dashboard with this table. Snapshots are plain data that can be sent
+to another process and merged. A worker that replaces a dead one continues its counters and histograms: they never
+decrease.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +18,7 @@ from app.models.statistics import ITEM_BOUNDS, TIME_BOUNDS
 
 
 class Kind(enum.StrEnum):
-    """Type of a metric."""
+    """Prometheus type of a metric."""
 
     COUNTER = "counter"  # never goes down
     GAUGE = "gauge"
@@ -22,13 +27,13 @@ class Kind(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """A metric with all its labels.
+    """Metric with all its labels.
 
     Args:
         text: one line of help.
-        labels: their names. Values come from the store and the server, never from a client's request.
-        bounds: upper bounds of the buckets of a histogram.
-        is_most: values of several workers are combined by their maximum instead of their sum.
+        labels: their names. Values are names from the store and fixed words, never text from a client.
+        bounds: upper bounds of a histogram's buckets.
+        is_most: whether values of several workers are merged to the maximum, not the sum.
     """
 
     name: str
@@ -109,13 +114,13 @@ FAMILIES: Final = {family.name: family for family in _ROWS}
 
 
 Labels: TypeAlias = tuple[str, ...]
-# A number; of a histogram a list: the sum, then the count of each bucket.
+# A number; for a histogram a list of the sum and the count of each bucket.
 Value: TypeAlias = "float | list[float]"
 Snapshot: TypeAlias = dict[str, dict[Labels, Value]]
 
 
 def merged(snapshots: Iterable[Snapshot]) -> Snapshot:
-    """What several processes say, as one."""
+    """Return the merged snapshots of several processes."""
     result: Snapshot = {}
     for snapshot in snapshots:
         for name, values in snapshot.items():
@@ -126,20 +131,20 @@ def merged(snapshots: Iterable[Snapshot]) -> Snapshot:
 
 
 def lasting(snapshot: Snapshot) -> Snapshot:
-    """What stays true of a process that is no more."""
+    """Return the part of a snapshot that stays valid after its process has ended."""
     return {name: values for name, values in snapshot.items() if FAMILIES[name].kind is not Kind.GAUGE}
 
 
 def to_bytes(snapshot: Snapshot) -> bytes:
-    """The snapshot as bytes that another process can read."""
-    # A line a family: reading one holds up the other threads of the process, which compute or answer, for less time.
+    """Return the snapshot as bytes for another process."""
+    # One line per family: decoding a short line blocks the other threads of the process for less time.
     return b"\n".join(
         orjson.dumps([name, [[labels, value] for labels, value in rows.items()]]) for name, rows in snapshot.items()
     )
 
 
 def from_bytes(data: bytes) -> Snapshot:
-    """What ``to_bytes`` made."""
+    """Return the snapshot that ``to_bytes`` was given."""
     found: Iterator[Any] = map(orjson.loads, data.splitlines())
     return {name: {tuple(labels): value for labels, value in rows} for name, rows in found}
 

@@ -1,4 +1,4 @@
-"""What is told of models: read from what they count anyway."""
+"""Metrics of models, read from their statistics."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _OK = "ok"
 
 
 def read_models(store: Store, *, idle_histograms: bool = False) -> Snapshot:
-    """The figures of all versions that are, or are to be, served. May be called from any thread.
+    """Return the metrics of all versions that are, or will be, served; thread-safe.
 
-    idle_histograms: whether models that had no request have histograms.
+    idle_histograms: whether models without a request have histograms.
     """
     found: Snapshot = {}
 

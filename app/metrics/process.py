@@ -1,4 +1,4 @@
-"""What is told of the process: memory, time, garbage, and what was compiled. Linux tells most of it in /proc."""
+"""Metrics of the process: memory, CPU time, garbage collection, compilation. Most come from /proc, on Linux."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _FILES: Final = Path("/proc/self/fd")
 
 
 def read_process(worker: str) -> Snapshot:
-    """Yield the metrics of this process, labelled with its worker number."""
+    """Return the metrics of this process, labelled with its worker number."""
     found: Snapshot = {"pnnx_serve_build_info": {(_version(), platform.python_version()): 1.0}}
     for name, value, *labels in (*_of_system(), *_of_garbage(), *_of_compiler()):
         found.setdefault(name, {})[(worker, *labels)] = value
@@ -34,8 +34,8 @@ def _of_system() -> Iterator[tuple[str, float, *tuple[str, ...]]]:
     yield "process_threads", threading.active_count()
     try:
         pages = int(_STATM.read_bytes().split()[1])
-        files = len(os.listdir(_FILES)) - 1  # that of the folder itself
-    except (OSError, ValueError, IndexError):  # another system, or no file to be had any more
+        files = len(os.listdir(_FILES)) - 1  # without the descriptor of the listing itself
+    except (OSError, ValueError, IndexError):  # another system, or out of file descriptors
         return
     yield "process_resident_memory_bytes", float(pages * os.sysconf("SC_PAGE_SIZE"))
     yield "process_open_fds", files
@@ -67,14 +67,14 @@ def _version() -> str:
 
 
 class Garbage:
-    """The time of each generation's collections, in seconds; counted from ``watch`` on."""
+    """Seconds of garbage collections by generation, counted from ``watch`` on."""
 
     def __init__(self) -> None:
         self.seconds = [0.0] * len(gc.get_stats())
         self._start = 0.0
 
     def watch(self) -> None:
-        """Begin, once in a process."""
+        """Begin to count, once in a process."""
         if self._note not in gc.callbacks:
             gc.callbacks.append(self._note)
 

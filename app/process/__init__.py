@@ -1,10 +1,9 @@
-"""The process around the app: ``server`` builds and runs it, ``workers`` runs several of it on one socket.
+"""Server processes: ``server`` builds and runs one, ``workers`` supervises several on one socket.
 
-uvicorn_server     its start and its end: banner, drain
-listening          the socket, bound before the server is imported
-readiness_of            which worker takes connections
-broadcast        the parent's side of commands that go to all workers; channel: a worker's side
-ipc, scoreboard  what workers share: their figures, in memory that all of them see
-calls              gRPC beside HTTP
-descriptors, tls   limits of the system lifted, certificates read
+uvicorn_server  start and shutdown of a process: listening, draining
+banner          what the server prints when it is up
+sockets         the listening socket, bound before the server is imported, and TLS
+grpc_server     gRPC beside HTTP
+worker_ipc      commands that all workers execute
+worker_state    metrics and readiness of workers, in shared memory
 """

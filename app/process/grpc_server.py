@@ -1,4 +1,4 @@
-"""gRPC beside HTTP: its port, its start, its end. Without ``grpc_port`` nothing of it is loaded."""
+"""gRPC beside HTTP: its port, start and end. Without ``grpc_port`` gRPC is not imported."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from starlette.datastructures import State
 from app.process.sockets import reason_of
 from app.settings import Settings, SettingsError
 
-# How often it is looked whether nobody wants to wait any longer.
-_LOOK_S = 0.05
+# Interval of checks whether the shutdown has become urgent.
+_POLL_S = 0.05
 
 
 class GrpcPort(Protocol):
-    """A gRPC server; app/grpc/server.py."""
+    """Interface of the gRPC server (app/grpc/server.py)."""
 
     async def start(self, port: int, *, is_shared: bool = False) -> int:
-        """Listen; the port."""
+        """Listen and return the port."""
         ...
 
     async def stop(self, grace_s: float | None) -> None:
-        """Take no more calls; those that are open have so much time."""
+        """Refuse new calls; those in progress may take so much time."""
         ...
 
 
 def make_grpc_server(settings: Settings, state: State, codes: Counter[str]) -> GrpcPort | None:
-    """The gRPC server of an app; None where the settings name no port for it."""
+    """Return the gRPC server of an app, or None when the settings name no port."""
     if settings.grpc_port is None:
         return None
     from app.grpc.server import GrpcServer
@@ -39,10 +39,10 @@ def make_grpc_server(settings: Settings, state: State, codes: Counter[str]) -> G
 
 
 def reserve_port(settings: Settings) -> socket.socket | None:
-    """A socket that holds the port for all workers, and does not listen; None where there is no gRPC.
+    """Return a socket that reserves the port for all workers without listening; None without gRPC.
 
     Raises:
-        SettingsError: the port is taken, gRPC is not installed, or reads no key that is encrypted.
+        SettingsError: the port is taken, gRPC is not installed, or the key is encrypted.
     """
     if settings.grpc_port is None:
         return None
@@ -55,7 +55,7 @@ def reserve_port(settings: Settings) -> socket.socket | None:
     server_credentials(settings)
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     try:
-        # Alone first: sockets that share a port would share it with those of another server, too.
+        # Bound exclusively first: a shared port would also be shared with another server.
         with socket.create_server((settings.host, settings.grpc_port), family=family) as alone:
             address = alone.getsockname()
         held = socket.socket(family)
@@ -69,10 +69,10 @@ def reserve_port(settings: Settings) -> socket.socket | None:
 
 
 async def stop_grpc_server(grpc_server: GrpcPort, grace_s: float, is_urgent: Callable[[], bool]) -> None:
-    """Let open calls finish within so much time, or until it is urgent."""
+    """Let calls in progress finish within so much time, or until it is urgent."""
     stopping = asyncio.create_task(grpc_server.stop(grace_s))
     while not is_urgent() and not stopping.done():
-        await asyncio.wait((stopping,), timeout=_LOOK_S)
+        await asyncio.wait((stopping,), timeout=_POLL_S)
     if not stopping.done():
         await grpc_server.stop(None)
     await stopping

@@ -1,4 +1,4 @@
-"""The server process: built from the settings and run, alone or as one of several workers on one socket."""
+"""The server process, built from the settings and run alone or as one of several workers on one socket."""
 
 from __future__ import annotations
 
@@ -38,29 +38,29 @@ from app.tracing import check_spans
 
 log = logging.getLogger(__name__)
 
-# A thread that computes in Python lets another one in after so long: the interpreter's own 5 ms are several requests.
-_TURN_S: Final = 0.0005
-# More would only make lists longer that some systems walk through.
+# Interval at which threads hand over the GIL: in Python's default of 5 ms several requests could be answered.
+_SWITCH_INTERVAL_S: Final = 0.0005
+# A higher limit would only slow down programs that iterate over all possible descriptors.
 MAX_FILES: Final = 1 << 20
 
 
 def serve(settings: Settings, listener: socket.socket) -> int:
-    """Serve on a socket that listens until told to stop; the exit status.
+    """Serve on a listening socket until a signal ends the server; return the exit status.
 
     Raises:
         ConfigError: there is no such store.
-        SettingsError: keys or certificates cannot be read; the address for gRPC cannot be listened on.
+        SettingsError: keys or certificates cannot be read, or the gRPC port cannot be used.
     """
     if open_store(settings) is None:
         find_models(settings.store_folder, settings.model_name)
     configure_logging(settings.log_level, settings.log_format)
     raise_file_limit()
-    # What is wrong with their files is told once, and not by every worker.
+    # Errors in their files are reported here once, not by every worker.
     open_keys(settings)
     check_spans(settings)
     scheme = "http" if tls_context(settings) is None else "https"
     held = reserve_port(settings)
-    if held is not None:  # it may be one that the system chose
+    if held is not None:  # the system may have chosen the port
         settings = settings.model_copy(update={"grpc_port": held.getsockname()[1]})
     url = _url(scheme, settings.host, listener.getsockname()[1])
     if settings.workers == 1:
@@ -99,16 +99,16 @@ def run(
     readiness_of: tuple[Readiness, int] | None = None,
     ipc: WorkerIpc | None = None,
 ) -> int:
-    """One server process on a socket that listens already; url is printed, None prints nothing."""
+    """Run one server process on a listening socket; url is printed unless it is None."""
     configure_malloc()
-    sys.setswitchinterval(_TURN_S)
+    sys.setswitchinterval(_SWITCH_INTERVAL_S)
     server = build(settings, url, readiness_of, ipc)
     server.run(sockets=[listener])
     is_cut_off = server.force_exit or server.plane.is_busy
     if is_cut_off:
-        log.error("stopped with work in flight")
+        log.error("stopped before all requests were answered")
     if is_cut_off or server.plane.is_loading:
-        # Threads that still run would keep the interpreter from ending.
+        # Running threads would keep the interpreter from ending.
         logging.shutdown()
         sys.stdout.flush()
         os._exit(int(is_cut_off))
@@ -121,10 +121,10 @@ def build(
     readiness_of: tuple[Readiness, int] | None = None,
     ipc: WorkerIpc | None = None,
 ) -> Server:
-    """A server that has yet to be run.
+    """Return a server that is ready to run.
 
-    readiness_of: which workers are ready, and the index of this one; None for a single process.
-    ipc: what this worker shares with the others; None for a single process.
+    readiness_of: readiness of all workers, and the index of this one; None for a single process.
+    ipc: connection to the other workers; None for a single process.
     """
     app = create_app(settings)
     plane: DataPlane = app.state.dataplane
@@ -146,7 +146,7 @@ def build(
         server_header=False,
         timeout_graceful_shutdown=settings.shutdown_timeout_s,  # type: ignore[arg-type]  # handed to asyncio.wait_for
     )
-    # The banner says what uvicorn would log at its info level.
+    # The banner replaces what uvicorn logs at its info level.
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
     server = Server(config, plane, url, metrics, readiness_of, grpc_server, settings.grpc_port or 0, ipc)
     server.connections = connections
@@ -172,15 +172,15 @@ def _work(
 
 
 def _url(scheme: str, host: str, port: int) -> str:
-    """An address a person can open: a server on every interface is reached on the local one."""
+    """Return a URL to open; a server on every interface is reached on the local one."""
     shown = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)
     return f"{scheme}://{shown}:{port}"
 
 
 def raise_file_limit() -> int:
-    """Allow as many open files and connections as an administrator permits; how many those are now.
+    """Raise the limit of open files and connections as far as the system allows; return the limit.
 
-    Processes started afterwards inherit it.
+    Processes that are started afterwards inherit it.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = MAX_FILES if hard == resource.RLIM_INFINITY else min(hard, MAX_FILES)

@@ -1,4 +1,4 @@
-"""The socket that the server listens on, bound before anything that takes long is imported."""
+"""The listening socket, bound before anything slow is imported, and TLS."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _BACKLOG: Final = 2048
 
 
 def listen(settings: Settings) -> socket.socket:
-    """Return a socket that listens where the settings say.
+    """Return a socket that listens at the address of the settings.
 
     Raises:
-        SettingsError: the address cannot be listened on.
+        SettingsError: the address cannot be used.
     """
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     try:
@@ -27,7 +27,7 @@ def listen(settings: Settings) -> socket.socket:
 
 
 def reason_of(exc: OSError) -> str:
-    """Return why an address cannot be listened on, without the address, which socket.create_server adds."""
+    """Return why an address cannot be listened on, without the address that socket.create_server adds."""
     # Not os.strerror: for an unknown host the errno is one of getaddrinfo's.
     return str(exc.strerror).partition(" (while attempting")[0]
 
@@ -36,12 +36,12 @@ _OTHERS = ("tls_key", "tls_key_password", "tls_client_ca")
 
 
 def tls_context(settings: Settings) -> ssl.SSLContext | None:
-    """What connections are wrapped in; None where they are not.
+    """Return the TLS context, or None without a certificate.
 
-    TLS 1.2 and later. With ``tls_client_ca`` a client without a certificate of its own does not come in.
+    TLS 1.2 or later. With ``tls_client_ca`` clients need a certificate of their own.
 
     Raises:
-        SettingsError: a file is missing or not what it should be, or they do not belong together.
+        SettingsError: a file is missing or invalid, or the files do not belong together.
     """
     if settings.tls_certificate is None:
         if lonely := [name for name in _OTHERS if getattr(settings, name) is not None]:
@@ -63,7 +63,7 @@ def tls_context(settings: Settings) -> ssl.SSLContext | None:
 def _load_certificate(context: ssl.SSLContext, settings: Settings) -> None:
     assert settings.tls_certificate is not None
     password = settings.tls_key_password
-    # Without one OpenSSL would ask at the terminal, where nobody sits.
+    # Without a callback OpenSSL would ask for the password at the terminal.
     said = "" if password is None else password.get_secret_value()
     try:
         context.load_cert_chain(settings.tls_certificate, settings.tls_key, lambda: said)
@@ -76,5 +76,5 @@ def _load_certificate(context: ssl.SSLContext, settings: Settings) -> None:
 
 def _reason(exc: Exception) -> str:
     if isinstance(exc, ssl.SSLError):
-        return f"not what it should be: {exc.reason or 'no PEM, or a wrong password'}"
+        return f"cannot be read: {exc.reason or 'not PEM, or a wrong password'}"
     return (exc.strerror if isinstance(exc, OSError) else None) or str(exc)

@@ -1,7 +1,7 @@
-"""uvicorn's server around the app, with a banner at the start and a drain at the end.
+"""uvicorn's server, with a banner at the start and a drain at the end.
 
-SIGTERM, SIGINT or SIGHUP: not ready any more, go on serving for drain_delay_s so that load balancers notice, every
-answer the last one of its connection, close the port, finish what is in flight within shutdown_timeout_s, exit with
+At SIGTERM, SIGINT or SIGHUP the server reports not ready, serves for drain_delay_s so that load balancers notice,
+closes connections with their next answer, closes the port, finishes requests within shutdown_timeout_s, and exits with
 status 0. A second signal ends it at once.
 """
 
@@ -33,27 +33,27 @@ from app.serving.dataplane import DataPlane
 
 log = logging.getLogger(__name__)
 
-# Where models take longer to load, the banner is printed before they have.
+# The banner is printed after this time at the latest, even if models are still loading.
 ANNOUNCE_S: Final = 60.0
-# libuv accepts one connection for each handle of the listening socket in a turn of the loop. Turns are long under load,
-# and a connection that finds the kernel's queue full is dropped: its client tries again after 1, 3, 7 seconds.
+# libuv accepts one connection per handle of the listening socket in an iteration of the event loop. Iterations are long
+# under load, and when the kernel's queue is full a connection is dropped: its client retries after 1, 3, 7 seconds.
 ACCEPTED_AT_ONCE: Final = 8
-# How often a worker checks whether it should listen.
-_LOOK_S: Final = 0.05
-# How often a worker publishes its figures for the others.
+# Interval at which a worker checks whether it should listen.
+_POLL_S: Final = 0.05
+# Interval at which a worker publishes its metrics for the others.
 _PUBLISH_S: Final = 1.0
-# How often it is checked whether objects loaded since should be taken out of the garbage collector's sight.
-_LOOK_AT_GARBAGE_S: Final = 10.0
+# Interval of checks whether newly loaded objects should be frozen.
+_FREEZE_CHECK_S: Final = 10.0
 
 
 class Server(uvicorn.Server):
     """uvicorn's server with another start and stop.
 
     Args:
-        url: printed in the banner; None prints none.
-        readiness_of: which workers are ready, and the index of this one; None for a single process.
+        url: printed in the banner; None prints no banner.
+        readiness_of: readiness of all workers, and the index of this one; None for a single process.
         grpc_server, grpc_port: gRPC, and its port.
-        ipc: what this worker shares with the others; None for a single process.
+        ipc: connection to the other workers; None for a single process.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class Server(uvicorn.Server):
         self._announcement: asyncio.Task[None] | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start, and print the banner once the models are loaded, or when that takes long."""
+        """Start, and print the banner when the models are loaded or after ANNOUNCE_S."""
         self._loop = asyncio.get_running_loop()
         if not sockets:
             await super().startup(sockets)
@@ -102,7 +102,7 @@ class Server(uvicorn.Server):
         self._settling = asyncio.create_task(self._freeze_heap())
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Close both ports, and let what is in flight on them finish, before the models go."""
+        """Close both ports and finish the requests in progress before the models are closed."""
         for server in self.servers:
             server.close()
         for connection in list(self.server_state.connections):
@@ -115,14 +115,14 @@ class Server(uvicorn.Server):
             await self._ipc.channel.close()
 
     async def _start_grpc(self, grpc_server: GrpcPort) -> None:
-        """Listen for gRPC; of several workers each once its models are loaded, for it cannot stop listening."""
+        """Listen for gRPC; as one of several workers only once models are loaded, since gRPC cannot stop listening."""
         if self._readiness_of is not None:
             await self.plane.loaded.wait()
         self.grpc_port = await grpc_server.start(self.grpc_port, is_shared=self._readiness_of is not None)
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """As uvicorn's, with SIGHUP where that is not ignored."""
+        """Capture signals as uvicorn does, and SIGHUP unless it is ignored."""
         with super().capture_signals():
             is_ours = threading.current_thread() is threading.main_thread() and signal.SIGHUP in ending()
             before = signal.signal(signal.SIGHUP, self.handle_exit) if is_ours else None
@@ -133,9 +133,9 @@ class Server(uvicorn.Server):
                     signal.signal(signal.SIGHUP, before)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """The first signal drains, the second one ends it. Unlike uvicorn's, the signal is not raised again."""
+        """Drain at the first signal, end at the second. Unlike uvicorn, do not raise the signal again."""
         if sig == signal.SIGHUP and self.plane.is_draining:
-            return  # of a terminal that is closed two may come, from it and from the shell
+            return  # closing a terminal may send two, from the terminal and from the shell
         if self.plane.is_draining or self._loop is None:
             self.should_exit = self.force_exit = True
             return
@@ -143,8 +143,8 @@ class Server(uvicorn.Server):
         self._loop.call_soon_threadsafe(self._drain)
 
     def _drain(self) -> None:
-        """Not ready any more; go on serving until load balancers have noticed."""
-        log.info("stopping: finishing what is in flight")
+        """Report not ready, and go on serving until load balancers have noticed."""
+        log.info("stopping: finishing requests in progress")
         if self.connections is not None:
             self.connections.is_emptying = True
         asyncio.get_running_loop().call_later(self.plane.settings.drain_delay_s, self._stop)
@@ -153,34 +153,34 @@ class Server(uvicorn.Server):
         self.should_exit = True
 
     async def _listen_when_ready(self, listener: socket.socket, readiness: Readiness, index: int) -> None:
-        """Listen while no other worker has come further than this one."""
+        """Listen while no other worker has made more progress than this one."""
         while not self.should_exit:
             readiness.set(index, self._progress())
             if not self.servers:
                 if readiness.open(index):
-                    await self._listen(listener, 1)  # the others shall have some of a crowd too
+                    await self._listen(listener, 1)  # so that a burst of connections is spread over the workers
             elif not readiness.may_accept(index):
                 while self.servers:
                     self.servers.pop().close()
                 for connection in list(self.server_state.connections):
                     connection.shutdown()  # its client's next request goes to a worker that is ready
                 readiness.close(index)
-            await asyncio.sleep(_LOOK_S)
+            await asyncio.sleep(_POLL_S)
 
     async def _publish(self, ipc: WorkerIpc) -> None:
-        """Let the other workers tell what this one counts."""
+        """Publish this worker's metrics for the others at intervals."""
         while not self.should_exit:
             await ipc.publish(self.plane, self._metrics)
             await asyncio.sleep(_PUBLISH_S)
 
     def _progress(self) -> Progress:
-        # A server that waits for some models only is ready before it can answer for all.
+        # A server that requires only some models is ready before it can answer for all.
         if self.plane.unready_reason() is None and self.plane.store.is_loaded:
             return Progress.READY
         return Progress.LOADED if self.plane.loaded.is_set() and not self.plane.is_draining else Progress.LOADING
 
     async def _listen(self, listener: socket.socket, at_once: int) -> None:
-        """Accept connections, so many in a turn of the event loop."""
+        """Accept connections, so many in an iteration of the event loop."""
 
         def connection() -> asyncio.Protocol:
             return self.config.http_protocol_class(  # type: ignore[call-arg]  # as uvicorn does
@@ -189,7 +189,7 @@ class Server(uvicorn.Server):
 
         tls_limit_s = None if self._tls is None else self.plane.settings.header_timeout_s
         for _ in range(at_once):
-            # Handles of its own: closing a server closes its socket.
+            # A duplicate, because closing a server closes its socket.
             self.servers.append(
                 await asyncio.get_running_loop().create_server(
                     connection,
@@ -202,11 +202,11 @@ class Server(uvicorn.Server):
             )
 
     async def _freeze_heap(self) -> None:
-        """Keep what lives as long as the server out of garbage collections."""
+        """Exempt objects that live as long as the server from garbage collections."""
         await self.plane.loaded.wait()
         await asyncio.to_thread(freeze_heap)
         while not self.should_exit:
-            await asyncio.sleep(_LOOK_AT_GARBAGE_S)
+            await asyncio.sleep(_FREEZE_CHECK_S)
             await asyncio.to_thread(freeze_heap_when_due)
 
     async def _announce(self) -> None:
@@ -217,13 +217,13 @@ class Server(uvicorn.Server):
             print(banner(self.plane, self._url, self.grpc_port if self.grpc_server is not None else None), flush=True)
 
     async def _settle(self) -> None:
-        """Until the models are loaded here, and no worker that still loads its own takes connections."""
+        """Wait until the models are loaded, and no worker that is still loading takes connections."""
         await self.plane.loaded.wait()
         if self._readiness_of is None:
             return
         readiness, index = self._readiness_of
-        # Said before it is asked: as long as nobody knows of this one, those that still load may all listen.
+        # Set before the check: until this worker is known, workers that are still loading may listen.
         readiness.set(index, self._progress())
         while not (readiness.may_accept(index) and self.servers and readiness.is_settled()):
-            await asyncio.sleep(_LOOK_S)
+            await asyncio.sleep(_POLL_S)
             readiness.set(index, self._progress())

@@ -1,8 +1,8 @@
-"""The parent's side of the lines to its workers: commands that change the server are passed on to all of them.
+"""Commands that all workers of a server execute: the parent's side (WorkerBroadcast) and the workers' (WorkerChannel).
 
-A command is done first by the worker that was asked; where that cannot do it, nobody else tries. Commands of one
-subject follow one another, those that say the same and have not begun are one. The last one of each subject is kept for
-workers that come later. All of it happens in a thread with an event loop of its own.
+The worker that received a request executes the command first; if it fails there, no other worker tries. Commands of one
+subject are executed one after the other; equal ones that have not begun are merged. The last command of each subject is
+kept for workers that start later. The parent's side runs in a thread with its own event loop.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ log = logging.getLogger(__name__)
 
 Message = dict[str, Any]
 _GONE: Final[Message] = {"is_gone": True}
-# Longer ones are no messages of ours.
+# Longer messages indicate a broken connection.
 MAX_BYTES: Final = 1 << 28
 _LENGTH: Final = struct.Struct("<I")
 
 
 class _Line:
-    """To one worker."""
+    """Parent's connection to one worker."""
 
     def __init__(self, index: int, writer: asyncio.StreamWriter) -> None:
         self.index = index
@@ -46,12 +46,12 @@ class _Line:
         self._asked: dict[int, asyncio.Future[Message]] = {}
 
     def send(self, message: Message) -> None:
-        """Say something; to one that is gone nothing."""
+        """Send a message, unless the worker has ended."""
         if not self._writer.is_closing():
             self._writer.write(packed(message))
 
     async def do(self, command: Message) -> Message:
-        """Have the worker do a command, and wait for its answer or its failure."""
+        """Have the worker execute a command, and return its answer or its failure."""
         number, future = next(self._numbers), asyncio.get_running_loop().create_future()
         self._asked[number] = future
         try:
@@ -71,7 +71,7 @@ class _Line:
             future.set_result(message)
 
     def close(self) -> None:
-        """The worker is no more."""
+        """Fail all pending commands, since the worker has ended."""
         self._writer.close()
         for future in self._asked.values():
             if not future.done():
@@ -79,7 +79,7 @@ class _Line:
 
 
 class WorkerBroadcast:
-    """Lines to all workers."""
+    """Parent's connections to all workers."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
@@ -92,13 +92,13 @@ class WorkerBroadcast:
         self._thread.start()
 
     def connect(self, index: int) -> socket.socket:
-        """What a worker is to give to ``WorkerChannel``; whoever passes it on closes his own."""
+        """Return the socket for a worker's ``WorkerChannel``; the caller closes its copy after passing it on."""
         ours, theirs = socket.socketpair()
         asyncio.run_coroutine_threadsafe(self._attach(index, ours), self._loop).result()
         return theirs
 
     def close(self) -> None:
-        """Pass on no more."""
+        """Close all connections and end the thread."""
         asyncio.run_coroutine_threadsafe(self._end(), self._loop).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
@@ -107,7 +107,7 @@ class WorkerBroadcast:
     async def _end(self) -> None:
         for line in self._lines.values():
             line.close()
-        while self._tasks:  # each ends with its line, or with what it is asked by one
+        while self._tasks:  # each ends with its connection, or with the command it is passing on
             await asyncio.wait(self._tasks)
 
     async def _attach(self, index: int, ours: socket.socket) -> None:
@@ -124,7 +124,7 @@ class WorkerBroadcast:
         task.add_done_callback(self._tasks.discard)
 
     async def _serve(self, line: _Line, reader: asyncio.StreamReader) -> None:
-        """Listen to a worker until it is gone."""
+        """Receive messages of a worker until it ends."""
         while (message := await receive(reader)) is not None:
             if "done" in message:
                 line.heard(message)
@@ -144,21 +144,21 @@ class WorkerBroadcast:
     async def _pass_on(self, asked: _Line, command: Message, same: bytes) -> Message:
         turn = self._locks.setdefault(command["subject"], asyncio.Lock())
         async with turn:
-            del self._waiting[same]  # who asks from now on wants it done once more
+            del self._waiting[same]  # an equal command that arrives from now on is executed again
             try:
                 return await self._round(asked, command)
-            except Exception:  # a fault of ours must not leave a client waiting
-                log.exception("%s", command["verb"])
-                return _refusal("internal error; the server's log says more")
+            except Exception:  # a bug must not leave a client waiting
+                log.exception("command '%s' failed", command["verb"])
+                return _refusal("internal error; see the server's log")
 
     async def _round(self, asked: _Line, command: Message) -> Message:
-        """Have a command done by the worker that was asked, then by all others at once."""
+        """Have a command executed by the worker that received it, then by all others in parallel."""
         first = await asked.do(command)
         if "is_gone" in first:
             return _refusal("the worker that was asked has ended")
         if "error" in first:
             return {"error": first["error"]}
-        # In this order, without a pause: a worker that comes now begins with it, or is one of the others.
+        # Without an await in between: a worker that starts now either begins with the command or is one of the others.
         self._begun.pop(command["subject"], None)
         self._begun[command["subject"]] = {**command, "arguments": first["begin"]}
         others = [line for line in self._lines.values() if line is not asked]
@@ -169,24 +169,24 @@ class WorkerBroadcast:
             if "error" in answer
         ]
         if failed:
-            log.error("%s: %s", command["verb"], "; ".join(failed))
+            log.error("command '%s' failed: %s", command["verb"], "; ".join(failed))
             return _refusal("; ".join(failed))
         return {}
 
 
 def _refusal(message: str) -> Message:
-    """What is told when workers differ: it may be tried again."""
+    """Return the answer when workers differ; the client may retry."""
     return {"error": {"code": "not_ready", "message": message, "retry_after_s": 1}}
 
 
 def packed(message: dict[str, Any]) -> bytes:
-    """The bytes of a message."""
+    """Return the bytes of a message."""
     data = orjson.dumps(message)
     return _LENGTH.pack(len(data)) + data
 
 
 async def receive(reader: asyncio.StreamReader) -> dict[str, Any] | None:
-    """The next message; None at the end."""
+    """Return the next message, or None at the end."""
     try:
         length = _length(await reader.readexactly(_LENGTH.size))
         return _read(await reader.readexactly(length))
@@ -195,10 +195,10 @@ async def receive(reader: asyncio.StreamReader) -> dict[str, Any] | None:
 
 
 def receive_first(line: socket.socket) -> dict[str, Any]:
-    """The first message, before there is an event loop.
+    """Return the first message, before there is an event loop.
 
     Raises:
-        OSError: it does not come within the socket's time.
+        OSError: it does not arrive within the socket's timeout.
     """
     return _read(_exactly(line, _length(_exactly(line, _LENGTH.size))))
 
@@ -208,7 +208,7 @@ def _exactly(line: socket.socket, count: int) -> bytes:
     while len(data) < count:
         piece = line.recv(min(count - len(data), 1 << 20))
         if not piece:
-            raise ConnectionResetError("the parent is gone")
+            raise ConnectionResetError("the parent process has ended")
         data += piece
     return bytes(data)
 
@@ -216,7 +216,7 @@ def _exactly(line: socket.socket, count: int) -> bytes:
 def _length(data: bytes) -> int:
     (length,) = _LENGTH.unpack(data)
     if length > MAX_BYTES:
-        raise ConnectionResetError(f"a message of {length} bytes, expected at most {MAX_BYTES}")
+        raise ConnectionResetError(f"found a message of {length} bytes, expected at most {MAX_BYTES}")
     return int(length)
 
 
@@ -225,23 +225,23 @@ def _read(data: bytes) -> dict[str, Any]:
     return message
 
 
-# The parent has nothing else to do than to answer.
+# Longest wait for the parent's first message.
 _START_S: Final = 30.0
-# All do it side by side, but the first one before the others; commands of its subject that came before are waited for.
+# Multiple of a command's time limit: for earlier commands, for the first worker, and for the others in parallel.
 _TIMES: Final = 4
 
 
 class WorkerChannel:
-    """The line of one worker.
+    """Worker's connection to the parent, and through it to all workers.
 
     Args:
-        line: of ``WorkerBroadcast.connect``.
+        line: socket of ``WorkerBroadcast.connect``.
 
     Attributes:
-        begun: the commands that this worker begins with.
+        begun: commands that this worker executes at its start.
 
     Raises:
-        OSError: the parent says nothing.
+        OSError: the parent does not answer.
     """
 
     def __init__(self, line: socket.socket) -> None:
@@ -255,26 +255,27 @@ class WorkerChannel:
         self._writer: asyncio.StreamWriter | None = None
 
     async def start(self, commands: Commands, publish: Callable[[], Awaitable[None]]) -> None:
-        """Do from now on what this and the other workers are told.
+        """Execute commands from now on.
 
         Args:
-            publish: awaited when something was done, before that is said: leaves figures where the others find them.
+            commands: the handlers of verbs.
+            publish: awaited after a command and before its answer; publishes metrics for the other workers.
         """
         reader, self._writer = await asyncio.open_unix_connection(sock=self._line)
         self._listening = asyncio.create_task(self._listen(reader, commands, publish))
 
     async def close(self) -> None:
-        """Hear no more; what is being done goes on to its end."""
+        """Receive no more; commands in progress are completed."""
         if self._writer is not None:
             self._writer.close()
             await self._listening
             await self._writer.wait_closed()
 
     async def send(self, command: Command) -> None:
-        """Have a command done by all workers, this one first.
+        """Have a command executed by all workers, this one first.
 
         Raises:
-            ServiceError: what one of them says; the first of them, before any other has begun.
+            ServiceError: of a worker that failed; of this one before any other has begun.
         """
         number, future = next(self._numbers), asyncio.get_running_loop().create_future()
         self._asked[number] = future
@@ -282,7 +283,7 @@ class WorkerChannel:
             self._send({"ask": number, "command": asdict(command)})
             answer = await asyncio.wait_for(future, _TIMES * command.limit_s)
         except TimeoutError:
-            raise ModelNotReadyError("the other workers do not answer", retry_after_s=1) from None
+            raise ModelNotReadyError("the other workers did not answer in time", retry_after_s=1) from None
         finally:
             del self._asked[number]
         if "error" in answer:
@@ -317,20 +318,20 @@ class WorkerChannel:
         except ServiceError as error:
             answer["error"] = as_json(error)
         except Exception:
-            log.exception("%s", command.verb)
-            answer["error"] = as_json(InternalError("internal error; the server's log says more"))
-        with suppress(ModelNotReadyError):  # it ends meanwhile
+            log.exception("command '%s' failed", command.verb)
+            answer["error"] = as_json(InternalError("internal error; see the server's log"))
+        with suppress(ModelNotReadyError):  # this worker is stopping
             self._send(answer)
 
 
 def as_json(error: ServiceError) -> dict[str, Any]:
-    """An error, for another process."""
+    """Return an error as JSON for another process."""
     retry_after_s = error.retry_after_s if isinstance(error, RetryLaterError) else None
     return {"code": error.code, "message": error.message, "retry_after_s": retry_after_s}
 
 
 def as_error(said: dict[str, Any]) -> ServiceError:
-    """What ``as_json`` was made of."""
+    """Return the error that ``as_json`` was given."""
     known = {cls.code: cls for cls in _tree(ServiceError)}
     cls = known.get(said["code"], InternalError)
     if issubclass(cls, RetryLaterError):
@@ -339,7 +340,7 @@ def as_error(said: dict[str, Any]) -> ServiceError:
 
 
 def _tree(root: type[ServiceError]) -> Iterator[type[ServiceError]]:
-    """A class and those below it; of those that share a code the one nearest to the root comes last."""
+    """Yield a class after its subclasses, so that of those that share a code the base class wins."""
     for cls in root.__subclasses__():
         yield from _tree(cls)
     yield root
@@ -347,12 +348,13 @@ def _tree(root: type[ServiceError]) -> Iterator[type[ServiceError]]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerIpc:
-    """The other workers, as one sees them.
+    """Connections of one worker to the others.
 
     Args:
-        figures: where they leave what /metrics tells.
-        tallies: where they leave what their models have done.
-        channel: the way to have something done by all.
+        index: of this worker.
+        figures: shared memory for metrics.
+        tallies: shared memory for the models' statistics.
+        channel: for commands that all workers execute.
     """
 
     index: int
@@ -361,7 +363,7 @@ class WorkerIpc:
     channel: WorkerChannel
 
     def join(self, plane: DataPlane, metrics: MetricsCollector) -> None:
-        """Be one of them: count on, begin with what they were told, and tell of all."""
+        """Continue the counts of the previous worker of this index, execute earlier commands, report on all."""
         metrics.join(self.figures, self.index)
         plane.store.tallies.begin(self.tallies.own())
         plane.store.tallies.others = self.tallies.others
@@ -369,10 +371,10 @@ class WorkerIpc:
         plane.commands.join(self.channel, self.channel.begun)
 
     async def publish(self, plane: DataPlane, metrics: MetricsCollector) -> None:
-        """Let the others tell of this one. Figures of many models take long, so they are read in a thread."""
+        """Publish this worker's state for the others. Metrics of many models take long, so a thread collects them."""
         await asyncio.to_thread(metrics.publish)
         self.leave_tallies(plane)
 
     def leave_tallies(self, plane: DataPlane) -> None:
-        """Leave what models have counted where the others find it."""
+        """Publish the models' statistics for the other workers."""
         self.tallies.write(plane.store.tallies.to_bytes(plane.store.entries))

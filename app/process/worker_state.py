@@ -1,7 +1,11 @@
-"""What workers leave for each other: each has a place in memory that all of them share, and writes to no other.
+"""State that workers share through memory: metrics (Scoreboard) and readiness (Readiness).
 
-A place has two halves. A worker writes to the one that nobody reads, and then one byte says which it is: one that dies
-in the midst of it leaves what it wrote before. What it left stays when it is gone.
+A slot of the scoreboard has two halves. A worker writes the half that is not read, then one byte switches them: a
+worker that dies while writing leaves the previous state, which stays after its end.
+
+Workers share one listening socket, and the kernel gives a connection to any worker that listens. So a worker that
+replaces a dead one does not listen while its models load, unless no other worker can do more: then all listen, so that
+probes and clients get an answer. Two bytes a worker say how far it has come and whether it listens.
 """
 
 from __future__ import annotations
@@ -19,16 +23,16 @@ from typing import Any, Final
 
 log = logging.getLogger(__name__)
 
-# Bytes of each half of a place. Pages take memory only once they are written to.
+# Bytes of each half of a slot. Pages take memory only once they are written to.
 ROOM: Final = 4 << 20
 _HEAD: Final = struct.Struct("<II")  # length, CRC-32
-# At the start of a place: which half is to be read, and whether the worker runs.
+# First page of a slot: which half is read, and whether the worker runs.
 _PAGE: Final = 4096
 _SLOT: Final = _PAGE + 2 * ROOM
 
 
 class Scoreboard:
-    """The places of all workers. May be handed to a child process."""
+    """Slots of all workers in shared memory. It may be passed to a child process."""
 
     def __init__(self, count: int) -> None:
         self._count = count
@@ -36,10 +40,10 @@ class Scoreboard:
         self._is_logged = False
 
     def write(self, index: int, data: bytes) -> None:
-        """Leave something; what does not fit is left out, and the log says so once."""
+        """Write a worker's data; too large data are dropped, and logged once."""
         if _HEAD.size + len(data) > ROOM:
             if not self._is_logged:
-                log.error("figures of this worker are not shown by others: found %d bytes, at most %d fit",
+                log.error("metrics of this worker are too large to share: found %d bytes, expected at most %d",
                           len(data), ROOM - _HEAD.size)  # fmt: skip
             self._is_logged = True
             return
@@ -52,9 +56,9 @@ class Scoreboard:
         self._memory[slot + 1] = True
 
     def read(self, index: int) -> bytes:
-        """What a worker left; nothing where it left nothing."""
+        """Return a worker's data, empty if it wrote none."""
         slot = index * _SLOT
-        # A writer that has been twice meanwhile has written over what was read.
+        # Two writes during a read overwrite the half that is read; the checksum detects that.
         for _ in range(3):
             start = slot + _PAGE + self._memory[slot] * ROOM
             length, crc = _HEAD.unpack(self._memory[start : start + _HEAD.size])
@@ -64,20 +68,20 @@ class Scoreboard:
         return b""
 
     def is_alive(self, index: int) -> bool:
-        """Whether the worker that left something is still there."""
+        """Return whether the worker of this index runs."""
         return bool(self._memory[index * _SLOT + 1])
 
     def clear(self, index: int) -> None:
-        """A worker is no more; what it left stays."""
+        """Mark a worker as ended; its data stay."""
         self._memory[index * _SLOT + 1] = False
 
     def slot(self, index: int) -> ScoreboardSlot:
-        """The place of one worker: what it writes, and what it reads of the others."""
+        """Return the view of one worker."""
         return ScoreboardSlot(self, index, self._count)
 
 
 class ScoreboardSlot:
-    """The scoreboard as one worker sees it."""
+    """Scoreboard as one worker sees it."""
 
     def __init__(self, scoreboard: Scoreboard, index: int, count: int) -> None:
         self._scoreboard = scoreboard
@@ -85,21 +89,21 @@ class ScoreboardSlot:
         self._others = [other for other in range(count) if other != index]
 
     def write(self, data: bytes) -> None:
-        """Leave this worker's."""
+        """Write this worker's data."""
         self._scoreboard.write(self._index, data)
 
     def own(self) -> bytes:
-        """What the one that was in this worker's place left."""
+        """Return the data of the previous worker of this index."""
         return self._scoreboard.read(self._index)
 
     def others(self) -> Sequence[tuple[bytes, bool]]:
-        """What each of the others left, and whether it still runs."""
+        """Return the data of every other worker, and whether it runs."""
         left = [(self._scoreboard.read(other), self._scoreboard.is_alive(other)) for other in self._others]
         return [(data, is_alive) for data, is_alive in left if data]
 
 
 class SharedMemory(mmap.mmap):
-    """Zeroed bytes that all processes see which it is handed to; pages take memory once they are written to."""
+    """Zeroed memory shared with child processes that it is passed to; pages take memory once they are written to."""
 
     def __new__(cls, size: int, file: int | None = None) -> SharedMemory:
         file = _file(size) if file is None else file
@@ -118,7 +122,7 @@ def _attach(size: int, file: Any) -> SharedMemory:
 
 
 def _file(size: int) -> int:
-    """A descriptor of a file that lies in memory, where the system has such."""
+    """Return the descriptor of a file in memory, or of a temporary one if the system has none."""
     if hasattr(os, "memfd_create"):
         file = os.memfd_create("pnnx-serve")
     else:
@@ -129,27 +133,27 @@ def _file(size: int) -> int:
 
 
 class Progress(enum.IntEnum):
-    """How far a worker has come; a higher one can answer more."""
+    """Progress of a worker; a higher value can answer more."""
 
     LOADING = 0  # or stopping
-    LOADED = 1  # but not all: it answers for the models that it has
+    LOADED = 1  # some models failed; it answers for the others
     READY = 2
 
 
 class Readiness:
-    """How far each worker has come. May be handed to a child process."""
+    """Progress of all workers in shared memory. It may be passed to a child process."""
 
     def __init__(self, count: int) -> None:
         self._count = count
         self._flags = SharedMemory(2 * count)
 
     def set(self, index: int, progress: Progress) -> None:
-        """Say of one worker how far it has come."""
+        """Set the progress of a worker."""
         self._flags[index] = progress
 
     def open(self, index: int) -> bool:
-        """Say that a worker takes connections from now on, if it should; whether it should."""
-        # Said first and looked at then: one that has become ready meanwhile either sees it, or is seen.
+        """Mark a worker as listening if it may listen, and return whether it may."""
+        # Marked before the check: a worker that becomes ready meanwhile either sees the mark or is seen by the check.
         self._flags[self._count + index] = True
         if not self.may_accept(index):
             self.close(index)
@@ -157,19 +161,19 @@ class Readiness:
         return True
 
     def close(self, index: int) -> None:
-        """Say that a worker takes no connections any more."""
+        """Mark a worker as not listening."""
         self._flags[self._count + index] = False
 
     def clear(self, index: int) -> None:
-        """A worker is no more."""
+        """Reset a worker that has ended."""
         self.set(index, Progress.LOADING)
         self.close(index)
 
     def may_accept(self, index: int) -> bool:
-        """Whether a worker should take connections: no other one has come further."""
+        """Return whether a worker may listen, since no other has come further."""
         levels = self._flags[: self._count]
         return levels[index] == max(levels)
 
     def is_settled(self) -> bool:
-        """Whether nobody listens any more who should not."""
+        """Return whether no worker listens that should not."""
         return all(self.may_accept(index) for index in range(self._count) if self._flags[self._count + index])

@@ -1,8 +1,8 @@
-"""Several server processes on one socket, and a parent that keeps them alive.
+"""Several server processes on one socket, supervised by a parent.
 
-Worth it only where HTTP itself is the bottleneck: one process uses every core for inference already. Weights lie in
-memory that the processes share. The parent takes no requests: it starts children, starts anew those that die, and
-passes on SIGTERM.
+Worth it only when HTTP itself is the bottleneck, since one process uses every core for inference. Weights are in memory
+that the processes share. The parent takes no requests: it starts children, restarts those that die, and passes on
+signals.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Final
 
 log = logging.getLogger(__name__)
 
-# A child that ends with this status cannot start at all: starting it again would not help.
+# Exit status of a child that cannot start at all, so that it is not restarted.
 CANNOT_START: Final = 3
 
 
@@ -27,12 +27,12 @@ def supervise(count: int, start: Callable[[int], SpawnProcess], ended: Callable[
     """Keep count children running until SIGTERM, SIGINT or SIGHUP, then let them drain.
 
     Args:
-        count: how many.
-        start: starts the child of that index.
-        ended: told of a child that is no more, before another one takes its place.
+        count: number of children.
+        start: starts the child of an index.
+        ended: called when a child has ended, before another one is started.
 
     Returns:
-        The exit status: 0 when all ended well.
+        The exit status: 0 when all children ended well.
     """
     stopping = threading.Event()
     for number in ending():
@@ -53,12 +53,12 @@ def supervise(count: int, start: Callable[[int], SpawnProcess], ended: Callable[
         child.terminate()
     for child in children:
         child.join()
-    # A child that was still starting dies of the signal itself.
+    # A child that is still starting is killed by the signal.
     return max(0 if child.exitcode == -signal.SIGTERM else abs(child.exitcode or 0) for child in children)
 
 
 def detach() -> None:
-    """Called first in a child: Ctrl-C is for the parent alone, and a child whose parent is gone stops as well."""
+    """Detach a child from Ctrl-C, and stop it when its parent has ended; called first in a child."""
     os.setpgid(0, 0)
     parent = multiprocessing.parent_process()
 
@@ -71,6 +71,6 @@ def detach() -> None:
 
 
 def ending() -> tuple[signal.Signals, ...]:
-    """SIGTERM and SIGINT; and SIGHUP, that of a terminal that is closed, unless whoever started it has it ignored."""
+    """Return the signals that end the server: SIGTERM, SIGINT, and SIGHUP unless it is ignored."""
     is_ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN  # nohup
     return (signal.SIGTERM, signal.SIGINT) if is_ignored else (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)

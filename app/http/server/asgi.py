@@ -84,7 +84,7 @@ class AsgiRequest:
             if connection.answering is Answering.SEND:
                 connection.break_off(request)
             elif connection.owns(request):  # it has failed before its outermost layer could say so
-                connection.refuse(InternalError("internal error; the server's log has the details"))
+                connection.refuse(InternalError("internal error; see the server's log"))
 
     async def _receive(self) -> dict[str, Any]:
         while True:

@@ -42,7 +42,7 @@ def test_a_fault_nobody_foresaw_is_a_plain_500_with_the_id_of_its_log_line(
     assert response.status_code == 500
     assert response.json() == {
         "error": {
-            "code": "internal", "message": "internal error; the server's log has the details under request id r7"
+            "code": "internal", "message": "internal error; see the server's log, request id r7"
         }
     }  # fmt: skip
     assert "ZeroDivisionError" in caplog.text and response.headers["x-request-id"] == "r7"

@@ -133,12 +133,12 @@ def test_without_a_certificate_there_is_no_tls() -> None:
         ({"tls_key": "key"}, r"^tls_key needs tls_certificate"),
         ({"tls_client_ca": "ca"}, r"^tls_client_ca needs tls_certificate"),
         ({"tls_certificate": "nowhere"}, r"^tls_certificate '.*nowhere': No such file"),
-        ({"tls_certificate": "certificate"}, r"^tls_certificate '.*cert.pem': not what it should be"),
-        ({"tls_certificate": "certificate", "tls_key": "client"}, r"tls_key '.*': not what it should be: KEY_VALUES"),
+        ({"tls_certificate": "certificate"}, r"^tls_certificate '.*cert.pem': cannot be read"),
+        ({"tls_certificate": "certificate", "tls_key": "client"}, r"tls_key '.*': cannot be read: KEY_VALUES"),
         ({"tls_certificate": "certificate", "tls_key": "locked"}, r"does the key need tls_key_password"),
         ({"tls_certificate": "certificate", "tls_key": "locked", "tls_key_password": "guess"}, "not what it should"),
         ({"tls_certificate": "both", "tls_client_ca": "nowhere"}, r"^tls_client_ca '.*nowhere': No such file"),
-        ({"tls_certificate": "both", "tls_client_ca": "key"}, r"^tls_client_ca '.*': not what it should be"),
+        ({"tls_certificate": "both", "tls_client_ca": "key"}, r"^tls_client_ca '.*': cannot be read"),
     ],
 )  # fmt: skip
 def test_files_that_do_not_fit_are_told_and_nobody_is_asked(
