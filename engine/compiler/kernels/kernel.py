@@ -4,6 +4,7 @@
 disjoint parts of the output (or the same values). Sizes and strides are constants of the code, and layers of equal
 geometry share one function, found by its name. Some sizes may be dynamic (``opened``): the code reads them from a table
 at run time and serves many shapes.
+
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from engine.compiler.codegen.host import Host
 from engine.compiler.codegen.ir import Function, Index, Module, Precision, Sizes, Value, is_open, written_in
 from engine.compiler.kernels.axis import WindowAxis
 from engine.compiler.kernels.expr import Expr, Operand
-from engine.ir.dims import Dim, is_symbolic
+from engine.ir.dims import Dim, is_symbolic, largest, smallest
 from engine.tensor import Array
 
 K = TypeVar("K", bound="Kernel")
@@ -246,3 +247,27 @@ def place(f: Function, base: Value, strides: Strides, n: Index, h: Index, w: Ind
         else:
             offset = f.add(offset, part)
     return f.at(base, offset)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lines(Kernel):
+    """Kernel of independent lines."""
+
+    @property
+    @abstractmethod
+    def lines(self) -> int:
+        """Return the number of lines."""
+
+    @property
+    @abstractmethod
+    def line_bytes(self) -> int:
+        """Return the bytes read and written for one line."""
+
+    @cached_property
+    def block(self) -> int:
+        """Return the number of lines in a chunk."""
+        return largest(1, smallest(self.lines, self.host.chunk_bytes // self.line_bytes))
+
+    @property
+    def chunks(self) -> int:
+        return -(-self.lines // self.block)

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from typing import Final, Self
 
 from engine.compiler.codegen.ir import Module, Sizes, as_value
-from engine.compiler.kernels.kernel import block_of, derived, open_symbolic, start
-from engine.compiler.kernels.lines import Lines
+from engine.compiler.kernels.kernel import Lines, block_of, derived, open_symbolic, start
 
 COUNTED: Final = {"int32": ("i32", 4), "int64": ("i64", 8), "float32": ("float", 4), "float64": ("double", 8)}
 """Supported dtypes: LLVM type and bytes."""

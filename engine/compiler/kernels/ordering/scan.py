@@ -14,8 +14,7 @@ from engine.compiler.codegen.ir import Function, Index, Module, Sizes, Value, co
 from engine.compiler.kernels.channels import fitting_lanes
 from engine.compiler.kernels.elements import FUNCTIONS, STORED, Domain, cut, widened
 from engine.compiler.kernels.functions.activation import FLOATS
-from engine.compiler.kernels.kernel import block_of, derived, start
-from engine.compiler.kernels.lines import Lines
+from engine.compiler.kernels.kernel import Lines, block_of, derived, start
 
 _FOLDS: Mapping[str, Callable[[Function, Value, Value], Value]] = {
     "sum": Function.fadd,

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 
 from engine.compiler.codegen.ir import Function, Module, Value, as_value, constant
 from engine.compiler.kernels.elements import TYPES
-from engine.compiler.kernels.kernel import block_of, start
-from engine.compiler.kernels.lines import Lines
+from engine.compiler.kernels.kernel import Lines, block_of, start
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,8 +10,7 @@ from typing import Self
 
 from engine.compiler.codegen.ir import Function, Index, Module, Sizes, Value, as_value, is_open, lanes_of, vector
 from engine.compiler.kernels.elements import TYPES
-from engine.compiler.kernels.kernel import block_of, derived, start
-from engine.compiler.kernels.lines import Lines
+from engine.compiler.kernels.kernel import Lines, block_of, derived, start
 from engine.ir.dims import is_symbolic
 
 

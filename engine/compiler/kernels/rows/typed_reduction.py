@@ -14,8 +14,7 @@ from typing import Literal, Self
 from engine.compiler.codegen.ir import Function, Index, Module, Sizes, Value, constant, vector
 from engine.compiler.kernels.elements import FUNCTIONS, STORED, Domain, cut, widened
 from engine.compiler.kernels.folding import SIDE_BY_SIDE, fold_lanes, number_of
-from engine.compiler.kernels.kernel import block_of, derived, start
-from engine.compiler.kernels.lines import Lines
+from engine.compiler.kernels.kernel import Lines, block_of, derived, start
 
 TypedMode = Literal["sum", "mean", "product", "max", "min", "any", "all", "count"]
 _FUNCTIONS: dict[TypedMode, str] = {
