@@ -12,8 +12,7 @@ from functools import lru_cache
 
 from engine.compiler.codegen.host import Host
 from engine.compiler.kernels.channels import fitting_lanes, vectors_of
-from engine.compiler.kernels.convolution.tiles import ConvTile, rank_by_cost
-from engine.compiler.kernels.expected_sizes import expected_sizes
+from engine.compiler.kernels.convolution.tiles import ConvTile, expected_sizes, rank_by_cost
 
 # Largest number of products of a row of taps that is unrolled.
 UNROLLED = 400

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from engine.compiler.codegen.host import Host
-from engine.compiler.kernels.convolution.tiles import MOST_RANKED
-from engine.compiler.kernels.expected_sizes import expected_sizes, mean_count
+from engine.compiler.kernels.convolution.tiles import MOST_RANKED, expected_sizes, mean_count
 
 # Largest number of unrolled products of a tile; beyond it taps are loops.
 UNROLLED = 400

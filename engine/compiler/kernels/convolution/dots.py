@@ -21,8 +21,7 @@ from engine.compiler.kernels.channels import Panel, load_panel, panels_of, terms
 from engine.compiler.kernels.convolution.bundles import lanes_cost
 from engine.compiler.kernels.convolution.conv import Conv
 from engine.compiler.kernels.convolution.conv_tile import FEW, TileWriter, emit_tile
-from engine.compiler.kernels.convolution.tiles import ConvTile, rank_by_cost
-from engine.compiler.kernels.expected_sizes import expected_sizes
+from engine.compiler.kernels.convolution.tiles import ConvTile, expected_sizes, rank_by_cost
 from engine.compiler.kernels.folding import fold_lanes, total
 from engine.tensor import Array
 

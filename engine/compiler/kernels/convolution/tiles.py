@@ -1,6 +1,8 @@
 """Choice of the register tile of a convolution or matrix product.
 
 The cost model counts cycles: products, loads, latency of accumulation, prologue and epilogue of a tile.
+A symbolic size stands for a range of sizes around its hint, over which costs are averaged.
+
 """
 
 from __future__ import annotations
@@ -11,8 +13,34 @@ from functools import lru_cache, partial
 
 from engine.compiler.codegen.host import Host
 from engine.compiler.kernels.channels import vectors_of
-from engine.compiler.kernels.expected_sizes import expected_sizes, mean_count, mean_of
-from engine.ir.dims import hint, largest
+from engine.ir.dims import hint, is_symbolic, largest
+
+# Number of sizes averaged over.
+SAMPLES = 16
+
+
+def expected_sizes(size: int) -> range:
+    """Return the sizes to choose a tile for; a symbolic size is expected from half to one and a half times its hint.
+
+    A program with a tile of seven columns is correct for images of seven columns or more.
+    """
+    size_now = hint(size)
+    if not is_symbolic(size):
+        return range(size_now, size_now + 1)
+    least = -(-size_now // 2)
+    return range(least, size_now + least + 1)
+
+
+def mean_of(sizes: range, function: Callable[[int], float]) -> float:
+    """Return the mean of a function over these sizes."""
+    some = sizes[:: -(-len(sizes) // SAMPLES)]
+    return sum(map(function, some)) / len(some)
+
+
+def mean_count(sizes: range, width: int) -> float:
+    """Return the mean number of tiles of this width that cover these sizes."""
+    return mean_of(sizes, lambda size: -(-size // width))
+
 
 # Candidate panel widths in vectors; the first of equals wins.
 PANEL_SIZES = (2, 3, 4, 1, 6, 8)

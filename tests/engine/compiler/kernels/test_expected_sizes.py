@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 
 from engine.compiler.codegen.host import describe
 from engine.compiler.kernels.convolution.depthwise_tile import rank_tiles as rank_depthwise_tiles
-from engine.compiler.kernels.convolution.tiles import rank_tiles, wide_tiles
-from engine.compiler.kernels.expected_sizes import expected_sizes, mean_count
+from engine.compiler.kernels.convolution.tiles import expected_sizes, mean_count, rank_tiles, wide_tiles
 from engine.ir.dims import ShapeEnv
 from engine.ir.tables import Table
 
