@@ -18,8 +18,8 @@ from typing import Any, ClassVar, Self, TypeVar
 
 from engine.compiler.codegen.host import Host
 from engine.compiler.codegen.ir import Function, Index, Module, Precision, Sizes, Value, is_open, written_in
-from engine.compiler.kernels.axis import WindowAxis
 from engine.compiler.kernels.expr import Expr, Operand
+from engine.compiler.kernels.windows import WindowAxis
 from engine.ir.dims import Dim, is_symbolic, largest, smallest
 from engine.tensor import Array
 

@@ -25,11 +25,11 @@ from engine.compiler.codegen.ir import Function, Index, Loop, Module, Sizes, Val
 from engine.compiler.kernels.channels import Panel, cases, panels_of, width_of
 from engine.compiler.kernels.convolution.conv_tile import TileCode, TileWriter, emit_tile
 from engine.compiler.kernels.convolution.integers import ways
-from engine.compiler.kernels.convolution.planes import first_plane, is_clipped
 from engine.compiler.kernels.convolution.tiles import ConvTile, wide_tiles
 from engine.compiler.kernels.grid import Grid
 from engine.compiler.kernels.kernel import Convolution, Strides, derived, place, start
 from engine.compiler.kernels.target import Target
+from engine.compiler.kernels.windows import first_plane, is_clipped
 from engine.tensor import Array
 
 # Shares of the L2 cache for data reused within a chunk: pixels, and weights.

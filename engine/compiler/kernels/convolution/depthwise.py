@@ -19,10 +19,10 @@ import numpy as np
 from engine.compiler.codegen.ir import Function, Index, Module, Sizes, Value, hint, is_open, vector
 from engine.compiler.kernels.channels import cases, vectors_of, width_of
 from engine.compiler.kernels.convolution.depthwise_tile import UNROLLED, DepthwiseTile, is_resident
-from engine.compiler.kernels.convolution.planes import first_plane, met_parameters
 from engine.compiler.kernels.grid import Grid
 from engine.compiler.kernels.kernel import Convolution, derived, place, start
 from engine.compiler.kernels.target import Target
+from engine.compiler.kernels.windows import first_plane, met_parameters
 from engine.tensor import Array
 
 # Fewest rows of tiles that divide evenly enough among threads.

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from engine.compiler.codegen.ir import Function, Index, Module, Value, as_value, constant, vector
-from engine.compiler.kernels.axis import WindowAxis
 from engine.compiler.kernels.channels import cases, vectors_of
 from engine.compiler.kernels.kernel import Kernel, Strides, block_of, place, start
+from engine.compiler.kernels.windows import WindowAxis
 from engine.ir.dims import largest, smallest
 
 

@@ -7,10 +7,10 @@ from functools import cached_property
 from typing import Literal, Self
 
 from engine.compiler.codegen.ir import Function, Index, Sizes
-from engine.compiler.kernels.axis import WindowAxis
 from engine.compiler.kernels.channels import Panel, panels_of, width_of
 from engine.compiler.kernels.grid import Grid, Range
 from engine.compiler.kernels.kernel import Epilogue, Kernel, Strides, derived
+from engine.compiler.kernels.windows import WindowAxis
 from engine.ir.dims import hint, is_symbolic, smallest
 
 # Vectors of channels reduced together.

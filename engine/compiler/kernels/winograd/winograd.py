@@ -25,9 +25,9 @@ from dataclasses import dataclass, replace
 
 from engine.compiler.codegen.ir import Function, Index, Module, Value, as_value, constant, is_open, vector
 from engine.compiler.kernels.channels import terms_a_turn, width_of
-from engine.compiler.kernels.convolution.planes import is_clipped
 from engine.compiler.kernels.kernel import place, start
 from engine.compiler.kernels.target import Target
+from engine.compiler.kernels.windows import is_clipped
 from engine.compiler.kernels.winograd.blocking import FETCH_TILES, POINTER_BYTES
 from engine.compiler.kernels.winograd.layout import Layout
 from engine.compiler.kernels.winograd.stages import emit_input, emit_output, emit_product

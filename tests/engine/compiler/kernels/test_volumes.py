@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from engine.compiler.codegen.host import describe
-from engine.compiler.kernels.axis import WindowAxis
 from engine.compiler.kernels.convolution.bundles import rank_bundle_tiles
 from engine.compiler.kernels.convolution.conv import Conv
 from engine.compiler.kernels.convolution.depthwise import Depthwise
@@ -18,6 +17,7 @@ from engine.compiler.kernels.convolution.tiles import choose_tile
 from engine.compiler.kernels.images.resize import Resize
 from engine.compiler.kernels.kernel import Kernel
 from engine.compiler.kernels.pooling.pool import Pool
+from engine.compiler.kernels.windows import WindowAxis
 from engine.layers.convolution.conv import Conv as ConvLayer
 from engine.layers.pooling.adaptive_pool import AdaptiveAvgPool, AdaptiveMaxPool
 from engine.layers.pooling.max_pool import MaxPool

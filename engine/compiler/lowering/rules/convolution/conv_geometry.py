@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from engine.compiler.kernels.axis import WindowAxis
+from engine.compiler.kernels.windows import WindowAxis
 from engine.compiler.lowering.layout import NO_BORDER, Border
 from engine.compiler.lowering.steps import NotLoweredError
 from engine.ir.dims import hint, is_symbolic

@@ -16,8 +16,8 @@ from itertools import product
 
 import numpy as np
 
-from engine.compiler.kernels.axis import WindowAxis
 from engine.compiler.kernels.map import make_map
+from engine.compiler.kernels.windows import WindowAxis
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.fusion import Result, as_image
 from engine.compiler.lowering.layout import BORDERS, NO_BORDER, Border

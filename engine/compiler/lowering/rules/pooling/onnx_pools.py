@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from engine.compiler.kernels.axis import WindowAxis
 from engine.compiler.kernels.expr import Expr, Number, Operand, apply
+from engine.compiler.kernels.windows import WindowAxis
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.rules.composition import Composition
 from engine.compiler.lowering.rules.indexing.gather import indices_of

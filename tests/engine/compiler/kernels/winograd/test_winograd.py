@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from engine.compiler.codegen.host import describe
-from engine.compiler.kernels.axis import WindowAxis
 from engine.compiler.kernels.expr import Operand, apply
 from engine.compiler.kernels.kernel import Epilogue, Strides
+from engine.compiler.kernels.windows import WindowAxis
 from engine.compiler.kernels.winograd.blocking import POINTER_BYTES, STACK_BYTES, Blocking, choose, choose_blocking
 from engine.compiler.kernels.winograd.transforms import Filtering
 from engine.compiler.kernels.winograd.winograd import Winograd

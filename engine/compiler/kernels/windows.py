@@ -1,10 +1,14 @@
-"""Sliding windows along one axis: Python numbers where sizes are static, IR values where they depend on the window."""
+"""Sliding windows along one axis, and along the planes of volumes.
+
+Numbers are Python numbers where sizes are static, and IR values where they depend on the window. A volume is stored as
+consecutive image planes. Planes are not padded; taps of a window outside the volume are skipped.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from engine.compiler.codegen.ir import Function, Index, Sizes, is_at_most
+from engine.compiler.codegen.ir import Function, Index, Sizes, Value, as_value, is_at_most
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,3 +104,23 @@ class WindowAxis:
         """Return the number of taps of a window before the position ``behind``."""
         room = f.add(f.sub(behind, self.first(f, window)), self.dilation - 1)
         return f.minimum(f.divmod(room, self.dilation)[0], self.kernel)
+
+
+def is_clipped(depth: WindowAxis | None) -> bool:
+    """Return whether some windows cross the first or the last plane."""
+    return depth is not None and not depth.is_inside
+
+
+def met_parameters(depth: WindowAxis | None) -> list[tuple[str, str]]:
+    """Return the parameters of an inner function for clipped windows: planes of taps to skip, and to take."""
+    return [("i64", "skipped"), ("i64", "taken")] if is_clipped(depth) else []
+
+
+def first_plane(f: Function, depth: WindowAxis | None, n: Index) -> tuple[Index, list[Value]]:
+    """Emit the first plane an output plane reads, counted through all volumes, and the clipped windows' arguments."""
+    if depth is None:
+        return n, []
+    volume, window = f.divmod(n, depth.count)
+    first, _ = depth.clip(f, window)
+    met = [as_value(each) for each in depth.met(f, window)] if is_clipped(depth) else []
+    return f.add(f.mul(volume, depth.size), first), met
