@@ -18,9 +18,9 @@ import numpy as np
 from engine.compiler.codegen.host import Host
 from engine.compiler.codegen.ir import Function, Module, Value, constant, lanes_of, vector
 from engine.compiler.kernels.channels import Panel, load_panel, panels_of, terms_a_turn, vectors_of
-from engine.compiler.kernels.convolution.bundles import lanes_cost
 from engine.compiler.kernels.convolution.conv import Conv
 from engine.compiler.kernels.convolution.conv_tile import FEW, TileWriter, emit_tile
+from engine.compiler.kernels.convolution.grouped import lanes_cost
 from engine.compiler.kernels.convolution.tiles import ConvTile, expected_sizes, rank_by_cost
 from engine.compiler.kernels.folding import fold_lanes, total
 from engine.tensor import Array

@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 
 from engine.compiler.codegen.host import describe
-from engine.compiler.kernels.convolution.bundles import rank_bundle_tiles
 from engine.compiler.kernels.convolution.conv import Conv
 from engine.compiler.kernels.convolution.depthwise import Depthwise
 from engine.compiler.kernels.convolution.depthwise_tile import choose_tile as choose_depthwise_tile
-from engine.compiler.kernels.convolution.grouped import GroupedConv
+from engine.compiler.kernels.convolution.grouped import GroupedConv, rank_bundle_tiles
 from engine.compiler.kernels.convolution.tiles import choose_tile
 from engine.compiler.kernels.images.resize import Resize
 from engine.compiler.kernels.kernel import Kernel

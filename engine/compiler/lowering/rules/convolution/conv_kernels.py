@@ -7,13 +7,12 @@ from dataclasses import fields, replace
 from itertools import chain, islice
 
 from engine.compiler.codegen.host import Host
-from engine.compiler.kernels.convolution.bundles import Bundle, pays, rank_bundle_tiles
 from engine.compiler.kernels.convolution.conv import Conv
 from engine.compiler.kernels.convolution.depthwise import Depthwise
 from engine.compiler.kernels.convolution.depthwise_tile import rank_tiles as rank_depthwise_tiles
 from engine.compiler.kernels.convolution.dots import DotConv, rank_dot_tiles
 from engine.compiler.kernels.convolution.dots import pays as pays_as_dots
-from engine.compiler.kernels.convolution.grouped import GroupedConv
+from engine.compiler.kernels.convolution.grouped import Bundle, GroupedConv, pays, rank_bundle_tiles
 from engine.compiler.kernels.convolution.integers import DOTS, ways
 from engine.compiler.kernels.convolution.tiles import PANEL_SIZES, choose_tile, rank_tiles
 from engine.compiler.kernels.kernel import Convolution, Strides

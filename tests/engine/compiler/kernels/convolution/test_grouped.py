@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.compiler.codegen.host import Host, describe
-from engine.compiler.kernels.convolution.bundles import Bundle, pays, rank_bundle_tiles
-from engine.compiler.kernels.convolution.grouped import GroupedConv
+from engine.compiler.kernels.convolution.grouped import Bundle, GroupedConv, pays, rank_bundle_tiles
 from engine.compiler.kernels.convolution.tiles import ConvTile
 from tests.engine.compiler.kernels.convolution.checking import Pair, check_convolution, drawn_geometry
 from tests.engine.compiler.kernels.running import LEVELS
