@@ -9,18 +9,190 @@ Where windows are so wide that a line exceeds the stack limit, pixels are comput
 clipped at all borders, and a sum is accumulated from partial sums of its rows.
 
 Arguments: image (its first pixel), target, operands of the epilogue.
+
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeAlias
 
-from engine.compiler.codegen.ir import Module, as_value
-from engine.compiler.kernels.channels import cases
+from engine.compiler.codegen.ir import Index, Module, Value, as_value, constant, is_open, lanes_of, vector
+from engine.compiler.kernels.channels import Panel, cases, load_panel, starts_of, width_of
+from engine.compiler.kernels.folding import largest, total
 from engine.compiler.kernels.kernel import place, start
 from engine.compiler.kernels.pooling.pool_layout import VECTORS, PoolLayout
-from engine.compiler.kernels.pooling.pool_row import PoolRow
 from engine.compiler.kernels.target import Target
+
+Load: TypeAlias = Callable[[Value], list[Value]]
+
+# Without a line, windows are reduced in parts of this many columns.
+PART = 512
+# Taps that are unrolled; more are a loop.
+UNROLLED = 16
+
+
+class PoolRow:
+    """Emitter of the function for some output pixels of a row and a panel.
+
+    Its arguments are image and target (with its operands) at the panel's first channel, the output plane of a volume,
+    the output row, and the number of the line in the row.
+    """
+
+    def __init__(self, kernel: PoolLayout, module: Module, panel: Panel) -> None:
+        self.kernel, self.panel = kernel, panel
+        name = f"{kernel.name}_{'_'.join(str(real) for _, real in panel)}"
+        numbers = [("i64", each) for each in ("plane", "row", "tile")]
+        self.f = f = module.inner(name, [("ptr", "image"), *numbers, *kernel.epilogue.parameters])
+        self.image, plane, self.h, self.tile, *addresses = f.parameters
+        self.plane: Index = plane if kernel.depth.count > 1 else 0
+        self.target = Target.of(f, kernel.epilogue, kernel.target, addresses)
+        self.starts = starts_of(panel)
+        self.width = width_of(panel)
+        self.fold = largest if kernel.mode == "max" else total
+        neutral = -math.inf if kernel.mode == "max" else 0.0
+        self.neutral = [constant(neutral, vector(lanes)) for lanes, _ in panel]
+
+    def emit(self) -> str:
+        """Emit the function and return its name."""
+        kernel, f, axis = self.kernel, self.f, self.kernel.across
+        if not kernel.holds_line:
+            self._walk_windows()
+            f.finish()
+            return f.name
+        self.line = f.reserve(kernel.room * self.width)
+        w = self._first_window()
+        stop = f.minimum(f.add(w, kernel.tile), axis.count)
+        first, end = axis.first(f, w), axis.end(f, f.sub(stop, 1))
+        left, right = f.maximum(first, 0), f.minimum(end, axis.size)
+        self._pad(0, f.sub(left, first))
+        self._fold_rows(first, left, right)
+        self._pad(f.sub(right, first), f.sub(end, first))
+        self._fold_columns(first, w, stop)
+        f.finish()
+        return f.name
+
+    def _first_window(self) -> Index:
+        """Return the first window of the line; dynamic sizes may have several lines."""
+        tiles = self.kernel.tiles
+        return 0 if not is_open(tiles) and tiles == 1 else self.f.mul(self.tile, self.kernel.tile)
+
+    def _walk_windows(self) -> None:
+        """Emit the pixels one by one, without a line."""
+        kernel, f, axis = self.kernel, self.f, self.kernel.across
+        w = self._first_window()
+        (plane, planes), (row, rows) = kernel.depth.clip(f, self.plane), kernel.down.clip(f, self.h)
+        top = f.at(f.at(self.image, f.mul(plane, kernel.source.n)), f.mul(row, kernel.source.h))
+        with f.loop(w, f.minimum(f.add(w, kernel.tile), axis.count)) as x:
+            column, columns = axis.clip(f, x.index)
+            corner = f.at(top, f.mul(column, kernel.source.w))
+            with f.loop(0, planes, carry=self.neutral) as each:
+                window = f.at(corner, f.mul(each.index, kernel.depth.dilation * kernel.source.n))
+                with f.loop(0, rows, carry=each.carried) as down:
+                    line = f.at(window, f.mul(down.index, kernel.down.dilation * kernel.source.h))
+                    down.carry(self._folded(down.carried, self._fold_line(line, columns)))
+                each.carry(down.results)
+            self._finish(x.index, each.results)
+
+    def _fold_line(self, line: Value, columns: Index) -> list[Value]:
+        """Emit the reduction of a window's taps in one row, part by part."""
+        f, gap = self.f, self.kernel.across.dilation * self.kernel.source.w
+        with f.loop(0, columns, PART, carry=self.neutral) as part:
+            at, count = f.at(line, f.mul(part.index, gap)), f.minimum(f.sub(columns, part.index), PART)
+            part.carry(self._folded(part.carried, self._loop(at, gap, count, self._load)))
+        return part.results
+
+    def _folded(self, some: list[Value], others: list[Value]) -> list[Value]:
+        return [self.fold(self.f, pair) for pair in zip(some, others, strict=True)]
+
+    def _pad(self, start: Index, stop: Index) -> None:
+        """Fill a range of the line with the neutral element."""
+        if self.kernel.across.is_inside or (isinstance(start, int) and isinstance(stop, int) and start >= stop):
+            return
+        with self.f.loop(start, stop) as place:
+            self._write_line(place.index, self.neutral)
+
+    def _fold_rows(self, first: Index, left: Index, right: Index) -> None:
+        """Fill the line: for columns ``left`` to ``right``, reduce the rows of the windows."""
+        f, axis, source = self.f, self.kernel.down, self.kernel.source
+        (plane, planes), (row, count) = self.kernel.depth.clip(f, self.plane), axis.clip(f, self.h)
+        top = f.at(f.at(self.image, f.mul(plane, source.n)), f.mul(row, source.h))
+        gaps = self.kernel.depth.dilation * source.n, axis.dilation * source.h
+
+        def walk(count: Index) -> None:
+            with f.loop(left, right) as x:
+                at = f.at(top, f.mul(x.index, source.w))
+                values = self._fold_taps(
+                    at, gaps[0], planes, lambda plane: self._fold_taps(plane, gaps[1], count, self._load)
+                )
+                self._write_line(f.sub(x.index, first), values)
+
+        if axis.is_adaptive or axis.kernel > UNROLLED or axis.is_inside:
+            walk(count)
+        else:
+            is_whole = f.compare("eq", as_value(count), as_value(axis.kernel))
+            with f.when(is_whole):
+                walk(axis.kernel)
+            with f.when(f.binary("xor", is_whole, constant(1, "i1"))):  # keeps the common case inline
+                walk(count)
+
+    def _fold_columns(self, first: Index, w: Index, stop: Index) -> None:
+        """Reduce windows of the line to pixels and store them."""
+        f, axis = self.f, self.kernel.across
+        gap = axis.dilation * self.width
+        with f.loop(w, stop) as x:
+            begin = axis.first(f, x.index)
+            at = f.at(self.line, f.mul(f.sub(begin, first), self.width))
+            count = f.sub(axis.end(f, x.index), begin) if axis.is_adaptive else axis.kernel
+            self._finish(x.index, self._fold_taps(at, gap, count, self._read_line))
+
+    def _finish(self, window: Value, values: list[Value]) -> None:
+        """Store a reduced window as a pixel."""
+        f = self.f
+        if self.kernel.mode == "average":
+            factor = self._factor(window)
+            values = [f.fmul(value, f.splat(factor, lanes_of(value.type))) for value in values]
+        self.target.store_panel(values, self.panel, window)
+
+    def _fold_taps(self, at: Value, gap: int, count: Index, load: Load) -> list[Value]:
+        """Emit the reduction of taps ``gap`` floats apart; few taps are unrolled."""
+        if not isinstance(count, int) or count > UNROLLED:
+            return self._loop(at, gap, count, load)
+        if not count:  # a window of padding alone
+            return self.neutral
+        taps = [load(self.f.at(at, k * gap)) for k in range(count)]
+        return [self.fold(self.f, each) for each in zip(*taps, strict=True)]
+
+    def _loop(self, at: Value, gap: int, count: Index, load: Load) -> list[Value]:
+        with self.f.loop(0, count, carry=self.neutral) as tap:
+            values = load(self.f.at(at, self.f.mul(tap.index, gap)))
+            tap.carry(self._folded(tap.carried, values))
+        return tap.results
+
+    def _factor(self, window: Value) -> Value:
+        """Emit the reciprocal of the divisor of the mean."""
+        kernel, f = self.kernel, self.f
+        if kernel.divisor is not None:
+            return constant(1 / kernel.divisor, "float")
+        down = kernel.down.divisor(f, self.h, kernel.counts_padding)
+        planes = kernel.depth.divisor(f, self.plane, kernel.counts_padding)
+        count = f.mul(f.mul(planes, down), kernel.across.divisor(f, window, kernel.counts_padding))
+        if isinstance(count, int):
+            return constant(1 / count, "float")
+        return f.fdiv(constant(1.0, "float"), f.convert("sitofp", count, "float"))
+
+    def _load(self, address: Value) -> list[Value]:
+        return load_panel(self.f, address, self.panel)
+
+    def _read_line(self, address: Value) -> list[Value]:
+        return load_panel(self.f, address, self.panel, is_padded=True)
+
+    def _write_line(self, index: Index, values: list[Value]) -> None:
+        address = self.f.at(self.line, self.f.mul(index, self.width))
+        for value, first in zip(values, self.starts, strict=True):
+            self.f.store(value, self.f.at(address, first))
 
 
 @dataclass(frozen=True, kw_only=True)
