@@ -15,7 +15,7 @@ from engine.compiler.kernels.elements import make_elements
 from engine.compiler.kernels.expr import Operand
 from engine.compiler.kernels.kernel import Kernel, Strides
 from engine.compiler.kernels.map import make_map, merge_loops
-from engine.compiler.kernels.transposing.transpose import Repeat, Transpose
+from engine.compiler.kernels.transpose import Repeat, Transpose
 from engine.compiler.storage import FLOAT32, Storage, View
 from engine.graph.operator import RuntimeOperator
 from engine.ir.strided import Strided

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from engine.compiler.codegen.ir import Function, Index, Value, as_value, constant, vector
 from engine.compiler.kernels.channels import Panel, load_panel, starts_of, width_of
 from engine.compiler.kernels.products.matrix import Matrix
-from engine.compiler.kernels.transposing.shuffle import PART, transpose_block
+from engine.compiler.kernels.transpose import PART, transpose_block
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

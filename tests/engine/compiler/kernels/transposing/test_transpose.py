@@ -7,7 +7,7 @@ import pytest
 from numpy.lib.stride_tricks import as_strided
 
 from engine.compiler.codegen.host import describe
-from engine.compiler.kernels.transposing.transpose import Repeat, Transpose
+from engine.compiler.kernels.transpose import Repeat, Transpose
 from engine.tensor import Array
 from tests.engine.compiler.kernels.guarded import guarded_array
 from tests.engine.compiler.kernels.running import LEVELS, run

@@ -1,1 +1,0 @@
-"""Kernel of transposed copies."""
