@@ -17,8 +17,8 @@ from dataclasses import dataclass
 
 from engine.compiler.codegen.ir import Function, Module
 from engine.compiler.kernels.attention.layout import Layout
+from engine.compiler.kernels.attention.mask_range import Sight
 from engine.compiler.kernels.attention.rows import RowCode
-from engine.compiler.kernels.attention.sight import Sight
 from engine.compiler.kernels.attention.tiles import TileFunctions
 from engine.compiler.kernels.attention.writer import Operands, Scratch, Writer
 from engine.compiler.kernels.kernel import start

@@ -10,8 +10,8 @@ from typing import Self
 
 from engine.compiler.codegen.host import Host
 from engine.compiler.codegen.ir import Sizes
+from engine.compiler.kernels.attention.mask_range import Sight
 from engine.compiler.kernels.attention.rows import Mask, RowCode
-from engine.compiler.kernels.attention.sight import Sight
 from engine.compiler.kernels.channels import Panel, panels_of, width_of
 from engine.compiler.kernels.convolution.tiles import rank_tiles
 from engine.compiler.kernels.grid import Grid

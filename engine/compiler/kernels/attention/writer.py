@@ -6,9 +6,8 @@ from dataclasses import dataclass, replace
 
 from engine.compiler.codegen.ir import Function, Index, Value, as_value, constant
 from engine.compiler.kernels.attention.layout import Layout
-from engine.compiler.kernels.attention.magnitude import is_finite, largest_of
+from engine.compiler.kernels.attention.mask_range import Sight, is_finite, largest_of
 from engine.compiler.kernels.attention.rows import RowCode
-from engine.compiler.kernels.attention.sight import Sight
 from engine.compiler.kernels.attention.tiles import TileFunctions
 from engine.compiler.kernels.channels import Panel, load_panel, width_of
 from engine.compiler.kernels.products.packing import Packing, each_of

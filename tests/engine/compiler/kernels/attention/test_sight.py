@@ -11,8 +11,8 @@ import pytest
 from engine.compiler.codegen.host import describe
 from engine.compiler.codegen.ir import Module
 from engine.compiler.codegen.object_code import Code, assemble
+from engine.compiler.kernels.attention.mask_range import Sight
 from engine.compiler.kernels.attention.rows import Mask
-from engine.compiler.kernels.attention.sight import Sight
 from engine.compiler.kernels.products.matrix import Matrix
 from engine.tensor import Array
 from tests.engine.compiler.kernels.guarded import guarded_array

@@ -5,6 +5,7 @@ depends on its score too, so scores are bounded by the largest elements of queri
 infinity is NaN, so excluded values must be finite. Where this cannot be proven, all keys are read.
 
 Keys are compared with the best key: the one whose smallest mask number over all queries of the tile is largest.
+
 """
 
 from __future__ import annotations
@@ -16,11 +17,42 @@ from functools import reduce
 from typing import ClassVar
 
 from engine.compiler.codegen.ir import Function, Index, Module, Value, as_value, constant, lanes_below, mangled, vector
-from engine.compiler.kernels.attention.magnitude import is_finite, larger, largest, largest_of, nothing
 from engine.compiler.kernels.attention.rows import Mask
 from engine.compiler.kernels.folding import fold_lanes, largest_number
-from engine.compiler.kernels.functions.arithmetic import absolute, maximum, minimum
+from engine.compiler.kernels.functions.arithmetic import absolute, bits, from_bits, integer, maximum, minimum
 from engine.compiler.kernels.products.matrix import Matrix
+
+
+def nothing(lanes: int) -> Value:
+    """Return the start value of ``larger``."""
+    return constant(0, vector(lanes, "i32"))
+
+
+def larger(f: Function, carried: Value, at: Value, count: int, lanes: int) -> Value:
+    """Emit the maximum of ``carried`` and the absolute values of ``count`` numbers, as bits."""
+    magnitude = integer(f, "and", bits(f, f.load_lanes(vector(lanes), at, count)), 0x7FFFFFFF)
+    return f.intrinsic("umax", carried, magnitude)
+
+
+def largest(f: Function, carried: Value) -> Value:
+    """Emit the largest absolute value of all lanes; NaN if one is NaN."""
+    return from_bits(f, f.call(f"llvm.vector.reduce.umax.{mangled(carried.type)}", [carried], "i32"))
+
+
+def largest_of(f: Function, base: Value, pitch: int, rows: Index, columns: int, *, lanes: int) -> Value:
+    """Emit the largest absolute value in some rows; NaN if one is NaN."""
+    with f.loop(0, rows, carry=[nothing(lanes)]) as row:
+        line, carried = f.at(base, f.mul(row.index, pitch)), row.carried[0]
+        for column in range(0, columns, lanes):
+            carried = larger(f, carried, f.at(line, column), min(lanes, columns - column), lanes)
+        row.carry([carried])
+    return largest(f, row.results[0])
+
+
+def is_finite(f: Function, magnitude: Value) -> Value:
+    """Emit whether a largest absolute value is finite."""
+    return f.compare("olt", magnitude, constant(math.inf, "float"))
+
 
 # exp() of less rounds to no weight relative to the largest score.
 NO_WEIGHT = -90.0
