@@ -9,20 +9,284 @@ A query whose keys are all masked gives zeros, or NaN on request. Keys that no q
 the future in causal attention, and keys at either end that a mask excludes.
 
 Arguments: query, key, value, target, masks.
+
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from engine.compiler.codegen.ir import Function, Module
+from engine.compiler.codegen.ir import Function, Index, Module, Value, as_value, constant
 from engine.compiler.kernels.attention.layout import Layout
-from engine.compiler.kernels.attention.mask_range import Sight
+from engine.compiler.kernels.attention.mask_range import Sight, is_finite, largest_of
 from engine.compiler.kernels.attention.rows import RowCode
 from engine.compiler.kernels.attention.tiles import TileFunctions
-from engine.compiler.kernels.attention.writer import Operands, Scratch, Writer
+from engine.compiler.kernels.channels import Panel, load_panel, width_of
 from engine.compiler.kernels.kernel import start
 from engine.compiler.kernels.products.matrix import indices_of
+from engine.compiler.kernels.products.packing import Packing, each_of
+
+
+@dataclass(frozen=True, slots=True)
+class Scratch:
+    """Addresses in a thread's own memory.
+
+    Attributes:
+        keys: the keys of a block, packed into columns.
+        scores: of one tile.
+        sums: weighted sums of values of all tiles; only with several blocks of keys.
+        states: maximum and sum of exponentials of every query.
+        seen: first key and end of every tile; only with mask range pruning.
+    """
+
+    keys: Value
+    scores: Value
+    sums: Value
+    states: Value
+    seen: Value
+
+
+@dataclass(frozen=True, slots=True)
+class Operands:
+    """Addresses of the operands of one attention of the batch."""
+
+    query: Value
+    key: Value
+    value: Value
+    target: Value
+    masks: list[Value]
+
+
+@dataclass(frozen=True, slots=True)
+class Writer:
+    """Code for a range of query tiles of one attention of the batch.
+
+    Args:
+        at: addresses of its operands.
+        tiles: range of tiles.
+        heard: number of keys computed even if they come after a query (causal, non-finite values).
+    """
+
+    kernel: Layout
+    f: Function
+    functions: TileFunctions
+    scratch: Scratch
+    at: Operands
+    tiles: tuple[Index, Index]
+    heard: Index = 0
+
+    def emit(self) -> None:
+        """Emit the loops over blocks of keys."""
+        if self.kernel.sight is not None:
+            self._look(self.kernel.sight)
+        if self.kernel.is_causal:
+            replace(self, heard=self._heard())._emit_blocks()
+        else:
+            self._emit_blocks()
+
+    def _emit_blocks(self) -> None:
+        f, kernel = self.f, self.kernel
+        if not kernel.has_blocks:
+            self._block(0, kernel.keys)
+            return
+        self._clear()
+        if kernel.is_padded:
+            with f.loop(0, kernel.keys, kernel.block) as at:
+                self._seen_block(at.index, f.minimum(f.sub(kernel.keys, at.index), kernel.block))
+            self._finish()
+            return
+        whole, rest = divmod(kernel.keys, kernel.block)
+        with f.loop(0, whole) as block:
+            self._seen_block(f.mul(block.index, kernel.block), kernel.block)
+        if rest:
+            self._seen_block(whole * kernel.block, rest)
+        self._finish()
+
+    def _first_query(self, tile: Index) -> Index:
+        """Emit the first query of a tile; the last tile is shifted back to end with the last query."""
+        kernel = self.kernel
+        if kernel.grid.sizes[0] == 1:
+            return 0
+        return self.f.minimum(self.f.mul(tile, kernel.rows), kernel.queries - kernel.rows)
+
+    def _heard(self) -> Index:
+        """Emit the number of masked keys to compute: all if a later value is not finite, because 0 times it is NaN."""
+        f, kernel = self.f, self.kernel
+        first = f.add(self._first_query(self.tiles[0]), kernel.rows)
+        unseen = f.maximum(f.sub(kernel.keys, first), 0)
+        if isinstance(unseen, int) and not unseen:
+            return 0
+        values = f.at(self.at.value, f.mul(first, kernel.value.row))
+        highest = largest_of(f, values, kernel.value.row, unseen, kernel.values, lanes=kernel.host.lanes)
+        return f.select(is_finite(f, highest), as_value(0), as_value(kernel.keys))
+
+    def _seen(self, tile: Index, first_key: Index, count: Index) -> tuple[Index, Index]:
+        """Emit the range of keys of a block that a tile attends to, its start rounded down to a panel."""
+        f, kernel = self.f, self.kernel
+        if kernel.is_causal:
+            end = f.maximum(f.add(self._first_query(tile), kernel.rows), self.heard)
+            return 0, self._within(end, first_key, count)
+        if kernel.sight is None:
+            return 0, count
+        span = self._span(tile)
+        begin, end = (
+            self._within(f.load("i64", f.at(span, place, 8), 8), first_key, count) for place in range(Sight.SPAN)
+        )
+        panel, _ = f.divmod(begin, kernel.key_width)
+        return f.mul(panel, kernel.key_width), end
+
+    def _within(self, key: Index, first_key: Index, count: Index) -> Index:
+        """Emit a key relative to a block, clamped to the block."""
+        f = self.f
+        return f.maximum(f.minimum(f.sub(key, first_key), count), 0)
+
+    def _span(self, tile: Index) -> Value:
+        """Return the address of a tile's range of keys."""
+        f = self.f
+        return f.at(self.scratch.seen, f.mul(f.sub(tile, self.tiles[0]), Sight.SPAN), 8)
+
+    def _look(self, sight: Sight) -> None:
+        """Store the range of keys of every tile, from its masks."""
+        f, kernel = self.f, self.kernel
+        name = f"{kernel.name}_sight"
+        if name not in f.module.functions:
+            sight.emit(f.module, name)
+        with f.loop(*self.tiles) as tile:
+            row = self._first_query(tile.index)
+            query = f.at(self.at.query, f.mul(row, kernel.query.row))
+            masks = [self._mask(k, row, 0) for k in range(len(kernel.masks))]
+            f.call(name, [query, self.at.key, self.at.value, self._span(tile.index), *masks])
+
+    def _seen_block(self, first_key: Index, count: Index) -> None:
+        """Emit a block of keys, skipped if no query attends to it."""
+        if not self.kernel.is_causal:
+            self._block(first_key, count)
+            return
+        _, seen = self._seen(self.f.sub(self.tiles[1], 1), first_key, count)
+        if isinstance(seen, int):
+            if seen:
+                self._block(first_key, count)
+            return
+        with self.f.when(self.f.less(0, seen)):
+            self._block(first_key, count)
+
+    def _block(self, first_key: Index, count: Index) -> None:
+        """Emit all tiles with a block of keys."""
+        f, kernel, scratch = self.f, self.kernel, self.scratch
+        packing = kernel.packed_keys(count if isinstance(count, int) else kernel.key_width)
+        keys = f.at(self.at.key, f.mul(first_key, kernel.key.row))
+        if kernel.packs_keys:
+            _, needed = self._seen(f.sub(self.tiles[1], 1), first_key, count) if kernel.is_causal else (0, count)
+            packing.emit(f, keys, scratch.keys, needed)
+            keys = scratch.keys
+        values = f.at(self.at.value, f.mul(first_key, kernel.value.row))
+        with f.loop(*self.tiles) as tile:
+            seen = self._seen(tile.index, first_key, count)
+            if kernel.sight is not None and isinstance(count, int):
+                # Mostly a tile attends to all keys: code for a constant number of keys handles this case.
+                is_all = f.compare("eq", as_value(f.sub(seen[1], seen[0])), as_value(count))
+                with f.when(is_all):
+                    self._tile(tile.index, first_key, (0, count), packing, (keys, values))
+                with f.unless(is_all):
+                    self._part(tile.index, first_key, seen, packing, (keys, values))
+            else:
+                self._part(tile.index, first_key, seen, packing, (keys, values))
+
+    def _part(
+        self, tile: Index, first_key: Index, seen: tuple[Index, Index], packing: Packing, block: tuple[Value, Value]
+    ) -> None:
+        """Emit a tile of queries with its range of keys of a block, skipped if the range is empty."""
+        begin, end = seen
+        if isinstance(end, int) or not self.kernel.has_blocks:
+            self._tile(tile, first_key, seen, packing, block)
+            return
+        with self.f.when(self.f.less(begin, end)):
+            self._tile(tile, first_key, seen, packing, block)
+
+    def _tile(
+        self, tile: Index, first_key: Index, seen: tuple[Index, Index], packing: Packing, block: tuple[Value, Value]
+    ) -> None:
+        """Emit a tile of queries with some keys of a block.
+
+        Args:
+            seen: range of keys, from a panel's first key to behind the last one attended to.
+            block: addresses of the block's keys and values.
+        """
+        f, kernel, scratch = self.f, self.kernel, self.scratch
+        row, (begin, end) = self._first_query(tile), seen
+        query = f.at(self.at.query, f.mul(row, kernel.query.row))
+        skipped, _ = f.divmod(begin, kernel.key_width)
+        wanted, _ = f.divmod(f.add(end, kernel.key_width - 1), kernel.key_width)
+        step = packing.panel_floats if kernel.packs_keys else kernel.key_width
+        self._fetch(f.at(query, kernel.rows * kernel.query.row))
+
+        def score(panel: Panel, number: Index) -> None:
+            target = f.at(scratch.scores, f.mul(f.sub(number, skipped), kernel.key_width))
+            f.call(self.functions.scores(panel), [query, f.at(block[0], f.mul(number, step)), target])
+
+        if kernel.is_padded:
+            with f.loop(skipped, wanted) as each:
+                score(packing.panels[0], each.index)
+        else:
+            each_of(f, (skipped, wanted), packing.panels, score)
+        local = f.mul(f.sub(tile, self.tiles[0]), kernel.rows) if kernel.has_blocks else 0
+        states = f.at(scratch.states, f.mul(local, RowCode.STATE))
+        first_key, count = f.add(first_key, begin), f.sub(end, begin)
+        masks = [self._mask(k, row, first_key) for k in range(len(kernel.masks))]
+        arguments = [scratch.scores, states, *masks, as_value(count), as_value(f.sub(row, first_key))]
+        f.call(self.functions.weights(count), arguments)
+        target = f.at(self.at.target, f.mul(row, kernel.target.row))
+        sums = f.at(scratch.sums, f.mul(local, kernel.value_width))
+        values = f.at(block[1], f.mul(begin, kernel.value.row))
+
+        def add(panel: Panel, number: Index) -> None:
+            first = f.mul(number, width_of(kernel.value_panels[0]))
+            at = f.at(sums, first) if kernel.has_blocks else f.at(target, f.mul(first, kernel.target.column))
+            arguments = [scratch.scores, f.at(values, first), states, at, as_value(count)]
+            f.call(self.functions.values(panel, count), arguments)
+
+        each_of(f, (0, len(kernel.value_panels)), kernel.value_panels, add)
+
+    def _fetch(self, queries: Value) -> None:
+        """Prefetch the queries of the next tile: all rows are read at once, which no hardware prefetcher follows."""
+        f, kernel = self.f, self.kernel
+        if kernel.query.column == 1:
+            with f.loop(0, kernel.rows) as row:
+                line = f.at(queries, f.mul(row.index, kernel.query.row))
+                for first in range(0, kernel.width, kernel.host.memory.line_floats):
+                    f.prefetch(f.at(line, first), locality=2)
+
+    def _mask(self, index: int, row: Index, first_key: Index) -> Value:
+        """Emit the address of a mask's element for a query and a key."""
+        f, mask = self.f, self.kernel.masks[index]
+        offset = f.add(f.mul(row, mask.matrix.row), f.mul(first_key, mask.matrix.column))
+        return f.at(self.at.masks[index], offset, mask.size)
+
+    def _clear(self) -> None:
+        """Zero the sums and initialise every query's state."""
+        f, kernel, scratch = self.f, self.kernel, self.scratch
+        rows = f.mul(f.sub(self.tiles[1], self.tiles[0]), kernel.rows)
+        with f.loop(0, rows) as row:
+            kernel.row_code.clear(f, f.at(scratch.states, f.mul(row.index, RowCode.STATE)))
+        with f.loop(0, f.mul(rows, kernel.value_width)) as each:
+            f.store(constant(0.0, "float"), f.at(scratch.sums, each.index))
+
+    def _finish(self) -> None:
+        """Divide the sums by those of the exponentials and store them to the target."""
+        f, kernel, scratch = self.f, self.kernel, self.scratch
+        with f.loop(*self.tiles) as tile, f.loop(0, kernel.rows) as row:
+            local = f.add(f.mul(f.sub(tile.index, self.tiles[0]), kernel.rows), row.index)
+            state = f.at(scratch.states, f.mul(local, RowCode.STATE))
+            share = kernel.row_code.share(f, f.load("float", f.at(state, 1)))
+            line = f.at(scratch.sums, f.mul(local, kernel.value_width))
+            target = f.at(self.at.target, f.mul(f.add(self._first_query(tile.index), row.index), kernel.target.row))
+
+            def store(panel: Panel, number: Index) -> None:
+                first = f.mul(number, width_of(kernel.value_panels[0]))
+                sums = load_panel(f, f.at(line, first), panel, is_padded=True)
+                self.functions.store(f, panel, sums, share, f.at(target, f.mul(first, kernel.target.column)))
+
+            each_of(f, (0, len(kernel.value_panels)), kernel.value_panels, store)
 
 
 @dataclass(frozen=True, kw_only=True)
