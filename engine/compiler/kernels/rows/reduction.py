@@ -1,4 +1,7 @@
-"""Reductions of contiguous rows: sums, means, products, maxima and minima.
+"""Reductions of contiguous rows: sums, means, products, extrema, any and all.
+
+``RowReduction`` reduces floats and applies an epilogue; ``TypedReduction`` reduces any dtype. Integers are summed as
+int64 and wrap, as in PyTorch; float64 as float64.
 
 Arguments: source, target, operands of the epilogue.
 """
@@ -6,14 +9,16 @@ Arguments: source, target, operands of the epilogue.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import Literal
+from typing import Literal, Self
 
-from engine.compiler.codegen.ir import Function, Index, Value, constant, is_open, vector
+from engine.compiler.codegen.ir import Function, Index, Module, Sizes, Value, constant, is_open, vector
+from engine.compiler.kernels.elements import FUNCTIONS, STORED, Domain, cut, widened
 from engine.compiler.kernels.folding import SIDE_BY_SIDE, Fold, fold_lanes, largest, load_or, number_of, total, walk_row
 from engine.compiler.kernels.functions.arithmetic import negative
+from engine.compiler.kernels.kernel import Lines, block_of, derived, start
 from engine.compiler.kernels.rows.row_kernel import Row, RowKernel
 
 Mode = Literal["sum", "mean", "max", "min", "product"]
@@ -80,3 +85,118 @@ class RowReduction(RowKernel):
         carry = [constant(neutral, vector(self.width))] * SIDE_BY_SIDE
         parts = walk_row(f, columns, self.width, carry, lambda at, count, each: fold(f, [each, load(at, count)]))
         return fold_lanes(f, fold(f, parts), fold)
+
+
+TypedMode = Literal["sum", "mean", "product", "max", "min", "any", "all", "count"]
+_FUNCTIONS: dict[TypedMode, str] = {
+    "sum": "add", "mean": "add", "count": "add", "product": "mul", "max": "max", "min": "min", "any": "max",
+    "all": "min",
+}  # fmt: skip
+_INT64 = 2**63
+
+
+@dataclass(frozen=True, kw_only=True)
+class TypedReduction(Lines):
+    """Reduction of every row of contiguous elements.
+
+    Args:
+        source, target: row strides of the source and of the results, in elements.
+        dtypes: of the source and the target.
+        domain: type computed in.
+    """
+
+    kind = "rows"
+    mode: TypedMode
+    rows: int
+    columns: int
+    source: int
+    target: int
+    dtypes: tuple[str, str]
+    domain: Domain
+
+    @property
+    def flops(self) -> int:
+        return self.rows * self.columns
+
+    @property
+    def lines(self) -> int:
+        return self.rows
+
+    @property
+    def line_bytes(self) -> int:
+        return self.columns * STORED[self.dtypes[0]][1]
+
+    @property
+    def lanes(self) -> int:
+        """Return the vector width."""
+        return self.host.lanes if self.domain == "float" else max(1, self.host.lanes // 2)
+
+    def opened(self, sizes: Sizes) -> Self:
+        opened = self.with_open(sizes, "rows", "columns", "source", "target")
+        return derived(opened, block=sizes.count(self.block))
+
+    def emit(self, module: Module) -> None:
+        f, (source, target), chunk = start(module, self, 2)
+        (dtype, result), counted = self.dtypes, self.mode in ("any", "all", "count")
+        size, result_size = STORED[dtype][1], STORED[result][1]
+        with f.loop(*block_of(f, chunk, self.block, self.rows)) as row:
+            line = f.at(source, f.mul(row.index, self.source), size)
+
+            def load(column: Index, lanes: int, line: Value = line) -> Value:
+                element = vector(lanes, STORED[dtype][0])
+                value = f.load(element, f.at(line, column, size), size)
+                number = widened(f, value, dtype, self.domain, self.host)
+                return self._truth(f, number) if counted else number
+
+            found = self._fold(f, load)
+            if self.mode == "mean":
+                found = f.fdiv(found, number_of(f, self.columns, found.type))
+            f.store(
+                cut(f, found, result, self.host), f.at(target, f.mul(row.index, self.target), result_size), result_size
+            )
+        f.finish()
+
+    def _truth(self, f: Function, value: Value) -> Value:
+        return FUNCTIONS[self.domain]["ne"](f, value, constant(0, value.type))
+
+    def _fold(self, f: Function, load: Callable[[Index, int], Value]) -> Value:
+        """Emit the reduction: several accumulators, then their lanes, then the remainder, element by element."""
+        lanes, columns = self.lanes, self.columns
+        stride = SIDE_BY_SIDE * lanes
+        carried = [constant(self._nothing, vector(lanes, self.domain))] * SIDE_BY_SIDE
+        whole, vectors = columns // stride * stride, columns // lanes * lanes
+        if whole:
+            with f.loop(0, whole, stride, carry=carried) as loop:
+                places = [f.add(loop.index, k * lanes) for k in range(SIDE_BY_SIDE)]
+                loop.carry(
+                    [self._both(f, each, load(at, lanes)) for at, each in zip(places, loop.carried, strict=True)]
+                )
+            carried = loop.results
+        first = carried[0]
+        if whole < vectors:
+            with f.loop(whole, vectors, lanes, carry=[first]) as loop:
+                loop.carry([self._both(f, loop.carried[0], load(loop.index, lanes))])
+            (first,) = loop.results
+        result = fold_lanes(f, self._all(f, [first, *carried[1:]]), self._all)
+        if vectors < columns:
+            with f.loop(vectors, columns, carry=[result]) as loop:
+                loop.carry([self._both(f, loop.carried[0], load(loop.index, 1))])
+            (result,) = loop.results
+        return result
+
+    def _both(self, f: Function, a: Value, b: Value) -> Value:
+        return FUNCTIONS[self.domain][_FUNCTIONS[self.mode]](f, a, Value(b.text, b.type))
+
+    def _all(self, f: Function, values: Sequence[Value]) -> Value:
+        return reduce(lambda a, b: self._both(f, a, b), values)
+
+    @property
+    def _nothing(self) -> float:
+        """Return the neutral element."""
+        if self.mode in ("product", "all"):
+            return 1
+        if self.mode == "max":
+            return -_INT64 if self.domain == "i64" else -math.inf
+        if self.mode == "min":
+            return _INT64 - 1 if self.domain == "i64" else math.inf
+        return 0

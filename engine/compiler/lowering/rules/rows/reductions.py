@@ -11,9 +11,8 @@ import numpy as np
 
 from engine.compiler.kernels.elements import TYPES, Domain
 from engine.compiler.kernels.pooling.global_average import Of
-from engine.compiler.kernels.rows.reduction import Mode, RowReduction
+from engine.compiler.kernels.rows.reduction import Mode, RowReduction, TypedMode, TypedReduction
 from engine.compiler.kernels.rows.softmax import Softmax
-from engine.compiler.kernels.rows.typed_reduction import TypedMode, TypedReduction
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.fusion import absorb, alone, lines_as_image
 from engine.compiler.lowering.rules.composition import fold_channels, folded_rows

@@ -8,7 +8,7 @@ import pytest
 from engine.compiler.codegen.host import describe
 from engine.compiler.kernels.elements import Domain
 from engine.compiler.kernels.ordering.scan import TypedScan
-from engine.compiler.kernels.rows.typed_reduction import TypedMode, TypedReduction
+from engine.compiler.kernels.rows.reduction import TypedMode, TypedReduction
 from engine.tensor import Array
 from tests.engine.compiler.kernels.running import LEVELS, run
 from tests.engine.compiler.kernels.test_elements import on_guard
