@@ -1,9 +1,9 @@
 """Direct convolution with narrow groups: one vector holds the output channels of several.
 
 The lanes of such a vector multiply different input channels. A single group broadcasts one input value to all lanes;
-packed groups load a vector of a pixel's channels and shuffle each lane's channel into place. The shuffle serves all taps
-that read the pixel. A cost model decides whether packing is faster. Tiles, weights and loops over the rows of taps are
-those of ``conv``.
+packed groups load a vector of a pixel's channels and shuffle each lane's channel into place, once for all taps that
+read the pixel. A cost model decides whether packing is faster. Tiles, weights and loops over the rows of taps are those
+of ``conv``.
 
 Arguments: image (first tap of the first pixel), packed weights, target, operands of the epilogue.
 """
