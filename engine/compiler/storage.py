@@ -73,7 +73,7 @@ class Storage:
     """A piece of memory that holds one tensor, or several side by side.
 
     Args:
-        phantom: one-dimensional, as long as the piece, which begins with it.
+        meta: one-dimensional, as long as the piece, which begins with it.
         home: where it lives.
         is_zeroed: the bytes no tensor covers must be zero, as they are when the arena is made.
         frame: the zeros around images; storages of equal frames keep them.
@@ -84,7 +84,7 @@ class Storage:
         traits: all that tells it from others, in numbers; made when it is first asked for.
     """
 
-    phantom: Strided
+    meta: Strided
     home: Home = Home.ARENA
     is_zeroed: bool = False
     frame: Frame | None = None
@@ -95,19 +95,19 @@ class Storage:
     @property
     def traits(self) -> tuple[Any, ...]:
         if self._traits is None:
-            phantom = self.phantom
-            numbers = phantom.size, number_of(phantom.dtype), int(self.home), self.is_zeroed
+            meta = self.meta
+            numbers = meta.size, number_of(meta.dtype), int(self.home), self.is_zeroed
             self._traits = *numbers, None if self.frame is None else self.frame.numbers, self.port
         return self._traits
 
     @property
     def bytes(self) -> int:
         """Size of the piece."""
-        return self.phantom.nbytes
+        return self.meta.nbytes
 
     def part(self, shape: Sequence[int], strides: Sequence[int], offset: int, dtype: DType) -> Strided:
-        """Return the phantom of a view by its numbers; strides and offset are in bytes."""
-        return Strided(tuple(shape), tuple(strides), offset, dtype, self.phantom.memory)
+        """Return the meta of a view by its numbers; strides and offset are in bytes."""
+        return Strided(tuple(shape), tuple(strides), offset, dtype, self.meta.memory)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -115,59 +115,57 @@ class View:
     """A tensor in a storage.
 
     Args:
-        phantom: a view of the storage's phantom with the tensor's logical shape.
+        meta: a view of the storage's meta with the tensor's logical shape.
         border: zeros that lie around its last two dimensions: (top, left, bottom, right).
     """
 
     storage: Storage
-    phantom: Strided
+    meta: Strided
     border: tuple[int, int, int, int] = field(default=(0, 0, 0, 0))
 
     @property
     def shape(self) -> tuple[int, ...]:
         """Logical shape."""
-        return self.phantom.shape
+        return self.meta.shape
 
     @property
     def dtype(self) -> DType:
         """Element type."""
-        return self.phantom.dtype
+        return self.meta.dtype
 
     @property
     def traits(self) -> tuple[Any, ...]:
         """All that tells it from other views of its storage, in numbers."""
-        phantom = self.phantom
-        return phantom.shape, phantom.strides, number_of(phantom.dtype), self.offset, self.border
+        meta = self.meta
+        return meta.shape, meta.strides, number_of(meta.dtype), self.offset, self.border
 
     @property
     def strides(self) -> tuple[int, ...]:
         """Distances along the dimensions in elements; 0 where a dimension has one element or none."""
-        size = self.phantom.itemsize
-        return tuple(
-            0 if n <= 1 else stride // size for n, stride in zip(self.shape, self.phantom.strides, strict=True)
-        )
+        size = self.meta.itemsize
+        return tuple(0 if n <= 1 else stride // size for n, stride in zip(self.shape, self.meta.strides, strict=True))
 
     @property
     def offset(self) -> int:
         """Bytes from the beginning of the storage to the first element."""
-        return self.phantom.offset
+        return self.meta.offset
 
-    def derive(self, phantom: Strided) -> View | None:
-        """Return the view that another view of this one's phantom stands for; None if it is a copy.
+    def derive(self, meta: Strided) -> View | None:
+        """Return the view that another view of this one's meta stands for; None if it is a copy.
 
         A view without elements gets a storage of its own: its offset means nothing, and a caller who took it for a part
         of this storage would be given memory that others write.
         """
-        if phantom.size == 0:
-            return row_major(phantom.shape, phantom.dtype)
-        if not _lies_within(phantom, self.storage):
+        if meta.size == 0:
+            return row_major(meta.shape, meta.dtype)
+        if not _lies_within(meta, self.storage):
             return None
-        return View(self.storage, phantom, self._border_of(phantom))
+        return View(self.storage, meta, self._border_of(meta))
 
-    def _border_of(self, phantom: Strided) -> tuple[int, int, int, int]:
+    def _border_of(self, meta: Strided) -> tuple[int, int, int, int]:
         """The border survives where only channels or planes were chosen: the same rows and columns, where they were."""
-        same = phantom.ndim == self.phantom.ndim and is_same(phantom.shape[-2:], self.shape[-2:])
-        if same and is_same(phantom.strides[-2:], self.phantom.strides[-2:]) and phantom.ndim in (4, 5):
+        same = meta.ndim == self.meta.ndim and is_same(meta.shape[-2:], self.shape[-2:])
+        if same and is_same(meta.strides[-2:], self.meta.strides[-2:]) and meta.ndim in (4, 5):
             return self.border
         return (0, 0, 0, 0)
 
@@ -193,18 +191,18 @@ class View:
     @property
     def is_row_major(self) -> bool:
         """Whether the elements lie one after the other in logical order."""
-        return self.phantom.is_contiguous
+        return self.meta.is_contiguous
 
 
 def _lies_within(part: Strided, whole: Storage) -> bool:
     """Return whether every element lies in a piece of memory: both ends, by what strides and sizes say."""
-    if part.memory is not whole.phantom.memory:
+    if part.memory is not whole.meta.memory:
         return False
     first, end = part.bounds
     return first >= 0 and end <= part.memory.nbytes
 
 
-def _phantom(count: int, dtype: DType) -> Strided:
+def _meta_vector(count: int, dtype: DType) -> Strided:
     """Return a vector of so many elements in memory of its own.
 
     Raises:
@@ -217,22 +215,22 @@ def _phantom(count: int, dtype: DType) -> Strided:
 
 def alarm() -> View:
     """A word that kernels set when they cannot vouch for their result; nothing else is stored there."""
-    storage = Storage(_phantom(ALIGNMENT // 4, FLOAT32), is_zeroed=True)
-    return View(storage, storage.phantom)
+    storage = Storage(_meta_vector(ALIGNMENT // 4, FLOAT32), is_zeroed=True)
+    return View(storage, storage.meta)
 
 
 def storage_with(traits: tuple[Any, ...]) -> Storage:
     """A new storage like the one these were told of; it is no constant."""
     size, dtype, home, is_zeroed, frame, port = traits
     return Storage(
-        _phantom(size, dtype_of(dtype)), Home(home), is_zeroed, None if frame is None else Frame(*frame), port=port
+        _meta_vector(size, dtype_of(dtype)), Home(home), is_zeroed, None if frame is None else Frame(*frame), port=port
     )
 
 
 def row_major(shape: Sequence[int], dtype: DType, home: Home = Home.ARENA, port: int = -1) -> View:
     """A new tensor whose last dimension is contiguous."""
-    storage = Storage(_phantom(math.prod(shape), dtype), home, port=port)
-    return View(storage, storage.phantom.reshape(shape))
+    storage = Storage(_meta_vector(math.prod(shape), dtype), home, port=port)
+    return View(storage, storage.meta.reshape(shape))
 
 
 def like(x: View, dtype: DType) -> View:
@@ -240,14 +238,14 @@ def like(x: View, dtype: DType) -> View:
     if not x.is_channels_last or x.is_row_major:
         return row_major(x.shape, dtype)
     n, channels, *sizes = x.shape
-    storage = Storage(_phantom(math.prod(x.shape), dtype))
-    return View(storage, storage.phantom.reshape(n, *sizes, channels).moveaxis(-1, 1))
+    storage = Storage(_meta_vector(math.prod(x.shape), dtype))
+    return View(storage, storage.meta.reshape(n, *sizes, channels).moveaxis(-1, 1))
 
 
 def ordered(shape: Sequence[int], order: Sequence[int], dtype: DType) -> View:
     """A new tensor without gaps whose dimensions follow each other in memory in an order; see View.order."""
-    storage = Storage(_phantom(math.prod(shape), dtype))
-    return View(storage, storage.phantom.reshape([shape[k] for k in order]).transpose(inverse(order)))
+    storage = Storage(_meta_vector(math.prod(shape), dtype))
+    return View(storage, storage.meta.reshape([shape[k] for k in order]).transpose(inverse(order)))
 
 
 def inverse(order: Sequence[int]) -> list[int]:
@@ -259,8 +257,8 @@ def spaced_rows(shape: Sequence[int], dtype: DType = FLOAT32) -> View:
     """A new tensor whose last dimension is contiguous; its rows lie so far apart that they do not alias."""
     size = shape[-1]
     pitch = _pitch(size, dtype.itemsize)
-    storage = Storage(_phantom(math.prod(shape[:-1]) * pitch, dtype))
-    return View(storage, storage.phantom.reshape(*shape[:-1], pitch)[..., :size])
+    storage = Storage(_meta_vector(math.prod(shape[:-1]) * pitch, dtype))
+    return View(storage, storage.meta.reshape(*shape[:-1], pitch)[..., :size])
 
 
 def _pitch(size: int, width: int) -> int:
@@ -272,14 +270,14 @@ def _pitch(size: int, width: int) -> int:
 
 def is_aliasing(rows: View) -> bool:
     """Whether the rows of a tile, those of matrices, begin in one or two sets of a first-level cache."""
-    return math.gcd(hint(rows.phantom.strides[-2]), PAGE_BYTES) >= PAGE_BYTES // 2
+    return math.gcd(hint(rows.meta.strides[-2]), PAGE_BYTES) >= PAGE_BYTES // 2
 
 
 def constant(data: Array) -> View:
     """A tensor that is known now."""
     flat = np.ascontiguousarray(data).reshape(-1)
-    storage = Storage(_phantom(flat.size, flat.dtype), Home.CONSTANT, data=flat)
-    return View(storage, storage.phantom.reshape(data.shape))
+    storage = Storage(_meta_vector(flat.size, flat.dtype), Home.CONSTANT, data=flat)
+    return View(storage, storage.meta.reshape(data.shape))
 
 
 def channels_last(
@@ -295,10 +293,10 @@ def channels_last(
     top, left, bottom, right = border
     pitch, images = _pitch(channels, dtype.itemsize), n * math.prod(planes)
     rows, columns = height + top + bottom, width + left + right
-    phantom = _phantom(images * rows * columns * pitch, dtype)
-    whole = phantom.reshape(n, *planes, rows, columns, pitch)
+    meta = _meta_vector(images * rows * columns * pitch, dtype)
+    whole = meta.reshape(n, *planes, rows, columns, pitch)
     inner = whole[..., top : top + height, left : left + width, :channels]
     image = inner if len(sizes) > 1 else inner[:, 0]
     frame = Frame(images, rows, columns, channels, pitch, border) if any(border) else None
-    storage = Storage(phantom, is_zeroed=frame is not None, frame=frame)
+    storage = Storage(meta, is_zeroed=frame is not None, frame=frame)
     return View(storage, image.transpose(0, image.ndim - 1, *range(1, image.ndim - 1)), border)

@@ -48,7 +48,7 @@ class Weights:
             data = pack()
             flat = np.ascontiguousarray(data).reshape(-1)
             storage = Storage(empty(flat.shape, flat.dtype), Home.WEIGHT, data=flat)
-            self._views[key] = View(storage, storage.phantom.reshape(data.shape))
+            self._views[key] = View(storage, storage.meta.reshape(data.shape))
         return self._views[key]
 
     def lay_out(self, storages: Collection[Storage]) -> tuple[Array, dict[Storage, int]]:

@@ -38,7 +38,7 @@ def region_of(view: View, starts: Mapping[Storage, int]) -> Region:
         starts: offset of every storage in its memory space.
     """
     at = address_in(view.storage, view.offset, starts)
-    return Region(address=at, shape=view.shape, strides=view.phantom.strides, dtype=view.dtype.name)
+    return Region(address=at, shape=view.shape, strides=view.meta.strides, dtype=view.dtype.name)
 
 
 def _native(step: KernelStep, starts: Mapping[Storage, int], call: Call) -> NativeStep:

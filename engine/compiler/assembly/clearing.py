@@ -28,7 +28,7 @@ def with_borders_cleared(
         for storage in found:
             if storage.frame is None:
                 continue
-            is_double = storage.phantom.dtype.itemsize == 8
+            is_double = storage.meta.dtype.itemsize == 8
             border = _border(storage.frame, host.of_doubles if is_double else host)
             if isinstance(step, KernelStep) and not is_apart:
                 step = _bordered(step, border, storage)

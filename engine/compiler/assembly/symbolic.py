@@ -108,7 +108,7 @@ class _Writer:
             block=_block(view.storage),
             offset=self.pool.index(offset_in(view.storage, view.offset, self._starts)),
             shape=tuple(map(self.pool.index, view.shape)),
-            strides=tuple(map(self.pool.index, view.phantom.strides)),
+            strides=tuple(map(self.pool.index, view.meta.strides)),
             dtype=view.dtype.name,
         )
 

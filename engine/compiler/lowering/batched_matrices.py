@@ -32,7 +32,7 @@ def stacked(lead: Sequence[int], views: Sequence[View]) -> tuple[tuple[int, ...]
     Args:
         views: of two dimensions or more, those in front broadcast to ``lead``.
     """
-    wide = [view.phantom.broadcast_to((*lead, *view.shape[-2:])) for view in views]
+    wide = [view.meta.broadcast_to((*lead, *view.shape[-2:])) for view in views]
     strides = [[step // each.itemsize for step in each.strides[: len(lead)]] for each in wide]
     loops = merge_loops(lead, strides)
     matrices = []
@@ -72,7 +72,7 @@ def cut(view: View, stack: Sequence[int], finer: Sequence[int]) -> View:
         raise NotLoweredError("its matrices are not those of the finer stack")
     held = zip(lead, parts[len(parts) - len(lead) :], strict=True)
     sizes = [size for dim, part in held for size in (part if dim != 1 else (1,) * len(part))]
-    return derived(view, view.phantom.reshape((*sizes, *view.shape[-2:])))
+    return derived(view, view.meta.reshape((*sizes, *view.shape[-2:])))
 
 
 PRODUCTS = Matmul, Einsum
@@ -94,7 +94,7 @@ class Factor:
         """The operand's view so."""
         if self.axes is None:
             return view
-        turned = view.phantom.transpose([axis for axis in self.axes if axis is not None])
+        turned = view.meta.transpose([axis for axis in self.axes if axis is not None])
         return derived(view, turned[tuple(None if axis is None else slice(None) for axis in self.axes)])
 
 
@@ -115,7 +115,7 @@ class Weighed:
 
     def seen_in(self, result: View) -> View:
         """The result's view so."""
-        return result if self.axes is None else derived(result, result.phantom.transpose(self.axes))
+        return result if self.axes is None else derived(result, result.meta.transpose(self.axes))
 
 
 def scores_of(lowering: Lowering, op: RuntimeOperator) -> tuple[Factor, Factor] | None:

@@ -113,7 +113,7 @@ class Context:
             raise NotLoweredError("an operand is no tensor")
         if value.dtype != self.dtype:
             raise NotLoweredError(f"there are no {dtype_name(value.dtype)} kernels")
-        if value.phantom.size == 0:
+        if value.meta.size == 0:
             raise NotLoweredError("an operand has no elements")
         return value
 
@@ -124,7 +124,7 @@ class Context:
             value = self.lowering.stored(value)
         if not isinstance(value, View) or self.lowering.quantises:
             raise NotLoweredError("an operand is no tensor")
-        if value.phantom.size == 0:
+        if value.meta.size == 0:
             raise NotLoweredError("an operand has no elements")
         return value
 
@@ -158,11 +158,11 @@ class Context:
         """A tensor as (n, c, h, w) channels-last with at least these zeros around it, and the copy this may take."""
         has_room = all(mine >= wanted for mine, wanted in zip(x.border, border, strict=True))
         is_one = has_room and (x.strides[1] == 1 or x.shape[1] == 1)
-        image = x.derive(as_image(x.phantom)) if is_one else None
+        image = x.derive(as_image(x.meta)) if is_one else None
         if image is not None:
             return image, ()
         source = channels_last(x.shape, border, x.dtype)
-        image = source.derive(as_image(source.phantom))
+        image = source.derive(as_image(source.meta))
         if image is None:
             raise NotLoweredError("its operand is no image")
         return image, [self.copy(x, source)]
@@ -218,7 +218,7 @@ class Context:
 def as_rows(x: View, count: int = 1) -> View | None:
     """A view as (rows, elements of the last ``count`` dimensions), elements side by side; None if it lies otherwise."""
     size = math.prod(x.shape[len(x.shape) - count :])
-    result = x.derive(x.phantom.reshape(-1, size))
+    result = x.derive(x.meta.reshape(-1, size))
     if result is None or (size > 1 and result.strides[1] != 1):
         return None
     return result

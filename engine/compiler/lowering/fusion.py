@@ -87,7 +87,7 @@ def _with_next(lowering: Lowering, fused: Fused, as_image: ImageOf) -> Fused | N
 
 def image_of(view: View, sizes: tuple[int, ...], as_image: ImageOf) -> View | None:
     """A view broadcast to the sizes of a result, as the kernel sees that; None if it does not lie in its order."""
-    return view.derive(as_image(view.phantom.broadcast_to(sizes)))
+    return view.derive(as_image(view.meta.broadcast_to(sizes)))
 
 
 def extend(lowering: Lowering, op: RuntimeOperator, known: dict[str, Expr], views: list[View]) -> bool:
@@ -187,7 +187,7 @@ class Result:
         Raises:
             NotLoweredError: it does not lie in the kernel's order.
         """
-        image = target.derive(as_image(target.phantom))
+        image = target.derive(as_image(target.meta))
         operands = [image_of(view, target.shape, as_image) for view in fused.views]
         seen = tuple(view for view in operands if view is not None)
         if image is None or len(seen) < len(operands):
@@ -214,13 +214,13 @@ class Result:
         """
         alarm = [self.alarm] if kernel.sets_alarm else []
         first, *others = map(pointer, (*reads, self.image, *after, *self.operands, *alarm))
-        moved = sum(view.phantom.nbytes for view in (*reads, self.image, *after))
+        moved = sum(view.meta.nbytes for view in (*reads, self.image, *after))
         pairs = zip(self.fused.views, self.operands, strict=True)
         return KernelStep(
             kernel=kernel,
             pointers=(Pointer(first.storage, first.offset + origin), *others),
             operators=self.fused.operators,
-            bytes=moved + sum(min(whole.phantom.nbytes, part.phantom.nbytes) for whole, part in pairs),
+            bytes=moved + sum(min(whole.meta.nbytes, part.meta.nbytes) for whole, part in pairs),
         )
 
     def made(self, *steps: KernelStep) -> Made:

@@ -297,4 +297,4 @@ def slice_of(view: View, axis: int, first: int, size: int) -> View | None:
     """A part of a view along one dimension."""
     slices = [slice(None)] * len(view.shape)
     slices[axis] = slice(first, first + size)
-    return view.derive(view.phantom[tuple(slices)])
+    return view.derive(view.meta[tuple(slices)])

@@ -157,7 +157,7 @@ class Lowering:
         if storage is None or any(ref() is not root for ref, root in zip(before, roots, strict=True)):
             storage = constant(pack().reshape(-1)).storage  # once for all turns of a loop that was unrolled
             self._packed[key] = [weakref.ref(root) for root in roots], weakref.ref(storage)
-        return View(storage, storage.phantom)
+        return View(storage, storage.meta)
 
     def view(self, operand: RuntimeOperand) -> View | None:
         """Where an operand lies; None where that is nowhere yet."""

@@ -110,7 +110,7 @@ def pointer(view: View) -> Pointer:
 
 def kernel_step(kernel: Kernel, views: Sequence[View], operators: Sequence[str]) -> KernelStep:
     """A kernel that reads or writes each of these views once, in its order."""
-    moved = sum(view.phantom.nbytes for view in views)
+    moved = sum(view.meta.nbytes for view in views)
     return KernelStep(kernel=kernel, pointers=tuple(map(pointer, views)), operators=tuple(operators), bytes=moved)
 
 
@@ -156,9 +156,9 @@ def as_words(view: View) -> View:
     if view.dtype == FLOAT32:
         return view
     words = view.dtype.itemsize // FLOAT32.itemsize
-    shape, strides = (*view.shape, words), (*view.phantom.strides, FLOAT32.itemsize)
-    phantom = view.storage.part(shape, strides, view.offset, FLOAT32)
-    return View(view.storage, phantom if words > 1 else phantom[..., 0])
+    shape, strides = (*view.shape, words), (*view.meta.strides, FLOAT32.itemsize)
+    meta = view.storage.part(shape, strides, view.offset, FLOAT32)
+    return View(view.storage, meta if words > 1 else meta[..., 0])
 
 
 def make_transpose(shape: Sequence[int], source: Sequence[int], target: Sequence[int], host: Host) -> Transpose | None:
@@ -182,13 +182,13 @@ def make_transpose(shape: Sequence[int], source: Sequence[int], target: Sequence
     )
 
 
-def derived(view: View, phantom: Strided) -> View:
+def derived(view: View, meta: Strided) -> View:
     """Return the view that a view of another view's meta tensor stands for.
 
     Raises:
         NotLoweredError: strides cannot describe it, so numpy would copy.
     """
-    found = view.derive(phantom)
+    found = view.derive(meta)
     if found is None:
         raise NotLoweredError("an operand does not lie in memory as its kernels need it")
     return found

@@ -126,7 +126,7 @@ def _input(lowering: Lowering, op: RuntimeOperator) -> None:
 def _widened(lowering: Lowering, op: RuntimeOperator, given: View) -> View:
     """An input of 16-bit floats as float32."""
     wide = row_major(given.shape, FLOAT32)
-    if given.phantom.size:
+    if given.meta.size:
         lowering.steps.append(convert(given, wide, [op.name], lowering.host))
     return wide
 
@@ -266,11 +266,11 @@ def _result(lowering: Lowering, port: int, name: str) -> View | str:
         return _narrowed(lowering, port, name, view, returned)
     if view is None:
         return name
-    if not view.phantom.size:  # nothing to copy, and nothing of another output's to share
+    if not view.meta.size:  # nothing to copy, and nothing of another output's to share
         return row_major(view.shape, view.dtype, Home.OUTPUT, port)
     if view.dtype != FLOAT32 and not _is_for_kernels(lowering, view):
         return name
-    is_whole = view.is_row_major and view.phantom.size == view.storage.phantom.size
+    is_whole = view.is_row_major and view.meta.size == view.storage.meta.size
     if view.storage.home is Home.OUTPUT and view.storage.port == port and is_whole:
         return view
     result = row_major(view.shape, view.dtype, Home.OUTPUT, port)
@@ -287,6 +287,6 @@ def _narrowed(lowering: Lowering, port: int, name: str, view: View | None, dtype
     if view is None:
         raise NotNarrowedError(name)
     result = row_major(view.shape, dtype, Home.OUTPUT, port)
-    if view.phantom.size:
+    if view.meta.size:
         lowering.steps.append(convert(view, result, [name], lowering.host))
     return result

@@ -87,6 +87,6 @@ def _memory_of(storage: Storage) -> Array:
     block = allocate(max(storage.bytes, 1))
     if storage.data is not None:
         block[: storage.bytes] = storage.data.view(np.uint8)
-    elif storage.phantom.dtype == np.float32:
+    elif storage.meta.dtype == np.float32:
         block[: storage.bytes].view(np.float32)[:] = 0.5
     return block

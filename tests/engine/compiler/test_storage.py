@@ -41,8 +41,8 @@ def test_sizes_need_not_be_numbers(make: Callable[[Any], View], shape: tuple[int
 
 def test_views_of_views_need_no_numbers() -> None:
     image = channels_last(sizes(IMAGE), (1, 1, 1, 1))
-    channels, rows = image.derive(image.phantom[:, 2:6]), image.derive(image.phantom.reshape(2, 4, 4, 5, 7))
+    channels, rows = image.derive(image.meta[:, 2:6]), image.derive(image.meta.reshape(2, 4, 4, 5, 7))
     assert channels is not None and rows is not None
     assert (numbers(channels.shape), plain(channels.offset), channels.border) == ((2, 4, 5, 7), 648, (1, 1, 1, 1))
     assert numbers(rows.strides) == (1008, 4, 1, 144, 16)
-    assert image.derive(image.phantom.reshape(2, 16, 35)) is None
+    assert image.derive(image.meta.reshape(2, 16, 35)) is None

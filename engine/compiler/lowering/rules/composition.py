@@ -39,7 +39,7 @@ class Composition:
         """An expression of broadcast operands, in new memory unless a place is given."""
         sizes = broadcast_sizes(*(each.shape for each in operands))
         target = row_major(sizes, self.context.dtype) if target is None else target
-        wide = [derived(each, each.phantom.broadcast_to(sizes)) for each in operands]
+        wide = [derived(each, each.meta.broadcast_to(sizes)) for each in operands]
         kernel = make_map(sizes, target.strides, [each.strides for each in wide], tree, self.context.host)
         self.steps.append(self.context.step(kernel, target, *wide))
         return target
@@ -52,7 +52,7 @@ class Composition:
         """
         if domain is None:
             domain = "double" if self.context.dtype == np.float64 else "float"
-        seen = [target, *(derived(each, each.phantom.broadcast_to(target.shape)) for each in operands)]
+        seen = [target, *(derived(each, each.meta.broadcast_to(target.shape)) for each in operands)]
         strides, dtypes = [each.strides for each in seen], [each.dtype.name for each in seen]
         kernel = make_elements(target.shape, strides, dtypes, tree, domain, self.context.lowering.host)
         self.steps.append(self.context.step(kernel, *seen))
@@ -66,12 +66,12 @@ class Composition:
         target = row_major([1 if axis in axes else size for axis, size in enumerate(x.shape)], self.context.dtype)
         are_pixels = len(x.shape) in (3, 4) and [*axes] == [*range(2, len(x.shape))] and x.shape[1] > 1
         if mode != "product" and are_pixels and x.is_image:
-            by_channel = derived(target, target.phantom.reshape(x.shape[:2]))
-            self.fold_pixels(derived(x, as_image(x.phantom)), mode, by_channel)
+            by_channel = derived(target, target.meta.reshape(x.shape[:2]))
+            self.fold_pixels(derived(x, as_image(x.meta)), mode, by_channel)
             return target
         rows, copies = folded_rows(self.context, x, axes)
         self.steps.extend(copies)
-        flat = derived(target, target.phantom.reshape(-1))
+        flat = derived(target, target.meta.reshape(-1))
         kernel = RowReduction(
             mode=mode,
             rows=rows.shape[0],
@@ -89,28 +89,28 @@ class Composition:
         Args:
             given: what pixels differ from, for a spread.
         """
-        kernel = fold_channels(image, derived(target, target.phantom[:, :, None, None]), of, self.context.host)
+        kernel = fold_channels(image, derived(target, target.meta[:, :, None, None]), of, self.context.host)
         self.steps.append(self.context.step(kernel, image, *given, target))
 
     def rows(self, x: View, axes: Sequence[int]) -> View:
         """A tensor as (all else, elements along some axes), the latter side by side."""
         kept = [axis for axis in range(len(x.shape)) if axis not in axes]
-        rows, copies = self.context.rows(derived(x, x.phantom.transpose([*kept, *axes])), len(axes))
+        rows, copies = self.context.rows(derived(x, x.meta.transpose([*kept, *axes])), len(axes))
         self.steps.extend(copies)
         return rows
 
     def shaped(self, x: View, sizes: Sequence[int]) -> View:
         """A tensor in another shape; copied if it does not lie so."""
-        view = x.derive(x.phantom.reshape(sizes))
+        view = x.derive(x.meta.reshape(sizes))
         if view is None:
             copied = row_major(x.shape, x.dtype)
             self.steps.append(self.context.copy(x, copied))
-            view = derived(copied, copied.phantom.reshape(sizes))
+            view = derived(copied, copied.meta.reshape(sizes))
         return view
 
     def as_result(self, x: View) -> View:
         """What was reduced, in the shape of the first result: without the axes of one element where that has none."""
-        return derived(x, x.phantom.reshape(self.context.result_spec.sizes))
+        return derived(x, x.meta.reshape(self.context.result_spec.sizes))
 
     def operand(self, index: int, sizes: Sequence[int]) -> View | None:
         """An argument of forward of these sizes; None where it is left out."""
@@ -135,7 +135,7 @@ def folded_rows(context: Context, x: View, axes: Sequence[int]) -> tuple[View, S
     The elements of a row come in the order they lie in, for what is folded may come in any.
     """
     kept = [axis for axis in range(len(x.shape)) if axis not in axes]
-    moved = derived(x, x.phantom.transpose([*kept, *(axis for axis in x.order if axis in axes)]))
+    moved = derived(x, x.meta.transpose([*kept, *(axis for axis in x.order if axis in axes)]))
     return context.rows(moved, len(axes))
 
 
@@ -163,7 +163,7 @@ def as_batch(context: Context, spatial_rank: int) -> tuple[View, tuple[int, ...]
     """
     x, sizes = context.tensor(0), context.result_spec.sizes
     if len(x.shape) == spatial_rank + 1:
-        return derived(x, x.phantom[None]), sizes[1:]
+        return derived(x, x.meta[None]), sizes[1:]
     if len(x.shape) != spatial_rank + 2:
         raise NotLoweredError("its operand is no batch of images")
     return x, sizes[2:]
@@ -175,7 +175,7 @@ def fuse_images(context: Context, spatial_rank: int) -> Result:
         return context.fuse(as_image, is_image=True)
     found = absorb(context.lowering, alone(context.op), _as_batch_of_one)
     whole = channels_last((1, *context.result_spec.sizes), dtype=context.dtype)
-    return Result.seen(found, derived(whole, whole.phantom[0]), _as_batch_of_one, context.lowering.alarm)
+    return Result.seen(found, derived(whole, whole.meta[0]), _as_batch_of_one, context.lowering.alarm)
 
 
 def _as_batch_of_one(array: Strided) -> Strided:

@@ -49,7 +49,7 @@ def programs(draw: st.DrawFn) -> list[Step]:
 def covered(storage: Storage) -> Array:
     """Which floats of a storage its tensor may take."""
     if storage.frame is None:
-        return np.ones(storage.phantom.size, bool)
+        return np.ones(storage.meta.size, bool)
     frame = storage.frame
     top, left, bottom, right = frame.border
     whole = np.zeros((frame.batch, frame.rows, frame.columns, frame.pitch), bool)
@@ -63,7 +63,7 @@ def run(plan: MemoryPlan, arena: Array, last: int) -> None:
         if life.first > last:
             return
         at = plan.offsets[storage] // 4
-        floats, inner = arena[at : at + storage.phantom.size], covered(storage)
+        floats, inner = arena[at : at + storage.meta.size], covered(storage)
         if storage in plan.unclean:
             floats[~inner] = 0
         assert not floats[~inner].any(), f"the border of storage {number} is not zero"

@@ -117,12 +117,12 @@ def test_a_program_that_outgrows_its_budget_is_not_compiled(
 
 def test_a_view_lies_within_its_storage_with_both_ends() -> None:
     view = row_major((4, 6), F32)
-    reaching = view.phantom.as_strided
+    reaching = view.meta.as_strided
     assert view.derive(reaching((4, 6), (24, 4))) is not None
     assert view.derive(reaching((4, 7), (24, 4))) is None
     assert view.derive(reaching((2,), (-4,))) is None
-    assert view.derive(view.phantom[::-1, ::-1]) is not None
-    assert view.derive(row_major((4, 6), F32).phantom) is None
+    assert view.derive(view.meta[::-1, ::-1]) is not None
+    assert view.derive(row_major((4, 6), F32).meta) is None
 
 
 def test_a_tensor_beyond_the_address_space_is_not_compiled() -> None:

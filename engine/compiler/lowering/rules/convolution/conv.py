@@ -91,7 +91,7 @@ def lower_conv(context: Context) -> Made:
     if len(parts) > 1 and len(context.result_spec.sizes) == len(kernel) + 1:
         raise NotLoweredError("there is no kernel in parts without a batch dimension")
     if isinstance(weight, View):
-        filters = derived(weight, as_filters(weight.phantom)), bias if isinstance(bias, View) else None
+        filters = derived(weight, as_filters(weight.meta)), bias if isinstance(bias, View) else None
         return result.made(*edges, *copies, *with_computed(context, image, result, parameters, parts, filters))
     steps = computed(context, image, result, parameters, parts, (as_filters(weight), known))
     return result.made(*edges, *copies, *steps)

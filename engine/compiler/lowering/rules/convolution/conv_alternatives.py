@@ -89,15 +89,15 @@ def lower_im2col(
     if any(each.count < count for tap in taps for each, count in zip(tap, sizes, strict=True)):
         composition.steps.append(fill(context, gathered, 0.0))
     for number, tap in enumerate(taps):
-        seen = x.phantom.moveaxis(1, -1)[(slice(None), *(each.inputs for each in tap))]
-        place = gathered.phantom[..., number, :][(slice(None), *(each.outputs for each in tap))]
+        seen = x.meta.moveaxis(1, -1)[(slice(None), *(each.inputs for each in tap))]
+        place = gathered.meta[..., number, :][(slice(None), *(each.outputs for each in tap))]
         composition.map(Operand(0), derived(x, seen), target=derived(gathered, place))
-    rows = derived(gathered, gathered.phantom.reshape(1, batch * math.prod(sizes), -1))
+    rows = derived(gathered, gathered.meta.reshape(1, batch * math.prod(sizes), -1))
     sums = row_major((batch, *sizes, outputs), FLOAT32)
     chosen = np.moveaxis(weight, 1, -1)[:, *np.array([[each.tap for each in tap] for tap in taps]).T]  # (O, taps, I)
-    lines = derived(sums, sums.phantom.reshape(-1, outputs))
+    lines = derived(sums, sums.meta.reshape(-1, outputs))
     multiply_frames(composition, rows, lines, np.ascontiguousarray(chosen.reshape(outputs, -1)), bias)
-    return composition.finish(Operand(0), derived(sums, sums.phantom.moveaxis(-1, 1)))
+    return composition.finish(Operand(0), derived(sums, sums.meta.moveaxis(-1, 1)))
 
 
 def _met(kernel: int, stride: int, dilation: int, before: int, size: int, count: int) -> list[_Met]:
@@ -139,7 +139,7 @@ def lower_swapped_axes(
         x: the image, with a batch dimension.
         before: what computes it.
     """
-    image, turned = derived(x, x.phantom.swapaxes(2, 3)), _swapped(parameters)
+    image, turned = derived(x, x.meta.swapaxes(2, 3)), _swapped(parameters)
     whole = _whole(context, image)
     rows, columns = spans_of(turned, image.shape[2:], (sizes[1], sizes[0]))
     border = border_of(rows, columns, image.shape[2:])

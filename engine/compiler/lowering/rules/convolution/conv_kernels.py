@@ -325,5 +325,5 @@ def _flattened(
 
 def raw_strides(image: View) -> Strides:
     """Strides of (n, c, h, w) as they are, even along a dimension of one element: its border lies there."""
-    n, _, h, w = (stride // image.phantom.itemsize for stride in image.phantom.strides)
+    n, _, h, w = (stride // image.meta.itemsize for stride in image.meta.strides)
     return Strides(n if image.shape[0] > 1 else 0, h, w)

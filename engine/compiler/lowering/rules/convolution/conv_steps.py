@@ -90,7 +90,7 @@ def with_computed(
     def pack(kernel: Conv) -> tuple[View, Sequence[KernelStep]]:
         return packed_in_run(context, kernel, *filters)
 
-    return _in_parts_of(context, x, result, parameters, parts, filters[0].phantom, pack)
+    return _in_parts_of(context, x, result, parameters, parts, filters[0].meta, pack)
 
 
 def _in_parts(
@@ -163,10 +163,10 @@ def packed_in_run(
         taps: of the weights, those that are packed, as (groups, O, I, KD, KH, KW).
     """
     groups, channels = kernel.groups, kernel.out_channels
-    found = weight.phantom if taps is None else taps
+    found = weight.meta if taps is None else taps
     shape = (groups, channels, *found.shape[-4:])
     given = found.reshape(shape)
-    biases = None if bias is None else derived(bias, bias.phantom.reshape(groups, channels))
+    biases = None if bias is None else derived(bias, bias.meta.reshape(groups, channels))
     target = row_major((groups, len(kernel.panels), kernel.panel_floats), weight.dtype)
     alike = sum(panel == kernel.panels[0] for panel in kernel.panels)
     steps, first = [], 0
@@ -175,7 +175,7 @@ def packed_in_run(
             continue
         panel, count = kernel.panels[begin], end - begin
         real, width = sum(real for _, real in panel), width_of(panel)
-        lines = target.phantom[:, begin:end, : (1 + kernel.packed_taps) * width]
+        lines = target.meta[:, begin:end, : (1 + kernel.packed_taps) * width]
         lines = lines.reshape(groups, count, 1 + kernel.packed_taps, width)[..., :real]
         last = first + count * real
         inputs, *sizes = shape[2:]
@@ -191,5 +191,5 @@ def _line(bias: View | None, first: int, shape: tuple[int, int, int], target: Vi
     """Where sums begin: the bias of some channels, or zeros."""
     if bias is None:
         zero = constant(np.zeros(1, target.dtype))
-        return derived(zero, zero.phantom.broadcast_to(shape))
-    return derived(bias, bias.phantom[:, first : first + math.prod(shape[1:])].reshape(shape))
+        return derived(zero, zero.meta.broadcast_to(shape))
+    return derived(bias, bias.meta[:, first : first + math.prod(shape[1:])].reshape(shape))

@@ -144,7 +144,7 @@ BORDERS[ConvTranspose] = _wanted_border
 def lower_conv_transpose(context: Context) -> Made:
     """A transposed convolution of signals, images or volumes with the element-wise operators after it."""
     layer, (given, bias) = context.layer(ConvTranspose), weights_of(context)
-    weight = given.phantom if isinstance(given, View) else given
+    weight = given.meta if isinstance(given, View) else given
     x, sizes = context.tensor(0), context.result_spec.sizes
     if len(x.shape) != layer.spatial_rank + 2:
         raise NotLoweredError("there is no kernel without a batch dimension")
@@ -207,7 +207,7 @@ def _biased(context: Context, result: Result, bias: object, channels: int) -> Ke
     known = bias if isinstance(bias, np.ndarray) else np.zeros(channels, context.dtype)
     numbers = bias if isinstance(bias, View) else context.lowering.stored(known)
     shape = result.image.shape
-    wide = derived(numbers, numbers.phantom.reshape(channels, 1, 1).broadcast_to(shape))
+    wide = derived(numbers, numbers.meta.reshape(channels, 1, 1).broadcast_to(shape))
     strides = [wide.strides, *(view.strides for view in result.operands)]
     kernel = make_map(shape, result.image.strides, strides, result.fused.tree, context.host)
     return result.step(kernel, after=[wide])

@@ -68,10 +68,10 @@ def lower_pixel_shuffle(context: Context, layer: ConvTranspose, weight: Array, b
     batch, outputs, *kept = context.result_spec.sizes
     *_, height, width = phases.shape
     ground = channels_last((batch, outputs, height * strides[0], width * strides[1]))
-    pixels = ground.phantom.reshape(batch, outputs, height, strides[0], width, strides[1]).transpose(0, 3, 5, 1, 2, 4)
+    pixels = ground.meta.reshape(batch, outputs, height, strides[0], width, strides[1]).transpose(0, 3, 5, 1, 2, 4)
     composition.map(Operand(0), phases, target=derived(ground, pixels))
     top, left = spread(layer.padding, 2, "padding", 0)
-    part = ground.phantom[:, :, top : top + kept[0], left : left + kept[1]]
+    part = ground.meta[:, :, top : top + kept[0], left : left + kept[1]]
     return composition.finish(Operand(0), derived(ground, part))
 
 
@@ -92,7 +92,7 @@ def _convolved(
     origin = -image.dtype.itemsize * ((down - 1) * source.h + (across - 1) * source.w)
     parameters = ConvParameters(kernel=(down, across))
     composition.steps.append(chosen_step(context, result, parameters, image, (bank, known), source, origin))
-    return derived(result.image, result.image.phantom.reshape(batch, *strides, outputs, *shape[2:]))
+    return derived(result.image, result.image.meta.reshape(batch, *strides, outputs, *shape[2:]))
 
 
 X, Y = Operand(0), Operand(1)
@@ -122,13 +122,13 @@ def lower_overlap_add(context: Context, layer: ConvTranspose, weight: Array, bia
     batch, _, count = x.shape
     length = context.result_spec.sizes[2]
     frames = row_major((batch, count, outputs * taps), FLOAT32)
-    lines = derived(frames, frames.phantom.reshape(batch * count, -1))
+    lines = derived(frames, frames.meta.reshape(batch * count, -1))
     multiply_frames(
-        composition, derived(x, x.phantom.swapaxes(1, 2)), lines, np.ascontiguousarray(weight.reshape(inputs, -1).T)
+        composition, derived(x, x.meta.swapaxes(1, 2)), lines, np.ascontiguousarray(weight.reshape(inputs, -1).T)
     )
-    apart = frames.phantom.reshape(batch, count, outputs, taps).swapaxes(1, 2)
+    apart = frames.meta.reshape(batch, count, outputs, taps).swapaxes(1, 2)
     ground = overlap_add(composition, derived(frames, apart), stride, padding + length)
-    kept = derived(ground, ground.phantom[..., padding : padding + length])
+    kept = derived(ground, ground.meta[..., padding : padding + length])
     if bias is None:
         return composition.finish(X, kept)
     return composition.finish(apply("add", X, Y), kept, constant(bias.reshape(1, outputs, 1)))

@@ -51,7 +51,7 @@ def lower_dynamic(context: Context) -> Made:
 def extremes_of(made: Composition, x: View) -> tuple[View, View, View]:
     """What a tensor's bytes reach down to, and their scale and zero point, as float32."""
     # In whatever order: as the elements lie.
-    x = derived(x, x.phantom.transpose(sorted(range(len(x.shape)), key=lambda axis: -x.strides[axis])))
+    x = derived(x, x.meta.transpose(sorted(range(len(x.shape)), key=lambda axis: -x.strides[axis])))
     axes = range(len(x.shape))
     low, high = (made.map(apply(name, Operand(0), 0.0), made.reduce(x, axes, name)) for name in _ENDS)
     scale = made.map(scale_of(Operand(0), Operand(1)), low, high)
@@ -106,17 +106,17 @@ def _spread(
         value = context.lowering.stored(value)
     if not isinstance(value, View) or value.dtype not in dtypes or layer.block_size:
         raise NotLoweredError("there is no kernel for its scale or zero point")
-    if value.phantom.size == 1 and value.phantom.ndim < 2:
-        return derived(value, value.phantom.reshape((1,) * len(x.shape)))
+    if value.meta.size == 1 and value.meta.ndim < 2:
+        return derived(value, value.meta.reshape((1,) * len(x.shape)))
     axis = checked_axis(layer.axis, len(x.shape))
-    if value.phantom.ndim != 1 or len(value.phantom) != x.shape[axis]:
+    if value.meta.ndim != 1 or len(value.meta) != x.shape[axis]:
         raise NotLoweredError("its scale or zero point is for blocks")
-    return derived(value, value.phantom.reshape(-1, *(1,) * (len(x.shape) - 1 - axis)))
+    return derived(value, value.meta.reshape(-1, *(1,) * (len(x.shape) - 1 - axis)))
 
 
 def _map(context: Context, target: View, tree: Expr, operands: Sequence[View]) -> KernelStep:
     """An expression of operands of any dtype that broadcast to the target, computed as float32."""
-    flat = [each if target.shape else derived(each, each.phantom.reshape(())) for each in operands]
-    seen = [target, *(derived(each, each.phantom.broadcast_to(target.shape)) for each in flat)]
+    flat = [each if target.shape else derived(each, each.meta.reshape(())) for each in operands]
+    seen = [target, *(derived(each, each.meta.broadcast_to(target.shape)) for each in flat)]
     dtypes, strides = [each.dtype.name for each in seen], [each.strides for each in seen]
     return context.step(make_elements(target.shape, strides, dtypes, tree, "float", context.host), *seen)

@@ -230,7 +230,7 @@ class Calls:
         places = [Operand(used.index(k)) if k in used else Number(0) for k in range(len(self.views))]
         views = [self.views[k] for k in used]
         target = row_major(spec.sizes, spec.dtype) if target is None else target
-        seen = [target, *(derived(each, each.phantom.broadcast_to(spec.sizes)) for each in views)]
+        seen = [target, *(derived(each, each.meta.broadcast_to(spec.sizes)) for each in views)]
         kernel = make_elements(
             spec.sizes,
             [each.strides for each in seen],

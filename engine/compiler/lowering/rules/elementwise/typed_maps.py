@@ -245,7 +245,7 @@ def made_of(
     if not is_cast:
         _check_domain(domain, views, spec.dtype, tree)
     target = target_of(context, spec, views[0])
-    wide = [each.derive(each.phantom.broadcast_to(spec.sizes)) for each in views]
+    wide = [each.derive(each.meta.broadcast_to(spec.sizes)) for each in views]
     seen = [target, *(each for each in wide if each is not None)]
     dtypes = [each.dtype.name for each in seen]
     kernel = make_elements(spec.sizes, [each.strides for each in seen], dtypes, tree, domain, context.host)

@@ -41,7 +41,7 @@ def _bags(context: Context, mode: Mode, padding_idx: int | None) -> Made:
     spec = context.lowering.spec(context.op.outputs[0])
     if spec is None or spec.dtype != FLOAT32 or not spec.size:
         raise NotLoweredError("its shape is known only in a run, or it is empty")
-    if table is None or not indices.is_row_major or not offsets.is_row_major or not indices.phantom.size:
+    if table is None or not indices.is_row_major or not offsets.is_row_major or not indices.meta.size:
         raise NotLoweredError("its table or its indices do not lie in rows")
     weights = context.tensor(3) if has_weights else table
     rows, columns = table.shape
@@ -52,8 +52,8 @@ def _bags(context: Context, mode: Mode, padding_idx: int | None) -> Made:
         rows=rows,
         columns=columns,
         source=table.strides[0],
-        count=indices.phantom.size,
-        offsets=offsets.phantom.size,
+        count=indices.meta.size,
+        offsets=offsets.meta.size,
         bags=spec.sizes[0],
         bits=(BITS[indices.dtype.name], BITS[offsets.dtype.name]),
         padding=None if padding_idx is None else padding_idx % rows,
@@ -72,7 +72,7 @@ def lower_embedding(context: Context) -> Made:
     """weight[input] with what follows; an index outside of the table is for the reference to name."""
     indices, table = context.argument(0), as_rows(context.tensor(1))
     indices = context.lowering.stored(indices) if isinstance(indices, np.ndarray) else indices
-    if not isinstance(indices, View) or indices.dtype not in _BITS or not indices.phantom.size:
+    if not isinstance(indices, View) or indices.dtype not in _BITS or not indices.meta.size:
         raise NotLoweredError("its indices are no int32 or int64, or none")
     copies = []
     if not indices.is_row_major:
@@ -83,7 +83,7 @@ def lower_embedding(context: Context) -> Made:
     rows, columns = table.shape
     result = context.fuse(_as_image, is_image=False)
     kernel = Gather(
-        count=indices.phantom.size,
+        count=indices.meta.size,
         bits=64 if _BITS[indices.dtype] == 64 else 32,
         rows=rows,
         columns=columns,

@@ -57,7 +57,7 @@ def lower_index_select(context: Context) -> Made:
     axis = checked_axis(context.layer(IndexSelect).dim, len(x.shape))
     around = [-1 if k == axis else 1 for k in range(len(x.shape))]
     strides = [0 if k == axis else step for k, step in enumerate(x.strides)]
-    return picked(context, x, strides, [Slot(derived(index, index.phantom.reshape(around)), axis)])
+    return picked(context, x, strides, [Slot(derived(index, index.meta.reshape(around)), axis)])
 
 
 @kernels_for(Index)
@@ -83,7 +83,7 @@ def indexed(context: Context, x: View, slots: object) -> tuple[Sequence[int], Se
     behind = len(rest) - lead
     found = []
     for axis, index in given.items():
-        wide = index.phantom.broadcast_to(shape)
+        wide = index.meta.broadcast_to(shape)
         found.append(Slot(derived(index, wide.reshape((*shape, *(1 for _ in range(behind))))), axis, wraps=True))
     around = [*sizes[:lead], *shape, *sizes[lead:]]
     return around, [*steps[:lead], *(0 for _ in shape), *steps[lead:]], found
@@ -95,7 +95,7 @@ def lower_take(context: Context) -> Made:
     x, index, composition = table(context), indices_of(context.argument(1), context), Composition(context)
     if not x.is_row_major and x.dtype.itemsize not in WORDS:
         raise NotLoweredError(f"there is no kernel that copies {x.dtype.name}")
-    flat = composition.shaped(x, [x.phantom.size])
+    flat = composition.shaped(x, [x.meta.size])
     made = picked(context, flat, [0] * len(index.shape), [Slot(index, 0, wraps=True)])
     return Made(views=made.views, steps=[*composition.steps, *made.steps])
 
@@ -115,7 +115,7 @@ def lower_take_along(context: Context) -> Made:
     if isinstance(layer, GatherElements):
         sizes = list(index.shape)
     strides = [0 if k == axis or x.shape[k] == 1 else step for k, step in enumerate(x.strides)]
-    slot = Slot(derived(index, index.phantom.broadcast_to(sizes)), axis, wraps=True)
+    slot = Slot(derived(index, index.meta.broadcast_to(sizes)), axis, wraps=True)
     return picked(context, x, strides, [slot])
 
 
@@ -128,7 +128,7 @@ def lower_onnx_gather(context: Context) -> Made:
     axis = checked_axis(context.layer(OnnxGather).axis, len(x.shape))
     behind = (1,) * (len(x.shape) - axis - 1)
     strides = [*x.strides[:axis], *(0 for _ in index.shape), *x.strides[axis + 1 :]]
-    slot = Slot(derived(index, index.phantom.reshape((*index.shape, *behind))), axis, wraps=True)
+    slot = Slot(derived(index, index.meta.reshape((*index.shape, *behind))), axis, wraps=True)
     return picked(context, x, strides, [slot])
 
 
@@ -142,7 +142,7 @@ def lower_gather_nd(context: Context) -> Made:
     behind = (1,) * (len(x.shape) - lead - depth)
     strides = [*x.strides[:lead], *(0 for _ in index.shape[lead:-1]), *x.strides[lead + depth :]]
     slots = [
-        Slot(derived(index, index.phantom[..., k].reshape((*index.shape[:-1], *behind))), lead + k, wraps=True)
+        Slot(derived(index, index.meta[..., k].reshape((*index.shape[:-1], *behind))), lead + k, wraps=True)
         for k in range(depth)
     ]
     return picked(context, x, strides, slots)
@@ -152,7 +152,7 @@ def table(context: Context) -> View:
     """The first argument, of which elements are read."""
     x = context.argument(0)
     x = context.lowering.stored(x) if isinstance(x, np.ndarray) else x
-    if not isinstance(x, View) or x.phantom.size == 0 or context.lowering.quantises:
+    if not isinstance(x, View) or x.meta.size == 0 or context.lowering.quantises:
         raise NotLoweredError("its operand is no tensor, or has no elements")
     if x.dtype.itemsize not in (1, 2, 4, 8) or x.dtype.kind not in "fiub":
         raise NotLoweredError(f"there are no {x.dtype.name} kernels")
@@ -183,7 +183,7 @@ def picked(context: Context, x: View, source: Sequence[int], slots: Sequence[Slo
 def picking(context: Context, target: View, x: View, source: Sequence[int], slots: Sequence[Slot]) -> KernelStep:
     """The step that stores what indices name in memory that is given; see picked()."""
     sizes = target.shape
-    wide = [derived(each.view, each.view.phantom.broadcast_to(sizes)).strides for each in slots]
+    wide = [derived(each.view, each.view.meta.broadcast_to(sizes)).strides for each in slots]
     loops = merge_loops(sizes, [target.strides, source, *wide]) or [(1, (1, 1, *(1 for _ in slots)))]
     positions = tuple(
         Positions(

@@ -29,7 +29,7 @@ _EXACT = 2**53
 
 def computed(context: Context, target: View, tree: Expr, domain: Domain, *operands: View) -> KernelStep:
     """The map that stores an expression of broadcast operands of any dtypes."""
-    seen = [target, *(derived(each, each.phantom.broadcast_to(target.shape)) for each in operands)]
+    seen = [target, *(derived(each, each.meta.broadcast_to(target.shape)) for each in operands)]
     dtypes = [each.dtype.name for each in seen]
     kernel = make_elements(target.shape, [each.strides for each in seen], dtypes, tree, domain, context.host)
     return context.step(kernel, *seen)
@@ -52,8 +52,8 @@ def lower_one_hot(context: Context) -> Made:
     target = context.place(is_image=False) if spec.dtype == FLOAT32 else row_major(spec.sizes, spec.dtype)
     step = computed(
         context, target, apply("where", is_there, Operand(3), Operand(2)), "double",
-        derived(index, index.phantom.expand_dims(axis)), own,
-        *(derived(values, values.phantom[k : k + 1].reshape(())) for k in (0, 1)),
+        derived(index, index.meta.expand_dims(axis)), own,
+        *(derived(values, values.meta[k : k + 1].reshape(())) for k in (0, 1)),
     )  # fmt: skip
     return context.made(target, step)
 
@@ -73,16 +73,16 @@ def lower_tensor_scatter(context: Context) -> Made:
     layer, x = context.layer(TensorScatter), writable(context, 0)
     new, first = source_of(context, context.argument(1), x.dtype), context.argument(2)
     axis = checked_axis(layer.axis, len(x.shape))
-    starts = indices_of(np.zeros(len(x.phantom), INT64) if first is None else first, context)
+    starts = indices_of(np.zeros(len(x.meta), INT64) if first is None else first, context)
     if starts.shape != x.shape[:1] or axis == 0:
         raise NotLoweredError("its places do not fit")
     count, behind = new.shape[axis], (1,) * (len(x.shape) - axis - 1)
     own = constant(np.arange(count, dtype=INT64).reshape(-1, *behind))
-    places = row_major((len(x.phantom), *(1,) * (axis - 1), count, *behind), INT64)
+    places = row_major((len(x.meta), *(1,) * (axis - 1), count, *behind), INT64)
     tree: Expr = apply("add", X, Y)
     if layer.mode == "circular":
         tree = apply("remainder", tree, x.shape[axis])
-    wide = derived(starts, starts.phantom.reshape(-1, *(1,) * (len(x.shape) - 1)))
+    wide = derived(starts, starts.meta.reshape(-1, *(1,) * (len(x.shape) - 1)))
     target, steps = copied(context, x)
     kept = [0 if k == axis else step for k, step in enumerate(target.strides)]
     slot = Slot(places, axis, wraps=True)
@@ -101,7 +101,7 @@ def lower_reverse_sequence(context: Context) -> Made:
     if lengths.shape != (x.shape[layer.batch_axis],):
         raise NotLoweredError("its lengths do not fit")
     around[layer.batch_axis] = -1
-    wide = derived(lengths, lengths.phantom.reshape(around))
+    wide = derived(lengths, lengths.meta.reshape(around))
     around[layer.batch_axis], around[time] = 1, steps
     own = constant(np.arange(steps, dtype=INT64).reshape(around))
     around[layer.batch_axis] = lengths.shape[0]
@@ -121,10 +121,10 @@ def lower_roi_align(context: Context) -> Made:
     if layer.mode != "avg" or images.dtype.kind not in "iu" or images.shape not in ((count,), ()):
         raise NotLoweredError("there is no kernel for the largest samples")
     regions = row_major((count, 5), FLOAT32)
-    numbers = derived(regions, regions.phantom[:, 0])
+    numbers = derived(regions, regions.meta[:, 0])
     steps = [
         computed(context, numbers, X, "double", images),
-        context.copy(rois, derived(regions, regions.phantom[:, 1:])),
+        context.copy(rois, derived(regions, regions.meta[:, 1:])),
     ]
     aligned = layer.coordinate_transformation_mode == "half_pixel"
     pool = RoIAlign(

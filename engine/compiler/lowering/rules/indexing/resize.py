@@ -78,18 +78,18 @@ def lower_onnx_resize(context: Context) -> Made:
         return _resampled(context, x, [each for _, each in sorted({**stays, **found}.items())])
     n = x.shape[kept[0]] if len(kept) > 1 else 1
     shape = (n, math.prod(x.shape[axis] for axis in kept) // n, *(x.shape[axis] for axis in axes))
-    turned = x.derive(x.phantom.transpose([*kept, *axes]).reshape(shape))
+    turned = x.derive(x.meta.transpose([*kept, *axes]).reshape(shape))
     steps = []
     if turned is None:
         copied = row_major([x.shape[axis] for axis in (*kept, *axes)], x.dtype)
-        steps.append(context.copy(derived(x, x.phantom.transpose([*kept, *axes])), copied))
-        turned = derived(copied, copied.phantom.reshape(shape))
+        steps.append(context.copy(derived(x, x.meta.transpose([*kept, *axes])), copied))
+        turned = derived(copied, copied.meta.reshape(shape))
     target = channels_last((*shape[:2], *(found[axis].indices.shape[1] for axis in axes)), dtype=x.dtype)
     image, copies = context.image(turned)
-    whole = derived(target, as_image(target.phantom))
+    whole = derived(target, as_image(target.meta))
     kernel, table = _kernel(context, turned.shape, image, whole, [found[axis] for axis in axes], Epilogue())
     order = np.argsort([*kept, *axes])
-    spread = target.phantom.reshape(*(x.shape[axis] for axis in kept), *target.shape[2:])
+    spread = target.meta.reshape(*(x.shape[axis] for axis in kept), *target.shape[2:])
     result = derived(target, spread.transpose(order))
     return context.made(result, *steps, *copies, context.step(kernel, image, table, whole))
 
@@ -209,7 +209,7 @@ def _along(context: Context, x: View, taps: Sequence[Taps], axis: int, steps: li
     one = [each if other == axis else _stay(x.shape[2 + other]) for other, each in enumerate(taps)]
     target = channels_last((*x.shape[:2], *(each.indices.shape[1] for each in one)), dtype=x.dtype)
     image, copies = context.image(x)
-    whole = derived(target, as_image(target.phantom))
+    whole = derived(target, as_image(target.meta))
     kernel, table = _kernel(context, x.shape, image, whole, one, Epilogue())
     steps += [*copies, context.step(kernel, image, table, whole)]
     return target
@@ -262,11 +262,11 @@ def _repeats(taps: Taps, size: int) -> bool:
 def _repeated(context: Context, x: View, target: View) -> KernelStep:
     """The copy that repeats every pixel."""
     pairs = [(old, new // old) for old, new in zip(x.shape[2:], target.shape[2:], strict=True)]
-    split = target.phantom.reshape(*x.shape[:2], *(size for pair in pairs for size in pair))
+    split = target.meta.reshape(*x.shape[:2], *(size for pair in pairs for size in pair))
     blocks = target.derive(split)
     if blocks is None:
         raise NotLoweredError("the result's rows cannot be split in place")
-    spread = x.phantom[(slice(None), slice(None), *((slice(None), None) * len(pairs)))]
+    spread = x.meta[(slice(None), slice(None), *((slice(None), None) * len(pairs)))]
     repeated = x.derive(spread.broadcast_to(blocks.shape))
     if repeated is None:
         raise NotLoweredError("the operand cannot be repeated in place")

@@ -73,13 +73,13 @@ def lower_affine_grid(context: Context) -> Made:
     ]
     target = context.place(is_image=False)
     for k in range(rank):
-        line = derived(theta, theta.phantom[:, k].reshape(n, *(1,) * rank, rank + 1))
-        numbers = [derived(line, line.phantom[..., j]) for j in range(rank + 1)]
+        line = derived(theta, theta.meta[:, k].reshape(n, *(1,) * rank, rank + 1))
+        numbers = [derived(line, line.meta[..., j]) for j in range(rank + 1)]
         tree: Expr = Operand(2 * rank)
         for j in reversed(range(rank)):
             tree = apply("add", apply("mul", Operand(j), Operand(rank + j)), tree)
         # The first of the numbers belongs to the last axis.
-        composition.map(tree, *axes[::-1], *numbers, target=derived(target, target.phantom[..., k]))
+        composition.map(tree, *axes[::-1], *numbers, target=derived(target, target.meta[..., k]))
     return context.made(target, *composition.steps)
 
 

@@ -52,14 +52,14 @@ def lower_scatter(context: Context) -> Made:
     layer: Any = context.layer(Layer)
     x, index = writable(context, 0), indices_of(context.argument(1), context)
     sizes = index.shape
-    if not x.shape or len(x.shape) != len(sizes) or not index.phantom.size:
+    if not x.shape or len(x.shape) != len(sizes) or not index.meta.size:
         raise NotLoweredError("there is no kernel for single numbers or none")
     axis = checked_axis(layer.axis if isinstance(layer, ScatterElements) else layer.dim, len(x.shape))
     source = source_of(context, context.argument(2), x.dtype)
     if source.shape:
         if len(source.shape) != len(sizes) or any(a > b for a, b in zip(sizes, source.shape, strict=True)):
             raise NotLoweredError("its index does not fit")
-        source = derived(source, source.phantom[tuple(slice(size) for size in sizes)])
+        source = derived(source, source.meta[tuple(slice(size) for size in sizes)])
     if any(sizes[k] > x.shape[k] for k in range(len(sizes)) if k != axis):
         raise NotLoweredError("its index does not fit")
     target, steps = copied(context, x)
@@ -75,10 +75,10 @@ def lower_index_write(context: Context) -> Made:
     """Whole slices of one axis, named by a vector."""
     layer: Any = context.layer(Layer)
     x, index = writable(context, 0), indices_of(context.argument(1), context)
-    if not x.shape or len(index.shape) > 1 or not index.phantom.size:
+    if not x.shape or len(index.shape) > 1 or not index.meta.size:
         raise NotLoweredError("there is no kernel for single numbers or none")
     axis = checked_axis(layer.dim, len(x.shape))
-    sizes = [index.phantom.size if k == axis else size for k, size in enumerate(x.shape)]
+    sizes = [index.meta.size if k == axis else size for k, size in enumerate(x.shape)]
     source = source_of(context, context.argument(2), x.dtype)
     if not isinstance(layer, IndexFill) and source.shape != tuple(sizes):
         raise NotLoweredError("its slices do not fit")
@@ -86,7 +86,7 @@ def lower_index_write(context: Context) -> Made:
     if isinstance(layer, IndexAdd) and len(context.bound.positional) > 3:
         source = _scaled(context, source, context.argument(3), steps)
     around = [-1 if k == axis else 1 for k in range(len(sizes))]
-    slot = Slot(derived(index, index.phantom.reshape(around)), axis, wraps=layer.counts_back)
+    slot = Slot(derived(index, index.meta.reshape(around)), axis, wraps=layer.counts_back)
     kept = [0 if k == axis else step for k, step in enumerate(target.strides)]
     if isinstance(layer, IndexReduce) and (layer.reduce == "mean" or not layer.include_self):
         return reduced(context, target, steps, sizes, kept, [slot], source, layer)
@@ -123,12 +123,12 @@ def lower_put(context: Context) -> Made:
     """Elements at places of the flattened input."""
     x, index = writable(context, 0), indices_of(context.argument(1), context)
     source = source_of(context, context.argument(2), x.dtype)
-    if source.phantom.size != index.phantom.size or not index.phantom.size:
+    if source.meta.size != index.meta.size or not index.meta.size:
         raise NotLoweredError("its index does not fit")
     target, steps = copied(context, x)
     composition = Composition(context)
     source = composition.shaped(source, index.shape)
-    flat = derived(target, target.phantom.reshape(-1))
+    flat = derived(target, target.meta.reshape(-1))
     mode: Mode = "add" if context.layer(Put).accumulate else "set"
     made = scattered(
         context, flat, [*steps, *composition.steps], index.shape or (1,), [0] * max(len(index.shape), 1),
@@ -142,14 +142,14 @@ def lower_scatter_nd(context: Context) -> Made:
     """Elements or slices that rows of indices name."""
     layer, x, index = context.layer(ScatterND), writable(context, 0), indices_of(context.argument(1), context)
     depth = index.shape[-1] if index.shape else 0
-    if not 0 < depth <= len(x.shape) or not index.phantom.size:
+    if not 0 < depth <= len(x.shape) or not index.meta.size:
         raise NotLoweredError("its indices do not fit")
     source = source_of(context, context.argument(2), x.dtype)
     target, steps = copied(context, x)
     sizes = (*index.shape[:-1], *x.shape[depth:])
     behind = (1,) * (len(x.shape) - depth)
     slots = [
-        Slot(derived(index, index.phantom[..., k].reshape((*index.shape[:-1], *behind))), k, wraps=True)
+        Slot(derived(index, index.meta[..., k].reshape((*index.shape[:-1], *behind))), k, wraps=True)
         for k in range(depth)
     ]
     kept = [*(0 for _ in index.shape[:-1]), *target.strides[depth:]]
@@ -171,7 +171,7 @@ def lower_max_unpool(context: Context) -> Made:
 def unpooled(context: Context, x: View, index: View, sizes: Sequence[int], lead: Sequence[int]) -> Made:
     """Zeros (*lead, *sizes), with each value at its index in its (*sizes)."""
     target = row_major((*lead, *sizes), context.dtype)
-    flat = derived(target, target.phantom.reshape(*lead, math.prod(sizes)))
+    flat = derived(target, target.meta.reshape(*lead, math.prod(sizes)))
     kept = [*flat.strides[:-1], *(0 for _ in x.shape[len(lead) :])]
     steps = [fill(context, target, 0.0)]
     made = scattered(context, flat, steps, x.shape, kept, [Slot(index, len(lead))], x, "set")
@@ -188,7 +188,7 @@ def writable(context: Context, index: int) -> View:
     """An argument whose elements a kernel writes a copy of."""
     x = context.argument(index)
     x = context.lowering.stored(x) if isinstance(x, np.ndarray) else x
-    if not isinstance(x, View) or not x.phantom.size or context.lowering.quantises:
+    if not isinstance(x, View) or not x.meta.size or context.lowering.quantises:
         raise NotLoweredError("its operand is no tensor, or has no elements")
     if x.dtype.name not in TYPES or x.dtype.itemsize not in WORDS:
         raise NotLoweredError(f"there are no {dtype_name(x.dtype)} kernels")
@@ -200,7 +200,7 @@ def source_of(context: Context, value: object, dtype: DType) -> View:
     if isinstance(value, int | float):
         value = np.asarray(cast(value, dtype))
     value = context.lowering.stored(value) if isinstance(value, np.ndarray) else value
-    if not isinstance(value, View) or value.dtype != dtype or not value.phantom.size:
+    if not isinstance(value, View) or value.dtype != dtype or not value.meta.size:
         raise NotLoweredError("what it writes is of another dtype, or no tensor")
     return value
 
@@ -272,8 +272,8 @@ def scattering(
     """
     if mode != "set" and max(len(target.shape), len(sizes)) > ADDED_RANK:
         raise NotLoweredError("it has too many dimensions")
-    wide = derived(source, source.phantom.broadcast_to(sizes))
-    places = [derived(each.view, each.view.phantom.broadcast_to(sizes)).strides for each in slots]
+    wide = derived(source, source.meta.broadcast_to(sizes))
+    places = [derived(each.view, each.view.meta.broadcast_to(sizes)).strides for each in slots]
     # Along these loops the target alone moves: no two of their turns meet.
     free = [k for k, step in enumerate(kept) if step]
     order = [*free, *(k for k in range(len(sizes)) if k not in free)]

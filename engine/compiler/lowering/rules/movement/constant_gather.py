@@ -61,7 +61,7 @@ def lower_moved(context: Context) -> Made:
         raise NotLoweredError("what it moves, or where to, is known only in a run")
     if any(each.dtype != spec.dtype for each in sources) or spec.dtype.itemsize not in ELEMENTS:
         raise NotLoweredError(f"there is no kernel that moves {dtype_name(spec.dtype)} so")
-    if spec.size + sum(each.phantom.size for each in sources) > _MOST:
+    if spec.size + sum(each.meta.size for each in sources) > _MOST:
         raise NotLoweredError("there is no kernel that moves so many elements so")
     with np.errstate(all="ignore"):
         places, others = _places(layer, [*sources, *arguments[count:]], spec.dtype)
@@ -75,11 +75,11 @@ def lower_moved(context: Context) -> Made:
         sizes=(places.size,),
         target=(1,),
         source=(0,),
-        positions=(Positions(strides=(1,), bits=32, size=source.phantom.size, step=1, wraps=False),),
+        positions=(Positions(strides=(1,), bits=32, size=source.meta.size, step=1, wraps=False),),
         element=spec.dtype.itemsize,
         host=context.host,
     )
-    index = constant(np.where(places == 0, source.phantom.size, places).astype(np.int32).reshape(-1) - 1)
+    index = constant(np.where(places == 0, source.meta.size, places).astype(np.int32).reshape(-1) - 1)
     return context.made(target, *steps, context.step(kernel, target, source, index))
 
 
@@ -103,9 +103,9 @@ def _moved(layer: Layer, arguments: list[object], first: int, dtype: DType) -> A
     numbered: list[object] = []
     for each in arguments:
         if isinstance(each, View):
-            numbers = np.arange(first, first + each.phantom.size, dtype=_counting(dtype))
+            numbers = np.arange(first, first + each.meta.size, dtype=_counting(dtype))
             numbered.append(numbers.reshape(each.shape))
-            first += each.phantom.size
+            first += each.meta.size
         else:
             numbered.append(each)
     try:
@@ -130,14 +130,14 @@ def _laid(context: Context, sources: list[View], others: Array) -> tuple[View, l
     dtype = sources[0].dtype
     if len(sources) == 1 and not others.size and sources[0].is_row_major:
         (x,) = sources
-        return derived(x, x.phantom.reshape(-1)), []
-    ground = row_major([sum(each.phantom.size for each in sources) + others.size], dtype)
+        return derived(x, x.meta.reshape(-1)), []
+    ground = row_major([sum(each.meta.size for each in sources) + others.size], dtype)
     pieces = [*sources, *([constant(others)] if others.size else [])]
     steps, first = [], 0
     for each in pieces:
-        last = first + each.phantom.size
-        if each.phantom.size:
-            steps.append(context.copy(each, derived(ground, ground.phantom[first:last].reshape(each.shape))))
+        last = first + each.meta.size
+        if each.meta.size:
+            steps.append(context.copy(each, derived(ground, ground.meta[first:last].reshape(each.shape))))
         first = last
     return ground, steps
 

@@ -36,7 +36,7 @@ def _spec(context: Context) -> TensorSpec:
 def _spread(context: Context, number: Array) -> Made:
     """A tensor full of one number: memory for a single element, with strides of 0."""
     view, spec = constant(number.reshape(())), _spec(context)
-    return context.made(derived(view, view.phantom.broadcast_to(spec.sizes)))
+    return context.made(derived(view, view.meta.broadcast_to(spec.sizes)))
 
 
 @kernels_for(creation.Zeros, creation.ZerosLike, creation.NewZeros, Zero)
@@ -79,8 +79,8 @@ def _filled(context: Context, value: View | object) -> Made:
     value = context.lowering.stored(value) if isinstance(value, np.ndarray) else value
     if not isinstance(value, View) or value.dtype != spec.dtype:
         raise NotLoweredError("there is no kernel for a number of another dtype")
-    phantom = value.phantom if isinstance(context.layer(Layer), Copy) else value.phantom.reshape(())
-    return context.made(derived(value, phantom.broadcast_to(spec.sizes)))
+    meta = value.meta if isinstance(context.layer(Layer), Copy) else value.meta.reshape(())
+    return context.made(derived(value, meta.broadcast_to(spec.sizes)))
 
 
 @kernels_for(ARange, Range)
@@ -130,7 +130,7 @@ def lower_one_hot(context: Context) -> Made:
     spec, index = _spec(context), indices_of(context.argument(0), context)
     target = row_major(spec.sizes, INT64)
     zeros, one = (constant(np.asarray(number, INT64)) for number in (0, 1))
-    clear = context.copy(derived(zeros, zeros.phantom.broadcast_to(spec.sizes)), target)
+    clear = context.copy(derived(zeros, zeros.meta.broadcast_to(spec.sizes)), target)
     kernel = Scattering(
         sizes=index.shape or (1,),
         target=target.strides[:-1] or (0,),

@@ -51,8 +51,8 @@ def lower_complex(context: Context) -> Made:
         trees = (apply("mul", Operand(0), apply(name, Operand(1))) for name in ("cos", "sin"))
         parts = [(tree, [first, second]) for tree in trees]
     target = row_major(spec.sizes, COMPLEX64)
-    for (tree, operands), place in zip(parts, (target.phantom.real, target.phantom.imag), strict=True):
-        wide = [derived(each, each.phantom.broadcast_to(spec.sizes)) for each in operands]
+    for (tree, operands), place in zip(parts, (target.meta.real, target.meta.imag), strict=True):
+        wide = [derived(each, each.meta.broadcast_to(spec.sizes)) for each in operands]
         composition.map(tree, *wide, target=derived(target, place))
     return context.made(target, *composition.steps)
 
@@ -65,7 +65,7 @@ def lower_part(context: Context) -> Made:
         raise NotLoweredError("there are kernels for complex numbers of float32 alone")
     if isinstance(layer, ViewAsReal):
         return context.made(as_words(x))
-    return context.made(derived(x, x.phantom.real if isinstance(layer, Real) else x.phantom.imag))
+    return context.made(derived(x, x.meta.real if isinstance(layer, Real) else x.meta.imag))
 
 
 @kernels_for(ViewAsComplex)
@@ -75,7 +75,7 @@ def lower_pairs(context: Context) -> Made:
     is_apart = x.strides[-1] != 1 or any(stride % 2 for stride in x.strides[:-1])
     pairs = row_major(x.shape, x.dtype) if is_apart else x
     copies = [context.copy(x, pairs)] if is_apart else []
-    return context.made(derived(pairs, pairs.phantom.view(COMPLEX64)[..., 0]), *copies)
+    return context.made(derived(pairs, pairs.meta.view(COMPLEX64)[..., 0]), *copies)
 
 
 @kernels_for(Diag)
@@ -83,9 +83,9 @@ def lower_diag(context: Context) -> Made:
     """The diagonal of a matrix, or a matrix with one."""
     x, offset = context.tensor(0), context.layer(Diag).diagonal
     if len(x.shape) == 2:
-        return context.made(derived(x, x.phantom.diagonal(offset)))
+        return context.made(derived(x, x.meta.diagonal(offset)))
     target = context.place(is_image=False)
-    line = derived(target, target.phantom.diagonal(offset))
+    line = derived(target, target.meta.diagonal(offset))
     return context.made(target, fill(context, target, 0.0), context.copy(x, line))
 
 
@@ -94,10 +94,10 @@ def lower_slice_copy(context: Context) -> Made:
     """The input with another tensor in place of a slice."""
     x, source, layer = context.tensor(0), context.tensor(1), context.layer(SliceCopy)
     target = context.place()
-    place = derived(target, target.phantom[layer.place(x.shape)])
+    place = derived(target, target.meta[layer.place(x.shape)])
     steps = [context.copy(x, target)]
-    if place.phantom.size:
-        steps.append(context.copy(derived(source, source.phantom.broadcast_to(place.shape)), place))
+    if place.meta.size:
+        steps.append(context.copy(derived(source, source.meta.broadcast_to(place.shape)), place))
     return context.made(target, *steps)
 
 
@@ -107,7 +107,7 @@ def lower_cross(context: Context) -> Made:
     sizes, composition = context.result_spec.sizes, Composition(context)
     dim = context.layer(Cross).dim
     axis = sizes.index(3) if dim is None else checked_axis(dim, len(sizes))
-    a, b = (derived(each, each.phantom.broadcast_to(sizes)) for each in (context.tensor(0), context.tensor(1)))
+    a, b = (derived(each, each.meta.broadcast_to(sizes)) for each in (context.tensor(0), context.tensor(1)))
     target = context.place(is_image=False)
     tree = apply("sub", apply("mul", Operand(0), Operand(1)), apply("mul", Operand(2), Operand(3)))
     for k in range(3):
@@ -118,7 +118,7 @@ def lower_cross(context: Context) -> Made:
 
 
 def _component(view: View, axis: int, at: int) -> View:
-    return derived(view, view.phantom.moveaxis(axis, 0)[at])
+    return derived(view, view.meta.moveaxis(axis, 0)[at])
 
 
 @kernels_for(Fold)
@@ -149,15 +149,15 @@ def _laid_down(context: Context, windows: Sequence[Window]) -> Made:
     ground = row_major([*lead, *around], FLOAT32)
     composition.steps.append(fill(context, ground, 0.0))
     for rows, columns in pieces:
-        patch = patches.phantom[..., rows, columns, :, :]
-        begin = ground.phantom[..., rows.start * windows[0].dilation :, columns.start * windows[1].dilation :]
+        patch = patches.meta[..., rows, columns, :, :]
+        begin = ground.meta[..., rows.start * windows[0].dilation :, columns.start * windows[1].dilation :]
         *outer, down, across = begin.strides
         taps = windows[0].dilation * down, windows[1].dilation * across
         distances = windows[0].stride * down, windows[1].stride * across
         place = derived(ground, begin.as_strided(patch.shape, (*outer, *taps, *distances)))
         composition.map(apply("add", Operand(0), Operand(1)), place, derived(patches, patch), target=place)
     (top, left) = (window.before for window in windows)
-    inner = derived(ground, ground.phantom[..., top : top + height, left : left + width])
+    inner = derived(ground, ground.meta[..., top : top + height, left : left + width])
     return composition.finish(Operand(0), inner)
 
 
@@ -175,12 +175,12 @@ def lower_pad_sequence(context: Context) -> Made:
     if not isinstance(items, list) or len(sources) < len(items) or any(each.dtype != FLOAT32 for each in sources):
         raise NotLoweredError("its sequences are no tensors of float32 that are computed before")
     target = context.place(is_image=False)
-    rows = target.phantom.moveaxis(0 if layer.batch_first else 1, 0)
+    rows = target.meta.moveaxis(0 if layer.batch_first else 1, 0)
     steps = [fill(context, target, layer.padding_value)]
     for row, source in zip(rows, sources, strict=True):
         length = source.shape[0]
         begin = len(row) - length if layer.padding_side == "left" else 0
-        if source.phantom.size:
+        if source.meta.size:
             steps.append(context.copy(source, derived(target, row[begin : begin + length])))
     return context.made(target, *steps)
 
@@ -199,7 +199,7 @@ def lower_stack(context: Context) -> Made:
         raise NotLoweredError("there is no kernel for several dtypes")
     target = context.place_like(parts[0])
     axis = checked_axis(context.layer(Stack).dim, len(target.shape))
-    places = [derived(target, target.phantom.moveaxis(axis, 0)[k]) for k, _ in enumerate(parts)]
+    places = [derived(target, target.meta.moveaxis(axis, 0)[k]) for k, _ in enumerate(parts)]
     return context.made(target, *(context.copy(part, place) for part, place in zip(parts, places, strict=True)))
 
 
@@ -210,9 +210,9 @@ def lower_repeat(context: Context) -> Made:
     target = context.place_like(x, is_image=False)
     shape = (1,) * (len(target.shape) - len(x.shape)) + x.shape
     sizes = [each for whole, size in zip(target.shape, shape, strict=True) for each in (whole // size, size)]
-    spread = x.phantom.reshape([each for size in shape for each in (1, size)])
+    spread = x.meta.reshape([each for size in shape for each in (1, size)])
     source = derived(x, spread.broadcast_to(sizes))
-    return context.made(target, context.copy(source, derived(target, target.phantom.reshape(sizes))))
+    return context.made(target, context.copy(source, derived(target, target.meta.reshape(sizes))))
 
 
 @kernels_for(Flip, FlipOne)
@@ -220,7 +220,7 @@ def lower_flip(context: Context) -> Made:
     """A copy that reads backwards."""
     x = context.elements(0)
     target = context.place_like(x)
-    return context.made(target, context.copy(derived(x, context.layer(Layer).forward(x.phantom)), target))
+    return context.made(target, context.copy(derived(x, context.layer(Layer).forward(x.meta)), target))
 
 
 @kernels_for(GLU)
@@ -228,7 +228,7 @@ def lower_glu(context: Context) -> Made:
     """First half times sigmoid(second half)."""
     x = context.tensor(0)
     axis = checked_axis(context.layer(GLU).dim, len(x.shape))
-    halves = [derived(x, half) for half in x.phantom.split(2, axis)]
+    halves = [derived(x, half) for half in x.meta.split(2, axis)]
     return Composition(context).finish(apply("mul", Operand(0), apply("sigmoid", Operand(1))), *halves)
 
 
@@ -243,8 +243,8 @@ def lower_unfold(context: Context) -> Made:
         ground = row_major([size + sum(pair) for size, pair in zip(x.shape, around, strict=True)], FLOAT32)
         steps += padded(context, x, ground, around, "constant")
         x = ground
-    patches = derived(x, window_columns(x.phantom, layer.windows))
-    return context.made(target, *steps, context.copy(patches, derived(target, target.phantom.reshape(patches.shape))))
+    patches = derived(x, window_columns(x.meta, layer.windows))
+    return context.made(target, *steps, context.copy(patches, derived(target, target.meta.reshape(patches.shape))))
 
 
 @kernels_for(LowerTriangle, UpperTriangle, Trilu)
@@ -277,10 +277,10 @@ def _symbolic_triangle(context: Context, x: View, layer: Layer, given: list[obje
     distance = apply("sub", Operand(2), Operand(1))
     is_kept = apply("ge" if is_upper else "le", distance, diagonal)
     target, composition = row_major(x.shape, x.dtype), Composition(context)
-    line = derived(rows, rows.phantom.reshape(-1, 1))
+    line = derived(rows, rows.meta.reshape(-1, 1))
     composition.typed(target, apply("where", is_kept, Operand(0), 0), x, line, columns, domain=domain_of(x.dtype))
     return context.made(target, down, across, *composition.steps)
 
 
 def _wide(matrix: View, x: View) -> View:
-    return derived(matrix, matrix.phantom.broadcast_to(x.shape))
+    return derived(matrix, matrix.meta.broadcast_to(x.shape))

@@ -101,13 +101,13 @@ def _with_zeros(context: Context, x: View, border: Border, further: Border) -> M
 def _widened(x: View, border: Border) -> View:
     """A view that takes in so much of its own border."""
     top, left, bottom, right = border
-    image = x.phantom if len(x.shape) == 4 else x.phantom[:, :, None]
+    image = x.meta if len(x.shape) == 4 else x.meta[:, :, None]
     (n, c, height, width), (*lead, down, across) = image.shape, image.strides
     shape = (n, c, height + top + bottom, width + left + right)
     whole = x.storage.part(shape, (*lead, down, across), x.offset - top * down - left * across, x.dtype)
     rest = tuple(has - taken for has, taken in zip(x.border, border, strict=True))
-    phantom = whole if len(x.shape) == 4 else whole[:, :, 0]
-    return View(x.storage, phantom, (rest[0], rest[1], rest[2], rest[3]))
+    meta = whole if len(x.shape) == 4 else whole[:, :, 0]
+    return View(x.storage, meta, (rest[0], rest[1], rest[2], rest[3]))
 
 
 def padded(context: Context, x: View, target: View, pairs: Pairs, mode: str, value: float = 0.0) -> list[KernelStep]:
@@ -116,19 +116,19 @@ def padded(context: Context, x: View, target: View, pairs: Pairs, mode: str, val
     if mode != "constant" and any(min(pair) < 0 < max(pair) for pair in pairs):
         raise NotLoweredError("there is no kernel that crops on one side and pads on the other")
     cuts = zip(x.shape, pairs, strict=True)
-    kept = x.derive(x.phantom[tuple(slice(max(-before, 0), n - max(-after, 0)) for n, (before, after) in cuts)])
+    kept = x.derive(x.meta[tuple(slice(max(-before, 0), n - max(-after, 0)) for n, (before, after) in cuts)])
     inside = [
         slice(max(before, 0), size - max(after, 0)) for size, (before, after) in zip(target.shape, pairs, strict=True)
     ]
     if kept is None:
         raise NotLoweredError("what is kept of its operand is no view")
     done = list(inside)
-    steps = [context.copy(kept, _part(target, done))] if kept.phantom.size else []
+    steps = [context.copy(kept, _part(target, done))] if kept.meta.size else []
     for axis in range(rank):
         for edge, source in _edges(inside[axis], target.shape[axis], mode):
             places = [*done[:axis], edge, *done[axis + 1 :]]
             place = _part(target, places)
-            if place.phantom.size == 0:
+            if place.meta.size == 0:
                 continue
             if source is None:
                 steps.append(fill(context, place, value))
@@ -159,14 +159,14 @@ def _backwards(first: int, count: int) -> slice:
 
 def _source(target: View, done: Sequence[slice], axis: int, source: slice, shape: tuple[int, ...]) -> View:
     places = [*done[:axis], source, *done[axis + 1 :]]
-    view = target.derive(target.phantom[tuple(places)].broadcast_to(shape))
+    view = target.derive(target.meta[tuple(places)].broadcast_to(shape))
     if view is None:
         raise NotLoweredError("its result does not lie in one piece")
     return view
 
 
 def _part(target: View, places: Sequence[slice]) -> View:
-    view = target.derive(target.phantom[tuple(places)])
+    view = target.derive(target.meta[tuple(places)])
     if view is None:
         raise NotLoweredError("its result does not lie in one piece")
     return view

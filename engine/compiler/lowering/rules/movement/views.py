@@ -1,6 +1,6 @@
 """Operators that only move elements: views where strides can say it, copies where they cannot.
 
-The layer itself tells: it runs on the operand's phantom, and if numpy answers with a view of it, so is the result.
+The layer itself tells: it runs on the operand's meta, and if numpy answers with a view of it, so is the result.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def lower_view(context: Context) -> Made:
         raise NotLoweredError("its operand is known before the run")
     if isinstance(layer, NUMBERED) and any(isinstance(each, View) for each in arguments[1:]):
         raise NotLoweredError("one of its parameters is known only in a run")
-    results = layer.forward(*(each.phantom if isinstance(each, View) else each for each in arguments))
+    results = layer.forward(*(each.meta if isinstance(each, View) else each for each in arguments))
     several = list(results) if isinstance(results, list | tuple) else [results]
     unpacked = _unpacked(context) if isinstance(results, list | tuple) else None
     if unpacked is not None:
@@ -111,7 +111,7 @@ def lower_spread(context: Context) -> Made:
     sources = [each for each in items if isinstance(each, View)] if isinstance(items, list) else []
     if outputs is None or not isinstance(items, list) or not len(items) == len(sources) == len(outputs):
         raise NotLoweredError("its operands or its results are known only in a run")
-    grids = context.layer(Layer).forward([each.phantom for each in sources])
+    grids = context.layer(Layer).forward([each.meta for each in sources])
     views = [view for each, grid in zip(sources, grids, strict=True) if (view := each.derive(grid)) is not None]
     if len(views) < len(outputs):
         raise NotLoweredError("there is no kernel for this rearrangement")
@@ -130,11 +130,11 @@ def lower_unpack(context: Context) -> Made:
 
 def _reshaped(context: Context, x: View) -> Made:
     target = context.place_like(x)
-    seen = target.derive(target.phantom.reshape(x.shape))
+    seen = target.derive(target.meta.reshape(x.shape))
     if seen is not None:
         return context.made(target, context.copy(x, seen))
     flat = row_major(x.shape, x.dtype)
-    result = flat.derive(flat.phantom.reshape(target.shape))
+    result = flat.derive(flat.meta.reshape(target.shape))
     if result is None:
         raise NotLoweredError("the reshape cannot be a view")
     return context.made(result, context.copy(x, flat))
@@ -202,18 +202,18 @@ def _is_same(a: View, b: View) -> bool:
 def _together(parts: list[View], axis: int) -> View | None:
     """The parts seen as one tensor, if they lie one after the other in a storage already."""
     first = parts[0]
-    step = first.phantom.strides[axis]
+    step = first.meta.strides[axis]
     at = first.offset
     for part in parts:
-        same = part.storage is first.storage and part.phantom.strides == first.phantom.strides
+        same = part.storage is first.storage and part.meta.strides == first.meta.strides
         if not same or part.offset != at:
             return None
         at += part.shape[axis] * step
     size = sum(part.shape[axis] for part in parts)
     shape_ = (*first.shape[:axis], size, *first.shape[axis + 1 :])
-    whole = first.phantom.as_strided(shape_, first.phantom.strides)
+    whole = first.meta.as_strided(shape_, first.meta.strides)
     view = first.derive(whole)
-    return view if view is None or axis != 1 else View(view.storage, view.phantom, first.border)
+    return view if view is None or axis != 1 else View(view.storage, view.meta, first.border)
 
 
 @kernels_for(
@@ -229,25 +229,25 @@ def lower_shuffle(context: Context) -> Made:
     n, c, h, w = x.shape
     order: tuple[int, ...]
     if isinstance(layer, shuffle.ChannelShuffle):
-        source, order = x.phantom.reshape(n, layer.groups, c // layer.groups, h, w), (0, 2, 1, 3, 4)
+        source, order = x.meta.reshape(n, layer.groups, c // layer.groups, h, w), (0, 2, 1, 3, 4)
     elif isinstance(layer, shuffle.PixelShuffle):
         r = layer.upscale_factor
-        source, order = x.phantom.reshape(n, c // (r * r), r, r, h, w), (0, 1, 4, 2, 5, 3)
+        source, order = x.meta.reshape(n, c // (r * r), r, r, h, w), (0, 1, 4, 2, 5, 3)
     elif isinstance(layer, shuffle.PixelUnshuffle):
         r = layer.downscale_factor
-        source, order = x.phantom.reshape(n, c, h // r, r, w // r, r), (0, 1, 3, 5, 2, 4)
+        source, order = x.meta.reshape(n, c, h // r, r, w // r, r), (0, 1, 3, 5, 2, 4)
     elif isinstance(layer, blocks.DepthToSpace):
         r, is_by_depth = layer.blocksize, layer.mode == "DCR"
         split = (r, r, c // (r * r)) if is_by_depth else (c // (r * r), r, r)
-        source, order = x.phantom.reshape(n, *split, h, w), (0, 3, 4, 1, 5, 2) if is_by_depth else (0, 1, 4, 2, 5, 3)
+        source, order = x.meta.reshape(n, *split, h, w), (0, 3, 4, 1, 5, 2) if is_by_depth else (0, 1, 4, 2, 5, 3)
     elif isinstance(layer, blocks.SpaceToDepth):
         r, is_by_depth = layer.blocksize, layer.mode == "DCR"
-        source = x.phantom.reshape(n, c, h // r, r, w // r, r)
+        source = x.meta.reshape(n, c, h // r, r, w // r, r)
         order = (0, 3, 5, 1, 2, 4) if is_by_depth else (0, 1, 3, 5, 2, 4)
     else:
         raise NotLoweredError("there is no kernel for it")
     moved = source.transpose(order)
-    seen, place = x.derive(moved), target.derive(target.phantom.reshape(moved.shape))
+    seen, place = x.derive(moved), target.derive(target.meta.reshape(moved.shape))
     if seen is None or place is None:
         raise NotLoweredError("the tensor's dimensions cannot be split in place")
     return context.made(target, context.copy(seen, place))

@@ -81,7 +81,7 @@ def with_places(
     """
     x, outputs = context.tensor(0), context.op.outputs
     if len(x.shape) == spatial_rank + 1:
-        x = derived(x, x.phantom[None])
+        x = derived(x, x.meta[None])
     spec = context.lowering.spec(outputs[0])
     if spec is None or math.prod(x.shape[2:]) > _MOST_PLACES:
         raise NotLoweredError("there is no kernel for so many places")
@@ -89,8 +89,8 @@ def with_places(
     image, copies = context.image(x)
     values = channels_last((*x.shape[:2], *counts), dtype=x.dtype)
     places = row_major((x.shape[0], *counts, x.shape[1]), INT64)
-    places = derived(places, places.phantom.moveaxis(-1, 1))
-    target, numbers = (derived(each, as_image(each.phantom)) for each in (values, places))
+    places = derived(places, places.meta.moveaxis(-1, 1))
+    target, numbers = (derived(each, as_image(each.meta)) for each in (values, places))
     depth, down, across = three(windows(x, counts))
     kernel = PoolPlaces(
         batch=target.shape[0],
@@ -108,7 +108,7 @@ def with_places(
         steps.append(_moved(context, places, x.shape[2:]))
     views = [values, places]
     if len(spec.sizes) == spatial_rank + 1:
-        views = [derived(each, each.phantom[0]) for each in views]
+        views = [derived(each, each.meta[0]) for each in views]
     if len(outputs) == 1:
         views = [views[0 if spec.dtype == x.dtype else 1]]
     made = {each.name: view for each, view in zip(outputs, views, strict=True)}
@@ -120,7 +120,7 @@ def _moved(context: Context, places: View, sizes: Sequence[int]) -> KernelStep:
     n, channels = places.shape[:2]
     first = np.arange(n * channels).reshape(n, channels, *(1,) * len(sizes)) * math.prod(sizes)
     start = constant(first.astype(INT64))
-    seen = [places, places, derived(start, start.phantom.broadcast_to(places.shape))]
+    seen = [places, places, derived(start, start.meta.broadcast_to(places.shape))]
     strides, dtypes = [each.strides for each in seen], [each.dtype.name for each in seen]
     tree = apply("add", Operand(0), Operand(1))
     return context.step(make_elements(places.shape, strides, dtypes, tree, "i64", context.lowering.host), *seen)
@@ -174,7 +174,7 @@ def averaged(
     context: Context, source: View, target: View, axes: Sequence[WindowAxis], *, divisor: int | None = None
 ) -> KernelStep:
     """The mean of every window of one tensor (N, C, *S) written to another, both channels last."""
-    image, result = (derived(view, as_image(view.phantom)) for view in (source, target))
+    image, result = (derived(view, as_image(view.meta)) for view in (source, target))
     depth, down, across = three(axes)
     kernel = PoolKernel(
         mode="average",
@@ -243,11 +243,11 @@ def _one_image(context: Context, x: View) -> tuple[View, Sequence[KernelStep]]:
         return context.image(x)
     n, c, depth, height, width = x.shape
     steps: Sequence[KernelStep] = ()
-    is_piece = depth == 1 or x.phantom.strides[2] == height * x.phantom.strides[3]
+    is_piece = depth == 1 or x.meta.strides[2] == height * x.meta.strides[3]
     if x.strides[1] > 1 or not is_piece:
         dense = channels_last(x.shape, dtype=x.dtype)
         x, steps = dense, [context.copy(x, dense)]
-    return derived(x, x.phantom.reshape(n, c, depth * height, width)), steps
+    return derived(x, x.meta.reshape(n, c, depth * height, width)), steps
 
 
 def _with_pixels(array: Strided) -> Strided:

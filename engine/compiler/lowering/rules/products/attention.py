@@ -62,7 +62,7 @@ def lower_chain(context: Context, chain: Chain) -> Made:
     target = context.lowering.place(context.op.outputs[0], is_image=False)
     attended = Attended(
         query=query,
-        key=derived(columns, columns.phantom.swapaxes(-1, -2)),
+        key=derived(columns, columns.meta.swapaxes(-1, -2)),
         value=_factor(context, chain.weighed.value, last, finest),
         target=cut(chain.weighed.seen_in(target), last, finest),
         masks=[_mask(context, mask, finest) for mask in chain.masks],
@@ -154,7 +154,7 @@ def _in_columns(context: Context, key: View, steps: list[KernelStep]) -> View:
     """Keys side by side in columns, and the copy this takes."""
     keys, width = key.shape[-2:]
     turned = spaced_rows((*key.shape[:-2], width, keys))
-    columns = derived(turned, turned.phantom.swapaxes(-1, -2))
+    columns = derived(turned, turned.meta.swapaxes(-1, -2))
     steps.append(context.copy(key, columns))
     return columns
 
@@ -163,7 +163,7 @@ def _padded(context: Context, key: View, steps: list[KernelStep], size: int) -> 
     """Keys in columns, in lines with room for a multiple of so many, so that code need not know how many they are."""
     keys, width = key.shape[-2:]
     lines = spaced_rows((*key.shape[:-2], width, -(-keys // size) * size))
-    columns = derived(lines, lines.phantom[..., :keys].swapaxes(-1, -2))
+    columns = derived(lines, lines.meta[..., :keys].swapaxes(-1, -2))
     steps.append(context.copy(key, columns))
     return columns
 
@@ -186,4 +186,4 @@ def _in_lines(context: Context, mask: MaskView, steps: list[KernelStep]) -> View
         copied = row_major(view.shape, FLOAT32)
         steps.append(context.copy(view, copied))
         view = copied
-    return derived(view, view.phantom.reshape((1,) * (2 - len(view.shape)) + view.shape))
+    return derived(view, view.meta.reshape((1,) * (2 - len(view.shape)) + view.shape))

@@ -66,7 +66,7 @@ def mask_of(context: Context, value: View | object, kind: Literal["keep", "drop"
         return None
     if isinstance(value, np.ndarray):
         value = context.lowering.stored(value)
-    if not isinstance(value, View) or value.phantom.size == 0:
+    if not isinstance(value, View) or value.meta.size == 0:
         raise NotLoweredError("its mask is no tensor in memory")
     if value.dtype not in (context.dtype, BOOL):
         raise NotLoweredError(f"there are no kernels for masks of {value.dtype.name}")
@@ -85,7 +85,7 @@ def in_groups(attended: Attended) -> Attended:
 
     def split(view: View) -> View:
         """(..., heads, a, b) as (..., groups, heads of a group, a, b)."""
-        array = view.phantom
+        array = view.meta
         if array.ndim < 3:
             return view
         if array.shape[-3] == heads:
@@ -115,13 +115,13 @@ def weighed(context: Context, attended: Attended, *, cap: float = 0.0) -> tuple[
     """
     composition = Composition(context)
     query, key, target = attended.query, attended.key, attended.target
-    turned = derived(key, key.phantom.swapaxes(-1, -2))
+    turned = derived(key, key.meta.swapaxes(-1, -2))
     lead = broadcast_sizes(query.shape[:-2], key.shape[:-2], attended.value.shape[:-2])
     scores = row_major((*lead, query.shape[-2], key.shape[-2]), context.dtype)
     scaled = apply("mul", X, float(attended.scale))
     if cap:
         scaled = apply("mul", apply("tanh", apply("div", scaled, float(cap))), float(cap))
-    wide = derived(query, query.phantom.broadcast_to((*lead, *query.shape[-2:])))
+    wide = derived(query, query.meta.broadcast_to((*lead, *query.shape[-2:])))
     composition.steps += multiplied(context, wide, turned, scores, scaled)
     masks = [*attended.masks, *([_causal(scores.shape[-2:])] if attended.is_causal else [])]
     for mask in masks:
@@ -146,7 +146,7 @@ def _masked(mask: MaskView) -> Expr:
 
 def _softmax(composition: Composition, scores: View, *, is_zero: bool) -> View:
     """The softmax of every row; zeros of a row that sees nothing, or NaN."""
-    rows = derived(scores, scores.phantom.reshape(-1, scores.shape[-1]))
+    rows = derived(scores, scores.meta.reshape(-1, scores.shape[-1]))
     target = row_major(rows.shape, rows.dtype)
     kernel = Softmax(
         rows=rows.shape[0],
@@ -159,7 +159,7 @@ def _softmax(composition: Composition, scores: View, *, is_zero: bool) -> View:
     if is_zero:
         highest = composition.reduce(rows, [1], "max")
         composition.map(apply("where", apply("eq", Y, -math.inf), 0.0, X), target, highest, target=target)
-    return derived(target, target.phantom.reshape(scores.shape))
+    return derived(target, target.meta.reshape(scores.shape))
 
 
 def _stored(context: Context, weights: View, value: View, target: View) -> list[KernelStep]:

@@ -71,8 +71,8 @@ def _product(context: Context, terms: Sequence[Labels], output: Labels) -> Made:
         right, of_right = _blocks(composition, number, _Reading.of(labels, term, needed, parts))
         left, labels = contracted(composition, left, labels, right, of_right, needed)
         parts = parts[::-1]
-    pairs = derived(left, left.phantom.view(COMPLEX64)[..., 0])
-    turned = derived(pairs, pairs.phantom.transpose([labels.index(label) for label in output]))
+    pairs = derived(left, left.meta.view(COMPLEX64)[..., 0])
+    turned = derived(pairs, pairs.meta.transpose([labels.index(label) for label in output]))
     return context.made(turned, *composition.steps)
 
 
@@ -117,10 +117,10 @@ def _blocks(composition: Composition, index: int, reading: _Reading) -> tuple[Vi
     if isinstance(factor, np.ndarray):
         sizes = {**dict(zip(reading.term, factor.shape, strict=True)), **dict.fromkeys(reading.parts, 2)}
         packed = context.lowering.packed(("complex", reading), [factor], lambda: reading.pack(factor))
-        return derived(packed, packed.phantom.reshape([sizes[label] for label in reading.labels])), reading.labels
+        return derived(packed, packed.meta.reshape([sizes[label] for label in reading.labels])), reading.labels
     words, blocks = as_words(factor), row_major((*factor.shape, 2, 2), FLOAT32)
-    composition.steps.append(context.copy(words, derived(blocks, blocks.phantom[..., 0, :])))
+    composition.steps.append(context.copy(words, derived(blocks, blocks.meta[..., 0, :])))
     for part, tree in ((1, apply("neg", Operand(0))), (0, Operand(0))):
-        place = derived(blocks, blocks.phantom[..., 1, 1 - part])
-        composition.map(tree, derived(words, words.phantom[..., part]), target=place)
+        place = derived(blocks, blocks.meta[..., 1, 1 - part])
+        composition.map(tree, derived(words, words.meta[..., part]), target=place)
     return blocks, (*reading.term, *reading.parts)

@@ -49,7 +49,7 @@ def lower_dot(context: Context) -> Made:
 def lower_outer(context: Context) -> Made:
     """Every element of one with every element of the other."""
     a, b = context.tensor(0), context.tensor(1)
-    return Composition(context).finish(_PRODUCT, derived(a, a.phantom[:, None]), b)
+    return Composition(context).finish(_PRODUCT, derived(a, a.meta[:, None]), b)
 
 
 @kernels_for(AddOuter, doubles=True)
@@ -57,7 +57,7 @@ def lower_add_outer(context: Context) -> Made:
     """beta * input + alpha * outer."""
     layer, a, b = context.layer(AddOuter), context.tensor(1), context.tensor(2)
     tree = apply("mul", _PRODUCT, float(layer.alpha))
-    column = derived(a, a.phantom[:, None])
+    column = derived(a, a.meta[:, None])
     if layer.beta == 0:
         return Composition(context).finish(tree, column, b)
     term = apply("mul", Operand(2), float(layer.beta))
@@ -68,13 +68,13 @@ def lower_add_outer(context: Context) -> Made:
 def lower_bilinear(context: Context) -> Made:
     """Every element of one row times every one of the other, and a linear layer of these."""
     a, b, weight, bias = context.tensor(0), context.tensor(1), context.weight(2), context.optional_weight(3)
-    left, right = derived(a, a.phantom[..., :, None]), derived(b, b.phantom[..., None, :])
+    left, right = derived(a, a.meta[..., :, None]), derived(b, b.meta[..., None, :])
     sizes = broadcast_sizes(left.shape, right.shape)
     if math.prod(sizes) > MOST_PAIRS or (bias is not None and bias.ndim != 1):
         raise NotLoweredError("there is no kernel for so many pairs")
     composition = Composition(context)
     pairs = composition.map(apply("mul", Operand(0), Operand(1)), left, right)
-    rows = derived(pairs, pairs.phantom.reshape(*sizes[:-2], sizes[-2] * sizes[-1]))
+    rows = derived(pairs, pairs.meta.reshape(*sizes[:-2], sizes[-2] * sizes[-1]))
     made = linear(context, rows, weight.reshape(len(weight), -1), bias)
     return Made(views=made.views, steps=[*composition.steps, *made.steps], fusions=made.fusions)
 
@@ -86,10 +86,10 @@ def lower_kron(context: Context) -> Made:
     target = context.place(is_image=False)
     rank = max(len(a.shape), len(b.shape))
     sizes_a, sizes_b = ((1,) * (rank - len(each.shape)) + each.shape for each in (a, b))
-    spread_a = derived(a, a.phantom.reshape([size for m in sizes_a for size in (m, 1)]))
-    spread_b = derived(b, b.phantom.reshape([size for n in sizes_b for size in (1, n)]))
+    spread_a = derived(a, a.meta.reshape([size for m in sizes_a for size in (m, 1)]))
+    spread_b = derived(b, b.meta.reshape([size for n in sizes_b for size in (1, n)]))
     pairs = [size for pair in zip(sizes_a, sizes_b, strict=True) for size in pair]
-    composition.map(_PRODUCT, spread_a, spread_b, target=derived(target, target.phantom.reshape(pairs)))
+    composition.map(_PRODUCT, spread_a, spread_b, target=derived(target, target.meta.reshape(pairs)))
     return context.made(target, *composition.steps)
 
 

@@ -49,7 +49,7 @@ def lower_einsum(context: Context) -> Made:
         operands[:2] = [contracted(composition, *operands[0], *operands[1], needed)]
     if len(operands) == 1:
         ((view, term),) = operands
-        turned = derived(view, view.phantom.transpose([term.index(label) for label in output]))
+        turned = derived(view, view.meta.transpose([term.index(label) for label in output]))
         return composition.finish(Operand(0), turned)
     left, right = operands
     if {*left[1], *right[1]} == {*output}:
@@ -93,14 +93,14 @@ def contracted(
     lead = broadcast_sizes(left.shape[:-2], right.shape[:-2])
     target = row_major((*lead, left.shape[-2], right.shape[-1]), context.dtype)
     composition.steps += multiplied(context, left, right, target)
-    return derived(target, target.phantom.reshape([sizes[label] for label in labels])), labels
+    return derived(target, target.meta.reshape([sizes[label] for label in labels])), labels
 
 
 def _spread(view: View, term: Labels, labels: Labels) -> View:
     """An operand with a dimension of its own, or of 1, for each label."""
     order = [term.index(label) for label in labels if label in term]
     places = (*(slice(None) if label in term else None for label in labels), Ellipsis)
-    return derived(view, view.phantom.transpose(order)[places])
+    return derived(view, view.meta.transpose(order)[places])
 
 
 def _groups(a: Labels, b: Labels, output: Labels) -> _Groups:
@@ -154,7 +154,7 @@ def _known(view: View) -> Array | None:
     data = view.storage.data
     if data is None:
         return None
-    return np.ndarray(view.shape, view.dtype, data, view.offset, view.phantom.strides)
+    return np.ndarray(view.shape, view.dtype, data, view.offset, view.meta.strides)
 
 
 def _weight(known: Array, labels: Labels, groups: tuple[list[str], list[str]], sizes: Mapping[str, int]) -> Array:
@@ -174,8 +174,8 @@ def _diagonal(view: View, term: Labels) -> tuple[View, Labels]:
     sizes = [{view.shape[axis] for axis in axes} for axes in places]
     if any(len(each) > 1 for each in sizes):
         raise NotLoweredError("there is no kernel for a diagonal of a dimension that is repeated")
-    strides = [sum(view.phantom.strides[axis] for axis in axes) for axes in places]
-    return derived(view, view.phantom.as_strided([each.pop() for each in sizes], strides)), labels
+    strides = [sum(view.meta.strides[axis] for axis in axes) for axes in places]
+    return derived(view, view.meta.as_strided([each.pop() for each in sizes], strides)), labels
 
 
 def _lone(composition: Composition, view: View, term: Labels, others: Collection[str]) -> tuple[View, Labels]:
@@ -185,7 +185,7 @@ def _lone(composition: Composition, view: View, term: Labels, others: Collection
         return view, term
     total = composition.reduce(view, axes, "sum")
     kept = [axis for axis in range(len(term)) if axis not in axes]
-    result = derived(total, total.phantom.reshape([view.shape[axis] for axis in kept]))
+    result = derived(total, total.meta.reshape([view.shape[axis] for axis in kept]))
     return result, tuple(term[axis] for axis in kept)
 
 
@@ -205,11 +205,11 @@ def _matrices(
     """
     order = tuple(label for group in groups for label in group)
     turned, count = _spread(view, labels, order), len(groups[0])
-    wide = derived(view, turned.phantom.broadcast_to((*turned.shape[:count], *(sizes[each] for each in order[count:]))))
+    wide = derived(view, turned.meta.broadcast_to((*turned.shape[:count], *(sizes[each] for each in order[count:]))))
     merged = (*wide.shape[:count], *(math.prod(sizes[label] for label in group) for group in groups[1:]))
-    found = wide.derive(wide.phantom.reshape(merged))
+    found = wide.derive(wide.meta.reshape(merged))
     if found is not None:
         return found
     copied = row_major(wide.shape, wide.dtype)
     steps.append(context.copy(wide, copied))
-    return derived(copied, copied.phantom.reshape(merged))
+    return derived(copied, copied.meta.reshape(merged))

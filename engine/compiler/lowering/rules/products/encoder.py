@@ -76,7 +76,7 @@ class _Steps:
         """The norm of every row."""
         rows, copies = self.context.rows(x)
         target = spaced_rows(x.shape) if target is None else target
-        lines = derived(target, target.phantom.reshape(-1, x.shape[-1]))
+        lines = derived(target, target.meta.reshape(-1, x.shape[-1]))
         kernel = Norm(
             rows=rows.shape[0],
             columns=x.shape[-1],
@@ -96,12 +96,12 @@ class _Steps:
         batch, length, width = qkv.shape
         heads, size = self.layer.num_heads, width // 3
         target = spaced_rows((batch, length, size))
-        query, key, value = (derived(qkv, self._heads(qkv.phantom[..., k * size : (k + 1) * size])) for k in range(3))
+        query, key, value = (derived(qkv, self._heads(qkv.meta[..., k * size : (k + 1) * size])) for k in range(3))
         attended = Attended(
             query=query,
             key=key,
             value=value,
-            target=derived(target, self._heads(target.phantom)),
+            target=derived(target, self._heads(target.meta)),
             masks=self._masks(batch, length),
             scale=1 / math.sqrt(size // heads),
         )
@@ -118,7 +118,7 @@ class _Steps:
             return []
         # Any number but 0 leaves a key out, that of PyTorch's -inf as well as a 1.
         mask = self.context.lowering.stored(mask != 0) if isinstance(mask, np.ndarray) else mask
-        if isinstance(mask, View) and mask.dtype == FLOAT32 and mask.phantom.size:
+        if isinstance(mask, View) and mask.dtype == FLOAT32 and mask.meta.size:
             answers = row_major(mask.shape, BOOL)
             self.made.append(convert(mask, answers, [self.context.op.name], self.context.host))
             mask = answers
@@ -128,4 +128,4 @@ class _Steps:
             sizes = [batch, 1, 1, length]
         else:
             sizes = [1, 1, length, length] if len(mask.shape) == 2 else [batch, -1, length, length]
-        return [MaskView(derived(mask, mask.phantom.reshape(sizes)), "drop")]
+        return [MaskView(derived(mask, mask.meta.reshape(sizes)), "drop")]

@@ -53,7 +53,7 @@ def lower_transform(context: Context) -> Made:
     """A transform along one axis or several."""
     layer, x = context.layer(Layer), context.argument(0)
     assert isinstance(layer, OneAxis | SeveralAxes)
-    if not isinstance(x, View) or x.dtype not in (FLOAT32, COMPLEX64) or not x.phantom.size:
+    if not isinstance(x, View) or x.dtype not in (FLOAT32, COMPLEX64) or not x.meta.size:
         raise NotLoweredError("there are kernels for transforms of float32 and of complex numbers of it alone")
     steps: list[KernelStep] = []
     for stage in _stages(layer, x.shape):
@@ -73,8 +73,8 @@ def _stages(layer: OneAxis | SeveralAxes, shape: tuple[int, ...]) -> Iterator[_S
 
 def _transformed(context: Context, x: View, stage: _Stage, steps: list[KernelStep]) -> View:
     """What a transform makes of a tensor, as the product of its rows with a matrix."""
-    moved = derived(x, x.phantom.moveaxis(stage.axis, -1))
-    size, count = moved.shape[-1], moved.phantom.size // moved.shape[-1]
+    moved = derived(x, x.meta.moveaxis(stage.axis, -1))
+    size, count = moved.shape[-1], moved.meta.size // moved.shape[-1]
     if 2 * size * stage.points > (MOST_PRODUCTS if count >= MANY_ROWS else FEW_PRODUCTS):
         raise NotLoweredError("numpy transforms so many points faster")
     matrix = stage.matrix(size, x.dtype == COMPLEX64)
@@ -84,10 +84,10 @@ def _transformed(context: Context, x: View, stage: _Stage, steps: list[KernelSte
     rows, copies = context.rows(words, len(words.shape) - len(moved.shape) + 1)
     target = row_major((*moved.shape[:-1], matrix.shape[-1]), dtype)
     flat = as_words(target)
-    lines = derived(flat, flat.phantom.reshape(count, len(weight)))
+    lines = derived(flat, flat.meta.reshape(count, len(weight)))
     result = Result.seen(alone(context.op), lines, rows_as_image, context.lowering.alarm)
     steps += [*copies, linear_step(context, result, rows, weight, None)]
-    return derived(target, target.phantom.moveaxis(-1, stage.axis))
+    return derived(target, target.meta.moveaxis(-1, stage.axis))
 
 
 def _as_floats(matrix: Array) -> Array:
@@ -105,16 +105,16 @@ def lower_dft(context: Context) -> Made:
     length, axis = layer.told(TensorSpec(x.shape, FLOAT32), *given)
     if length is None or axis is None:
         raise NotLoweredError("its length or axis is known only in a run")
-    moved = derived(x, x.phantom.moveaxis(axis, -2))
+    moved = derived(x, x.meta.moveaxis(axis, -2))
     *lead, size, parts = moved.shape
     size, length = specialise((size, length))  # the matrix of the transform is a constant
     units = _units(size, parts, 2 * length, hint(math.prod(lead)))
     matrix = np.asarray(layer.forward(units, length, 1))
     target = row_major((*lead, *matrix.shape[1:]), FLOAT32)
-    lines = derived(target, target.phantom.reshape(-1, matrix[0].size))
+    lines = derived(target, target.meta.reshape(-1, matrix[0].size))
     apart = composition.shaped(moved, (1, -1, size * parts))
     multiply_frames(composition, apart, lines, _weight(matrix))
-    return context.made(derived(target, target.phantom.moveaxis(-2, axis)), *composition.steps)
+    return context.made(derived(target, target.meta.moveaxis(-2, axis)), *composition.steps)
 
 
 @kernels_for(STFT)
@@ -134,11 +134,11 @@ def lower_stft(context: Context) -> Made:
         copied = row_major(signals.shape, FLOAT32)
         composition.steps.append(context.copy(signals, copied))
         signals = copied
-    steps = signals.phantom.strides
+    steps = signals.meta.strides
     hop = int(np.reshape(others[0], ())) * parts * steps[1]
-    overlapping = signals.phantom.as_strided((batch, count, size * parts), (steps[0], hop, steps[1]))
+    overlapping = signals.meta.as_strided((batch, count, size * parts), (steps[0], hop, steps[1]))
     target = row_major((batch, count, bins, 2), FLOAT32)
-    lines = derived(target, target.phantom.reshape(batch * count, -1))
+    lines = derived(target, target.meta.reshape(batch * count, -1))
     multiply_frames(composition, derived(signals, overlapping), lines, _weight(matrix))
     return context.made(target, *composition.steps)
 

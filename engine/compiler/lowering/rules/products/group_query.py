@@ -37,7 +37,7 @@ def lower_causal_mask(context: Context) -> Made:
         constant(np.arange(first, first + count, dtype=np.float32)) for first, count in ((before, rows), (0, columns))
     )
     tree = apply("where", apply("le", Y, X), 0.0, -math.inf)
-    return Composition(context).finish(tree, derived(own, own.phantom[:, None]), keys)
+    return Composition(context).finish(tree, derived(own, own.meta[:, None]), keys)
 
 
 @kernels_for(GroupQueryAttention)
@@ -56,13 +56,13 @@ def lower_grouped(context: Context) -> Made:
     if layer.do_rotary:
         q, k = (_turned(steps, each, rows, layer) for each in (q, k))
     kept = [_kept(steps, new, old, rows, index) for index, (new, old) in enumerate(zip((k, v), past, strict=True), 1)]
-    keys, values = (derived(each, each.phantom[:, :, :total]) for each in kept)
+    keys, values = (derived(each, each.meta[:, :, :total]) for each in kept)
     target = context.lowering.place(context.op.outputs[0], is_image=False)
     attended = Attended(
         query=q,
         key=keys,
         value=values,
-        target=derived(target, target.phantom.reshape(batch, length, -1, size).transpose(0, 2, 1, 3)),
+        target=derived(target, target.meta.reshape(batch, length, -1, size).transpose(0, 2, 1, 3)),
         masks=_masks(steps, rows, layer.local_window_size),
         scale=layer.scale or 1 / math.sqrt(size),
     )
@@ -94,9 +94,9 @@ class _Rows:
     def of(cls, composition: Composition, batch: int, length: int, total: int) -> _Rows:
         """Of an operator's rows."""
         counts = indices_of(composition.context.argument(5), composition.context)
-        if counts.phantom.size != batch:
+        if counts.meta.size != batch:
             raise NotLoweredError("its numbers of keys do not fit")
-        last = derived(counts, counts.phantom.reshape(batch, 1))
+        last = derived(counts, counts.meta.reshape(batch, 1))
         before, places = row_major((batch, 1), INT64), row_major((batch, length), INT64)
         has_past = total != length
         composition.typed(before, apply("sub", X, length - 1) if has_past else apply("mul", X, 0), last, domain="i64")
@@ -129,11 +129,11 @@ def _heads(context: Context, layer: GroupQueryAttention) -> list[View]:
     query, groups = context.tensor(0), layer.kv_num_heads
     batch, length, width = query.shape
     if _given(context, 1) is not None:
-        parts = [(query, query.phantom)] + [(each, each.phantom) for each in (context.tensor(1), context.tensor(2))]
+        parts = [(query, query.meta)] + [(each, each.meta) for each in (context.tensor(1), context.tensor(2))]
     else:
         size = width // (layer.num_heads + 2 * groups)
         ends = [layer.num_heads * size, (layer.num_heads + groups) * size]
-        parts = [(query, part) for part in query.phantom.split(ends, axis=2)]
+        parts = [(query, part) for part in query.meta.split(ends, axis=2)]
     counts = (layer.num_heads, groups, groups)
     if any(part.shape[:2] != (batch, length) for _, part in parts):
         raise NotLoweredError("its keys and values do not fit")
@@ -156,20 +156,20 @@ def _turned(composition: Composition, x: View, rows: _Rows, layer: GroupQueryAtt
         cache, own = context.tensor(index), row_major((batch, length, half), FLOAT32)
         if len(cache.shape) != 2 or cache.shape[1] != half:
             raise NotLoweredError("its angles do not fit")
-        slot = Slot(derived(places, places.phantom[:, :, None]), 0)
+        slot = Slot(derived(places, places.meta[:, :, None]), 0)
         composition.steps.append(picking(context, own, cache, [0, 0, cache.strides[1]], [slot]))
-        angles.append(derived(own, own.phantom[:, None]))
+        angles.append(derived(own, own.meta[:, None]))
     target = row_major(x.shape, FLOAT32)
     first, second = (slice(0, half), slice(half, 2 * half))
     if layer.rotary_interleaved:
         first, second = slice(0, 2 * half, 2), slice(1, 2 * half, 2)
-    pair = [derived(x, x.phantom[..., each]) for each in (first, second)]
+    pair = [derived(x, x.meta[..., each]) for each in (first, second)]
     products = apply("mul", X, Z), apply("mul", Y, Operand(3))
     other = apply("add", apply("mul", X, Operand(3)), apply("mul", Y, Z))
     for part, tree in ((first, apply("sub", *products)), (second, other)):
-        composition.map(tree, *pair, *angles, target=derived(target, target.phantom[..., part]))
+        composition.map(tree, *pair, *angles, target=derived(target, target.meta[..., part]))
     if 2 * half < size:
-        rest = (derived(each, each.phantom[..., 2 * half :]) for each in (x, target))
+        rest = (derived(each, each.meta[..., 2 * half :]) for each in (x, target))
         composition.steps.append(context.copy(*rest))
     return target
 
@@ -185,15 +185,15 @@ def _kept(composition: Composition, new: View, past: View | None, rows: _Rows, i
     count = 0 if past is None else past.shape[2]
     if past is not None:
         own = constant(np.arange(count, dtype=np.float32).reshape(-1, 1))
-        seen = derived(rows.before, rows.before.phantom.reshape(batch, 1, 1, 1))
+        seen = derived(rows.before, rows.before.meta.reshape(batch, 1, 1, 1))
         is_there: Expr = apply("lt", Y, Z)
-        front = derived(target, target.phantom[:, :, :count])
+        front = derived(target, target.meta[:, :, :count])
         composition.typed(front, apply("where", is_there, X, 0.0), past, own, seen)
     if count < room:
         zero = constant(np.zeros((), np.float32))
-        behind = derived(target, target.phantom[:, :, count:])
-        composition.steps.append(context.copy(derived(zero, zero.phantom.broadcast_to(behind.shape)), behind))
-    places = derived(rows.places, rows.places.phantom.reshape(batch, 1, rows.length, 1))
+        behind = derived(target, target.meta[:, :, count:])
+        composition.steps.append(context.copy(derived(zero, zero.meta.broadcast_to(behind.shape)), behind))
+    places = derived(rows.places, rows.places.meta.reshape(batch, 1, rows.length, 1))
     kept = [0 if axis == 2 else step for axis, step in enumerate(target.strides)]
     slots = [Slot(places, 2)]
     composition.steps.append(scattering(context, target, new.shape, kept, slots, new, "set"))
@@ -204,7 +204,7 @@ def _masks(composition: Composition, rows: _Rows, window: int) -> list[MaskView]
     """What each new position sees: keys up to its own, a window of them; and what is added to scores."""
     context, batch = composition.context, rows.before.shape[0]
     mask = row_major((batch, 1, rows.length, rows.total), np.dtype(np.bool_))
-    own = derived(rows.before, rows.before.phantom.reshape(batch, 1, 1, 1))
+    own = derived(rows.before, rows.before.meta.reshape(batch, 1, 1, 1))
     line = constant(np.arange(rows.length, dtype=INT64).reshape(-1, 1))
     keys = constant(np.arange(rows.total, dtype=INT64))
     place = apply("add", Y, Z)
@@ -218,4 +218,4 @@ def _masks(composition: Composition, rows: _Rows, window: int) -> list[MaskView]
     view = context.stored(bias)
     if len(view.shape) != 4 or view.shape[3] < rows.total:
         raise NotLoweredError("what is added to its scores does not fit")
-    return [MaskView(derived(view, view.phantom[..., : rows.total]), "add"), MaskView(mask, "keep")]
+    return [MaskView(derived(view, view.meta[..., : rows.total]), "add"), MaskView(mask, "keep")]

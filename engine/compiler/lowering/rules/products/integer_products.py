@@ -49,7 +49,7 @@ class Zero:
         """The zero point of an operand."""
         value = context.argument(index)
         if isinstance(value, View):
-            return cls(derived(value, value.phantom.reshape((1,) * len(x.shape))))
+            return cls(derived(value, value.meta.reshape((1,) * len(x.shape))))
         return cls(int(np.asarray(0 if value is None else value).reshape(())))
 
 
@@ -99,8 +99,8 @@ class ByteImage:
         else:
             edges = [(each,) for _, each in edges]
         for place in edges:
-            self._surround(derived(whole, whole.phantom[:, :, *place]))
-        words = derived(whole, whole.phantom[:, :, *((down, across) if len(inner) > 1 else (across,))])
+            self._surround(derived(whole, whole.meta[:, :, *place]))
+        words = derived(whole, whole.meta[:, :, *((down, across) if len(inner) > 1 else (across,))])
         self._fill(words, 1)
         return words
 
@@ -126,7 +126,7 @@ class ByteImage:
             if bias is None:
                 return []
             view = bias if isinstance(bias, View) else context.lowering.stored(bias)
-            return [derived(view, view.phantom.reshape(shape))]
+            return [derived(view, view.meta.reshape(shape))]
         if isinstance(zero, int) and not isinstance(bias, View):
             known = (0 if bias is None else bias.reshape(-1).astype(np.int64)) - (zero + self.moved) * sums
             return [context.lowering.stored(known.astype(np.int32).reshape(shape))]
@@ -136,7 +136,7 @@ class ByteImage:
         tree = apply("neg", apply("mul", Operand(0), distance))
         if bias is not None:
             view = bias if isinstance(bias, View) else context.lowering.stored(bias)
-            operands.append(derived(view, view.phantom.reshape(shape)))
+            operands.append(derived(view, view.meta.reshape(shape)))
             tree = apply("add", tree, Operand(len(operands) - 1))
         self._map(target, tree, operands, "i64")
         return [target]
@@ -146,12 +146,12 @@ class ByteImage:
         x = self.x
         if self.integers != 4 or self.moved or x.shape[axis] % 4 or x.offset % 4:
             return None
-        others = [*zip(x.shape, x.phantom.strides, strict=True)]
+        others = [*zip(x.shape, x.meta.strides, strict=True)]
         _, stride = others.pop(axis)
         if stride != 1 or any(each % 4 for size, each in others if size > 1):
             return None
-        phantom = words_at(x, axis)
-        return None if phantom is None else View(x.storage, phantom)
+        meta = words_at(x, axis)
+        return None if meta is None else View(x.storage, meta)
 
     def _fill(self, words: View, axis: int) -> None:
         """The step that stores the bytes of a tensor in words."""
@@ -168,7 +168,7 @@ class ByteImage:
 
     def _surround(self, words: View) -> None:
         """The step that stores what stands for zero."""
-        if not words.phantom.size:
+        if not words.meta.size:
             return
         shape = (words.shape[0], 4 * words.shape[1], *words.shape[2:])
         target = derived(words, parts_of(words, shape, 1, _PARTS[4]))
@@ -183,8 +183,8 @@ class ByteImage:
         shape, host = target.shape, self.context.host
         seen = [target]
         for each in operands:
-            phantom = each.phantom.reshape((1,) * len(shape)) if each.phantom.size == 1 else each.phantom
-            seen.append(derived(each, phantom.broadcast_to(shape)))
+            meta = each.meta.reshape((1,) * len(shape)) if each.meta.size == 1 else each.meta
+            seen.append(derived(each, meta.broadcast_to(shape)))
         kernel = make_elements(
             shape, [each.strides for each in seen], [each.dtype.name for each in seen], tree, domain, host
         )
@@ -202,7 +202,7 @@ def _number(value: int | View, operands: list[View]) -> Expr | float:
 def words_at(x: View, axis: int) -> Strided | None:
     """Memory of bytes as words along an axis."""
     axis %= len(x.shape)
-    strides = list(x.phantom.strides)
+    strides = list(x.meta.strides)
     strides[axis] = FLOAT32.itemsize
     shape = list(x.shape)
     shape[axis] //= FLOAT32.itemsize
@@ -211,7 +211,7 @@ def words_at(x: View, axis: int) -> Strided | None:
 
 def parts_of(words: View, shape: tuple[int, ...], axis: int, dtype: DType) -> Strided:
     """Memory of words as smaller integers of this shape."""
-    strides = list(words.phantom.strides)
+    strides = list(words.meta.strides)
     strides[axis] = dtype.itemsize
     return words.storage.part(shape, strides, words.offset, dtype)
 
@@ -250,7 +250,7 @@ def lower_conv_integer(context: Context) -> Made:
     result = context.fuse(as_image, is_image=True, views=shift)
     parameters = replace(parameters, integers=image.integers, has_shift=bool(shift))
     filters = as_filters(words_of(weight, image.integers)), None
-    seen_image = derived(words, as_image(words.phantom))
+    seen_image = derived(words, as_image(words.meta))
     return result.made(*image.steps, *computed(context, seen_image, result, parameters, parts, filters))
 
 
@@ -264,7 +264,7 @@ def lower_matmul_integer(context: Context) -> Made:
     columns = centred_columns(weight, _zero(context), "b_zero_point").T
     image = ByteImage(context, x, Zero.of(context, 2, x), _integers(context, columns))
     words = image.rows()
-    rows = derived(words, words.phantom.reshape(-1, words.shape[-1]))
+    rows = derived(words, words.meta.reshape(-1, words.shape[-1]))
     shift = image.shift(None, columns, 0)
     result = context.fuse(rows_as_image, is_image=False, views=shift)
     filters = words_of(columns, image.integers)

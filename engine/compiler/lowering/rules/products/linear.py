@@ -99,11 +99,11 @@ def multiply_frames(
     """All frames times one matrix, in memory that is given."""
     context, size = composition.context, frames.shape[-1]
     if frames.shape[0] == 1 and frames.strides[-1] in (0, 1):
-        rows = derived(frames, frames.phantom[0])
+        rows = derived(frames, frames.meta[0])
     else:
         apart = row_major(frames.shape, FLOAT32)
         composition.steps.append(context.copy(frames, apart))
-        rows = derived(apart, apart.phantom.reshape(-1, size))
+        rows = derived(apart, apart.meta.reshape(-1, size))
     result = Result.seen(alone(context.op), lines, rows_as_image, context.lowering.alarm)
     composition.steps.append(linear_step(context, result, rows, weight, bias))
 
@@ -118,7 +118,7 @@ def overlap_add(composition: Composition, frames: View, hop: int, least: int = 0
     ground = row_major((batch, channels, max((count - 1) * hop + size, least)), FLOAT32)
     composition.steps.append(fill(composition.context, ground, 0.0))
     for first in range(0, size, hop):
-        begin, piece = ground.phantom[..., first:], frames.phantom[..., first : first + hop]
+        begin, piece = ground.meta[..., first:], frames.meta[..., first : first + hop]
         *outer, step = begin.strides
         place = derived(ground, begin.as_strided(piece.shape, (*outer, hop * step, step)))
         composition.map(apply("add", X, Y), place, derived(frames, piece), target=place)

@@ -63,7 +63,7 @@ def lower_add_batch_sum(context: Context) -> Made:
     layer, (first, second) = context.layer(AddBatchSum), (context.tensor(1), context.tensor(2))
     batch, rows, terms = first.shape
     composition = Composition(context)
-    left = composition.shaped(derived(first, first.phantom.transpose(1, 0, 2)), (rows, batch * terms))
+    left = composition.shaped(derived(first, first.meta.transpose(1, 0, 2)), (rows, batch * terms))
     right = composition.shaped(second, (batch * terms, second.shape[2]))
     made = _added(context, (0, layer.beta), (left, right), None, layer.alpha)
     return Made(views=made.views, steps=[*composition.steps, *made.steps], fusions=made.fusions)
@@ -172,15 +172,15 @@ def _steps(context: Context, left: View, right: View, form: _Form, result: Resul
 def _is_packed_once(left: View, right: View) -> bool:
     """Whether the right factor is better brought into order by itself: tiles of many rows would each do it again."""
     is_alone = left.shape[:2] == (1, 1) and left.strides[3] == 1
-    return is_alone and left.shape[2] >= PACKED_ROWS and right.phantom.size >= PACKED_ELEMENTS
+    return is_alone and left.shape[2] >= PACKED_ROWS and right.meta.size >= PACKED_ELEMENTS
 
 
 def _by_rows(context: Context, result: Result, left: View, right: View) -> list[KernelStep]:
     """A product as a linear layer whose weights are packed in the run: how they are, and the layer."""
     left, spacing = spaced(context, left, right.shape[3])
-    weight = derived(right, right.phantom[0, 0].T[:, :, None, None, None])
+    weight = derived(right, right.meta[0, 0].T[:, :, None, None, None])
     source, target = Strides(0, 0, left.strides[2]), dense_strides(result.image)
-    kernel = next(tiled(context, result, ConvParameters(kernel=(1, 1)), weight.phantom, source, target))
+    kernel = next(tiled(context, result, ConvParameters(kernel=(1, 1)), weight.meta, source, target))
     packed, packing = packed_in_run(context, kernel, weight, None)
     return [*spacing, *packing, result.step(kernel, [left, packed])]
 
@@ -219,7 +219,7 @@ class _Form:
         terms, rows = left.shape[-1], left.shape[-2] if len(left.shape) > 1 else 1
         columns = right.shape[-1] if len(right.shape) > 1 else 1
         lead = broadcast_sizes(left.shape[:-2], right.shape[:-2])
-        if math.prod(right.shape[:-2]) == 1 and left.derive(left.phantom.reshape(-1, terms)) is not None:
+        if math.prod(right.shape[:-2]) == 1 and left.derive(left.meta.reshape(-1, terms)) is not None:
             rows, lead = rows * math.prod(lead), ()  # all rows meet the same columns
         return cls(lead, rows, columns, terms, columns == 1 and rows > 1)
 
@@ -236,25 +236,25 @@ class _Form:
     def stacked(self, context: Context, view: View, steps: list[KernelStep], *, is_left: bool) -> View:
         """A factor as (n, h, rows, terms) or (n, h, terms, columns); the copy this may take is added to the steps."""
         sizes = (self.rows, self.terms) if is_left else (self.terms, self.columns)
-        matrix = view.phantom.reshape(*(view.shape[:-2] if self.lead else ()), *sizes)
+        matrix = view.meta.reshape(*(view.shape[:-2] if self.lead else ()), *sizes)
         wide = view.derive(matrix.broadcast_to((*self.lead, *sizes)))
         if wide is None:
             raise NotLoweredError("an operand does not lie in matrices")
-        found = wide.derive(wide.phantom.reshape(*self.stack, *sizes))
+        found = wide.derive(wide.meta.reshape(*self.stack, *sizes))
         if found is not None:
             return found
         copied = _copied(context, wide, steps)  # repeated along dimensions that no two can stand for
-        return View(copied.storage, copied.phantom.reshape(*self.stack, *sizes))
+        return View(copied.storage, copied.meta.reshape(*self.stack, *sizes))
 
 
 def _result(context: Context, fused: Fused, as_image: ImageOf, order: Sequence[int]) -> Result:
     """Memory for the result, in its own order if the kernel can store so, or in this."""
     target, alarm = context.lowering.place(fused.operand, is_image=False), context.lowering.alarm
-    image = target.derive(as_image(target.phantom))
+    image = target.derive(as_image(target.meta))
     if image is None or image.strides[1] > 1:
         spec = computable(context.lowering.spec(fused.operand), context.dtype)
         laid = row_major([spec.sizes[axis] for axis in order], spec.dtype)
-        target = View(laid.storage, laid.phantom.transpose(inverse(order)))
+        target = View(laid.storage, laid.meta.transpose(inverse(order)))
     return Result.seen(fused, target, as_image, alarm)
 
 
@@ -293,7 +293,7 @@ def _bias(context: Context, value: object) -> Array | None:
 
 def _turned(view: View) -> View:
     """The last two dimensions exchanged."""
-    return derived(view, view.phantom.swapaxes(-1, -2))
+    return derived(view, view.meta.swapaxes(-1, -2))
 
 
 def _copied(context: Context, view: View, steps: list[KernelStep]) -> View:

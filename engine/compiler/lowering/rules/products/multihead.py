@@ -76,11 +76,11 @@ def _given_out(context: Context, weights: View, index: int, steps: list[KernelSt
     spec = context.lowering.spec(context.op.outputs[index])
     if spec is None:
         raise NotLoweredError("its shape is known only in a run")
-    if math.prod(spec.sizes) != weights.phantom.size:
+    if math.prod(spec.sizes) != weights.meta.size:
         composition = Composition(context)
         weights = composition.reduce(weights, [1], "mean")
         steps += composition.steps
-    return derived(weights, weights.phantom.reshape(spec.sizes))
+    return derived(weights, weights.meta.reshape(spec.sizes))
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ class _Heads:
 
     def split(self, sequence: View) -> View:
         """(batch, heads, positions, width) of a head."""
-        array = self.arrangement.to_batch_first(sequence.phantom)
+        array = self.arrangement.to_batch_first(sequence.meta)
         heads = self.arrangement.heads
         return derived(sequence, array.reshape(*array.shape[:2], heads, array.shape[2] // heads).transpose(0, 2, 1, 3))
 
@@ -100,15 +100,15 @@ def _longer(
     context: Context, arrangement: Arrangement, sequence: View, rows: Sequence[Array], steps: list[KernelStep]
 ) -> View:
     """A sequence with the same rows behind every one of the batch."""
-    whole = derived(sequence, arrangement.to_batch_first(sequence.phantom))
+    whole = derived(sequence, arrangement.to_batch_first(sequence.meta))
     batch, length, width = whole.shape
     longer = row_major((batch, length + len(rows), width), context.dtype)
-    steps.append(context.copy(whole, derived(longer, longer.phantom[:, :length])))
+    steps.append(context.copy(whole, derived(longer, longer.meta[:, :length])))
     for number, row in enumerate(rows, start=length):
         line = constant(np.ascontiguousarray(row.reshape(1, width)))
-        place = derived(longer, longer.phantom[:, number])
-        steps.append(context.copy(derived(line, line.phantom.broadcast_to((batch, width))), place))
-    return derived(longer, arrangement.from_batch_first(longer.phantom))
+        place = derived(longer, longer.meta[:, number])
+        steps.append(context.copy(derived(line, line.meta.broadcast_to((batch, width))), place))
+    return derived(longer, arrangement.from_batch_first(longer.meta))
 
 
 def _projected(context: Context, sequences: Sequence[View], steps: list[KernelStep]) -> list[View]:
@@ -129,7 +129,7 @@ def _projected(context: Context, sequences: Sequence[View], steps: list[KernelSt
             biases = [bias for each in some if (bias := parts[each][1]) is not None]
             joined = _into(context, sequences[some[0]], weight, np.concatenate(biases) if biases else None, steps)
             width = joined.shape[-1] // len(some)
-            result += [derived(joined, joined.phantom[..., k * width : (k + 1) * width]) for k in range(len(some))]
+            result += [derived(joined, joined.meta[..., k * width : (k + 1) * width]) for k in range(len(some))]
     return result
 
 
@@ -160,7 +160,7 @@ def _masks(context: Context, masks: Masks, heads: _Heads) -> list[MaskView]:
 
 
 def _shaped(mask: MaskView, sizes: tuple[int, ...]) -> MaskView:
-    return replace(mask, view=derived(mask.view, mask.view.phantom.reshape(sizes)))
+    return replace(mask, view=derived(mask.view, mask.view.meta.reshape(sizes)))
 
 
 def _attribute(context: Context, name: str) -> Array | None:

@@ -40,8 +40,8 @@ def lower_stft(context: Context) -> Made:
     scale = 1 / math.sqrt(layer.n_fft) if layer.normalized else 1.0
     is_half = layer.is_half(x.dtype)
     spectrum = _spectrum(composition, signals, layer.framing, _given(context), is_half=is_half, scale=scale)
-    turned = derived(spectrum, spectrum.phantom.swapaxes(1, 2))
-    turned = turned if len(x.shape) == 2 else derived(turned, turned.phantom[0])
+    turned = derived(spectrum, spectrum.meta.swapaxes(1, 2))
+    turned = turned if len(x.shape) == 2 else derived(turned, turned.meta[0])
     return context.made(turned if layer.gives_complex else as_words(turned), *composition.steps)
 
 
@@ -52,7 +52,7 @@ def lower_spectrogram(context: Context) -> Made:
     window, length = _given(context), x.shape[-1] if x.shape else 0
     if window is None or not length:
         raise NotLoweredError("its window or signal is missing")
-    signals = composition.shaped(x, [x.phantom.size // length, length])
+    signals = composition.shaped(x, [x.meta.size // length, length])
     if layer.pad:
         signals = _longer(composition, signals, layer.pad, "constant")
     if isinstance(window, View) and layer.normalized == "window":
@@ -60,13 +60,13 @@ def lower_spectrogram(context: Context) -> Made:
     scale = 1 / layer.factor(window if isinstance(window, np.ndarray) else np.ones(1, np.float32))
     is_half = bool(layer.onesided)
     spectrum = _spectrum(composition, signals, layer.framing, window, is_half=is_half, scale=scale)
-    turned = derived(spectrum, spectrum.phantom.swapaxes(1, 2))
+    turned = derived(spectrum, spectrum.meta.swapaxes(1, 2))
     sizes = (*x.shape[:-1], *turned.shape[1:])
-    turned = derived(turned, turned.phantom.reshape(sizes))
+    turned = derived(turned, turned.meta.reshape(sizes))
     if layer.power is None:
         return context.made(turned, *composition.steps)
     words = as_words(turned)
-    parts = [derived(words, words.phantom[..., k]) for k in (0, 1)]
+    parts = [derived(words, words.meta[..., k]) for k in (0, 1)]
     if layer.power == 2:
         tree = apply("add", apply("square", X), apply("square", Y))
     else:
@@ -80,7 +80,7 @@ def lower_inverse(context: Context) -> Made:
     """The signal whose frames have these transforms: overlap_add where they overlap, divided by the windows' share."""
     layer: Any = context.layer(Layer)
     x, composition, window = context.argument(0), Composition(context), _window(context)
-    if not isinstance(x, View) or x.dtype != COMPLEX64 or len(x.shape) < 2 or not x.phantom.size:
+    if not isinstance(x, View) or x.dtype != COMPLEX64 or len(x.shape) < 2 or not x.meta.size:
         raise NotLoweredError("its operand is no spectrum of float32")
     if isinstance(layer, Istft):
         if layer.return_complex:
@@ -141,17 +141,17 @@ def _spectrum(
     if framing.margin:
         signals = _longer(composition, signals, framing.margin, framing.pad_mode)
     batch, _ = signals.shape
-    steps = signals.phantom.strides
-    overlapping = signals.phantom.as_strided((batch, count, size), (steps[0], framing.hop * steps[1], steps[1]))
+    steps = signals.meta.strides
+    overlapping = signals.meta.as_strided((batch, count, size), (steps[0], framing.hop * steps[1], steps[1]))
     frames = derived(signals, overlapping)
     if isinstance(window, View):  # all else of a frame has no share in it
         first = (size - framing.window_length) // 2
         inside = slice(first, first + framing.window_length)
-        frames = composition.map(apply("mul", X, Y), derived(frames, frames.phantom[..., inside]), window)
+        frames = composition.map(apply("mul", X, Y), derived(frames, frames.meta[..., inside]), window)
         matrix = np.ascontiguousarray(matrix[inside])
     target = row_major((batch, count, matrix.shape[1]), COMPLEX64)
     words = as_words(target)
-    lines = derived(words, words.phantom.reshape(batch * count, -1))
+    lines = derived(words, words.meta.reshape(batch * count, -1))
     weight = np.ascontiguousarray(matrix.view(np.float64).T, np.float32)
     multiply_frames(composition, frames, lines, weight)
     return target
@@ -161,9 +161,9 @@ def _frames_of(composition: Composition, x: View, framing: Framing, window: Arra
     """(..., places, frames) complex -> (batch, frames, n_fft), times the window."""
     size = framing.n_fft
     places = size // 2 + 1
-    half = derived(x, x.phantom[..., :places, :])
+    half = derived(x, x.meta[..., :places, :])
     words = as_words(half)
-    turned = derived(words, words.phantom.moveaxis(-2, -3))  # (..., frames, places, 2)
+    turned = derived(words, words.meta.moveaxis(-2, -3))  # (..., frames, places, 2)
     count = turned.shape[-3]
     batch = math.prod(turned.shape[:-3])
     if 2 * places * size > MOST_PRODUCTS:
@@ -172,11 +172,11 @@ def _frames_of(composition: Composition, x: View, framing: Framing, window: Arra
     rows = np.stack([units + 0j, 1j * units], 1).reshape(2 * places, places)
     matrix = np.fft.irfft(rows, size) * framing.window(window, np.dtype(np.float64)) * scale
     apart = row_major((batch, count, 2 * places), FLOAT32)
-    composition.steps.append(composition.context.copy(turned, derived(apart, apart.phantom.reshape(turned.shape))))
+    composition.steps.append(composition.context.copy(turned, derived(apart, apart.meta.reshape(turned.shape))))
     frames = row_major((batch, count, size), FLOAT32)
-    flat, lines = (derived(each, each.phantom.reshape(1, batch * count, -1)) for each in (apart, frames))
+    flat, lines = (derived(each, each.meta.reshape(1, batch * count, -1)) for each in (apart, frames))
     weight = np.ascontiguousarray(matrix.T, np.float32)
-    multiply_frames(composition, flat, derived(lines, lines.phantom[0]), weight)
+    multiply_frames(composition, flat, derived(lines, lines.meta[0]), weight)
     return frames
 
 
@@ -192,9 +192,9 @@ def _joined(
     last = full - first if length is None else first + length
     if last > full or np.abs(share[first:last]).min(initial=1) < _LEAST_SHARE:
         raise NotLoweredError("its windows leave a gap, or its frames end before the signal does")
-    ground = overlap_add(composition, derived(frames, frames.phantom[:, None]), hop)
-    ground = derived(ground, ground.phantom[:, 0])
+    ground = overlap_add(composition, derived(frames, frames.meta[:, None]), hop)
+    ground = derived(ground, ground.meta[:, 0])
     kept = slice(first + cut, last - cut)
     weights = constant(np.ascontiguousarray(share[kept]))
-    signal = composition.map(apply("div", X, Y), derived(ground, ground.phantom[:, kept]), weights)
-    return composition.finish(X, derived(signal, signal.phantom.reshape(sizes)))
+    signal = composition.map(apply("div", X, Y), derived(ground, ground.meta[:, kept]), weights)
+    return composition.finish(X, derived(signal, signal.meta.reshape(sizes)))

@@ -122,13 +122,13 @@ class RecurrentLayer:
             rows: the input, (rows, width).
         """
         if self._way[1] is not None:
-            seen = steps_first(rows.phantom)
+            seen = steps_first(rows.meta)
             yield from self._recurrences(self._turned(rows, [seen] * len(self.weights)), self._sequences())
             return
         width = GATES[self.cell] * widths(self.panels)
         gates = spaced_rows((rows.shape[0], len(self.weights) * width), self.context.dtype)
         yield self._input_product(rows, gates)
-        seen = steps_first(gates.phantom)
+        seen = steps_first(gates.meta)
         sources = self._turned(gates, [seen[..., d * width : (d + 1) * width] for d in range(len(self.weights))])
         yield from self._recurrences(sources, self._sequences())
 
@@ -136,7 +136,7 @@ class RecurrentLayer:
         """Where h of every step goes, for each direction, if anybody wants it."""
         if self.sequence is None:
             return []
-        return self._turned(self.sequence, [self.sequence.phantom[:, d] for d in range(len(self.weights))])
+        return self._turned(self.sequence, [self.sequence.meta[:, d] for d in range(len(self.weights))])
 
     def _turned(self, whole: View, parts: Sequence[Strided]) -> list[View]:
         """For each direction (steps, batch, width), its own first step first."""
@@ -184,7 +184,7 @@ class RecurrentLayer:
         for number in range(pieces):
             size = count // pieces
             part = slice(number * size, count if number == pieces - 1 else (number + 1) * size)
-            ways, into = ([part_of(each, each.phantom[part]) for each in all_] for all_ in (sources, sequences))
+            ways, into = ([part_of(each, each.meta[part]) for each in all_] for all_ in (sources, sequences))
             initial = carried if number else self.initial
             final: Sequence[View | None] = carried if number < pieces - 1 else self.final
             kernel = self._kernel(ways, into, initial, final)
@@ -268,13 +268,13 @@ def direction_weights(
     return DirectionWeights(input=input, bias=bias, cell=CellWeights(hidden, inner, projection))
 
 
-def part_of(whole: View, phantom: Strided) -> View:
-    """The view that a numpy view of another view's phantom stands for.
+def part_of(whole: View, meta: Strided) -> View:
+    """The view that a numpy view of another view's meta stands for.
 
     Raises:
         NotLoweredError: it is a copy, or its last dimension is not contiguous.
     """
-    part = whole.derive(phantom)
+    part = whole.derive(meta)
     if part is None or (part.shape[-1] > 1 and part.strides[-1] != 1):
         raise NotLoweredError("its operands or results do not lie in rows")
     return part

@@ -45,10 +45,10 @@ def initial_state(
     """
     if index is None or context.argument(index) is None:
         zeros = constant(np.zeros(width, context.dtype))
-        return part_of(zeros, zeros.phantom.broadcast_to((count, batch, width))), ()
+        return part_of(zeros, zeros.meta.broadcast_to((count, batch, width))), ()
     given = context.tensor(index)
     rows, copies = context.rows(given)
-    return part_of(rows, arranged(rows.phantom.reshape(given.shape))), copies
+    return part_of(rows, arranged(rows.meta.reshape(given.shape))), copies
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ def lower_recurrent(context: Context) -> Made:
     rows, copies = context.rows(x)
     steps: list[KernelStep] = [*copies]
     steps_first = partial(_steps_first, lead=x.shape[:-1], is_batch_first=network.batch_first)
-    count, batch, _ = steps_first(rows.phantom).shape
+    count, batch, _ = steps_first(rows.meta).shape
     initial = []
     for index, width in enumerate(network.state_widths, 1):
         state, further = initial_state(context, index, network.num_layers * directions, batch, width, _by_layer)
@@ -119,20 +119,20 @@ def lower_recurrent(context: Context) -> Made:
         between = None if is_last else spaced_rows((count, batch, directions * network.width), x.dtype)
         sequence = between
         if is_last and (found := results.view("output")) is not None:
-            sequence = part_of(found, _laid_out(found.phantom, network.batch_first))
+            sequence = part_of(found, _laid_out(found.meta, network.batch_first))
         layer = RecurrentLayer(
             context=context,
             cell=_cell_of(network),
             count=count,
             backward=(False, True)[:directions],
             weights=[_direction(weights, f"l{number}{suffix}", network) for suffix in network.suffixes],
-            initial=[part_of(state, state.phantom[own]) for state in initial],
+            initial=[part_of(state, state.meta[own]) for state in initial],
             sequence=None if sequence is None else _by_direction(sequence, directions),
             final=[_final(results.view(name), own) for name in network.state_names],
         )
         steps.extend(layer.steps(rows, steps_first))
         if between is not None:
-            rows = part_of(between, between.phantom.reshape(count * batch, -1))
+            rows = part_of(between, between.meta.reshape(count * batch, -1))
             steps_first = partial(_steps_first, lead=(count, batch), is_batch_first=False)
     return results.made(context, steps)
 
@@ -157,12 +157,12 @@ def _by_layer(state: Strided) -> Strided:
 def _by_direction(sequence: View, directions: int) -> View:
     """(steps, batch, directions * width) as (steps, directions, batch, width)."""
     count, batch, width = sequence.shape
-    return part_of(sequence, sequence.phantom.reshape(count, batch, directions, width // directions).moveaxis(2, 1))
+    return part_of(sequence, sequence.meta.reshape(count, batch, directions, width // directions).moveaxis(2, 1))
 
 
 def _final(view: View | None, own: slice) -> View | None:
     """Where the final states of a layer go."""
-    return None if view is None else part_of(view, _by_layer(view.phantom)[own])
+    return None if view is None else part_of(view, _by_layer(view.meta)[own])
 
 
 def _cell_of(network: Recurrent) -> CellKind:
@@ -236,8 +236,8 @@ def _lowered(context: Context, x: View, before: Sequence[KernelStep]) -> Made:
         backward=network.directions,
         weights=[_onnx_direction(cell, w[d], r[d], None if b is None else b[d]) for d in range(directions)],
         initial=initial,
-        sequence=None if y is None else part_of(y, y.phantom.transpose(1, 2, 0, 3) if turns else y.phantom),
-        final=[None if each is None else part_of(each, directions_first(each.phantom)) for each in last],
+        sequence=None if y is None else part_of(y, y.meta.transpose(1, 2, 0, 3) if turns else y.meta),
+        final=[None if each is None else part_of(each, directions_first(each.meta)) for each in last],
         rounds=isinstance(network, DynamicQuantizeLSTM),
     )
     return results.made(context, [*steps, *layer.steps(rows, steps_first)])

@@ -96,7 +96,7 @@ def lower_cosine_similarity(context: Context) -> Made:
     if not sizes:
         raise NotLoweredError("its operands are single numbers")
     axis = checked_axis(layer.dim, len(sizes))
-    wide = [derived(each, each.phantom.broadcast_to(sizes)) for each in (a, b)]
+    wide = [derived(each, each.meta.broadcast_to(sizes)) for each in (a, b)]
     lengths = []
     for each in wide:
         squares = composition.reduce(composition.map(apply("square", X), each), [axis], "sum")
@@ -112,20 +112,20 @@ def lower_cdist(context: Context) -> Made:
     layer, composition = context.layer(Cdist), Composition(context)
     a, b = context.tensor(0), context.tensor(1)
     many = max(a.shape[-2], b.shape[-2]) > 25
-    first = derived(a, a.phantom[..., :, None, :])
-    second = derived(b, b.phantom[..., None, :, :])
+    first = derived(a, a.meta[..., :, None, :])
+    second = derived(b, b.meta[..., None, :, :])
     sizes = context.result_spec.sizes
     if layer.p != 2 or not (layer.compute_mode == 1 or (many and layer.compute_mode != 2)):
         return _length(composition, float(layer.p), apply("sub", X, Y), [len(sizes)], first, second)
     squares = []
     for each, view in ((a, first), (b, second)):
         total = composition.reduce(composition.map(apply("square", X), each), [len(each.shape) - 1], "sum")
-        spread = total.phantom.reshape(view.shape[:-1])
+        spread = total.meta.reshape(view.shape[:-1])
         squares.append(derived(total, spread.broadcast_to(sizes)))
     distance = apply("sub", apply("add", Operand(1), Operand(2)), apply("mul", X, 2.0))
     tree = apply("sqrt", apply("max", distance, 0.0))
     fused = Fused(context.op.outputs[0], tree, tuple(squares), (context.op.name,))
-    made = product(context, a, derived(b, b.phantom.swapaxes(-1, -2)), fused)
+    made = product(context, a, derived(b, b.meta.swapaxes(-1, -2)), fused)
     return Made(views=made.views, steps=[*composition.steps, *made.steps], fusions=made.fusions)
 
 
@@ -202,7 +202,7 @@ def _pair(composition: Composition, *results: View) -> Made:
 def lower_trace(context: Context) -> Made:
     """The sum of a diagonal."""
     x, composition = context.tensor(0), Composition(context)
-    found = composition.reduce(derived(x, x.phantom.diagonal()), [0], "sum")
+    found = composition.reduce(derived(x, x.meta.diagonal()), [0], "sum")
     return composition.finish(X, composition.as_result(found))
 
 
@@ -216,7 +216,7 @@ def lower_diff(context: Context) -> Made:
     if not 0 < layer.n <= _MOST_DIFFERENCES or layer.n >= x.shape[axis]:
         raise NotLoweredError("there is no kernel for so many differences, or none")
     for turn in range(layer.n):
-        moved = x.phantom.moveaxis(axis, 0)
+        moved = x.meta.moveaxis(axis, 0)
         pair = [derived(x, part.moveaxis(0, axis)) for part in (moved[1:], moved[:-1])]
         if turn == layer.n - 1:
             return composition.finish(apply("sub", X, Y), *pair)

@@ -131,7 +131,7 @@ def _scanned(context: Context, dim: int, mode: Mode, *, is_reverse: bool = False
         kernel = Scan(mode=mode, outer=sizes[0], size=sizes[1], inner=sizes[2], host=context.host)
         target = context.place(is_image=False)
     if is_reverse:
-        x = derived(x, x.phantom.flip(axis))
+        x = derived(x, x.meta.flip(axis))
     if not x.is_row_major:
         copied = row_major(x.shape, x.dtype)
         composition.steps.append(context.copy(x, copied))
@@ -142,13 +142,13 @@ def _scanned(context: Context, dim: int, mode: Mode, *, is_reverse: bool = False
         return context.made(target, *composition.steps, context.step(kernel, x, target))
     total = row_major(spec.sizes, spec.dtype)
     composition.steps.append(context.step(kernel, x, total))
-    into = derived(target, target.phantom.flip(axis)) if is_reverse else target
+    into = derived(target, target.meta.flip(axis)) if is_reverse else target
     if not is_exclusive:
         return context.made(target, *composition.steps, context.copy(total, into))
     # Every sum goes one place further, the last one nowhere.
-    sums, places = (each.phantom.moveaxis(axis, 0) for each in (total, into))
+    sums, places = (each.meta.moveaxis(axis, 0) for each in (total, into))
     first = constant(np.full((), mode == "product", spec.dtype))
-    composition.steps.append(context.copy(derived(first, first.phantom.broadcast_to(places[:1].shape)),
+    composition.steps.append(context.copy(derived(first, first.meta.broadcast_to(places[:1].shape)),
                                           derived(into, places[:1])))  # fmt: skip
     if len(sums) > 1:
         composition.steps.append(context.copy(derived(total, sums[:-1]), derived(into, places[1:])))

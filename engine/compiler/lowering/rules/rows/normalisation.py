@@ -49,13 +49,13 @@ def standardised(composition: Composition, x: View, groups: int, eps: float, pla
     sizes = [1, channels, *(1,) * (len(x.shape) - 2)]
     weight, bias = (composition.operand(place, sizes) for place in places)
     tree: Expr = apply("reciprocal", apply("sqrt", apply("add", X, eps)))
-    wide = [derived(var, var.phantom.broadcast_to(inside))]
+    wide = [derived(var, var.meta.broadcast_to(inside))]
     if weight is not None:
         tree = apply("mul", tree, Y)
-        wide.append(derived(weight, weight.phantom.reshape(1, *inside[1:]).broadcast_to(inside)))
+        wide.append(derived(weight, weight.meta.reshape(1, *inside[1:]).broadcast_to(inside)))
     scale = composition.map(tree, *wide)
-    centre = composition.map(X, derived(mean, mean.phantom.broadcast_to(inside)))
-    by_channel = [derived(each, each.phantom.reshape(n, *sizes[1:])) for each in (centre, scale)]
+    centre = composition.map(X, derived(mean, mean.meta.broadcast_to(inside)))
+    by_channel = [derived(each, each.meta.reshape(n, *sizes[1:])) for each in (centre, scale)]
     result: Expr = apply("sub", X, Y)
     if bias is None:
         return composition.finish(apply("mul", result, Z), x, *by_channel)
@@ -65,11 +65,11 @@ def standardised(composition: Composition, x: View, groups: int, eps: float, pla
 def _statistics(composition: Composition, x: View, groups: int) -> tuple[View, View]:
     """Mean and variance of every item and group, (n, groups, 1)."""
     (n, channels), context = x.shape[:2], composition.context
-    image = derived(x, as_image(x.phantom))
-    means, spreads = (row_major((len(image.phantom), channels), context.dtype) for _ in range(2))
+    image = derived(x, as_image(x.meta))
+    means, spreads = (row_major((len(image.meta), channels), context.dtype) for _ in range(2))
     composition.fold_pixels(image, "mean", means)
     composition.fold_pixels(image, "spread", spreads, means)
-    parts = [derived(each, each.phantom.reshape(n, -1, groups, channels // groups)) for each in (means, spreads)]
+    parts = [derived(each, each.meta.reshape(n, -1, groups, channels // groups)) for each in (means, spreads)]
     if parts[0].shape[1] * parts[0].shape[3] == 1:
         mean, var = parts
     else:
@@ -77,7 +77,7 @@ def _statistics(composition: Composition, x: View, groups: int) -> tuple[View, V
         apart = apply("square", apply("sub", X, Y))
         var = composition.reduce(composition.map(apply("add", Z, apart), parts[0], mean, parts[1]), [1, 3], "mean")
     inside = (n, groups, 1)
-    return derived(mean, mean.phantom.reshape(inside)), derived(var, var.phantom.reshape(inside))
+    return derived(mean, mean.meta.reshape(inside)), derived(var, var.meta.reshape(inside))
 
 
 # Neighbouring channels that one expression adds up.
@@ -163,7 +163,7 @@ def _standardised(composition: Composition, x: View, rows: int, eps: float) -> V
         host=composition.context.host,
     )
     composition.steps.append(composition.context.step(kernel, lines, target))
-    return derived(target, target.phantom.reshape(x.shape))
+    return derived(target, target.meta.reshape(x.shape))
 
 
 def _with_affine(composition: Composition, y: View, channel: int, places: Sequence[int] = (1, 2)) -> Made:
@@ -190,7 +190,7 @@ def lower_local_response_norm(context: Context) -> Made:
     # In the order of the tensor itself: the map reads both.
     around = ordered([size + sum(pair) for size, pair in zip(x.shape, pairs, strict=True)], x.order, x.dtype)
     composition.steps.extend(padded(context, x, around, pairs, "constant"))
-    neighbours = [derived(around, around.phantom[:, first : first + channels]) for first in range(before + after + 1)]
+    neighbours = [derived(around, around.meta[:, first : first + channels]) for first in range(before + after + 1)]
     total: Expr = apply("square", Operand(1))
     for index in range(2, len(neighbours) + 1):
         total = apply("add", total, apply("square", Operand(index)))
@@ -250,7 +250,7 @@ def _with_computed(
     x, columns, composition = context.tensor(0), math.prod(normalized_shape), Composition(context)
     rows, copies = context.rows(x, len(normalized_shape))
     target = row_major(x.shape, x.dtype)
-    lines = derived(target, target.phantom.reshape(-1, columns))
+    lines = derived(target, target.meta.reshape(-1, columns))
     kernel = Kernel(
         rows=rows.shape[0],
         columns=columns,

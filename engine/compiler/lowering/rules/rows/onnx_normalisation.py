@@ -98,7 +98,7 @@ def lower_hardmax(context: Context) -> Made:
     places, _, composition = extremes_of(context, axis, is_largest=True, sizes=sizes)
     own = constant(np.arange(x.shape[axis], dtype=np.int64).reshape(-1, *(1,) * (len(x.shape) - 1 - axis)))
     target = context.place_like(x)
-    wide = [derived(each, each.phantom.broadcast_to(x.shape)) for each in (places, own)]
+    wide = [derived(each, each.meta.broadcast_to(x.shape)) for each in (places, own)]
     seen = [target, *wide]
     kernel = make_elements(
         x.shape, [each.strides for each in seen], [each.dtype.name for each in seen], apply("eq", X, Y), "double",

@@ -111,7 +111,7 @@ def ordered(
     """
     x, composition = sortable(context), Composition(context)
     if dim is None:
-        x = composition.shaped(x, [x.phantom.size])
+        x = composition.shaped(x, [x.meta.size])
     axis = checked_axis(dim or 0, len(x.shape))
     rows = composition.rows(x, [axis])
     n, columns = rows.shape
@@ -135,7 +135,7 @@ def ordered(
     sizes = [*(size for k, size in enumerate(x.shape) if k != axis), count]
     elements, places = row_major(sizes, x.dtype), row_major(sizes, INT64)
     composition.steps.append(context.step(kernel, rows, places, elements, row_major([kernel.scratch], INT64)))
-    in_place = [derived(each, each.phantom.moveaxis(-1, axis)) for each in (elements, places)]
+    in_place = [derived(each, each.meta.moveaxis(-1, axis)) for each in (elements, places)]
     return in_place[0], in_place[1], composition.steps
 
 
@@ -143,7 +143,7 @@ def sortable(context: Context, index: int = 0) -> View:
     """An operand whose elements kernels can put in order."""
     x = context.argument(index)
     x = context.lowering.stored(x) if isinstance(x, np.ndarray) else x
-    if not isinstance(x, View) or not x.shape or not x.phantom.size or context.lowering.quantises:
+    if not isinstance(x, View) or not x.shape or not x.meta.size or context.lowering.quantises:
         raise NotLoweredError("its operand is no tensor, a single number, or empty")
     if x.dtype.name not in (*SORTED, *WIDE):
         raise NotLoweredError(f"there are no {x.dtype.name} kernels")
@@ -157,7 +157,7 @@ def given(context: Context, results: Sequence[View], steps: Sequence[KernelStep]
         spec = context.lowering.spec(output)
         if spec is None or spec.dtype != view.dtype:
             raise NotLoweredError("its result is known only in a run")
-        views[output.name] = derived(view, view.phantom.reshape(spec.sizes))
+        views[output.name] = derived(view, view.meta.reshape(spec.sizes))
     return Made(views=views, steps=steps)
 
 
@@ -177,13 +177,13 @@ def lower_quantile(context: Context) -> Made:
     elements, _, steps = ordered(context, layer.dim)
     composition.steps.extend(steps)
     axis = 0 if layer.dim is None else checked_axis(layer.dim, len(x.shape))
-    rows = elements.phantom.moveaxis(axis, -1).at_least(2)
+    rows = elements.meta.moveaxis(axis, -1).at_least(2)
     target = row_major([len(shares), *rows.shape[:-1]], FLOAT32)
     for number, share in enumerate(shares):
         low, high, tree = _between(layer, float(share) * (rows.shape[-1] - 1))
         views = [derived(elements, rows[..., place]) for place in (low, high, rows.shape[-1] - 1)]
         tree = apply("where", apply("isnan", LAST), float("nan"), tree)
-        composition.map(tree, *views, target=derived(target, target.phantom[number]))
+        composition.map(tree, *views, target=derived(target, target.meta[number]))
     result = composition.as_result(target)
     return context.made(result, *composition.steps)
 
@@ -229,7 +229,7 @@ def _searched(context: Context, of_rows: int, of_values: int, *, is_right: bool)
         dtype=rows.dtype.name,
         result=spec.dtype.name,
         rows=many,
-        count=values.phantom.size // many,
+        count=values.meta.size // many,
         length=rows.shape[-1],
         step=rows.shape[-1] if many > 1 else 0,
         is_right=is_right,
@@ -241,7 +241,7 @@ def _searched(context: Context, of_rows: int, of_values: int, *, is_right: bool)
 def _tensor(context: Context, index: int) -> View:
     x = context.argument(index)
     x = context.lowering.stored(x) if isinstance(x, np.ndarray) else x
-    if not isinstance(x, View) or not x.phantom.size or not x.is_row_major or context.lowering.quantises:
+    if not isinstance(x, View) or not x.meta.size or not x.is_row_major or context.lowering.quantises:
         raise NotLoweredError("an operand is no tensor that lies in one piece")
     if x.dtype.name not in TYPES:
         raise NotLoweredError(f"there are no {dtype_name(x.dtype)} kernels")
@@ -258,7 +258,7 @@ def lower_histogram(context: Context) -> Made:
     layer, x, composition = context.layer(Histogram), context.tensor(0), Composition(context)
     if layer.min == layer.max:
         raise NotLoweredError("its interval is that of its values")
-    if x.phantom.size * layer.bins > _MOST_COMPARISONS:
+    if x.meta.size * layer.bins > _MOST_COMPARISONS:
         raise NotLoweredError("it has too many bins for so many elements")
     edges = np.linspace(layer.min, layer.max, layer.bins + 1).astype(np.float32)
     if not (np.isfinite(edges).all() and (np.diff(edges) > 0).all()):
@@ -266,7 +266,7 @@ def lower_histogram(context: Context) -> Made:
     low, high = edges[:-1, None], edges[1:, None].copy()
     high[-1] = np.nextafter(high[-1], np.inf, dtype=np.float32)
     is_in = apply("mul", apply("ge", Operand(0), Operand(1)), apply("lt", Operand(0), Operand(2)))
-    elements = composition.shaped(x, (1, x.phantom.size))
+    elements = composition.shaped(x, (1, x.meta.size))
     found = composition.map(is_in, elements, constant(low), constant(high))
     counts = composition.reduce(found, [1], "sum")
-    return composition.finish(Operand(0), derived(counts, counts.phantom.reshape(layer.bins)))
+    return composition.finish(Operand(0), derived(counts, counts.meta.reshape(layer.bins)))

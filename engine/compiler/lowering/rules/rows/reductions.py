@@ -105,7 +105,7 @@ def _same_order(a: View, b: View, axis: int) -> bool:
 
 def _rows(x: View, axis: int) -> View | None:
     """The view as (rows, elements along ``axis``) with elements side by side, if it lies so."""
-    moved = x.phantom.moveaxis(axis, -1)
+    moved = x.meta.moveaxis(axis, -1)
     if moved.shape[-1] > 1 and moved.strides[-1] != moved.itemsize:
         return None
     kept = [k for k in range(moved.ndim - 1) if moved.shape[k] > 1]
@@ -145,10 +145,10 @@ def lower_reduction(context: Context) -> Made:
 
 def _in_rows(target: View) -> tuple[View, View]:
     """Memory for a result, of its own where that among what it is joined with has gaps; and the same as a vector."""
-    flat = target.derive(target.phantom.reshape(-1))
+    flat = target.derive(target.meta.reshape(-1))
     if flat is None:
         target = row_major(target.shape, target.dtype)
-        flat = derived(target, target.phantom.reshape(-1))
+        flat = derived(target, target.meta.reshape(-1))
     return target, flat
 
 
@@ -188,11 +188,11 @@ def _reduced_between(context: Context, x: View, axes: list[int], of: Of) -> Made
     outer, pixels = math.prod(x.shape[: axes[0]]), math.prod(x.shape[axes[0] : axes[-1] + 1])
     channels = math.prod(x.shape[axes[-1] + 1 :])
     steps: list[KernelStep] = []
-    image = x.derive(x.phantom.reshape(outer, pixels, channels).transpose(0, 2, 1)[:, :, None, :])
+    image = x.derive(x.meta.reshape(outer, pixels, channels).transpose(0, 2, 1)[:, :, None, :])
     if image is None or image.strides[1] > 1:
         copied = row_major(x.shape, x.dtype)
         steps.append(context.copy(x, copied))
-        image = copied.derive(copied.phantom.reshape(outer, pixels, channels).transpose(0, 2, 1)[:, :, None, :])
+        image = copied.derive(copied.meta.reshape(outer, pixels, channels).transpose(0, 2, 1)[:, :, None, :])
     if image is None:
         raise NotLoweredError("its operand does not lie in rows")
     result = context.fuse(lambda array: array.reshape(outer, channels)[:, :, None, None], is_image=False)
