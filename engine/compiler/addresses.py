@@ -11,7 +11,7 @@ import numpy as np
 from engine.tensor import Array
 
 
-class Home(IntEnum):
+class MemorySpace(IntEnum):
     """Which block of memory something is part of; or a number, that of its offset."""
 
     ARENA = 0
@@ -24,24 +24,24 @@ class Home(IntEnum):
 
 Address = NewType("Address", int)
 """A place in memory: the block, the graph's input or output it is, the byte there; see ``address``."""
-_HOMES: Final = tuple(Home)
-_HOME_BITS: Final = 3
+_SPACES: Final = tuple(MemorySpace)
+_SPACE_BITS: Final = 3
 _PLACE_BITS: Final = 32
 
 
-def address(home: Home, port: int, offset: int) -> Address:
+def address(space: MemorySpace, port: int, offset: int) -> Address:
     """A place in one number.
 
     Args:
-        port: number of the graph's input or output, where that is the home; else 0.
-        offset: bytes after the beginning of the home.
+        port: number of the graph's input or output, where that is the space; else 0.
+        offset: bytes after the beginning of the space.
     """
-    return Address(offset << _PLACE_BITS | block_of(home, port))
+    return Address(offset << _PLACE_BITS | block_of(space, port))
 
 
-def block_of(home: Home, port: int) -> int:
+def block_of(space: MemorySpace, port: int) -> int:
     """Return the block of memory that a place is in, as its lowest bits say it."""
-    return port << _HOME_BITS | home
+    return port << _SPACE_BITS | space
 
 
 def block_in(place: Address) -> int:
@@ -54,18 +54,18 @@ def address_in(block: int, offset: int) -> Address:
     return Address(offset << _PLACE_BITS | block)
 
 
-def home_of(place: Address) -> Home:
+def space_of(place: Address) -> MemorySpace:
     """The block of memory it is in."""
-    return _HOMES[place & (1 << _HOME_BITS) - 1]
+    return _SPACES[place & (1 << _SPACE_BITS) - 1]
 
 
 def port_of(place: Address) -> int:
     """The number of the input or output it is in."""
-    return (place & (1 << _PLACE_BITS) - 1) >> _HOME_BITS
+    return (place & (1 << _PLACE_BITS) - 1) >> _SPACE_BITS
 
 
 def offset_of(place: Address) -> int:
-    """Bytes after the beginning of its home."""
+    """Bytes after the beginning of its space."""
     return place >> _PLACE_BITS
 
 
@@ -77,11 +77,13 @@ def words_of(numbers: Sequence[object]) -> Array:
         return np.array(numbers, object)
 
 
-def homes_and_ports(blocks: Array) -> tuple[Array, Array]:
-    """Return the homes of blocks of memory, as numbers, and their ports."""
-    return (blocks & (1 << _HOME_BITS) - 1).astype(np.intp), blocks >> _HOME_BITS
+def spaces_and_ports(blocks: Array) -> tuple[Array, Array]:
+    """Return the spaces of blocks of memory, as numbers, and their ports."""
+    return (blocks & (1 << _SPACE_BITS) - 1).astype(np.intp), blocks >> _SPACE_BITS
 
 
 def among_constants(place: Address, at: int) -> Address:
     """The same where weights lie among the constants, from that byte on."""
-    return place if home_of(place) is not Home.WEIGHT else address(Home.CONSTANT, 0, at + offset_of(place))
+    return (
+        place if space_of(place) is not MemorySpace.WEIGHT else address(MemorySpace.CONSTANT, 0, at + offset_of(place))
+    )

@@ -15,7 +15,7 @@ from typing import Any, overload
 
 import numpy as np
 
-from engine.compiler.addresses import Address, Home, address_in, block_in, home_of, offset_of, words_of
+from engine.compiler.addresses import Address, MemorySpace, address_in, block_in, offset_of, space_of, words_of
 from engine.passes import PassReport
 from engine.tensor import Array
 
@@ -181,7 +181,7 @@ class NativeSteps(Sequence[NativeStep]):
     __hash__ = None  # type: ignore[assignment]  # arrays can change
 
 
-class Alarm(IntEnum):
+class FaultFlag(IntEnum):
     """Why a kernel cannot vouch for its result.
 
     A run that met what is not finite is repeated without Winograd's algorithm, one with an index outside of a table,
@@ -209,7 +209,7 @@ class Region:
     @property
     def is_whole_output(self) -> bool:
         """Whether it is an array of its own that the caller gets."""
-        return home_of(self.address) is Home.OUTPUT
+        return space_of(self.address) is MemorySpace.OUTPUT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -246,7 +246,7 @@ class Blueprint:
         outputs: of every output its region, or the name of an operand whose value is kept.
         reasons: operator -> why it runs on the reference.
         clean: bytes of the arena, from and to, that must be zero before the first run in it.
-        alarm: byte of the arena where kernels say why the run is void, if it is: an Alarm.
+        fault_flag: byte of the arena where kernels say why the run is void, if it is: an FaultFlag.
         operators: names of those the passes left.
         passes: what they did.
         tuned: by operator what was measured of its kernel, as plain data.
@@ -261,7 +261,7 @@ class Blueprint:
     outputs: tuple[Region | str, ...]
     reasons: dict[str, str]
     clean: tuple[tuple[int, int], ...] = ()
-    alarm: int | None = None
+    fault_flag: int | None = None
     tables_at: int | None = None
     operators: tuple[str, ...] = ()
     passes: tuple[PassReport, ...] = ()

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from engine.compiler.addresses import Home, address_in, block_of, home_of, offset_of, port_of
+from engine.compiler.addresses import MemorySpace, address_in, block_of, offset_of, port_of, space_of
 from engine.compiler.executable import Blueprint, NativeSteps, Region
 from engine.errors import CompileError
 from engine.tensor import TensorSpec, named_dtype
@@ -27,15 +27,15 @@ def check_plan(plan: Blueprint, inputs: Sequence[TensorSpec]) -> None:
         CompileError: names the output, operator or kernel and the memory that it would leave.
     """
     sizes = {
-        (Home.ARENA, 0): plan.arena_bytes,
-        (Home.CONSTANT, 0): plan.constants.nbytes,
-        (Home.WEIGHT, 0): plan.weights.nbytes,
-        **{(Home.INPUT, port): _bytes(spec) for port, spec in enumerate(inputs)},
+        (MemorySpace.ARENA, 0): plan.arena_bytes,
+        (MemorySpace.CONSTANT, 0): plan.constants.nbytes,
+        (MemorySpace.WEIGHT, 0): plan.weights.nbytes,
+        **{(MemorySpace.INPUT, port): _bytes(spec) for port, spec in enumerate(inputs)},
     }
     for number, region in enumerate(plan.outputs):
         if isinstance(region, Region) and region.is_whole_output:
             _check_whole_output(number, region)
-            sizes[Home.OUTPUT, number] = _region_bytes(region)
+            sizes[MemorySpace.OUTPUT, number] = _region_bytes(region)
     for where, region in _regions(plan):
         _check_region(where, region, sizes)
     _check_arguments(plan.steps, sizes)
@@ -83,35 +83,35 @@ def _check_whole_output(number: int, region: Region) -> None:
         raise CompileError("an output is not one dense array", where=f"output {number}", found=found)
 
 
-def _check_region(where: str, region: Region, sizes: Mapping[tuple[Home, int], int]) -> None:
+def _check_region(where: str, region: Region, sizes: Mapping[tuple[MemorySpace, int], int]) -> None:
     first, last = _extent(region)
-    available = sizes.get((home_of(region.address), port_of(region.address)), -1)
+    available = sizes.get((space_of(region.address), port_of(region.address)), -1)
     if first < 0 or last > available:
         raise CompileError(
             "a tensor lies outside its memory",
             where=where,
-            found=f"bytes {first} to {last} of {home_of(region.address).name.lower()} {port_of(region.address)}",
+            found=f"bytes {first} to {last} of {space_of(region.address).name.lower()} {port_of(region.address)}",
             expected=f"at most {max(available, 0)}",
         )
 
 
-def _check_arguments(steps: NativeSteps, sizes: Mapping[tuple[Home, int], int]) -> None:
+def _check_arguments(steps: NativeSteps, sizes: Mapping[tuple[MemorySpace, int], int]) -> None:
     """Check where the arguments of kernels begin; how far a kernel goes from there is in its code."""
     blocks, offsets = steps.blocks, steps.offsets
-    known = {block_of(home, port): size for (home, port), size in sizes.items()}
+    known = {block_of(space, port): size for (space, port), size in sizes.items()}
     count = max(int(blocks.max(initial=0)), *known) + 1
     limits = np.array([known.get(block, -1) for block in range(count)], np.int64)[blocks]
     is_outside = (offsets < 0) | (offsets > limits)
     if not is_outside.any():
         return
-    bad = np.flatnonzero(is_outside & (blocks != block_of(Home.NUMBER, 0)))
+    bad = np.flatnonzero(is_outside & (blocks != block_of(MemorySpace.NUMBER, 0)))
     if bad.size:
         step = int(np.searchsorted(steps.ends[:, 0], bad[0], side="right")) - 1
         place = address_in(int(blocks[bad[0]]), int(offsets[bad[0]]))
         raise CompileError(
             "an argument of a kernel lies outside its memory",
             where=f"operator '{steps[step].operators[0]}'",
-            found=f"byte {offsets[bad[0]]} of {home_of(place).name.lower()} {port_of(place)}",
+            found=f"byte {offsets[bad[0]]} of {space_of(place).name.lower()} {port_of(place)}",
             expected=f"at most {max(int(limits[bad[0]]), 0)}",
         )
 
@@ -125,7 +125,7 @@ def _region_bytes(region: Region) -> int:
 
 
 def _extent(region: Region) -> tuple[int, int]:
-    """Return the first byte of a tensor in its home, and the byte after its last."""
+    """Return the first byte of a tensor in its space, and the byte after its last."""
     first = last = offset_of(region.address)
     if 0 in region.shape:
         return first, last

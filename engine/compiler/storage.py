@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from engine.compiler.addresses import Home
+from engine.compiler.addresses import MemorySpace
 from engine.errors import CompileError
 from engine.ir.dims import hint, is_same
 from engine.ir.strided import Strided, empty
@@ -29,20 +29,6 @@ ALIGNMENT = 64
 FLOAT32 = np.dtype(np.float32)
 # Bytes that a process on a 64-bit processor can address.
 ADDRESSABLE_BYTES = 2**47
-
-
-_DTYPES: dict[int, DType] = {}
-
-
-def number_of(dtype: DType) -> int:
-    """The number of a dtype in this process."""
-    _DTYPES.setdefault(dtype.num, dtype)
-    return dtype.num
-
-
-def dtype_of(number: int) -> DType:
-    """The dtype of which ``number_of`` has told the number."""
-    return _DTYPES[number]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +50,7 @@ class Frame:
 
     @property
     def numbers(self) -> tuple[Any, ...]:
-        """What it is made of."""
+        """All fields, to compare frames whose sizes are symbolic."""
         return self.batch, self.rows, self.columns, self.channels, self.pitch, self.border
 
 
@@ -74,31 +60,19 @@ class Storage:
 
     Args:
         meta: one-dimensional, as long as the piece, which begins with it.
-        home: where it lives.
+        space: where it lives.
         is_zeroed: the bytes no tensor covers must be zero, as they are when the arena is made.
         frame: the zeros around images; storages of equal frames keep them.
         data: contents of a constant.
         port: number of the graph's input or output.
-
-    Attributes:
-        traits: all that tells it from others, in numbers; made when it is first asked for.
     """
 
     meta: Strided
-    home: Home = Home.ARENA
+    space: MemorySpace = MemorySpace.ARENA
     is_zeroed: bool = False
     frame: Frame | None = None
     data: Array | None = None
     port: int = -1
-    _traits: tuple[Any, ...] | None = field(default=None, init=False)
-
-    @property
-    def traits(self) -> tuple[Any, ...]:
-        if self._traits is None:
-            meta = self.meta
-            numbers = meta.size, number_of(meta.dtype), int(self.home), self.is_zeroed
-            self._traits = *numbers, None if self.frame is None else self.frame.numbers, self.port
-        return self._traits
 
     @property
     def bytes(self) -> int:
@@ -132,12 +106,6 @@ class View:
     def dtype(self) -> DType:
         """Element type."""
         return self.meta.dtype
-
-    @property
-    def traits(self) -> tuple[Any, ...]:
-        """All that tells it from other views of its storage, in numbers."""
-        meta = self.meta
-        return meta.shape, meta.strides, number_of(meta.dtype), self.offset, self.border
 
     @property
     def strides(self) -> tuple[int, ...]:
@@ -213,23 +181,15 @@ def _meta_vector(count: int, dtype: DType) -> Strided:
     return empty((count,), dtype)
 
 
-def alarm() -> View:
+def new_fault_flag() -> View:
     """A word that kernels set when they cannot vouch for their result; nothing else is stored there."""
     storage = Storage(_meta_vector(ALIGNMENT // 4, FLOAT32), is_zeroed=True)
     return View(storage, storage.meta)
 
 
-def storage_with(traits: tuple[Any, ...]) -> Storage:
-    """A new storage like the one these were told of; it is no constant."""
-    size, dtype, home, is_zeroed, frame, port = traits
-    return Storage(
-        _meta_vector(size, dtype_of(dtype)), Home(home), is_zeroed, None if frame is None else Frame(*frame), port=port
-    )
-
-
-def row_major(shape: Sequence[int], dtype: DType, home: Home = Home.ARENA, port: int = -1) -> View:
+def row_major(shape: Sequence[int], dtype: DType, space: MemorySpace = MemorySpace.ARENA, port: int = -1) -> View:
     """A new tensor whose last dimension is contiguous."""
-    storage = Storage(_meta_vector(math.prod(shape), dtype), home, port=port)
+    storage = Storage(_meta_vector(math.prod(shape), dtype), space, port=port)
     return View(storage, storage.meta.reshape(shape))
 
 
@@ -276,7 +236,7 @@ def is_aliasing(rows: View) -> bool:
 def constant(data: Array) -> View:
     """A tensor that is known now."""
     flat = np.ascontiguousarray(data).reshape(-1)
-    storage = Storage(_meta_vector(flat.size, flat.dtype), Home.CONSTANT, data=flat)
+    storage = Storage(_meta_vector(flat.size, flat.dtype), MemorySpace.CONSTANT, data=flat)
     return View(storage, storage.meta.reshape(data.shape))
 
 

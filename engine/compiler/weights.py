@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from engine.compiler.addresses import Home, among_constants
+from engine.compiler.addresses import MemorySpace, among_constants
 from engine.compiler.executable import Blueprint, NativeStep, NativeSteps, Region, Segment
 from engine.compiler.runtime.memory import aligned_bytes, allocate
 from engine.compiler.storage import ALIGNMENT, Storage, View
@@ -47,7 +47,7 @@ class Weights:
         if key not in self._views:
             data = pack()
             flat = np.ascontiguousarray(data).reshape(-1)
-            storage = Storage(empty(flat.shape, flat.dtype), Home.WEIGHT, data=flat)
+            storage = Storage(empty(flat.shape, flat.dtype), MemorySpace.WEIGHT, data=flat)
             self._views[key] = View(storage, storage.meta.reshape(data.shape))
         return self._views[key]
 

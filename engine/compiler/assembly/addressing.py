@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from engine.compiler.addresses import Address, Home, address
+from engine.compiler.addresses import Address, MemorySpace, address
 from engine.compiler.assembly.memory import MemoryPlan
 from engine.compiler.assembly.objects import Objects
 from engine.compiler.assembly.opening import Call
@@ -23,12 +23,12 @@ def address_in(storage: Storage, offset: int, starts: Mapping[Storage, int]) -> 
     Args:
         starts: offset of every storage in its memory space.
     """
-    return address(storage.home, max(storage.port, 0), offset_in(storage, offset, starts))
+    return address(storage.space, max(storage.port, 0), offset_in(storage, offset, starts))
 
 
 def offset_in(storage: Storage, offset: int, starts: Mapping[Storage, int]) -> int:
     """Return the offset of a byte of a storage in its memory space; arguments as for ``address_in``."""
-    return offset if storage.home in (Home.INPUT, Home.OUTPUT) else starts[storage] + offset
+    return offset if storage.space in (MemorySpace.INPUT, MemorySpace.OUTPUT) else starts[storage] + offset
 
 
 def region_of(view: View, starts: Mapping[Storage, int]) -> Region:
@@ -43,7 +43,7 @@ def region_of(view: View, starts: Mapping[Storage, int]) -> Region:
 
 def _native(step: KernelStep, starts: Mapping[Storage, int], call: Call) -> NativeStep:
     pointers = (address_in(each.storage, each.offset, starts) for each in step.pointers)
-    numbers = (address(Home.NUMBER, 0, each) for each in call.numbers)
+    numbers = (address(MemorySpace.NUMBER, 0, each) for each in call.numbers)
     return NativeStep(
         function=call.function,
         kind=step.kernel.reported_kind,
@@ -63,7 +63,9 @@ def is_dealt(step: KernelStep) -> bool:
     weights, more than a cache holds, is different: neighbouring chunks read the same or adjacent weights, and threads
     that process them at the same time read memory once, and in order.
     """
-    stored = {each.storage for each in step.pointers if each.storage.home in (Home.CONSTANT, Home.WEIGHT)}
+    stored = {
+        each.storage for each in step.pointers if each.storage.space in (MemorySpace.CONSTANT, MemorySpace.WEIGHT)
+    }
     weights = 0 if step.kernel.reads_few else sum(each.bytes for each in stored)
     others = hint(step.bytes) - weights
     return weights >= step.kernel.host.memory.second_bytes and weights > _MOSTLY * others

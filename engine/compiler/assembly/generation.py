@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from engine.compiler.addresses import Home
+from engine.compiler.addresses import MemorySpace
 from engine.compiler.assembly.addressing import buffer_rows, native_steps, region_of
 from engine.compiler.assembly.clearing import with_borders_cleared
 from engine.compiler.assembly.memory import find_lifetimes, plan_memory, storages_of
@@ -75,7 +75,7 @@ def make_blueprint(
         outputs=tuple(_result(lowering, each, starts) for each in lowering.results),
         reasons=dict(lowering.reasons),
         clean=memory.clean,
-        alarm=memory.offsets.get(lowering.alarm.storage),
+        fault_flag=memory.offsets.get(lowering.fault_flag.storage),
         tables_at=tables_at,
         operators=tuple(op.name for op in lowering.operators),
         buffers=Buffers(buffer_rows(memory, lowering.views)),
@@ -98,11 +98,11 @@ def pack_constants(steps: Sequence[Step], kept: Sequence[View]) -> tuple[Array, 
     Args:
         kept: views that are read after the last step, some of constants that no step reads.
     """
-    is_table: dict[Storage, bool] = {view.storage: False for view in kept if view.storage.home is Home.CONSTANT}
+    is_table: dict[Storage, bool] = {view.storage: False for view in kept if view.storage.space is MemorySpace.CONSTANT}
     for step in wanted(steps):
         reads_few = isinstance(step, KernelStep) and step.kernel.reads_few
         for storage in storages_of(step):
-            if storage.home is Home.CONSTANT:
+            if storage.space is MemorySpace.CONSTANT:
                 is_table[storage] = is_table.get(storage, storage.bytes >= _TABLE_BYTES) and reads_few
     places: dict[Storage, int] = {}
     end, tables_at = 0, None
@@ -131,7 +131,7 @@ def pack_weights(
     if weights is None:
         return np.empty(0, np.uint8), {}
     storages = [*(each for step in steps for each in storages_of(step)), *(view.storage for view in kept)]
-    return weights.lay_out(dict.fromkeys(each for each in storages if each.home is Home.WEIGHT).keys())
+    return weights.lay_out(dict.fromkeys(each for each in storages if each.space is MemorySpace.WEIGHT).keys())
 
 
 def _segments(steps: Sequence[Step], count: int, starts: Mapping[Storage, int]) -> list[Segment]:

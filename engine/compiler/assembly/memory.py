@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from engine.compiler.addresses import Home
+from engine.compiler.addresses import MemorySpace
 from engine.compiler.codegen.host import Memory
 from engine.compiler.lowering.steps import KernelStep, Step
 from engine.compiler.storage import ALIGNMENT, Frame, Storage, View
@@ -83,7 +83,7 @@ def find_lifetimes(steps: Sequence[Step], kept: Iterable[View]) -> dict[Storage,
     last: dict[Storage, int] = {}
     touched = [(index, storage) for index, step in enumerate(steps) for storage in storages_of(step)]
     for index, storage in (*touched, *((len(steps), view.storage) for view in kept)):
-        if storage.home is Home.ARENA:
+        if storage.space is MemorySpace.ARENA:
             first.setdefault(storage, index)
             last[storage] = index
     return {storage: Lifetime(index, last[storage]) for storage, index in first.items()}

@@ -8,7 +8,7 @@ from sys import intern
 
 import numpy as np
 
-from engine.compiler.addresses import Home, block_of
+from engine.compiler.addresses import MemorySpace, block_of
 from engine.compiler.assembly.addressing import buffer_rows, is_dealt, offset_in
 from engine.compiler.assembly.clearing import with_borders_cleared
 from engine.compiler.assembly.generation import PROGRAM_STEPS, pack_constants, pack_weights
@@ -64,7 +64,7 @@ def make_template(
         steps=writer.steps(steps, objects),
         segments=tuple(writer.segments(steps)),
         arena_bytes=writer.pool.index(memory.bytes),
-        alarm=writer.optional(memory.offsets.get(lowering.alarm.storage)),
+        fault_flag=writer.optional(memory.offsets.get(lowering.fault_flag.storage)),
         clean=tuple((writer.pool.index(first), writer.pool.index(last)) for first, last in memory.clean),
         outputs=tuple(writer.output(each) for each in lowering.results),
         buffers=tuple(writer.buffers(steps, kept, memory)),
@@ -84,7 +84,7 @@ def _view(lowering: Lowering, output: View | str) -> View | None:
 
 
 def _block(storage: Storage) -> int:
-    return block_of(storage.home, max(storage.port, 0))
+    return block_of(storage.space, max(storage.port, 0))
 
 
 class _Writer:
@@ -124,7 +124,7 @@ class _Writer:
         arguments = [
             [
                 *((_block(each.storage), offset_in(each.storage, each.offset, self._starts)) for each in step.pointers),
-                *((block_of(Home.NUMBER, 0), number) for number in call.numbers),
+                *((block_of(MemorySpace.NUMBER, 0), number) for number in call.numbers),
             ]
             for step, call in zip(kernels, calls, strict=True)
         ]

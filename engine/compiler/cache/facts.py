@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any, Final
 
-from engine.compiler.addresses import Address, home_of
+from engine.compiler.addresses import Address, space_of
 from engine.compiler.executable import (
     Blueprint,
     Buffer,
@@ -116,5 +116,5 @@ def _region(values: Sequence[Any]) -> Region:
 
 
 def _address(value: Any) -> Address:
-    home_of(value)  # raises where it is none
+    space_of(value)  # raises where it is none
     return Address(value)

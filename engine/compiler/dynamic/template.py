@@ -132,7 +132,7 @@ class Template:
         sizes: their values for inputs at hand.
         table: computes the pool; None for sizes that fail a guard.
         segments: first and last step of each, or a call.
-        arena_bytes, alarm, clean, outputs: as blueprints have them, by indices into the pool.
+        arena_bytes, fault_flag, clean, outputs: as blueprints have them, by indices into the pool.
         buffers: offset and bytes by indices, first and last step, names of operands.
     """
 
@@ -146,7 +146,7 @@ class Template:
     steps: SymbolicSteps
     segments: tuple[tuple[int, int, SymbolicCall | None], ...]
     arena_bytes: int
-    alarm: int | None
+    fault_flag: int | None
     clean: tuple[tuple[int, int], ...]
     outputs: tuple[SymbolicRegion | str, ...]
     buffers: tuple[Row, ...]
@@ -196,7 +196,7 @@ class Template:
             arena_bytes=numbers[self.arena_bytes],
             outputs=tuple([each if isinstance(each, str) else each.bound(numbers) for each in self.outputs]),
             clean=tuple([(numbers[first], numbers[last]) for first, last in self.clean]),
-            alarm=None if self.alarm is None else numbers[self.alarm],
+            fault_flag=None if self.fault_flag is None else numbers[self.fault_flag],
             buffers=Buffers(rows=self.buffers, pool=pool),
             **details,
         )

@@ -83,8 +83,8 @@ class Elements(Map):
         return smallest(self.rows, largest(1, wanted // length)), length
 
     def emit(self, module: Module) -> None:
-        f, pointers, chunk = start(module, self, len(self.dtypes) + self.sets_alarm)
-        addresses, alarm = pointers[: len(self.dtypes)], pointers[-1]
+        f, pointers, chunk = start(module, self, len(self.dtypes) + self.sets_fault_flag)
+        addresses, fault_flag = pointers[: len(self.dtypes)], pointers[-1]
         rows, length = self.blocking
         row_block, piece = f.divmod(chunk, -(-self.sizes[-1] // length))
         with f.loop(*block_of(f, row_block, rows, self.rows)) as each:
@@ -94,29 +94,29 @@ class Elements(Map):
                 f.at(base, self._offset(f, places, strides), STORED[dtype][1])
                 for (base, strides), dtype in zip(pairs, self.dtypes, strict=True)
             ]
-            self._emit_elements(f, at, alarm, *block_of(f, piece, length, self.sizes[-1]))
+            self._emit_elements(f, at, fault_flag, *block_of(f, piece, length, self.sizes[-1]))
         f.finish()
 
-    def _emit_elements(self, f: Function, at: Sequence[Value], alarm: Value, begin: Index, end: Index) -> None:
+    def _emit_elements(self, f: Function, at: Sequence[Value], fault_flag: Value, begin: Index, end: Index) -> None:
         whole = self.sizes[-1] // self.lanes * self.lanes
         rest = self.sizes[-1] - whole
         if is_open(rest):
             with f.loop(begin, f.minimum(end, whole), self.lanes) as loop:
-                self._element(f, at, alarm, loop.index, self.lanes)
+                self._element(f, at, fault_flag, loop.index, self.lanes)
             with f.when(f.compare("eq", as_value(end), as_value(self.sizes[-1]))), f.loop(whole, end) as loop:
-                self._element(f, at, alarm, loop.index, 1)
+                self._element(f, at, fault_flag, loop.index, 1)
             return
         if whole:
             with f.loop(begin, f.minimum(end, whole), self.lanes) as loop:
-                self._element(f, at, alarm, loop.index, self.lanes)
+                self._element(f, at, fault_flag, loop.index, self.lanes)
         if rest:
             if isinstance(end, int):
-                self._element(f, at, alarm, whole, rest)
+                self._element(f, at, fault_flag, whole, rest)
             else:
                 with f.when(f.compare("eq", end, as_value(self.sizes[-1]))):
-                    self._element(f, at, alarm, whole, rest)
+                    self._element(f, at, fault_flag, whole, rest)
 
-    def _element(self, f: Function, at: Sequence[Value], alarm: Value, index: Index, count: int) -> None:
+    def _element(self, f: Function, at: Sequence[Value], fault_flag: Value, index: Index, count: int) -> None:
         (target, *operands), (dtype, *dtypes) = at, self.dtypes
         values = [
             widened(f, self._load(f, place, index, count, strides[-1], each), each, self.domain, self.host)
@@ -128,15 +128,15 @@ class Elements(Map):
         stored = _cut_pairs(f, result, dtype) if is_pair else cut(f, result, dtype, self.host)
         self._store(f, stored, target, index, count, dtype)
         for each in self.watched:
-            self._watch(f, emit(f, each, values, type_, FUNCTIONS[self.domain]), count, alarm)
+            self._watch(f, emit(f, each, values, type_, FUNCTIONS[self.domain]), count, fault_flag)
 
-    def _watch(self, f: Function, value: Value, count: int, alarm: Value) -> None:
+    def _watch(self, f: Function, value: Value, count: int, fault_flag: Value) -> None:
         """Raise the fault flag where a condition holds for any valid lane."""
         mask = f.compare("ne", value, constant(0, value.type))
         if count < self.lanes:
             mask = f.binary("and", mask, lanes_below(count, self.lanes))
         with f.when(f.any(mask)):
-            f.store(constant(OUTSIDE, "i32"), alarm)
+            f.store(constant(OUTSIDE, "i32"), fault_flag)
 
     def _load(self, f: Function, base: Value, index: Index, count: int, stride: int, dtype: str) -> Value:
         """Load some lanes in their own dtype; nothing beyond them is read."""
@@ -169,7 +169,7 @@ class Elements(Map):
 class Watched(Elements):
     """Element-wise map that may raise the fault flag."""
 
-    sets_alarm = True
+    sets_fault_flag = True
 
 
 def widened(f: Function, value: Value, dtype: str, domain: Domain, host: Host) -> Value:

@@ -78,13 +78,13 @@ class Kernel(ABC):
     Attributes:
         kind: name in profiles.
         precision: type that "float" stands for in the code, as the host has it.
-        sets_alarm: whether the last argument is a fault flag, an int set to 1 for a non-finite value and to 2 for an
-            index out of range or an integer division by 0; the result must then be computed in another way.
+        sets_fault_flag: whether the last argument is a fault flag, an int set to 1 for a non-finite value and to 2 for
+            an index out of range or an integer division by 0; the result must then be computed in another way.
         reads_few: whether a run reads only a few of its constants.
     """
 
     kind: ClassVar[str]
-    sets_alarm: ClassVar[bool] = False
+    sets_fault_flag: ClassVar[bool] = False
     reads_few: ClassVar[bool] = False
     host: Host = field(repr=False)
     precision: Precision = field(init=False)

@@ -187,8 +187,8 @@ class Context:
 
     def step(self, kernel: Kernel, *views: View) -> KernelStep:
         """A kernel that computes this operator alone, and the views it takes, in its order."""
-        alarm = [self.lowering.alarm] if kernel.sets_alarm else []
-        return kernel_step(kernel, (*views, *alarm), [self.op.name])
+        fault_flag = [self.lowering.fault_flag] if kernel.sets_fault_flag else []
+        return kernel_step(kernel, (*views, *fault_flag), [self.op.name])
 
     def made(self, result: View, *steps: KernelStep) -> Made:
         """What these steps make: the first result."""
@@ -209,7 +209,7 @@ class Context:
     def result_of(self, fused: Fused, image_of: ImageOf, *, is_image: bool) -> Result:
         """The same of operators that have joined already."""
         target = self.lowering.place(fused.operand, is_image)
-        result = Result.seen(fused, target, image_of, self.lowering.alarm)
+        result = Result.seen(fused, target, image_of, self.lowering.fault_flag)
         if result.image.strides[1] > 1:
             raise NotLoweredError("its result does not lie in rows")
         return result

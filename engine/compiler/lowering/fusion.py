@@ -171,17 +171,17 @@ class Result:
         target: where all of it lies.
         image: where the kernel stores, as (n, c, h, w).
         operands: what the epilogue reads, seen in the same way.
-        alarm: where kernels say that they met what is not finite.
+        fault_flag: where kernels say that they met what is not finite.
     """
 
     fused: Fused
     target: View
     image: View
     operands: tuple[View, ...]
-    alarm: View
+    fault_flag: View
 
     @classmethod
-    def seen(cls, fused: Fused, target: View, as_image: ImageOf, alarm: View) -> Result:
+    def seen(cls, fused: Fused, target: View, as_image: ImageOf, fault_flag: View) -> Result:
         """The result as a kernel sees it, or the part that a kernel sees.
 
         Raises:
@@ -192,11 +192,11 @@ class Result:
         seen = tuple(view for view in operands if view is not None)
         if image is None or len(seen) < len(operands):
             raise NotLoweredError("its result does not lie in rows")
-        return cls(fused, target, image, seen, alarm)
+        return cls(fused, target, image, seen, fault_flag)
 
     def part(self, as_image: ImageOf) -> Result:
         """The part that one of several kernels computes."""
-        return Result.seen(self.fused, self.target, as_image, self.alarm)
+        return Result.seen(self.fused, self.target, as_image, self.fault_flag)
 
     @property
     def epilogue(self) -> Epilogue:
@@ -206,14 +206,14 @@ class Result:
     def step(
         self, kernel: Kernel, reads: Sequence[View] = (), *, after: Sequence[View] = (), origin: int = 0
     ) -> KernelStep:
-        """A kernel that stores here. Its pointers: what it reads, where it stores, what its epilogue reads, the alarm.
+        """Return the step of a kernel that stores here. Pointers: reads, target, epilogue operands, fault flag.
 
         Args:
             after: what it reads, too, if its pointers come after that of where it stores.
             origin: bytes from the first element of what it reads to the one it begins with.
         """
-        alarm = [self.alarm] if kernel.sets_alarm else []
-        first, *others = map(pointer, (*reads, self.image, *after, *self.operands, *alarm))
+        fault_flag = [self.fault_flag] if kernel.sets_fault_flag else []
+        first, *others = map(pointer, (*reads, self.image, *after, *self.operands, *fault_flag))
         moved = sum(view.meta.nbytes for view in (*reads, self.image, *after))
         pairs = zip(self.fused.views, self.operands, strict=True)
         return KernelStep(

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from engine.compiler.addresses import Home
+from engine.compiler.addresses import MemorySpace
 from engine.compiler.lowering.steps import FLOAT64, computable
 from engine.compiler.storage import FLOAT32, View, channels_last, ordered, row_major, spaced_rows
 from engine.graph.operand import RuntimeOperand
@@ -209,7 +209,7 @@ class Placement:
                 self._given.add(operand.name)
                 return view
         if not is_image and self.outputs.count(operand.name) == 1:
-            return row_major(shape, dtype, Home.OUTPUT, self.outputs.index(operand.name))
+            return row_major(shape, dtype, MemorySpace.OUTPUT, self.outputs.index(operand.name))
         if is_image:
             return channels_last(shape, self.border_for(operand), dtype)
         if self._is_read_in_rows(operand):

@@ -16,7 +16,7 @@ from engine.compiler.lowering.low_precision import Narrow
 from engine.compiler.lowering.selection import Choose, take_first
 from engine.compiler.lowering.steps import FLOAT64, NotLoweredError, Step
 from engine.compiler.lowering.terms.term import Term, term_of
-from engine.compiler.storage import FLOAT32, Storage, View, alarm, constant
+from engine.compiler.storage import FLOAT32, Storage, View, constant, new_fault_flag
 from engine.graph.operand import RuntimeOperand
 from engine.graph.operator import RuntimeOperator
 from engine.layers.definition.bound import BoundLayer
@@ -57,7 +57,7 @@ class Lowering:
 
     Attributes:
         placement: where results shall lie.
-        alarm: where kernels say that they met what is not finite.
+        fault_flag: where kernels say that they met what is not finite.
         steps: what was lowered so far.
         views: where operands lie.
         constants: values of operands that no run changes.
@@ -79,7 +79,7 @@ class Lowering:
     weights: Packs | None = None
     narrow: Narrow = field(default_factory=Narrow)
     placement: Placement = field(init=False)
-    alarm: View = field(default_factory=alarm)
+    fault_flag: View = field(default_factory=new_fault_flag)
     steps: list[Step] = field(default_factory=list)
     views: dict[str, View] = field(default_factory=dict)
     constants: dict[str, Array] = field(default_factory=dict)

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from engine.compiler.addresses import Home
+from engine.compiler.addresses import MemorySpace
 from engine.compiler.lowering.attention_chains import Chain, find_chains
 from engine.compiler.lowering.canonical import meant
 from engine.compiler.lowering.containers import is_only_returned, unread_lists
@@ -119,7 +119,7 @@ def _input(lowering: Lowering, op: RuntimeOperator) -> None:
     if spec is not None:
         port = lowering.inputs.index(operand.name)
         given = lowering.narrow.given(port)
-        view = row_major(spec.sizes, given or spec.dtype, Home.INPUT, port)
+        view = row_major(spec.sizes, given or spec.dtype, MemorySpace.INPUT, port)
         lowering.views[operand.name] = view if given is None else _widened(lowering, op, view)
 
 
@@ -267,13 +267,13 @@ def _result(lowering: Lowering, port: int, name: str) -> View | str:
     if view is None:
         return name
     if not view.meta.size:  # nothing to copy, and nothing of another output's to share
-        return row_major(view.shape, view.dtype, Home.OUTPUT, port)
+        return row_major(view.shape, view.dtype, MemorySpace.OUTPUT, port)
     if view.dtype != FLOAT32 and not _is_for_kernels(lowering, view):
         return name
     is_whole = view.is_row_major and view.meta.size == view.storage.meta.size
-    if view.storage.home is Home.OUTPUT and view.storage.port == port and is_whole:
+    if view.storage.space is MemorySpace.OUTPUT and view.storage.port == port and is_whole:
         return view
-    result = row_major(view.shape, view.dtype, Home.OUTPUT, port)
+    result = row_major(view.shape, view.dtype, MemorySpace.OUTPUT, port)
     lowering.steps.append(copy(view, result, [name], lowering.host))
     return result
 
@@ -286,7 +286,7 @@ def _narrowed(lowering: Lowering, port: int, name: str, view: View | None, dtype
     """
     if view is None:
         raise NotNarrowedError(name)
-    result = row_major(view.shape, dtype, Home.OUTPUT, port)
+    result = row_major(view.shape, dtype, MemorySpace.OUTPUT, port)
     if view.meta.size:
         lowering.steps.append(convert(view, result, [name], lowering.host))
     return result

@@ -14,8 +14,8 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from engine.compiler.addresses import Address, Home, home_of, offset_of, port_of
-from engine.compiler.executable import Alarm, ReferenceCall, Region, Segment
+from engine.compiler.addresses import Address, MemorySpace, offset_of, port_of, space_of
+from engine.compiler.executable import FaultFlag, ReferenceCall, Region, Segment
 from engine.compiler.runtime.memory import NO_ARENA, Arena, Arenas, new_arena, new_user
 from engine.compiler.runtime.program import Program
 from engine.compiler.runtime.protocol import SEGMENT_BITS
@@ -108,9 +108,9 @@ class Instance:
 
     def _settle(self, arena: Arena) -> None:
         """Write there from now on."""
-        at = self.program.blueprint.alarm
+        at = self.program.blueprint.fault_flag
         self._arena = arena.block
-        self._alarm = None if at is None else arena.block[at : at + 4].view(np.int32).data
+        self._fault_flag = None if at is None else arena.block[at : at + 4].view(np.int32).data
         if arena is not NO_ARENA:
             self._tables.settle(arena.address)
 
@@ -156,9 +156,9 @@ class Instance:
                 self._run_reference(segment.call, values, arrays, results)
                 if times is not None:
                     times.append(Clocked(segment, began, [np.array([[0, began, time.monotonic_ns()]])]))
-        if self._alarm is not None and (reason := self._alarm[0]):
-            self._alarm[0] = 0
-            if reason == Alarm.OUTSIDE:
+        if self._fault_flag is not None and (reason := self._fault_flag[0]):
+            self._fault_flag[0] = 0
+            if reason == FaultFlag.OUTSIDE:
                 raise OutsideTableError("an index is outside of a table, or a divisor is 0")
             raise NotFiniteError
         if self.makes_all_outputs:
@@ -227,14 +227,14 @@ class Instance:
         return np.ndarray(region.shape, named_dtype(region.dtype), block, offset_of(region.address), region.strides)
 
     def _block(self, place: Address, inputs: Sequence[Array], results: dict[int, Array]) -> Array:
-        home = home_of(place)
-        if home is Home.ARENA:
+        space = space_of(place)
+        if space is MemorySpace.ARENA:
             return self._arena
-        if home is Home.CONSTANT:
+        if space is MemorySpace.CONSTANT:
             return self.program.blueprint.constants
-        if home is Home.WEIGHT:
+        if space is MemorySpace.WEIGHT:
             return self.program.blueprint.weights
-        array = (inputs if home is Home.INPUT else results)[port_of(place)]
+        array = (inputs if space is MemorySpace.INPUT else results)[port_of(place)]
         return array.reshape(-1).view(np.uint8)
 
     def _result(

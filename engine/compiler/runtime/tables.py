@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from engine.compiler.addresses import Home, homes_and_ports
+from engine.compiler.addresses import MemorySpace, spaces_and_ports
 from engine.compiler.executable import NativeSteps, Segment
 from engine.compiler.runtime.memory import address_of, aligned_bytes
 from engine.compiler.runtime.protocol import (
@@ -45,20 +45,20 @@ class Layout:
     def __init__(self, program: Program, threads: int) -> None:
         plan, steps = program.blueprint, program.blueprint.steps
         self.threads = threads
-        self.homes, self._ports = homes_and_ports(steps.blocks)
-        bases = np.zeros(len(Home), np.int64)
-        bases[[Home.CONSTANT, Home.WEIGHT]] = address_of(plan.constants), address_of(plan.weights)
-        self.shifts = bases[self.homes]
-        self.inside = np.flatnonzero(self.homes == Home.ARENA)
-        self.given, self.made = self._outside(Home.INPUT), self._outside(Home.OUTPUT)
+        self.spaces, self._ports = spaces_and_ports(steps.blocks)
+        bases = np.zeros(len(MemorySpace), np.int64)
+        bases[[MemorySpace.CONSTANT, MemorySpace.WEIGHT]] = address_of(plan.constants), address_of(plan.weights)
+        self.shifts = bases[self.spaces]
+        self.inside = np.flatnonzero(self.spaces == MemorySpace.ARENA)
+        self.given, self.made = self._outside(MemorySpace.INPUT), self._outside(MemorySpace.OUTPUT)
         functions = [program.code.address(each) for each in steps.functions]
         self.functions = np.array(functions, np.int64)
         self.ends = 8 * steps.ends[:-1, 0].astype(np.int64)
 
-    def _outside(self, home: Home) -> list[tuple[int, list[int]]]:
+    def _outside(self, space: MemorySpace) -> list[tuple[int, list[int]]]:
         """Return which arguments point to each input or output, by its number."""
         found: dict[int, list[int]] = {}
-        for k in np.flatnonzero(self.homes == home).tolist():
+        for k in np.flatnonzero(self.spaces == space).tolist():
             found.setdefault(int(self._ports[k]), []).append(k)
         return [*found.items()]
 

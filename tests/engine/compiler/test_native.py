@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.compiler.addresses import Home, address, home_of, homes_and_ports, offset_of, port_of
+from engine.compiler.addresses import MemorySpace, address, offset_of, port_of, space_of, spaces_and_ports
 from engine.compiler.executable import Buffer, Buffers, NativeStep, NativeSteps
 
-PLACES = st.builds(address, st.sampled_from(Home), st.integers(0, 2**29 - 1), st.integers(-(2**40), 2**40))
+PLACES = st.builds(address, st.sampled_from(MemorySpace), st.integers(0, 2**29 - 1), st.integers(-(2**40), 2**40))
 STEPS = st.builds(
     NativeStep,
     function=st.text(max_size=3),
@@ -33,16 +33,18 @@ def test_steps_in_columns_are_the_steps_that_were_given(steps: list[NativeStep])
     assert found[1:-1] == steps[1:-1] and (not steps or found[-1] == steps[-1])
     assert found.chunks.tolist() == [each.chunks for each in steps]
     assert found.operators == tuple(name for each in steps for name in each.operators)
-    homes, ports = homes_and_ports(found.blocks)
+    spaces, ports = spaces_and_ports(found.blocks)
     places = [place for each in steps for place in each.arguments]
-    assert homes.tolist() == [home_of(each) for each in places] and found.offsets.tolist() == [*map(offset_of, places)]
+    assert spaces.tolist() == [space_of(each) for each in places] and found.offsets.tolist() == [
+        *map(offset_of, places)
+    ]
     assert ports.tolist() == [*map(port_of, places)]
 
 
-@given(st.sampled_from(Home), st.integers(0, 2**29 - 1), st.integers(-(2**62), 2**62))
-def test_a_place_is_what_it_was_made_of(home: Home, port: int, offset: int) -> None:
-    place = address(home, port, offset)
-    assert (home_of(place), port_of(place), offset_of(place)) == (home, port, offset)
+@given(st.sampled_from(MemorySpace), st.integers(0, 2**29 - 1), st.integers(-(2**62), 2**62))
+def test_a_place_is_what_it_was_made_of(space: MemorySpace, port: int, offset: int) -> None:
+    place = address(space, port, offset)
+    assert (space_of(place), port_of(place), offset_of(place)) == (space, port, offset)
 
 
 def test_there_is_no_step_behind_the_last() -> None:
@@ -52,7 +54,13 @@ def test_there_is_no_step_behind_the_last() -> None:
 
 def test_the_collector_of_garbage_finds_few_things_however_many_steps_there_are() -> None:
     step = NativeStep(
-        function="f", kind="k", chunks=1, arguments=(address(Home.ARENA, 0, 64),), operators=("a",), flops=1, bytes=1
+        function="f",
+        kind="k",
+        chunks=1,
+        arguments=(address(MemorySpace.ARENA, 0, 64),),
+        operators=("a",),
+        flops=1,
+        bytes=1,
     )
     steps = NativeSteps.of([step] * 1000)
     assert sum(map(gc.is_tracked, gc.get_referents(steps, *gc.get_referents(steps)))) < 20

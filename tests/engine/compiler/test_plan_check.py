@@ -13,7 +13,7 @@ import pytest
 
 import engine
 from engine.compiler import CompiledGraph
-from engine.compiler.addresses import Home, address
+from engine.compiler.addresses import MemorySpace, address
 from engine.compiler.builder import Builder
 from engine.compiler.cache.cache import Cache
 from engine.compiler.executable import Blueprint, NativeSteps, ReferenceCall, Region, Segment
@@ -64,14 +64,14 @@ def with_call(plan: Blueprint, region: Region) -> Blueprint:
     return replace(plan, segments=(*plan.segments, call))
 
 
-def region(home: Home, offset: int, *, port: int = 0, strides: tuple[int, ...] = (32, 4)) -> Region:
-    return Region(address=address(home, port, offset), shape=(4, 8), strides=strides, dtype="float32")
+def region(space: MemorySpace, offset: int, *, port: int = 0, strides: tuple[int, ...] = (32, 4)) -> Region:
+    return Region(address=address(space, port, offset), shape=(4, 8), strides=strides, dtype="float32")
 
 
 Damage = Callable[[Blueprint], Blueprint]
 DAMAGES: dict[str, tuple[Damage, str]] = {
     "two outputs in one array": (
-        lambda plan: with_output(plan, 1, address=address(Home.OUTPUT, 0, 0)),
+        lambda plan: with_output(plan, 1, address=address(MemorySpace.OUTPUT, 0, 0)),
         "an output would be written to the array of another",
     ),
     "an output with gaps": (
@@ -79,39 +79,39 @@ DAMAGES: dict[str, tuple[Damage, str]] = {
         "an output is not one dense array",
     ),
     "an output that begins later": (
-        lambda plan: with_output(plan, 0, address=address(Home.OUTPUT, 0, 4)),
+        lambda plan: with_output(plan, 0, address=address(MemorySpace.OUTPUT, 0, 4)),
         "an output is not one dense array",
     ),
     "an output that is smaller than what is read of it": (
-        lambda plan: with_call(with_output(plan, 0, shape=(0, 8)), region(Home.OUTPUT, 0)),
+        lambda plan: with_call(with_output(plan, 0, shape=(0, 8)), region(MemorySpace.OUTPUT, 0)),
         "a tensor lies outside its memory",
     ),
     "a tensor after the end of the arena": (
-        lambda plan: with_call(plan, region(Home.ARENA, plan.arena_bytes - 64)),
+        lambda plan: with_call(plan, region(MemorySpace.ARENA, plan.arena_bytes - 64)),
         "a tensor lies outside its memory",
     ),
     "a tensor before the beginning of the arena": (
-        lambda plan: with_call(plan, region(Home.ARENA, 32, strides=(-32, 4))),
+        lambda plan: with_call(plan, region(MemorySpace.ARENA, 32, strides=(-32, 4))),
         "a tensor lies outside its memory",
     ),
     "a tensor of an input that does not exist": (
-        lambda plan: with_call(plan, region(Home.INPUT, 0, port=7)),
+        lambda plan: with_call(plan, region(MemorySpace.INPUT, 0, port=7)),
         "a tensor lies outside its memory",
     ),
     "a kernel that writes after the end of the arena": (
-        lambda plan: with_argument(plan, address(Home.ARENA, 0, plan.arena_bytes + 64)),
+        lambda plan: with_argument(plan, address(MemorySpace.ARENA, 0, plan.arena_bytes + 64)),
         "an argument of a kernel lies outside its memory",
     ),
     "a kernel that writes before an output": (
-        lambda plan: with_argument(plan, address(Home.OUTPUT, 1, -4)),
+        lambda plan: with_argument(plan, address(MemorySpace.OUTPUT, 1, -4)),
         "an argument of a kernel lies outside its memory",
     ),
     "a kernel that writes to an output that does not exist": (
-        lambda plan: with_argument(plan, address(Home.OUTPUT, 2, 0)),
+        lambda plan: with_argument(plan, address(MemorySpace.OUTPUT, 2, 0)),
         "an argument of a kernel lies outside its memory",
     ),
     "a kernel that reads after the weights": (
-        lambda plan: with_argument(plan, address(Home.CONSTANT, 0, plan.constants.nbytes + 4)),
+        lambda plan: with_argument(plan, address(MemorySpace.CONSTANT, 0, plan.constants.nbytes + 4)),
         "an argument of a kernel lies outside its memory",
     ),
 }
@@ -126,7 +126,7 @@ def test_a_plan_that_leaves_its_memory_is_refused(plan: Blueprint, damage: str) 
 
 def test_a_plan_for_smaller_inputs_than_it_reads_is_refused(plan: Blueprint) -> None:
     with pytest.raises(CompileError, match="a tensor lies outside its memory"):
-        check_plan(with_call(plan, region(Home.INPUT, 0)), [TensorSpec((3, 8), np.dtype(np.float32))])
+        check_plan(with_call(plan, region(MemorySpace.INPUT, 0)), [TensorSpec((3, 8), np.dtype(np.float32))])
 
 
 def test_an_output_of_another_shape_than_inferred_is_refused(plan: Blueprint) -> None:
@@ -143,7 +143,7 @@ def test_what_comes_from_the_cache_is_checked_too(graph: engine.RuntimeGraph, tm
     def damaged(cache: Cache, key: str) -> Any:
         found = load(cache, key)
         assert found is not None
-        return replace(found, blueprint=with_output(found.blueprint, 1, address=address(Home.OUTPUT, 0, 0)))
+        return replace(found, blueprint=with_output(found.blueprint, 1, address=address(MemorySpace.OUTPUT, 0, 0)))
 
     with patch.object(Cache, "load", damaged), pytest.raises(CompileError, match="to the array of another"):
         Builder(graph, options).program(SPECS)

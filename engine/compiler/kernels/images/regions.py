@@ -37,7 +37,7 @@ class Regions(Kernel):
     """
 
     kind = "regions"
-    sets_alarm = True
+    sets_fault_flag = True
     count: int
     batch: int
     channels: int
@@ -68,7 +68,7 @@ class Regions(Kernel):
         return 8 * max(self.samples, 1) ** 2 * self.count * self.channels * self.bins[0] * self.bins[1]
 
     def emit(self, module: Module) -> None:
-        f, (source, regions, target, alarm), chunk = start(module, self, 4)
+        f, (source, regions, target, fault_flag), chunk = start(module, self, 4)
         lanes = fitting_lanes(self.channels, self.host.lanes)
         total = f.reserve(-(-self.channels // lanes) * lanes)
         with f.loop(*block_of(f, chunk, self.block, self.count)) as each:
@@ -81,7 +81,7 @@ class Regions(Kernel):
             is_there = f.binary("and", is_there, f.compare("olt", image, like(image, self.batch)))
             is_fine = f.binary("and", is_there, is_moderate)
             with f.unless(is_fine):
-                f.store(constant(OUTSIDE, "i32"), alarm)
+                f.store(constant(OUTSIDE, "i32"), fault_flag)
             with f.when(is_fine):
                 place = f.at(source, f.mul(f.convert("fptosi", image, "i64"), self.source[0]))
                 with f.loop(0, self.bins[0]) as row, f.loop(0, self.bins[1]) as column:

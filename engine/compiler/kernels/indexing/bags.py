@@ -38,7 +38,7 @@ class Bags(Kernel):
     """
 
     kind = "bags"
-    sets_alarm = True
+    sets_fault_flag = True
     mode: Mode
     rows: int
     columns: int
@@ -70,7 +70,7 @@ class Bags(Kernel):
         return self.count * self.columns
 
     def emit(self, module: Module) -> None:
-        f, (table, indices, offsets, weights, target, alarm), chunk = start(module, self, 6)
+        f, (table, indices, offsets, weights, target, fault_flag), chunk = start(module, self, 6)
         lanes = fitting_lanes(self.columns, self.host.lanes)
         whole = self.columns // lanes * lanes
         with f.loop(*block_of(f, chunk, self.block, self.bags)) as bag:
@@ -78,14 +78,14 @@ class Bags(Kernel):
             is_fine = f.binary("and", self._follows(f, bag.index, first), f.compare("sle", first, last))
             is_fine = f.binary("and", is_fine, f.compare("sle", last, as_value(self.count)))
             with f.unless(is_fine):
-                f.store(constant(OUTSIDE, "i32"), alarm)
+                f.store(constant(OUTSIDE, "i32"), fault_flag)
             with f.when(is_fine):
                 out = f.at(target, f.mul(bag.index, self.columns))
 
                 def panel(column: Index, count: int, at: tuple[Value, Value, Value] = (first, last, out)) -> None:
                     begin, end, line = at
                     rows = f.at(table, column)
-                    value = self._pooled(f, (begin, end), rows, indices, weights, alarm, lanes, count)
+                    value = self._pooled(f, (begin, end), rows, indices, weights, fault_flag, lanes, count)
                     f.store_lanes(value, f.at(line, column), count)
 
                 if is_open(whole) or whole:
@@ -119,7 +119,7 @@ class Bags(Kernel):
         rows: Value,
         indices: Value,
         weights: Value,
-        alarm: Value,
+        fault_flag: Value,
         lanes: int,
         real: int,
     ) -> Value:
@@ -130,7 +130,7 @@ class Bags(Kernel):
             index = _integer(f, indices, each.index, self.bits[0])
             is_inside = f.compare("ult", index, as_value(self.rows))
             with f.unless(is_inside):
-                f.store(constant(OUTSIDE, "i32"), alarm)
+                f.store(constant(OUTSIDE, "i32"), fault_flag)
             row = f.mul(f.select(is_inside, index, constant(0, "i64")), self.source)
             value = f.load_lanes(type_, f.at(rows, row), real)
             if self.is_weighted:

@@ -19,7 +19,7 @@ from engine.compiler.kernels.kernel import Epilogue, Kernel, Strides, block_of, 
 from engine.compiler.kernels.target import Target
 from engine.ir.dims import is_symbolic, largest, smallest
 
-# Value of the fault flag; Alarm of engine/compiler/executable.py.
+# Value of the fault flag; FaultFlag of engine/compiler/executable.py.
 OUTSIDE = 2
 
 
@@ -36,7 +36,7 @@ class Gather(Kernel):
     """
 
     kind = "gather"
-    sets_alarm = True
+    sets_fault_flag = True
     reads_few = True
     count: int
     bits: Literal[32, 64]
@@ -61,11 +61,11 @@ class Gather(Kernel):
         return -(-self.count // self.block)
 
     def emit(self, module: Module) -> None:
-        f, (indices, table, out, *operands, alarm), chunk = start(module, self, 4 + len(self.epilogue.operands))
+        f, (indices, table, out, *operands, fault_flag), chunk = start(module, self, 4 + len(self.epilogue.operands))
         target = Target.of(f, self.epilogue, Strides(0, self.target, 0), [out, *operands])
         lanes = fitting_lanes(self.columns, self.host.lanes)
         with f.loop(*block_of(f, chunk, self.block, self.count)) as each:
-            line = f.at(table, f.mul(self._row(f, f.at(indices, each.index, self.bits // 8), alarm), self.source))
+            line = f.at(table, f.mul(self._row(f, f.at(indices, each.index, self.bits // 8), fault_flag), self.source))
             place = target.at(0, each.index)
 
             def copy(column: Index, count: int, carried: Value) -> Value:
@@ -75,12 +75,12 @@ class Gather(Kernel):
             walk_row(f, self.columns, lanes, [constant(0.0, vector(lanes))] * SIDE_BY_SIDE, copy)
         f.finish()
 
-    def _row(self, f: Function, at: Value, alarm: Value) -> Value:
+    def _row(self, f: Function, at: Value, fault_flag: Value) -> Value:
         """Emit the row of an index; out of range, raise the fault flag and use the first row."""
         index = load_index(f, at, self.bits)
         is_inside = f.compare("ult", index, as_value(self.rows))
         with f.unless(is_inside):
-            f.store(constant(OUTSIDE, "i32"), alarm)
+            f.store(constant(OUTSIDE, "i32"), fault_flag)
         return f.select(is_inside, index, constant(0, "i64"))
 
 

@@ -58,7 +58,7 @@ class Picking(Kernel):
     """
 
     kind = "gather"
-    sets_alarm = True
+    sets_fault_flag = True
     sizes: tuple[int, ...]
     target: tuple[int, ...]
     source: tuple[int, ...]
@@ -84,7 +84,7 @@ class Picking(Kernel):
         return -(-self.rows // self.block)
 
     def emit(self, module: Module) -> None:
-        f, (target, source, *indices, alarm), chunk = start(module, self, 3 + len(self.positions))
+        f, (target, source, *indices, fault_flag), chunk = start(module, self, 3 + len(self.positions))
         is_shared = all(each.strides[-1] == 0 for each in self.positions)
         with f.loop(*block_of(f, chunk, self.block, self.rows)) as row:
             places = self._places(f, row.index)
@@ -95,11 +95,11 @@ class Picking(Kernel):
                 for base, each in zip(indices, self.positions, strict=True)
             ]
             if is_shared:
-                self._copy(f, out, self._picked(f, line, at, 0, alarm))
+                self._copy(f, out, self._picked(f, line, at, 0, fault_flag))
             else:
                 with f.loop(0, self.sizes[-1]) as column:
                     place = f.at(line, f.mul(column.index, self.source[-1]), self.element)
-                    self._move(f, out, column.index, self._picked(f, place, at, column.index, alarm), 0)
+                    self._move(f, out, column.index, self._picked(f, place, at, column.index, fault_flag), 0)
         f.finish()
 
     def _places(self, f: Function, row: Index) -> list[Index]:
@@ -110,7 +110,7 @@ class Picking(Kernel):
             found.append(index)
         return [row, *reversed(found)] if len(self.sizes) > 1 else []
 
-    def _picked(self, f: Function, line: Value, at: Sequence[Value], column: Index, alarm: Value) -> Value:
+    def _picked(self, f: Function, line: Value, at: Sequence[Value], column: Index, fault_flag: Value) -> Value:
         """Emit the address of the indexed element."""
         for base, each in zip(at, self.positions, strict=True):
             size = each.bits // 8
@@ -120,7 +120,7 @@ class Picking(Kernel):
                 index = f.select(f.less(index, 0), turned, index)
             is_inside = f.compare("ult", index, as_value(each.size))
             with f.unless(is_inside):
-                f.store(constant(OUTSIDE, "i32"), alarm)
+                f.store(constant(OUTSIDE, "i32"), fault_flag)
             index = f.select(is_inside, index, constant(0, "i64"))
             line = f.at(line, f.mul(index, each.step), self.element)
         return line

@@ -35,7 +35,7 @@ class Scattering(Kernel):
     """
 
     kind = "scatter"
-    sets_alarm = True
+    sets_fault_flag = True
     sizes: tuple[int, ...]
     target: tuple[int, ...]
     source: tuple[int, ...]
@@ -68,13 +68,13 @@ class Scattering(Kernel):
         return math.prod(self.sizes)
 
     def emit(self, module: Module) -> None:
-        f, (target, source, *indices, alarm), chunk = start(module, self, 3 + len(self.positions))
+        f, (target, source, *indices, fault_flag), chunk = start(module, self, 3 + len(self.positions))
         with f.loop(*block_of(f, chunk, self.block, self.turns)) as turn:
             at = self._moved(f, turn.index, range(self.apart), [target, source, *indices])
             rest = range(self.apart, len(self.sizes))
             with f.loop(0, math.prod(self.sizes[self.apart :])) as each:
                 out, line, *places = self._moved(f, each.index, rest, at)
-                self._put(f, out, line, places, alarm)
+                self._put(f, out, line, places, fault_flag)
         f.finish()
 
     def _moved(self, f: Function, number: Index, loops: range, at: Sequence[Value]) -> list[Value]:
@@ -93,7 +93,7 @@ class Scattering(Kernel):
             ]
         return found
 
-    def _put(self, f: Function, out: Value, line: Value, places: Sequence[Value], alarm: Value) -> None:
+    def _put(self, f: Function, out: Value, line: Value, places: Sequence[Value], fault_flag: Value) -> None:
         size, all_inside = TYPES[self.dtype][1], constant(1, "i1")
         for place, each in zip(places, self.positions, strict=True):
             index = load_index(f, place, each.bits)
@@ -106,7 +106,7 @@ class Scattering(Kernel):
         with f.when(all_inside):
             self._write(f, out, line)
         with f.unless(all_inside):
-            f.store(constant(OUTSIDE, "i32"), alarm)
+            f.store(constant(OUTSIDE, "i32"), fault_flag)
 
     def _write(self, f: Function, out: Value, line: Value) -> None:
         type_, size = TYPES[self.dtype]

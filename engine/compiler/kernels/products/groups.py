@@ -38,7 +38,7 @@ class GroupedProduct(Kernel):
     """
 
     kind = "grouped_product"
-    sets_alarm = True
+    sets_fault_flag = True
     groups: int
     rows: int
     columns: int
@@ -94,13 +94,13 @@ class GroupedProduct(Kernel):
     def emit(self, module: Module) -> None:
         shapes = [(height, panel) for panel in dict.fromkeys(self.panels) for height in self.heights]
         functions = {shape: self._emit_tile(module, *shape) for shape in shapes}
-        f, (left, right, ends, target, alarm), chunk = start(module, self, 5)
+        f, (left, right, ends, target, fault_flag), chunk = start(module, self, 5)
         group, panel = f.divmod(chunk, len(self.panels))
         first, last = self._bounds(f, ends, group)
         is_fine = f.binary("and", f.compare("sle", constant(0, "i64"), first), f.compare("sle", first, last))
         is_fine = f.binary("and", is_fine, f.compare("sle", last, as_value(self.rows)))
         with f.unless(is_fine):
-            f.store(constant(OUTSIDE, "i32"), alarm)
+            f.store(constant(OUTSIDE, "i32"), fault_flag)
         width = self.terms * width_of(self.panels[0])
         packed = f.at(right, f.add(f.mul(group, self.group_floats), f.mul(panel, width)))
         out = f.at(target, f.mul(panel, sum(real for _, real in self.panels[0])))

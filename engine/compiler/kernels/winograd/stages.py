@@ -153,10 +153,10 @@ def emit_output(
     of ``left`` are not stored; each is 0, or as ``overlap`` says, or any number if that is None. A non-finite pixel
     raises the fault flag.
     """
-    parameters = [("i64", "top"), ("i64", "left"), ("ptr", "alarm")]
+    parameters = [("i64", "top"), ("i64", "left"), ("ptr", "fault_flag")]
     parameters += [("ptr", "sums"), ("ptr", "bias"), *epilogue.parameters]
     f = module.inner(name, parameters)
-    top, left, alarm, sums, bias, *addresses = f.parameters
+    top, left, fault_flag, sums, bias, *addresses = f.parameters
     target = Target.of(f, epilogue, strides, addresses)
     type_, filtering = vector(lanes), scratch.filtering
     down, across = filtering.lines
@@ -186,6 +186,6 @@ def emit_output(
                         with f.unless(f.less(w, left)):
                             target.store(f.fadd(row[w], offset), real, h, w)
     with f.when(f.any(f.compare("uno", doubt, doubt))):
-        f.store(Value("1", "i32"), alarm)
+        f.store(Value("1", "i32"), fault_flag)
     f.finish()
     return name

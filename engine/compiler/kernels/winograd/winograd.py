@@ -52,13 +52,13 @@ class Winograd(Layout):
     """Winograd convolution of one group; see ``Layout``."""
 
     kind = "winograd"
-    sets_alarm = True
+    sets_fault_flag = True
 
     def emit(self, module: Module) -> None:
         s, tiles = self.scratch, self.blocking.tiles
         loader, products, storers = self._emit_inner(module)
         f, pointers, index = start(module, self, 4 + len(self.epilogue.operands))
-        image, weights, *addresses, alarm = pointers
+        image, weights, *addresses, fault_flag = pointers
         target = Target.of(f, self.epilogue, self.target, addresses)
         group, block = f.divmod(index, self.blocks)
         first_tile = self._first_tile(f, f.mul(block, tiles))
@@ -91,7 +91,7 @@ class Winograd(Layout):
                     with f.loop(run.first, run.first + run.count) as each:
                         self._fetch(chunk, each.index, part, channel)
                         self._multiply(chunk, products, run, each.index, stream_of, channel, count, width)
-        self._store(chunk, storers, weights, target, alarm)
+        self._store(chunk, storers, weights, target, fault_flag)
         f.finish()
 
     def _emit_inner(self, module: Module) -> tuple[str, list[str], list[str]]:
@@ -326,7 +326,9 @@ class Winograd(Layout):
 
         self._each(chunk, functions, (len(self.groups[0]), len(self.groups[-1])), multiply)
 
-    def _store(self, chunk: _Chunk, functions: Sequence[str], weights: Value, target: Target, alarm: Value) -> None:
+    def _store(
+        self, chunk: _Chunk, functions: Sequence[str], weights: Value, target: Target, fault_flag: Value
+    ) -> None:
         """Emit the transform of the sums of every tile and vector to pixels."""
         f, s = chunk.f, self.scratch
         counts = sum(map(len, self.groups[0])), sum(map(len, self.groups[-1]))
@@ -340,6 +342,6 @@ class Winograd(Layout):
                 channel = f.add(f.mul(chunk.group, self.widths[0]), offset)
                 addresses = target.at(*origin, channel).addresses
                 places = [f.at(sums, offset), f.at(weights, channel), *addresses]
-                f.call(function, [*map(as_value, covered), alarm, *places])
+                f.call(function, [*map(as_value, covered), fault_flag, *places])
 
             self._each(chunk, functions, counts, store)

@@ -175,7 +175,7 @@ def fuse_images(context: Context, spatial_rank: int) -> Result:
         return context.fuse(as_image, is_image=True)
     found = absorb(context.lowering, alone(context.op), _as_batch_of_one)
     whole = channels_last((1, *context.result_spec.sizes), dtype=context.dtype)
-    return Result.seen(found, derived(whole, whole.meta[0]), _as_batch_of_one, context.lowering.alarm)
+    return Result.seen(found, derived(whole, whole.meta[0]), _as_batch_of_one, context.lowering.fault_flag)
 
 
 def _as_batch_of_one(array: Strided) -> Strided:

@@ -13,7 +13,7 @@ import pytest
 
 from engine import RuntimeGraph, Session
 from engine.compiler import builder
-from engine.compiler.addresses import Home
+from engine.compiler.addresses import MemorySpace
 from engine.compiler.assembly import generation
 from engine.compiler.assembly.generation import make_blueprint
 from engine.compiler.codegen.host import describe
@@ -42,7 +42,7 @@ def lowered() -> Lowering:
 def test_what_was_packed_lies_in_the_block_and_nowhere_else() -> None:
     lowering = lowered()
     storages = {each.storage for step in lowering.steps if isinstance(step, KernelStep) for each in step.pointers}
-    constants = [each for each in storages if each.home is Home.CONSTANT]
+    constants = [each for each in storages if each.space is MemorySpace.CONSTANT]
     packed = [each.data for each in constants if each.data is not None]
     blueprint = make_blueprint(lowering)
     assert packed and all(each.data is None for each in constants)

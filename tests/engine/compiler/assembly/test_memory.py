@@ -13,7 +13,7 @@ from engine.compiler.assembly.memory import MemoryPlan, plan_memory
 from engine.compiler.codegen.host import Memory, describe
 from engine.compiler.kernels.images.border import Border
 from engine.compiler.lowering.steps import KernelStep, Pointer, Step
-from engine.compiler.storage import Storage, View, alarm, channels_last, row_major
+from engine.compiler.storage import Storage, View, channels_last, new_fault_flag, row_major
 from engine.options import Options
 from engine.tensor import Array
 from tests.engine.graph.build import INPUT, built, conv, op
@@ -25,7 +25,7 @@ KINDS = [
     lambda: channels_last((1, 3, 2, 2), (1, 1, 1, 1)),
     lambda: channels_last((1, 3, 4, 1), (1, 1, 1, 1)),
     lambda: channels_last((2, 1, 2, 3), (0, 1, 1, 0)),
-    alarm,
+    new_fault_flag,
 ]
 
 
@@ -92,8 +92,8 @@ def test_what_is_alive_at_one_time_shares_no_byte(steps: list[Step]) -> None:
         assert not any(life.overlaps(other) and low < end and at < high for at, end, other in ranges[:k])
 
 
-def test_the_alarm_is_nobody_elses() -> None:
-    word, *others = alarm(), *(row_major((16,), np.dtype(np.float32)) for _ in range(3))
+def test_the_fault_flag_shares_memory_with_no_tensor() -> None:
+    word, *others = new_fault_flag(), *(row_major((16,), np.dtype(np.float32)) for _ in range(3))
     plan = plan_memory([step(others[0]), step(word), *map(step, others[1:])], [], Memory())
     assert plan.offsets[word.storage] not in [plan.offsets[each.storage] for each in others]
 

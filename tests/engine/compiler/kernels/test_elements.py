@@ -99,7 +99,7 @@ def test_operands_broadcast_and_lie_in_any_order(level: str) -> None:
 
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("size", [1, 2, 3, 4, 5, 7, 8, 17, 65, 4099])
-def test_only_elements_that_there_are_set_the_alarm(level: str, size: int) -> None:
+def test_only_existing_elements_set_the_fault_flag(level: str, size: int) -> None:
     x, tree = RANDOM.integers(-100, 100, size), apply("floor_divide", X, Y)
     kernel = make_elements(
         (size,), [(1,)] * 3, ("int64",) * 3, tree, "i64", describe(level), watched=[apply("eq", Y, 0)]
@@ -107,9 +107,9 @@ def test_only_elements_that_there_are_set_the_alarm(level: str, size: int) -> No
     for place in (None, 0, size // 2, size - 1):
         y = np.full(size, 3)
         y[[] if place is None else place] = 0
-        target, alarm = on_guard(np.zeros(size, np.int64)), np.zeros(1, np.int32)
-        run(kernel, level, [target, on_guard(x), on_guard(y), alarm])
-        assert alarm[0] == (0 if place is None else 2)
+        target, fault_flag = on_guard(np.zeros(size, np.int64)), np.zeros(1, np.int32)
+        run(kernel, level, [target, on_guard(x), on_guard(y), fault_flag])
+        assert fault_flag[0] == (0 if place is None else 2)
         np.testing.assert_array_equal(target, np.where(y == 0, 0, x // 3))
 
 

@@ -160,7 +160,7 @@ def _whole(context: Context, image: View) -> Result:
     if image.strides[3] != 1 or len(sizes) < 4:
         return fuse_images(context, 2)
     found = absorb(context.lowering, alone(context.op), as_image)
-    return Result.seen(found, ordered(sizes, (0, 3, 2, 1), context.dtype), as_image, context.lowering.alarm)
+    return Result.seen(found, ordered(sizes, (0, 3, 2, 1), context.dtype), as_image, context.lowering.fault_flag)
 
 
 def _swapped(parameters: ConvParameters) -> ConvParameters:

@@ -135,7 +135,7 @@ def multiplied(
     """
     form = _Form.of(left, right)
     fused = Fused(context.op.outputs[0], tree, tuple(views), (context.op.name,))
-    return _steps(context, left, right, form, Result.seen(fused, target, form.as_image, context.lowering.alarm))
+    return _steps(context, left, right, form, Result.seen(fused, target, form.as_image, context.lowering.fault_flag))
 
 
 def _steps(context: Context, left: View, right: View, form: _Form, result: Result) -> list[KernelStep]:
@@ -249,13 +249,13 @@ class _Form:
 
 def _result(context: Context, fused: Fused, as_image: ImageOf, order: Sequence[int]) -> Result:
     """Memory for the result, in its own order if the kernel can store so, or in this."""
-    target, alarm = context.lowering.place(fused.operand, is_image=False), context.lowering.alarm
+    target, fault_flag = context.lowering.place(fused.operand, is_image=False), context.lowering.fault_flag
     image = target.derive(as_image(target.meta))
     if image is None or image.strides[1] > 1:
         spec = computable(context.lowering.spec(fused.operand), context.dtype)
         laid = row_major([spec.sizes[axis] for axis in order], spec.dtype)
         target = View(laid.storage, laid.meta.transpose(inverse(order)))
-    return Result.seen(fused, target, as_image, alarm)
+    return Result.seen(fused, target, as_image, fault_flag)
 
 
 def _added(context: Context, term: tuple[int, float], factors: tuple[View, View], known: object, alpha: float) -> Made:

@@ -85,9 +85,9 @@ def check(
     result = guarded_array(np.full(n * rows * columns * wide - gaps[1], np.nan, np.float32), at_end=at_end)
     packed = guarded_array(code.pack(weight, bias), at_end=at_end)
     extras = [guarded_array(other, at_end=at_end)] if residual else []
-    alarm = np.zeros(1, np.int32)
-    run(code, level, [memory, packed, result, *extras, alarm])
-    assert not alarm
+    fault_flag = np.zeros(1, np.int32)
+    run(code, level, [memory, packed, result, *extras, fault_flag])
+    assert not fault_flag
     pixels = np.append(result, np.full(gaps[1], np.nan, np.float32)).reshape(n, rows, columns, wide)
     sums = convolved(image[..., :count], weight, bias, (stride, stride), (dilation, dilation))
     tolerance = (
@@ -129,9 +129,9 @@ def check_volume(
             strides = (filtering.stride,) * 2
             sums[:, window] += convolved(image[:, at], weight[:, :, plane], np.zeros(wanted), strides)
     packed = code.pack(weight.reshape(wanted, count, -1, filtering.kernel[1]), bias)
-    result, alarm = guarded_array(np.full(sums.shape, np.nan, np.float32)), np.zeros(1, np.int32)
-    run(code, level, [guarded_array(image), guarded_array(packed), result, alarm])
-    assert not alarm
+    result, fault_flag = guarded_array(np.full(sums.shape, np.nan, np.float32)), np.zeros(1, np.int32)
+    run(code, level, [guarded_array(image), guarded_array(packed), result, fault_flag])
+    assert not fault_flag
     np.testing.assert_allclose(result.reshape(sums.shape), sums, rtol=0, atol=8e-6 * np.abs(sums).max())
 
 
@@ -297,7 +297,7 @@ def test_the_order_of_chunks_changes_no_bit(filtering: Filtering) -> None:
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf, 3e38])
 @pytest.mark.parametrize("place", [(0, 0, 0), (8, 12, 19), (4, 7, 3)])
-def test_an_alarm_tells_of_numbers_that_tiles_would_spread(
+def test_the_fault_flag_reports_numbers_that_tiles_would_spread(
     level: str, number: float, place: tuple[int, int, int]
 ) -> None:
     rows, columns, channels = 7, 11, 20
@@ -319,9 +319,9 @@ def test_an_alarm_tells_of_numbers_that_tiles_would_spread(
         host=host,
     )
     packed = code.pack(3 * random.standard_normal((channels, channels, 3, 3), np.float32), None)
-    alarm = np.zeros(1, np.int32)
-    run(code, level, [image, packed, np.empty((rows, columns, channels), np.float32), alarm])
-    assert alarm
+    fault_flag = np.zeros(1, np.int32)
+    run(code, level, [image, packed, np.empty((rows, columns, channels), np.float32), fault_flag])
+    assert fault_flag
 
 
 @pytest.mark.parametrize("machine", MACHINES)

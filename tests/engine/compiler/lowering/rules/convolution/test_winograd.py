@@ -41,7 +41,7 @@ def test_a_convolution_of_64_channels(
     compiled = CompiledGraph(graph, Options())
     blueprint = compiled.builder.program([port.spec for port in graph.inputs]).blueprint
     assert kind in [step.kind for step in blueprint.steps]
-    assert (blueprint.alarm is not None) == (kind == WINOGRAD)
+    assert (blueprint.fault_flag is not None) == (kind == WINOGRAD)
     check(compiled, graph, shape)
 
 

@@ -63,11 +63,11 @@ def test_bags_that_do_not_follow_each_other_are_refused(offsets: list[int]) -> N
 def test_nothing_outside_is_read_or_written(level: str, wrong: int) -> None:
     for columns in (1, 5, 16, 17):
         table = guarded_array(RANDOM.standard_normal((4, columns)).astype(np.float32))
-        target, alarm = guarded_array(np.zeros((2, columns), np.float32)), np.zeros(1, np.int32)
+        target, fault_flag = guarded_array(np.zeros((2, columns), np.float32)), np.zeros(1, np.int32)
         kernel = Bags(
             mode="sum", rows=4, columns=columns, source=columns, count=3, offsets=2, bags=2, bits=(64, 64),
             padding=None, is_weighted=False, host=describe(level),
         )  # fmt: skip
-        run(kernel, level, [table, np.array([1, 3, wrong]), np.array([0, 2]), table, target, alarm])
-        assert alarm[0] == 2
+        run(kernel, level, [table, np.array([1, 3, wrong]), np.array([0, 2]), table, target, fault_flag])
+        assert fault_flag[0] == 2
         np.testing.assert_allclose(target[0], table[1] + table[3], rtol=1e-6)

@@ -9,7 +9,7 @@ import pytest
 
 from engine import RuntimeGraph, Session, ShapeError, TensorSpec
 from engine.compiler.codegen.host import describe
-from engine.compiler.executable import Alarm
+from engine.compiler.executable import FaultFlag
 from engine.compiler.kernels.indexing.gather import OUTSIDE, Gather
 from engine.tensor import Array
 from tests.engine.compiler.kernels.guarded import guarded_array
@@ -62,10 +62,10 @@ def test_no_byte_beside_the_table_is_read(level: str, columns: int) -> None:
     weight = guarded_array(table(9, columns))
     indices = np.array([8, 0, 9, -1, 3, 2**40])
     target = guarded_array(np.full((len(indices), columns), 7, F32))
-    alarm = np.zeros(1, np.int32)
+    fault_flag = np.zeros(1, np.int32)
     kernel = Gather(
         count=len(indices), bits=64, rows=9, columns=columns, source=columns, target=columns, host=describe(level)
     )
-    run(kernel, level, [guarded_array(indices.view(F32)), weight, target, alarm])
-    assert alarm[0] == OUTSIDE == Alarm.OUTSIDE
+    run(kernel, level, [guarded_array(indices.view(F32)), weight, target, fault_flag])
+    assert fault_flag[0] == OUTSIDE == FaultFlag.OUTSIDE
     np.testing.assert_array_equal(target[[0, 1, 4]], weight[[8, 0, 3]])

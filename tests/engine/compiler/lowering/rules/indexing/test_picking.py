@@ -89,14 +89,14 @@ def test_nothing_outside_is_read_or_written(level: str, wrong: int, wraps: bool)
     for columns in (1, 3, 17, 65):
         source = guarded_array(RANDOM.standard_normal((3, columns)).astype(np.float32))
         target = guarded_array(np.zeros((4, columns), np.float32))
-        index, alarm = np.array([2, wrong, 0, 1]), np.zeros(1, np.int32)
+        index, fault_flag = np.array([2, wrong, 0, 1]), np.zeros(1, np.int32)
         at = Positions(strides=(1, 0), bits=64, size=3, step=columns, wraps=wraps)
         kernel = Picking(
             sizes=(4, columns), target=(columns, 1), source=(0, 1), positions=(at,), element=4, host=describe(level)
         )
-        run(kernel, level, [target, source, index, alarm])
+        run(kernel, level, [target, source, index, fault_flag])
         is_inside = wraps and wrong == -1
-        assert alarm[0] == (0 if is_inside else 2)
+        assert fault_flag[0] == (0 if is_inside else 2)
         np.testing.assert_array_equal(target, source[[2, 2 if is_inside else 0, 0, 1]])
 
 

@@ -41,14 +41,14 @@ def test_an_index_outside_is_refused_as_the_reference_does(wrong: int) -> None:
 @pytest.mark.parametrize("wrong", [-1, 3, 2**62])
 def test_nothing_outside_is_written(level: str, wrong: int) -> None:
     target, source = (guarded_array(np.ones((3, 5), np.float32)) for _ in range(2))
-    index, alarm = np.full((2, 5), wrong), np.zeros(1, np.int32)
+    index, fault_flag = np.full((2, 5), wrong), np.zeros(1, np.int32)
     index[0] = 2
     at = Positions(strides=(5, 1), bits=64, size=3, step=5, wraps=False)
     kernel = Scattering(
         sizes=(2, 5), target=(0, 1), source=(5, 1), positions=(at,), mode="add", dtype="float32", host=describe(level)
     )
-    run(kernel, level, [target, source, index, alarm])
-    assert alarm[0] == 2
+    run(kernel, level, [target, source, index, fault_flag])
+    assert fault_flag[0] == 2
     np.testing.assert_array_equal(target, [[1] * 5, [1] * 5, [2] * 5])
 
 

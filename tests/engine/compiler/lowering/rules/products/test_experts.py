@@ -110,13 +110,13 @@ def test_nothing_outside_is_read_or_written(level: str, tile: tuple[int, int]) -
         )  # fmt: skip
         for ends in ([0, 1, 31], [5, 5, 19], [29, 31, 31], [31, 0, 31], [0, 32, 31], [-(2**62), 2**62, 31]):
             is_wrong = sorted(ends) != ends or ends[0] < 0
-            target, alarm = guarded_array(np.full((31, columns), np.nan, F32)), np.zeros(1, np.int32)
+            target, fault_flag = guarded_array(np.full((31, columns), np.nan, F32)), np.zeros(1, np.int32)
             given = [
                 guarded_array(x),
                 guarded_array(kernel.pack(matrices)),
                 guarded_array(np.array(ends), dtype="int64"),
             ]
-            run(kernel, level, [*given, target, alarm])
-            assert bool(alarm[0]) == is_wrong
+            run(kernel, level, [*given, target, fault_flag])
+            assert bool(fault_flag[0]) == is_wrong
             if not is_wrong:
                 np.testing.assert_allclose(target, expected(x, matrices, ends), rtol=1e-4, atol=1e-5)
