@@ -22,7 +22,7 @@ from engine.compiler.dynamic.serialization import content_of, templates_of
 from engine.compiler.dynamic.template import GraphParts, Loaded, Template, Templates
 from engine.compiler.executable import Blueprint
 from engine.compiler.measuring.record import this_host
-from engine.compiler.pipeline import Generator
+from engine.compiler.pipeline import CompilePipeline
 from engine.compiler.plan_check import check_plan
 from engine.compiler.runtime.memory import release
 from engine.compiler.runtime.program import Known, Origin, Program
@@ -67,7 +67,7 @@ class Builder:
         self._own = host or this_host(options)
         self.host = self.carried.host if self.carried and host is None else self._own
         self._graph = graph
-        self._generator = Generator(graph, options)
+        self._pipeline = CompilePipeline(graph, options)
         self.bodies = Bodies(compiles)
         self._options = options
         self._cache = Cache(folder=options.cache, max_bytes=options.cache_max_bytes) if options.cache else None
@@ -81,7 +81,7 @@ class Builder:
     @property
     def is_open(self) -> bool:
         """Whether inputs come in many shapes, so that programs share code and weights."""
-        return self._generator.is_open
+        return self._pipeline.is_open
 
     def program(
         self,
@@ -117,7 +117,7 @@ class Builder:
                     self._templates.close()
         blueprint, is_cached, entry_bytes = self._obtain(specs, refresh or tune, progress, cores, tune)
         program = self._loaded(replace(blueprint, constants=self._placed(blueprint)), specs, progress)
-        self._generator.release(needs_graph=blueprint.needs_graph)
+        self._pipeline.release(needs_graph=blueprint.needs_graph)
         object_code.settle()
         time_s = time.perf_counter() - start
         METER.count_program(time_s, is_cached=is_cached)
@@ -127,13 +127,13 @@ class Builder:
         """Return the program of a new template, made for these shapes."""
         start = time.perf_counter()
         self.host = self._own  # whatever the bundle's programs are for
-        template = self._generator.template(specs, self.host, progress, cores)
+        template = self._pipeline.template(specs, self.host, progress, cores)
         template = replace(template, constants=shared(template.constants))
         numbers = template.numbers(specs)
         if numbers is None:
             raise CompileError("a program does not fit the sizes it was made for", found=" and ".join(map(str, specs)))
-        loaded = self._templates.add(template, self.host, self._parts_of(template, self._generator.latest))
-        self._generator.release(needs_graph=template.needs_graph)
+        loaded = self._templates.add(template, self.host, self._parts_of(template, self._pipeline.latest))
+        self._pipeline.release(needs_graph=template.needs_graph)
         object_code.settle()
         self._keep_templates()
         time_s = time.perf_counter() - start
@@ -170,7 +170,7 @@ class Builder:
         if any(op.source.bodies for op in self._graph.operators):
             raise CompileError("which operators run may depend on sizes")
         specs = [each.spec for each in self._graph.inputs if each.spec is not None]
-        graph = self._generator.optimised(specs, self._own, silent)
+        graph = self._pipeline.optimised(specs, self._own, silent)
         if template.operators != tuple(op.name for op in graph.operators):
             raise CompileError("the passes leave other operators than before")
         return self._parts_of(template, graph)
@@ -201,7 +201,7 @@ class Builder:
             blueprint=blueprint,
             code=loaded.code,
             operators={} if parts is None else parts.operators,
-            known={} if parts is None else Known(partial(self._generator.known_values, parts.graph, specs)),
+            known={} if parts is None else Known(partial(self._pipeline.known_values, parts.graph, specs)),
             texts=_texts(inputs),
             layouts=loaded.layouts,
             is_bound=True,
@@ -222,9 +222,9 @@ class Builder:
         known: Mapping[str, object] = {}
         inputs = self._graph.inputs
         if blueprint.needs_graph:
-            graph = self._generator.optimised(specs, self.host, progress)
+            graph = self._pipeline.optimised(specs, self.host, progress)
             operators = {op.name: self.bodies.inside(op) for op in graph.operators if op.name in blueprint.calls}
-            known = self._generator.known_values(graph, specs)
+            known = self._pipeline.known_values(graph, specs)
             inputs = graph.inputs
         return operators, known, _texts(inputs)
 
@@ -235,8 +235,8 @@ class Builder:
             RunCancelledError: nobody wants it any more.
         """
         if any(map(bodies_of, program.operators.values())):
-            graph = self._generator.optimised(specs, self.host, cancellable_progress(silent))
-            self.bodies.prepare(program.operators.values(), self._generator.infer(graph, specs))
+            graph = self._pipeline.optimised(specs, self.host, cancellable_progress(silent))
+            self.bodies.prepare(program.operators.values(), self._pipeline.infer(graph, specs))
 
     def bound_program(self, specs: Sequence[TensorSpec]) -> Program | None:
         """Return the program for inputs of these shapes where a template is right for them; it takes no time to make.
@@ -311,12 +311,12 @@ class Builder:
             )
         self.host = self._own  # whatever the bundle's programs are for
         if self._cache is None:
-            return self._generator.compile(specs, self.host, progress, cores, tune=tune), False, 0
+            return self._pipeline.compile(specs, self.host, progress, cores, tune=tune), False, 0
         key = self._key(specs)
         found = None if refresh else self._cache.load(key)
         if found is not None and self._fits(found.blueprint, specs, progress):
             return found.blueprint, True, found.bytes
-        blueprint = self._generator.compile(specs, self.host, progress, cores, tune=tune)
+        blueprint = self._pipeline.compile(specs, self.host, progress, cores, tune=tune)
         is_wanted = refresh or not self.is_open or self._kept < MOST_KEPT
         if not is_wanted or not is_unchanged():
             return blueprint, False, 0
@@ -336,7 +336,7 @@ class Builder:
         if not blueprint.needs_graph:
             return True
         return blueprint.operators == tuple(
-            op.name for op in self._generator.optimised(specs, self.host, progress).operators
+            op.name for op in self._pipeline.optimised(specs, self.host, progress).operators
         )
 
 

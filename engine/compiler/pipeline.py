@@ -72,7 +72,7 @@ class Setbacks:
         return True
 
 
-class Generator:
+class CompilePipeline:
     """Makes blueprints of a graph; one at a time. It knows neither the cache nor bundles.
 
     Attributes:

@@ -42,7 +42,7 @@ def test_a_second_start_gives_the_same_answers(make: type, tmp_path: Path) -> No
 def test_a_warm_start_generates_no_code(make: type, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kept(tmp_path, make())
     monkeypatch.setattr(object_code, "assemble", fail)
-    monkeypatch.setattr(pipeline.Generator, "compile", fail)
+    monkeypatch.setattr(pipeline.CompilePipeline, "compile", fail)
     made = compiled(tmp_path, make())
     made.run([X])
     assert is_cached(made)

@@ -87,7 +87,7 @@ def sweep(graph: engine.RuntimeGraph, inputs: Sequence[Array], seed: int = 0) ->
     outcome = Outcome()
     with _Watch(outcome.sites):
         try:
-            template = builder._generator.template(specs, builder.host, asking(silent), 1)
+            template = builder._pipeline.template(specs, builder.host, asking(silent), 1)
         except CompileError as error:
             return (
                 None

@@ -102,7 +102,7 @@ def test_a_new_process_answers_any_size_without_compiling(tmp_path: Path, monkey
     first.run([picture(64, 48)])
     reference = engine.Session(net(), backend="reference")
     again = engine.Session(net(), backend="compiled", cache=tmp_path, threads=1)
-    monkeypatch.setattr("engine.compiler.pipeline.Generator.template", None)
+    monkeypatch.setattr("engine.compiler.pipeline.CompilePipeline.template", None)
     for sizes in ((33, 65), (64, 48), (200, 51)):
         (found,), (expected,) = again.run([picture(*sizes)]), reference.run([picture(*sizes)])
         np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)

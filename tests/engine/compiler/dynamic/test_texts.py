@@ -57,7 +57,7 @@ def vectors(batch: int, length: int) -> list[Array]:
 def template_of(graph: engine.RuntimeGraph, inputs: Sequence[Array]) -> Template:
     builder = Builder(graph, Options(threads=1, cache=None))
     specs = [TensorSpec(each.shape, each.dtype) for each in inputs]
-    return builder._generator.template(specs, builder.host, asking(silent), 1)
+    return builder._pipeline.template(specs, builder.host, asking(silent), 1)
 
 
 @pytest.mark.parametrize("batch", [1, 3])
