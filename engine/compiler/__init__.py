@@ -1,12 +1,11 @@
-"""The compiler: from a graph to machine code through LLVM, and the memory and threads it runs with.
+"""The compiler: from a graph to machine code through LLVM, and the memory and threads that run it.
 
-graph -> lowering (operators to kernels) -> kernels (IR text) -> codegen (object code) -> assembly (a blueprint)
-blueprint -> cache (a file) -> runtime (callable code, memory and threads)
+graph -> lowering (operators to kernels) -> kernels (IR text) -> codegen (object code) -> assembly (an executable)
+executable -> cache (a file) -> runtime (callable code, memory and threads)
 
-generator goes the first way for one set of input shapes; builder makes programs, from the cache where it has them;
-compiled has a program for each set of shapes it meets, parting says when a batch runs in parts. storage: where tensors
-lie, and the views of them. A blueprint is plain data: the cache keeps it on disk, and a start from there needs none of
-what stands before it.
+pipeline runs the first line for one set of input shapes, or for symbolic sizes. builder returns programs, from the
+cache where it has them. compiled keeps a program for each set of shapes that it meets. storage describes where tensors
+lie, and views of them. An executable is plain data: a start from the cache imports nothing of the first line.
 """
 
 from engine.compiler.compiled import CompiledGraph

@@ -20,7 +20,7 @@ from engine.compiler.codegen import object_code
 from engine.compiler.codegen.host import Host
 from engine.compiler.dynamic.serialization import content_of, templates_of
 from engine.compiler.dynamic.template import GraphParts, Loaded, Template, Templates
-from engine.compiler.executable import Blueprint
+from engine.compiler.executable import Executable
 from engine.compiler.measuring.record import this_host
 from engine.compiler.pipeline import CompilePipeline
 from engine.compiler.plan_check import check_plan
@@ -115,9 +115,9 @@ class Builder:
                     return self._symbolic_program(specs, progress, cores)
                 except CompileError:  # with numbers for sizes it may be possible
                     self._templates.close()
-        blueprint, is_cached, entry_bytes = self._obtain(specs, refresh or tune, progress, cores, tune)
-        program = self._loaded(replace(blueprint, constants=self._placed(blueprint)), specs, progress)
-        self._pipeline.release(needs_graph=blueprint.needs_graph)
+        executable, is_cached, entry_bytes = self._obtain(specs, refresh or tune, progress, cores, tune)
+        program = self._loaded(replace(executable, constants=self._placed(executable)), specs, progress)
+        self._pipeline.release(needs_graph=executable.needs_graph)
         object_code.settle()
         time_s = time.perf_counter() - start
         METER.count_program(time_s, is_cached=is_cached)
@@ -193,12 +193,12 @@ class Builder:
 
     def _bound(self, loaded: Loaded, numbers: Array, specs: Sequence[TensorSpec]) -> Program:
         """Return the program of a template for one set of sizes."""
-        blueprint = loaded.template.bound(numbers)
-        _check(blueprint, specs)
+        executable = loaded.template.bound(numbers)
+        _check(executable, specs)
         parts = loaded.parts
         inputs = self._graph.inputs if parts is None else parts.graph.inputs
         return Program(
-            blueprint=blueprint,
+            executable=executable,
             code=loaded.code,
             operators={} if parts is None else parts.operators,
             known={} if parts is None else Known(partial(self._pipeline.known_values, parts.graph, specs)),
@@ -208,22 +208,22 @@ class Builder:
             origin=Origin(is_cached=loaded.is_restored, entry_bytes=self._templates_bytes),
         )
 
-    def _loaded(self, blueprint: Blueprint, specs: Sequence[TensorSpec], progress: Progress) -> Program:
-        _check(blueprint, specs)
-        operators, known, texts = self._graph_parts(blueprint, specs, progress)
-        code = object_code.loaded(blueprint.code, self.host)
-        return Program(blueprint=blueprint, code=code, operators=operators, known=known, texts=texts)
+    def _loaded(self, executable: Executable, specs: Sequence[TensorSpec], progress: Progress) -> Program:
+        _check(executable, specs)
+        operators, known, texts = self._graph_parts(executable, specs, progress)
+        code = object_code.loaded(executable.code, self.host)
+        return Program(executable=executable, code=code, operators=operators, known=known, texts=texts)
 
     def _graph_parts(
-        self, blueprint: Blueprint, specs: Sequence[TensorSpec], progress: Progress
+        self, executable: Executable, specs: Sequence[TensorSpec], progress: Progress
     ) -> tuple[Mapping[str, RuntimeOperator], Mapping[str, object], list[tuple[int, str]]]:
         """Return what a program has of the graph: operators, values that no run changes, inputs that are text."""
         operators: Mapping[str, RuntimeOperator] = {}
         known: Mapping[str, object] = {}
         inputs = self._graph.inputs
-        if blueprint.needs_graph:
+        if executable.needs_graph:
             graph = self._pipeline.optimised(specs, self.host, progress)
-            operators = {op.name: self.bodies.inside(op) for op in graph.operators if op.name in blueprint.calls}
+            operators = {op.name: self.bodies.inside(op) for op in graph.operators if op.name in executable.calls}
             known = self._pipeline.known_values(graph, specs)
             inputs = graph.inputs
         return operators, known, _texts(inputs)
@@ -270,11 +270,11 @@ class Builder:
             return True
         return self._cache is not None and self._cache.has(self._key(specs))
 
-    def _placed(self, blueprint: Blueprint) -> Array:
+    def _placed(self, executable: Executable) -> Array:
         """The packed weights where they stay: shared with other processes, or the tables among them on a disk."""
-        constants = shared(blueprint.constants)
-        if blueprint.tables_at is not None and not is_mapped(constants):
-            move_to_disk(constants[blueprint.tables_at :], str(self._options.cache or ""))
+        constants = shared(executable.constants)
+        if executable.tables_at is not None and not is_mapped(constants):
+            move_to_disk(constants[executable.tables_at :], str(self._options.cache or ""))
         return constants
 
     def note(self, specs: Sequence[TensorSpec], subject: str) -> bytes | None:
@@ -290,7 +290,7 @@ class Builder:
         key = self.carried.key(specs) if self.carried and self.carried.holds(specs) else self._key(specs)
         return hashlib.sha256(f"{key} {subject}".encode()).hexdigest()
 
-    def blueprint(self, specs: Sequence[TensorSpec], progress: Progress = silent, cores: int = 1) -> Blueprint:
+    def executable(self, specs: Sequence[TensorSpec], progress: Progress = silent, cores: int = 1) -> Executable:
         """What ``program`` makes callable, from the cache where it is there.
 
         Raises:
@@ -300,8 +300,8 @@ class Builder:
 
     def _obtain(
         self, specs: Sequence[TensorSpec], refresh: bool, progress: Progress, cores: int, tune: bool = False
-    ) -> tuple[Blueprint, bool, int]:
-        """A blueprint, whether it was in the cache, and how many bytes it takes there."""
+    ) -> tuple[Executable, bool, int]:
+        """An executable, whether it was in the cache, and how many bytes it takes there."""
         carried = None if refresh or self.carried is None else self.carried.load(specs)
         if carried is not None and self._fits(carried[0], specs, progress):
             return carried[0], True, carried[1]
@@ -314,14 +314,14 @@ class Builder:
             return self._pipeline.compile(specs, self.host, progress, cores, tune=tune), False, 0
         key = self._key(specs)
         found = None if refresh else self._cache.load(key)
-        if found is not None and self._fits(found.blueprint, specs, progress):
-            return found.blueprint, True, found.bytes
-        blueprint = self._pipeline.compile(specs, self.host, progress, cores, tune=tune)
+        if found is not None and self._fits(found.executable, specs, progress):
+            return found.executable, True, found.bytes
+        executable = self._pipeline.compile(specs, self.host, progress, cores, tune=tune)
         is_wanted = refresh or not self.is_open or self._kept < MOST_KEPT
         if not is_wanted or not is_unchanged():
-            return blueprint, False, 0
+            return executable, False, 0
         self._kept += 1
-        return blueprint, False, self._cache.save(key, with_own_weights(blueprint))
+        return executable, False, self._cache.save(key, with_own_weights(executable))
 
     def _key(self, specs: Sequence[TensorSpec], *subject: str) -> str:
         if self._digest is None:
@@ -331,11 +331,11 @@ class Builder:
         options = (self._own.key, f"winograd {self._options.winograd}", f"passes off {passes_off}", *subject)
         return program_key(self._graph, self._digest, specs, *options)
 
-    def _fits(self, blueprint: Blueprint, specs: Sequence[TensorSpec], progress: Progress) -> bool:
+    def _fits(self, executable: Executable, specs: Sequence[TensorSpec], progress: Progress) -> bool:
         """Whether the operators it leaves to the reference are those of the graph, as the passes leave it today."""
-        if not blueprint.needs_graph:
+        if not executable.needs_graph:
             return True
-        return blueprint.operators == tuple(
+        return executable.operators == tuple(
             op.name for op in self._pipeline.optimised(specs, self.host, progress).operators
         )
 
@@ -345,14 +345,14 @@ def _texts(inputs: Sequence[Port]) -> list[tuple[int, str]]:
     return [(k, each.operand) for k, each in enumerate(inputs) if each.spec and each.spec.dtype.hasobject]
 
 
-def _check(blueprint: Blueprint, specs: Sequence[TensorSpec]) -> None:
+def _check(executable: Executable, specs: Sequence[TensorSpec]) -> None:
     """Check that a plan stays inside its memory; one that does not is a defect of the compiler.
 
     Raises:
         CompileError: it does not.
     """
     try:
-        check_plan(blueprint, specs)
+        check_plan(executable, specs)
     except CompileError as error:
         report_defect("", error)
         raise

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from engine.compiler.builder import Builder
 from engine.compiler.codegen.host import Host
-from engine.compiler.executable import Blueprint, NativeStep
+from engine.compiler.executable import Executable, NativeStep
 from engine.compiler.runtime.batch_split import BatchPolicy, Gather, ParallelParts
 from engine.compiler.runtime.instance import Instance, NotFiniteError
 from engine.compiler.runtime.instances import Instances
@@ -111,7 +111,7 @@ class CompiledGraph:
             exact.instances.begin(_specs(inputs))
             return otherwise()
         if runs is not None and times is not None:
-            runs.append(report_run(instance.program.blueprint, self._graph, times))
+            runs.append(report_run(instance.program.executable, self._graph, times))
         return outputs if instance.makes_all_outputs else as_outputs(outputs)
 
     def make(self, inputs: Sequence[Array]) -> Instance:
@@ -241,7 +241,7 @@ class CompiledGraph:
         return program is not None and self._parting(program).is_better(parts)
 
     def _parting(self, program: Program) -> BatchPolicy:
-        return BatchPolicy(program.blueprint, self.builder.host, self._cores, self.instances.limit)
+        return BatchPolicy(program.executable, self.builder.host, self._cores, self.instances.limit)
 
     def annotate(
         self, specs: Sequence[TensorSpec] | None, operators: Sequence[dict[str, Any]]
@@ -257,36 +257,36 @@ class CompiledGraph:
         shapes, program = self.instances.latest() if specs is None else (None, self.instances.program(specs))
         if program is None:
             return None
-        blueprint = program.blueprint
-        steps = [*blueprint.steps]
+        executable = program.executable
+        steps = [*executable.steps]
         for row in operators:
             if "kernel" in row:
-                row |= _kernel(row["name"], blueprint, steps)
+                row |= _kernel(row["name"], executable, steps)
         return {
             **({} if shapes is None else {"shapes": shapes}),
             "host": self.builder.host.name,
             "threads": self.threads,
-            "passes": [each.describe() for each in blueprint.passes],
+            "passes": [each.describe() for each in executable.passes],
             **describe(program),
         }
 
 
 def describe(program: Program) -> dict[str, Any]:
     """What was made, and how, as plain data."""
-    blueprint, origin = program.blueprint, program.origin
+    executable, origin = program.executable, program.origin
     return {
-        "kernels": len(blueprint.steps),
-        "fallbacks": len(blueprint.calls),
-        "tuned": blueprint.tuned,
-        "arena_bytes": blueprint.arena_bytes,
-        "constant_bytes": blueprint.constant_bytes,
+        "kernels": len(executable.steps),
+        "fallbacks": len(executable.calls),
+        "tuned": executable.tuned,
+        "arena_bytes": executable.arena_bytes,
+        "constant_bytes": executable.constant_bytes,
         "is_cached": origin.is_cached,
         "entry_bytes": origin.entry_bytes,
         "compile_ms": origin.time_s * 1e3,
     }
 
 
-def _kernel(name: str, plan: Blueprint, kernels: Sequence[NativeStep]) -> dict[str, Any]:
+def _kernel(name: str, plan: Executable, kernels: Sequence[NativeStep]) -> dict[str, Any]:
     """Which kernel computes an operator, or why none does."""
     if name in plan.reasons:
         return {"kernel": "reference", "why": plan.reasons[name]}

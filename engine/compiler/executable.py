@@ -235,7 +235,7 @@ class Segment:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Blueprint:
+class Executable:
     """A compiled graph for inputs of one set of shapes.
 
     Args:

@@ -1,4 +1,4 @@
-"""Compiles a graph for one set of input shapes: optimised, lowered to kernels, assembled to a blueprint."""
+"""Compiles a graph for one set of input shapes: optimised, lowered to kernels, assembled to an executable."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from engine.compiler.codegen.host import Host
-from engine.compiler.executable import Blueprint
+from engine.compiler.executable import Executable
 from engine.compiler.inlining.inlining import Inlining
 from engine.compiler.plan_check import check_output_shapes
 from engine.compiler.runtime.memory import release
@@ -73,7 +73,7 @@ class Setbacks:
 
 
 class CompilePipeline:
-    """Makes blueprints of a graph; one at a time. It knows neither the cache nor bundles.
+    """Makes executables of a graph; one at a time. It knows neither the cache nor bundles.
 
     Attributes:
         is_open: whether inputs come in many shapes, so that programs share code and weights.
@@ -98,8 +98,8 @@ class CompilePipeline:
         cores: int,
         *,
         tune: bool = False,
-    ) -> Blueprint:
-        """The blueprint for inputs of these shapes.
+    ) -> Executable:
+        """The executable for inputs of these shapes.
 
         Where a kernel cannot be made the next best is taken, then one without the operators that were fused, then the
         reference.
@@ -123,8 +123,8 @@ class CompilePipeline:
         for _ in range(ATTEMPTS):
             try:
                 lowering = self._lower_narrow(lower)
-                blueprint = self._assemble(lowering, progress, cores, weights)
-                return replace(blueprint, tuned=tuner.told)
+                executable = self._assemble(lowering, progress, cores, weights)
+                return replace(executable, tuned=tuner.told)
             except RefusedError as error:
                 defects |= error.defects
                 can_do_otherwise = setbacks.learn(error.reasons)
@@ -286,23 +286,23 @@ class CompilePipeline:
         lower(lowering, lambda number: progress("lowering", number, len(graph.operators)))
         return lowering
 
-    def _assemble(self, lowering: Lowering, progress: Progress, cores: int, weights: Weights | None) -> Blueprint:
+    def _assemble(self, lowering: Lowering, progress: Progress, cores: int, weights: Weights | None) -> Executable:
         """Make the code and the memory plan of what was lowered."""
-        from engine.compiler.assembly.generation import make_blueprint
+        from engine.compiler.assembly.generation import make_executable
 
         fusions = [
             PassReport(name=name, removed=len(ops), changed=tuple(ops)) for name, ops in lowering.fusions.items()
         ]
         passes = [*self._passes, *fusions]
-        blueprint = make_blueprint(lowering, passes, progress, cores, weights=weights)
+        executable = make_executable(lowering, passes, progress, cores, weights=weights)
         values = [lowering.values.get(name) for name in lowering.outputs]
         check_output_shapes(
-            blueprint, {k: v.sizes for k, v in enumerate(values) if isinstance(v, TensorSpec) and v.is_static}
+            executable, {k: v.sizes for k, v in enumerate(values) if isinstance(v, TensorSpec) and v.is_static}
         )
         lowering.forget()
-        if not blueprint.steps and not any(map(bodies_of, lowering.operators)):
-            raise CompileError("no operator of the graph has a kernel", found=_first(blueprint.reasons))
-        return blueprint
+        if not executable.steps and not any(map(bodies_of, lowering.operators)):
+            raise CompileError("no operator of the graph has a kernel", found=_first(executable.reasons))
+        return executable
 
 
 def _check_axes(known: Iterable[object]) -> None:

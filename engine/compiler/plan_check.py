@@ -12,12 +12,12 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from engine.compiler.addresses import MemorySpace, address_in, block_of, offset_of, port_of, space_of
-from engine.compiler.executable import Blueprint, NativeSteps, Region
+from engine.compiler.executable import Executable, NativeSteps, Region
 from engine.errors import CompileError
 from engine.tensor import TensorSpec, named_dtype
 
 
-def check_plan(plan: Blueprint, inputs: Sequence[TensorSpec]) -> None:
+def check_plan(plan: Executable, inputs: Sequence[TensorSpec]) -> None:
     """Check that every address and every tensor of a plan lies inside its memory.
 
     Args:
@@ -41,7 +41,7 @@ def check_plan(plan: Blueprint, inputs: Sequence[TensorSpec]) -> None:
     _check_arguments(plan.steps, sizes)
 
 
-def check_output_shapes(plan: Blueprint, shapes: Mapping[int, tuple[int, ...]]) -> None:
+def check_output_shapes(plan: Executable, shapes: Mapping[int, tuple[int, ...]]) -> None:
     """Check that the outputs of a plan have the shapes that inference found.
 
     Args:
@@ -57,7 +57,7 @@ def check_output_shapes(plan: Blueprint, shapes: Mapping[int, tuple[int, ...]]) 
             raise CompileError("an output has another shape", where=where, found=output.shape, expected=shape)
 
 
-def _regions(plan: Blueprint) -> Iterator[tuple[str, Region]]:
+def _regions(plan: Executable) -> Iterator[tuple[str, Region]]:
     """Every tensor of a plan, with what an error calls it."""
     for number, output in enumerate(plan.outputs):
         if isinstance(output, Region):

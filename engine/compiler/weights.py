@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 
 from engine.compiler.addresses import MemorySpace, among_constants
-from engine.compiler.executable import Blueprint, NativeStep, NativeSteps, Region, Segment
+from engine.compiler.executable import Executable, NativeStep, NativeSteps, Region, Segment
 from engine.compiler.runtime.memory import aligned_bytes, allocate
 from engine.compiler.storage import ALIGNMENT, Storage, View
 from engine.ir.strided import empty
@@ -85,14 +85,14 @@ class Weights:
         return state.digest()
 
 
-def with_own_weights(blueprint: Blueprint) -> Blueprint:
-    """A blueprint with all weights to itself, so that it can be kept."""
-    if not blueprint.weights.size:
-        return blueprint
-    at = -(-blueprint.constants.nbytes // ALIGNMENT) * ALIGNMENT
-    constants = aligned_bytes(at + blueprint.weights.nbytes)
-    constants[: blueprint.constants.nbytes] = blueprint.constants
-    constants[at:] = blueprint.weights
+def with_own_weights(executable: Executable) -> Executable:
+    """An executable with all weights to itself, so that it can be kept."""
+    if not executable.weights.size:
+        return executable
+    at = -(-executable.constants.nbytes // ALIGNMENT) * ALIGNMENT
+    constants = aligned_bytes(at + executable.weights.nbytes)
+    constants[: executable.constants.nbytes] = executable.constants
+    constants[at:] = executable.weights
 
     def moved(step: NativeStep) -> NativeStep:
         return replace(step, arguments=tuple(among_constants(each, at) for each in step.arguments))
@@ -107,5 +107,5 @@ def with_own_weights(blueprint: Blueprint) -> Blueprint:
         inputs, outputs = (tuple(map(moved_region, each)) for each in (call.inputs, call.outputs))
         return replace(segment, call=replace(call, inputs=inputs, outputs=outputs))
 
-    steps, segments = NativeSteps.of(map(moved, blueprint.steps)), tuple(map(moved_segment, blueprint.segments))
-    return replace(blueprint, constants=constants, weights=blueprint.weights[:0], steps=steps, segments=segments)
+    steps, segments = NativeSteps.of(map(moved, executable.steps)), tuple(map(moved_segment, executable.segments))
+    return replace(executable, constants=constants, weights=executable.weights[:0], steps=steps, segments=segments)

@@ -1,4 +1,4 @@
-"""From lowered steps to a blueprint: code, constants, addresses."""
+"""From lowered steps to an executable: code, constants, addresses."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from engine.compiler.assembly.clearing import with_borders_cleared
 from engine.compiler.assembly.memory import find_lifetimes, plan_memory, storages_of
 from engine.compiler.assembly.objects import make_objects
 from engine.compiler.codegen.leftovers import give_back_freed
-from engine.compiler.executable import Blueprint, Buffers, ReferenceCall, Region, Segment
+from engine.compiler.executable import Buffers, Executable, ReferenceCall, Region, Segment
 from engine.compiler.lowering import Lowering
 from engine.compiler.lowering.steps import KernelStep, ReferenceStep, Step
 from engine.compiler.runtime.memory import aligned_bytes, allocate
@@ -33,14 +33,14 @@ _FREED_BYTES = 32 << 20
 _TABLE_BYTES = 4 << 20
 
 
-def make_blueprint(
+def make_executable(
     lowering: Lowering,
     passes: Sequence[PassReport] = (),
     progress: Progress = silent,
     cores: int = 1,
     *,
     weights: Weights | None = None,
-) -> Blueprint:
+) -> Executable:
     """Generate and assemble the kernels of a lowered graph, pack its constants, plan its memory.
 
     Args:
@@ -65,7 +65,7 @@ def make_blueprint(
     shared, shared_places = pack_weights(steps, kept, weights)
     starts = {**memory.offsets, **places, **shared_places}
     native = native_steps(steps, starts, objects)
-    return Blueprint(
+    return Executable(
         code=tuple(objects.code),
         constants=constants,
         weights=shared,

@@ -43,7 +43,7 @@ def make_template(
 
     Args:
         env, specs: the symbolic sizes, and the specs of inputs over them.
-        passes, progress, cores, weights: as for ``make_blueprint``.
+        passes, progress, cores, weights: as for ``make_executable``.
 
     Raises:
         CompileError: the program would be too large.

@@ -10,7 +10,7 @@ from engine.compiler.bundling.admission import host_of
 from engine.compiler.cache import entry
 from engine.compiler.cache.fingerprint import carried_digest, program_key
 from engine.compiler.cache.version import SOURCES
-from engine.compiler.executable import Blueprint
+from engine.compiler.executable import Executable
 from engine.errors import BundleError
 from engine.graph import RuntimeGraph
 from engine.options import Options
@@ -38,7 +38,7 @@ class Carried:
         """Whether there is a program for inputs of these shapes."""
         return bool(self._keys) and self.key(specs) in self._keys
 
-    def load(self, specs: Sequence[TensorSpec]) -> tuple[Blueprint, int] | None:
+    def load(self, specs: Sequence[TensorSpec]) -> tuple[Executable, int] | None:
         """The program for inputs of these shapes and the size of its file; None where there is none.
 
         Raises:
@@ -50,7 +50,7 @@ class Carried:
             _log.warning("a program of a bundle is not run: %s", error)
             raise
 
-    def _load(self, key: str) -> tuple[Blueprint, int] | None:
+    def _load(self, key: str) -> tuple[Executable, int] | None:
         content = self._bundle.program(key)
         if content is None:
             return None

@@ -83,11 +83,11 @@ class BundleWriter:
             raise BundleError("the graph is not the bundle's")
         key = builder.carried.key(specs)
         if key not in self._programs:
-            blueprint = builder.blueprint(specs, progress, available_cores())
+            executable = builder.executable(specs, progress, available_cores())
             inputs = tuple((tuple(dim or 0 for dim in spec.shape), spec.dtype.name) for spec in specs)
             self._programs[key] = ProgramFile(key=key, inputs=inputs)
             with new_file(self._place, self._programs[key].file) as file:
-                entry.write(file, key, blueprint)
+                entry.write(file, key, executable)
         return self._programs[key]
 
     def finish(self) -> Manifest:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from engine.compiler.cache import entry, folder
-from engine.compiler.executable import Blueprint
+from engine.compiler.executable import Executable
 from engine.memory.files import NotRegularError, check_unshared, open_regular
 
 T = TypeVar("T")
@@ -35,15 +35,15 @@ _complaints: set[Path] = set()
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A blueprint of the cache and the size of its file."""
+    """An executable of the cache and the size of its file."""
 
-    blueprint: Blueprint
+    executable: Executable
     bytes: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cache:
-    """A folder of blueprints.
+    """A folder of executables.
 
     Args:
         folder: made when something is first written.
@@ -54,8 +54,8 @@ class Cache:
     max_bytes: int
 
     def load(self, key: str) -> Found | None:
-        """Return the blueprint of a key; None if there is none. A damaged one is removed, and one of another user."""
-        found = self.load_as(key, entry.blueprint_of)
+        """Return the executable of a key; None if there is none. A damaged one is removed, and one of another user."""
+        found = self.load_as(key, entry.executable_of)
         return None if found is None else Found(*found)
 
     def load_as(self, key: str, made_of: Callable[[entry.Content], T]) -> tuple[T, int] | None:
@@ -84,9 +84,9 @@ class Cache:
             return (self.folder / f"{key}{SUFFIX}").is_file()
         return False
 
-    def save(self, key: str, blueprint: Blueprint) -> int:
-        """Keep a blueprint; return the size of its file in bytes, 0 if it was not kept."""
-        return self.save_content(key, entry.content_of(blueprint))
+    def save(self, key: str, executable: Executable) -> int:
+        """Keep an executable; return the size of its file in bytes, 0 if it was not kept."""
+        return self.save_content(key, entry.content_of(executable))
 
     def save_content(self, key: str, content: entry.Content) -> int:
         """Keep an entry; return the size of its file in bytes, 0 if it was not kept."""

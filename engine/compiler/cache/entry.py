@@ -1,4 +1,4 @@
-"""A blueprint as a file: a header, facts as JSON, object code, and constants as kernels read them.
+"""An executable as a file: a header, facts as JSON, object code, and constants as kernels read them.
 
     offset  bytes  what
     0       8      magic
@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from engine.compiler.cache.facts import from_facts, to_facts
-from engine.compiler.executable import Blueprint
+from engine.compiler.executable import Executable
 from engine.memory.blocks import PIECE_BYTES, TornError, read_block, side_by_side
 from engine.tensor import Array
 
@@ -67,14 +67,14 @@ class Content:
     constants: Array
 
 
-def content_of(blueprint: Blueprint) -> Content:
-    """Return what the entry of a blueprint holds."""
-    return Content(to_facts(blueprint), blueprint.code, blueprint.constants)
+def content_of(executable: Executable) -> Content:
+    """Return what the entry of an executable holds."""
+    return Content(to_facts(executable), executable.code, executable.constants)
 
 
-def write(file: Any, key: str, blueprint: Blueprint) -> None:
-    """Write the entry of a blueprint; see ``write_content``."""
-    write_content(file, key, content_of(blueprint))
+def write(file: Any, key: str, executable: Executable) -> None:
+    """Write the entry of an executable; see ``write_content``."""
+    write_content(file, key, content_of(executable))
 
 
 def write_content(file: Any, key: str, content: Content) -> None:
@@ -115,13 +115,13 @@ def read(descriptor: int, key: str) -> tuple[Content, int]:
     return parse_content(content, key), content.size
 
 
-def parse(content: Array, key: str, *, is_known: bool = False) -> Blueprint:
-    """Return the blueprint of an entry that was read; see ``parse_content``."""
-    return blueprint_of(parse_content(content, key, is_known=is_known))
+def parse(content: Array, key: str, *, is_known: bool = False) -> Executable:
+    """Return the executable of an entry that was read; see ``parse_content``."""
+    return executable_of(parse_content(content, key, is_known=is_known))
 
 
-def blueprint_of(content: Content) -> Blueprint:
-    """Return the blueprint that an entry holds.
+def executable_of(content: Content) -> Executable:
+    """Return the executable that an entry holds.
 
     Raises:
         EntryError: it holds something else.

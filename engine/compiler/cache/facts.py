@@ -1,4 +1,4 @@
-"""The facts of a blueprint, all but its code and constants, as plain data and back."""
+"""The facts of an executable, all but its code and constants, as plain data and back."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any, Final
 
 from engine.compiler.addresses import Address, space_of
 from engine.compiler.executable import (
-    Blueprint,
     Buffer,
     Buffers,
+    Executable,
     NativeStep,
     NativeSteps,
     ReferenceCall,
@@ -35,30 +35,30 @@ _COMPOUND: Final = frozenset(
         "clean",
     }
 )
-# Numbers and the like, which need no translation, whichever a blueprint has.
-_PLAIN: Final = tuple(each.name for each in fields(Blueprint) if each.name not in _COMPOUND)
+# Numbers and the like, which need no translation, whichever an executable has.
+_PLAIN: Final = tuple(each.name for each in fields(Executable) if each.name not in _COMPOUND)
 
 
-def to_facts(blueprint: Blueprint) -> dict[str, Any]:
+def to_facts(executable: Executable) -> dict[str, Any]:
     """What JSON can hold."""
     return {
-        **{name: getattr(blueprint, name) for name in _PLAIN},
-        "code": [len(each) for each in blueprint.code],
+        **{name: getattr(executable, name) for name in _PLAIN},
+        "code": [len(each) for each in executable.code],
         **{
-            name: _listed(getattr(blueprint, name))
+            name: _listed(getattr(executable, name))
             for name in ("steps", "segments", "outputs", "reasons", "operators", "buffers", "clean")
         },
-        "passes": [each.describe() for each in blueprint.passes],
+        "passes": [each.describe() for each in executable.passes],
     }
 
 
-def from_facts(facts: Mapping[str, Any], code: tuple[bytes, ...], constants: Array) -> Blueprint:
-    """The blueprint again.
+def from_facts(facts: Mapping[str, Any], code: tuple[bytes, ...], constants: Array) -> Executable:
+    """The executable again.
 
     Raises:
         KeyError, TypeError, ValueError, IndexError: the facts are not of ``to_facts``.
     """
-    return Blueprint(
+    return Executable(
         **{name: facts[name] for name in _PLAIN},
         code=code,
         constants=constants,

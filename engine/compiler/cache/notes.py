@@ -1,4 +1,4 @@
-"""Small things that were found out about a program, and need not be found out again: kept beside the blueprints.
+"""Small things that were found out about a program, and need not be found out again: kept beside the executables.
 
 What is wrong with a note is no error: then it is as if there were none.
 """

@@ -16,7 +16,7 @@ import numpy as np
 from engine.compiler.addresses import address_in
 from engine.compiler.codegen import object_code
 from engine.compiler.codegen.host import Host
-from engine.compiler.executable import Blueprint, Buffers, NativeSteps, ReferenceCall, Region, Row, Segment
+from engine.compiler.executable import Buffers, Executable, NativeSteps, ReferenceCall, Region, Row, Segment
 from engine.compiler.runtime.tables import Layouts
 from engine.graph import RuntimeGraph, RuntimeOperator
 from engine.graph.symbolic_inputs import SizesOf
@@ -132,7 +132,7 @@ class Template:
         sizes: their values for inputs at hand.
         table: computes the pool; None for sizes that fail a guard.
         segments: first and last step of each, or a call.
-        arena_bytes, fault_flag, clean, outputs: as blueprints have them, by indices into the pool.
+        arena_bytes, fault_flag, clean, outputs: as executables have them, by indices into the pool.
         buffers: offset and bytes by indices, first and last step, names of operands.
     """
 
@@ -177,11 +177,11 @@ class Template:
         sizes = self.sizes(specs)
         return None if sizes is None else self.table(sizes)
 
-    def bound(self, pool: Array) -> Blueprint:
-        """Return the blueprint for the numbers of a pool."""
+    def bound(self, pool: Array) -> Executable:
+        """Return the executable for the numbers of a pool."""
         numbers = pool.tolist()
         details: dict[str, Any] = {"reasons": dict(self.reasons), "operators": self.operators, "passes": self.passes}
-        return Blueprint(
+        return Executable(
             code=self.code,
             constants=self.constants,
             weights=self.weights,

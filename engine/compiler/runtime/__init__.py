@@ -1,4 +1,4 @@
-"""A blueprint at work.
+"""An executable at work.
 
 program (callable) -> instance (its memory, one run at a time) -> team (its threads, as protocol says, over tables)
 

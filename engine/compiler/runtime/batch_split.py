@@ -23,7 +23,7 @@ from typing import Any, Final
 import numpy as np
 
 from engine.compiler.codegen.host import Host
-from engine.compiler.executable import Blueprint
+from engine.compiler.executable import Executable
 from engine.compiler.runtime.instance import Instance
 from engine.compiler.runtime.program import Program
 from engine.graph.batch.batch_axes import Axes
@@ -49,7 +49,7 @@ class BatchPolicy:
         limit: bytes that may be taken for memory of their own.
     """
 
-    plan: Blueprint
+    plan: Executable
     host: Host
     cores: int
     limit: int

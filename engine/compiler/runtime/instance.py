@@ -67,13 +67,13 @@ class Instance:
         self._lock = threading.Lock()
         self._epoch = 0
         # More than a step has chunks would look for work that never comes, after every run.
-        self._threads = min(threads, int(program.blueprint.steps.chunks.max(initial=1)))
+        self._threads = min(threads, int(program.executable.steps.chunks.max(initial=1)))
         self._tables = Tables(program, program.layouts.of(program, self._threads))
-        self._settle(NO_ARENA if arenas is not None else new_arena(program.blueprint.arena_bytes))
-        outputs = [each for each in program.blueprint.outputs if isinstance(each, Region) and each.is_whole_output]
+        self._settle(NO_ARENA if arenas is not None else new_arena(program.executable.arena_bytes))
+        outputs = [each for each in program.executable.outputs if isinstance(each, Region) and each.is_whole_output]
         self.made = [Made(port_of(each.address), each.shape, np.dtype(each.dtype)) for each in outputs]
         ports = {each.port for each in self.made}
-        self.makes_all_outputs = len(ports) == len(self.made) == len(program.blueprint.outputs)
+        self.makes_all_outputs = len(ports) == len(self.made) == len(program.executable.outputs)
         self._run = _RUN(program.code.address("run"))
         # A list, because who sends them home must not hold the instance.
         self._hired: list[Workers] = []
@@ -97,7 +97,7 @@ class Instance:
         with self._lock:
             if self._arenas is None:
                 return self._run_in_team(inputs, times, into)
-            plan = self.program.blueprint
+            plan = self.program.executable
             arena = self._arenas.take(plan.arena_bytes, self._user, plan.clean)
             self._settle(arena)
             try:
@@ -108,7 +108,7 @@ class Instance:
 
     def _settle(self, arena: Arena) -> None:
         """Write there from now on."""
-        at = self.program.blueprint.fault_flag
+        at = self.program.executable.fault_flag
         self._arena = arena.block
         self._fault_flag = None if at is None else arena.block[at : at + 4].view(np.int32).data
         if arena is not NO_ARENA:
@@ -145,7 +145,7 @@ class Instance:
         results = self._outputs(into)
         self._tables.aim(arrays, results)
         values: dict[str, Any] = {name: arrays[port] for port, name in self.program.texts}
-        for number, segment in enumerate(self.program.blueprint.segments):
+        for number, segment in enumerate(self.program.executable.segments):
             if segment.call is None:
                 began = self._run_native(team, number, segment, times is not None)
                 if times is not None:
@@ -163,7 +163,7 @@ class Instance:
             raise NotFiniteError
         if self.makes_all_outputs:
             return [*results.values()]
-        return [self._result(each, values, arrays, results) for each in self.program.blueprint.outputs]
+        return [self._result(each, values, arrays, results) for each in self.program.executable.outputs]
 
     def _run_native(self, team: int, number: int, segment: Segment, is_timed: bool) -> int:
         """Run a segment's kernels; where it is timed, the clock before them."""
@@ -172,7 +172,7 @@ class Instance:
             return self._run_row(team, number, at)
         began = 0
         for row in self._tables.pieces[number]:
-            check_wanted(self.program.blueprint.steps[self._tables.segments[row, 0]].operators[0], _CANCELLED)
+            check_wanted(self.program.executable.steps[self._tables.segments[row, 0]].operators[0], _CANCELLED)
             start = self._run_row(team, row, at)
             began = began or start
         return began
@@ -231,9 +231,9 @@ class Instance:
         if space is MemorySpace.ARENA:
             return self._arena
         if space is MemorySpace.CONSTANT:
-            return self.program.blueprint.constants
+            return self.program.executable.constants
         if space is MemorySpace.WEIGHT:
-            return self.program.blueprint.weights
+            return self.program.executable.weights
         array = (inputs if space is MemorySpace.INPUT else results)[port_of(place)]
         return array.reshape(-1).view(np.uint8)
 

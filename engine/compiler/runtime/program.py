@@ -1,4 +1,4 @@
-"""A blueprint made callable."""
+"""An executable made callable."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from engine.compiler.codegen import object_code
-from engine.compiler.executable import Blueprint
+from engine.compiler.executable import Executable
 from engine.compiler.runtime.tables import Layouts
 from engine.graph.operator import RuntimeOperator
 
@@ -53,7 +53,7 @@ class Known(Mapping[str, object]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """A blueprint whose code is loaded; immutable, shared by all instances.
+    """An executable whose code is loaded; immutable, shared by all instances.
 
     Args:
         operators: those that run on the reference, by name.
@@ -64,7 +64,7 @@ class Program:
         origin: how it came about.
     """
 
-    blueprint: Blueprint
+    executable: Executable
     code: object_code.Code | object_code.Joined
     operators: Mapping[str, RuntimeOperator]
     known: Mapping[str, object]

@@ -30,7 +30,7 @@ _STEP_BYTES: Final = 4 << 10
 
 def weight(program: Program) -> int:
     """Return the bytes that an instance of a program takes: arena, packed weights, code that is its alone, tables."""
-    plan = program.blueprint
+    plan = program.executable
     fixed = len(plan.steps) * _STEP_BYTES + _PROGRAM_BYTES
     return plan.arena_bytes + plan.constants.nbytes + program.code.bytes + fixed
 

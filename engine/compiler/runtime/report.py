@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from engine.compiler.executable import Blueprint, Segment
+from engine.compiler.executable import Executable, Segment
 from engine.graph import RuntimeGraph, RuntimeOperator
 from engine.profiling import MeasuredRun, Span, rates
 from engine.tensor import Array
@@ -52,7 +52,7 @@ class Measured:
         }
 
 
-def report_run(plan: Blueprint, graph: RuntimeGraph, times: Sequence[Clocked]) -> MeasuredRun:
+def report_run(plan: Executable, graph: RuntimeGraph, times: Sequence[Clocked]) -> MeasuredRun:
     """Join the clock's readings with what each step is."""
     kernels: list[Measured] = []
     for each in times:
@@ -62,7 +62,7 @@ def report_run(plan: Blueprint, graph: RuntimeGraph, times: Sequence[Clocked]) -
     return MeasuredRun(rows=_rows(graph, kernels), kernels=described, peak_bytes=plan.arena_bytes, buffers=buffers)
 
 
-def _measured(plan: Blueprint, clocked: Clocked, start: int) -> Iterator[Measured]:
+def _measured(plan: Executable, clocked: Clocked, start: int) -> Iterator[Measured]:
     """A step's time is what passed since the one before ended, until its last chunk did."""
     segment, before = clocked.segment, clocked.began
     for number, chunks in enumerate(clocked.steps):

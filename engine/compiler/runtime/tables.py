@@ -43,7 +43,7 @@ class Layout:
     """
 
     def __init__(self, program: Program, threads: int) -> None:
-        plan, steps = program.blueprint, program.blueprint.steps
+        plan, steps = program.executable, program.executable.steps
         self.threads = threads
         self.spaces, self._ports = spaces_and_ports(steps.blocks)
         bases = np.zeros(len(MemorySpace), np.int64)
@@ -87,7 +87,7 @@ class Tables:
 
     def __init__(self, program: Program, layout: Layout) -> None:
         self._layout = layout
-        plan, steps = program.blueprint, program.blueprint.steps
+        plan, steps = program.executable, program.executable.steps
         offsets = steps.offsets
         self.arguments = (offsets + layout.shifts).astype(np.int64, copy=False)
         self._words = self.arguments.data

@@ -47,7 +47,7 @@ for name in names:
             print(name, winograd, "end" if at_end else "beginning", file=sys.stderr, flush=True)
             x = guarded_array(values, at_end=at_end)
             compiled = CompiledGraph(graph, Options(threads=2, winograd=winograd), describe(level))
-            assert compiled.builder.program([engine.TensorSpec(x.shape, x.dtype)]).blueprint.steps
+            assert compiled.builder.program([engine.TensorSpec(x.shape, x.dtype)]).executable.steps
             for found, want in zip(compiled.run([x]), wanted):
                 scale = np.abs(want).max()
                 np.testing.assert_allclose(found, want, rtol=0, atol=1e-4 * scale)

@@ -114,6 +114,6 @@ def test_as_many_parts_run_side_by_side_as_threads_share_evenly_and_memory_holds
     compiled.prepare(specs)
     program = compiled.instances.program(specs)
     assert program is not None
-    found = BatchPolicy(program.blueprint, compiled.builder.host, cores, limit)
+    found = BatchPolicy(program.executable, compiled.builder.host, cores, limit)
     assert found.side_by_side(parts) == apart
     compiled.close()

@@ -16,7 +16,7 @@ from engine.compiler import CompiledGraph
 from engine.compiler.addresses import MemorySpace, address
 from engine.compiler.builder import Builder
 from engine.compiler.cache.cache import Cache
-from engine.compiler.executable import Blueprint, NativeSteps, ReferenceCall, Region, Segment
+from engine.compiler.executable import Executable, NativeSteps, ReferenceCall, Region, Segment
 from engine.compiler.plan_check import check_output_shapes, check_plan
 from engine.errors import CompileError
 from engine.options import Options
@@ -41,11 +41,11 @@ def graph() -> engine.RuntimeGraph:
 
 
 @pytest.fixture(scope="module")
-def plan(graph: engine.RuntimeGraph) -> Blueprint:
-    return CompiledGraph(graph, Options(threads=1, cache=None)).builder.program(SPECS).blueprint
+def plan(graph: engine.RuntimeGraph) -> Executable:
+    return CompiledGraph(graph, Options(threads=1, cache=None)).builder.program(SPECS).executable
 
 
-def with_output(plan: Blueprint, number: int, **changes: Any) -> Blueprint:
+def with_output(plan: Executable, number: int, **changes: Any) -> Executable:
     outputs = list(plan.outputs)
     region = outputs[number]
     assert isinstance(region, Region)
@@ -53,13 +53,13 @@ def with_output(plan: Blueprint, number: int, **changes: Any) -> Blueprint:
     return replace(plan, outputs=tuple(outputs))
 
 
-def with_argument(plan: Blueprint, place: int) -> Blueprint:
+def with_argument(plan: Executable, place: int) -> Executable:
     steps = [*plan.steps]
     steps[0] = replace(steps[0], arguments=(place, *steps[0].arguments[1:]))
     return replace(plan, steps=NativeSteps.of(steps))
 
 
-def with_call(plan: Blueprint, region: Region) -> Blueprint:
+def with_call(plan: Executable, region: Region) -> Executable:
     call = Segment(first=0, last=0, call=ReferenceCall(operator="relu", inputs=(region,), outputs=(None,)))
     return replace(plan, segments=(*plan.segments, call))
 
@@ -68,7 +68,7 @@ def region(space: MemorySpace, offset: int, *, port: int = 0, strides: tuple[int
     return Region(address=address(space, port, offset), shape=(4, 8), strides=strides, dtype="float32")
 
 
-Damage = Callable[[Blueprint], Blueprint]
+Damage = Callable[[Executable], Executable]
 DAMAGES: dict[str, tuple[Damage, str]] = {
     "two outputs in one array": (
         lambda plan: with_output(plan, 1, address=address(MemorySpace.OUTPUT, 0, 0)),
@@ -118,18 +118,18 @@ DAMAGES: dict[str, tuple[Damage, str]] = {
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_a_plan_that_leaves_its_memory_is_refused(plan: Blueprint, damage: str) -> None:
+def test_a_plan_that_leaves_its_memory_is_refused(plan: Executable, damage: str) -> None:
     change, message = DAMAGES[damage]
     with pytest.raises(CompileError, match=message):
         check_plan(change(plan), SPECS)
 
 
-def test_a_plan_for_smaller_inputs_than_it_reads_is_refused(plan: Blueprint) -> None:
+def test_a_plan_for_smaller_inputs_than_it_reads_is_refused(plan: Executable) -> None:
     with pytest.raises(CompileError, match="a tensor lies outside its memory"):
         check_plan(with_call(plan, region(MemorySpace.INPUT, 0)), [TensorSpec((3, 8), np.dtype(np.float32))])
 
 
-def test_an_output_of_another_shape_than_inferred_is_refused(plan: Blueprint) -> None:
+def test_an_output_of_another_shape_than_inferred_is_refused(plan: Executable) -> None:
     check_output_shapes(plan, {0: (4, 8), 1: (4, 8)})
     with pytest.raises(CompileError, match="output 1: an output has another shape"):
         check_output_shapes(plan, {0: (4, 8), 1: (8, 4)})
@@ -143,7 +143,7 @@ def test_what_comes_from_the_cache_is_checked_too(graph: engine.RuntimeGraph, tm
     def damaged(cache: Cache, key: str) -> Any:
         found = load(cache, key)
         assert found is not None
-        return replace(found, blueprint=with_output(found.blueprint, 1, address=address(MemorySpace.OUTPUT, 0, 0)))
+        return replace(found, executable=with_output(found.executable, 1, address=address(MemorySpace.OUTPUT, 0, 0)))
 
     with patch.object(Cache, "load", damaged), pytest.raises(CompileError, match="to the array of another"):
         Builder(graph, options).program(SPECS)

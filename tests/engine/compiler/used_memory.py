@@ -10,7 +10,7 @@ from engine.compiler.runtime.program import Program
 def among_others(program: Program) -> Instance:
     """An instance whose arena is full of numbers that are none."""
     arenas = Arenas(1 << 30)
-    arena = arenas.take(program.blueprint.arena_bytes, new_user(), [])
+    arena = arenas.take(program.executable.arena_bytes, new_user(), [])
     arena.block[:] = 0xFF
     arenas.give(arena)
     return Instance(program, 1, arenas)

@@ -15,7 +15,7 @@ from engine import RuntimeGraph, Session
 from engine.compiler import builder
 from engine.compiler.addresses import MemorySpace
 from engine.compiler.assembly import generation
-from engine.compiler.assembly.generation import make_blueprint
+from engine.compiler.assembly.generation import make_executable
 from engine.compiler.codegen.host import describe
 from engine.compiler.lowering import Lowering, lower
 from engine.compiler.lowering.steps import KernelStep
@@ -44,9 +44,9 @@ def test_what_was_packed_lies_in_the_block_and_nowhere_else() -> None:
     storages = {each.storage for step in lowering.steps if isinstance(step, KernelStep) for each in step.pointers}
     constants = [each for each in storages if each.space is MemorySpace.CONSTANT]
     packed = [each.data for each in constants if each.data is not None]
-    blueprint = make_blueprint(lowering)
+    executable = make_executable(lowering)
     assert packed and all(each.data is None for each in constants)
-    assert all(each.tobytes() in blueprint.constants.tobytes() for each in packed)
+    assert all(each.tobytes() in executable.constants.tobytes() for each in packed)
 
 
 def test_a_lowering_that_is_done_with_keeps_nothing_that_waits_for_a_collector(without_collector: None) -> None:
@@ -90,5 +90,5 @@ def test_tables_lie_behind_all_else_on_a_disk(
         made = compiled(tmp_path, looking_up)
         np.testing.assert_allclose(made.run([x])[0], expected, rtol=1e-5, atol=1e-6)
         program = made.instances.latest()[1]
-        assert program is not None and program.blueprint.tables_at == (mmap.PAGESIZE if is_large else None)
+        assert program is not None and program.executable.tables_at == (mmap.PAGESIZE if is_large else None)
     assert moved == [4 * 3000 * 16] * 2 * is_large

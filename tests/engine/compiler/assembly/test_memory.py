@@ -111,8 +111,8 @@ def test_images_that_take_turns_in_one_place_are_computed_alike_every_time(threa
     ]
     graph = built(INPUT, *steps, op("pnnx.Output", "out", "6"), _0=(1, 8, 61, 70))
     compiled = CompiledGraph(graph, Options(threads=threads))
-    blueprint = compiled.builder.program([port.spec for port in graph.inputs]).blueprint
-    assert blueprint.arena_bytes < 4 * 64 * 72 * (8 + 40 + 48 + 24)
+    executable = compiled.builder.program([port.spec for port in graph.inputs]).executable
+    assert executable.arena_bytes < 4 * 64 * 72 * (8 + 40 + 48 + 24)
     for seed in range(3):
         x = np.random.default_rng(seed).standard_normal((1, 8, 61, 70), np.float32)
         (found,), (wanted,) = compiled.run([x]), engine.Session(graph, backend="reference").run([x])

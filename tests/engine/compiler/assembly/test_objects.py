@@ -21,8 +21,8 @@ def test_cores_change_nothing_of_what_is_made(graph: RuntimeGraph) -> None:
         for cores in (0, 1, 3)
     ]
     for other in made[1:]:
-        assert made[0].blueprint.code == other.blueprint.code
-        assert made[0].blueprint.steps == other.blueprint.steps
+        assert made[0].executable.code == other.executable.code
+        assert made[0].executable.steps == other.executable.steps
 
 
 def test_who_is_no_longer_wanted_leaves_no_thread_behind() -> None:

@@ -76,7 +76,7 @@ def test_constants_are_in_memory_of_their_own_and_keep_no_descriptor(tmp_path: P
     assert is_cached(made)
     assert path.name not in Path("/proc/self/maps").read_text()
     assert open_files(tmp_path) == 0
-    constants = made.builder.program([engine.TensorSpec(X.shape, X.dtype)]).blueprint.constants
+    constants = made.builder.program([engine.TensorSpec(X.shape, X.dtype)]).executable.constants
     assert not constants.flags.writeable
     assert constants.ctypes.data % 64 == 0
 

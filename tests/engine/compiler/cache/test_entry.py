@@ -11,7 +11,7 @@ import pytest
 
 from engine.compiler.cache import entry, facts
 from engine.compiler.cache.entry import PAGE, EntryError
-from engine.compiler.executable import Blueprint
+from engine.compiler.executable import Executable
 from engine.tensor import TensorSpec
 from tests.engine.compiler.cache.keeping import X, compiled, sorting
 
@@ -19,67 +19,67 @@ KEY = "0123456789abcdef" * 4
 
 
 @pytest.fixture(scope="module")
-def blueprint() -> Blueprint:
+def executable() -> Executable:
     """One with all there can be: kernels, calls of the reference, outputs in memory and outputs by name."""
-    found = compiled(None, sorting()).builder.program([TensorSpec(X.shape, X.dtype)]).blueprint
+    found = compiled(None, sorting()).builder.program([TensorSpec(X.shape, X.dtype)]).executable
     assert found.steps and found.calls and found.reasons and found.passes and found.constants.size
     return replace(found, outputs=(*found.outputs, "constant"))
 
 
 @pytest.fixture(scope="module")
-def whole(blueprint: Blueprint) -> bytes:
+def whole(executable: Executable) -> bytes:
     file = io.BytesIO()
-    entry.write(file, KEY, blueprint)
+    entry.write(file, KEY, executable)
     return file.getvalue()
 
 
-def read(content: bytes, folder: Path, key: str = KEY) -> Blueprint:
+def read(content: bytes, folder: Path, key: str = KEY) -> Executable:
     path = folder / "entry"
     path.write_bytes(content)
     with path.open("rb") as file:
-        return entry.blueprint_of(entry.read(file.fileno(), key)[0])
+        return entry.executable_of(entry.read(file.fileno(), key)[0])
 
 
-def test_what_is_written_is_read(blueprint: Blueprint, whole: bytes, tmp_path: Path) -> None:
+def test_what_is_written_is_read(executable: Executable, whole: bytes, tmp_path: Path) -> None:
     found = read(whole, tmp_path)
-    np.testing.assert_array_equal(found.constants, blueprint.constants)
-    assert replace(found, constants=blueprint.constants) == blueprint
+    np.testing.assert_array_equal(found.constants, executable.constants)
+    assert replace(found, constants=executable.constants) == executable
 
 
-def test_every_field_is_kept(blueprint: Blueprint, whole: bytes, tmp_path: Path) -> None:
+def test_every_field_is_kept(executable: Executable, whole: bytes, tmp_path: Path) -> None:
     """One that is added later, with a default, must not come back as its default."""
-    (call,) = [each.call for each in blueprint.segments if each.call is not None]
+    (call,) = [each.call for each in executable.segments if each.call is not None]
     (region, *_) = [each for each in call.inputs if each is not None]
-    (step, *_) = blueprint.steps
-    for each in (step, call, region, blueprint.segments[0]):
+    (step, *_) = executable.steps
+    for each in (step, call, region, executable.segments[0]):
         assert len(facts._listed(each)) == len(fields(each))
     assert facts._listed(region.address) == region.address
     changed = dict.fromkeys(facts._PLAIN, 7)
     file = io.BytesIO()
-    entry.write(file, KEY, replace(blueprint, **changed))
+    entry.write(file, KEY, replace(executable, **changed))
     found = read(file.getvalue(), tmp_path)
     assert {name: getattr(found, name) for name in changed} == changed
-    assert {*changed, *facts._COMPOUND} == {each.name for each in fields(Blueprint)}
+    assert {*changed, *facts._COMPOUND} == {each.name for each in fields(Executable)}
 
 
 @pytest.mark.parametrize("place", [[0, 0, 64], None, 6, 2.5, "0"], ids=repr)
-def test_what_is_no_address_is_refused(blueprint: Blueprint, place: object) -> None:
-    told = facts.to_facts(blueprint)
+def test_what_is_no_address_is_refused(executable: Executable, place: object) -> None:
+    told = facts.to_facts(executable)
     told["steps"][0][3][0] = place
     with pytest.raises((TypeError, IndexError)):
-        facts.from_facts(told, blueprint.code, blueprint.constants)
+        facts.from_facts(told, executable.code, executable.constants)
 
 
-def test_a_blueprint_without_constants_is_read(blueprint: Blueprint, tmp_path: Path) -> None:
+def test_an_executable_without_constants_is_read(executable: Executable, tmp_path: Path) -> None:
     file = io.BytesIO()
-    entry.write(file, KEY, replace(blueprint, constants=np.zeros(0, np.uint8)))
+    entry.write(file, KEY, replace(executable, constants=np.zeros(0, np.uint8)))
     assert read(file.getvalue(), tmp_path).constants.size == 0
 
 
-def test_constants_begin_on_a_page_and_end_the_file(blueprint: Blueprint, whole: bytes) -> None:
-    size = blueprint.constants.nbytes
+def test_constants_begin_on_a_page_and_end_the_file(executable: Executable, whole: bytes) -> None:
+    size = executable.constants.nbytes
     assert (len(whole) - size) % PAGE == 0
-    assert whole[-size:] == blueprint.constants.tobytes()
+    assert whole[-size:] == executable.constants.tobytes()
 
 
 def test_a_flipped_bit_anywhere_is_noticed(whole: bytes, tmp_path: Path) -> None:
@@ -91,13 +91,13 @@ def test_a_flipped_bit_anywhere_is_noticed(whole: bytes, tmp_path: Path) -> None
 
 
 def test_pieces_are_checked_by_themselves_and_in_their_order(
-    blueprint: Blueprint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    executable: Executable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Large parts have several, which threads check side by side."""
     monkeypatch.setattr(entry, "PIECE_BYTES", 64)
     file = io.BytesIO()
     constants = np.arange(1000, dtype=np.uint8)
-    entry.write(file, KEY, replace(blueprint, constants=constants))
+    entry.write(file, KEY, replace(executable, constants=constants))
     content = file.getvalue()
     np.testing.assert_array_equal(read(content, tmp_path).constants, constants)
     at = len(content) - constants.size
@@ -139,11 +139,11 @@ def test_what_is_no_entry_of_this_key_and_format_is_refused(change: str, whole: 
 
 
 def test_facts_that_are_not_understood_are_refused(
-    blueprint: Blueprint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    executable: Executable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for nonsense in ({}, {"code": []}, [], {"code": "x", "steps": 1}):
         monkeypatch.setattr(entry, "to_facts", lambda _, nonsense=nonsense: nonsense)
         file = io.BytesIO()
-        entry.write(file, KEY, blueprint)
+        entry.write(file, KEY, executable)
         with pytest.raises(EntryError, match="not understood"):
             read(file.getvalue(), tmp_path)

@@ -10,7 +10,7 @@ import pytest
 
 import engine
 from engine.compiler import CompiledGraph
-from engine.compiler.assembly.generation import make_blueprint
+from engine.compiler.assembly.generation import make_executable
 from engine.compiler.codegen.host import describe
 from engine.compiler.lowering import Lowering, lower
 from engine.options import Options
@@ -58,9 +58,9 @@ def test_kernels_for_aarch64_become_objects_of_it(name: str) -> None:
     inputs = [port.operand for port in graph.inputs]
     lowering = Lowering(graph.operators, graph.infer(specs), inputs, outputs, describe("neon"))
     lower(lowering)
-    blueprint = make_blueprint(lowering)
-    assert blueprint.steps
-    assert not blueprint.reasons
-    for code in blueprint.code:
+    executable = make_executable(lowering)
+    assert executable.steps
+    assert not executable.reasons
+    for code in executable.code:
         assert code[:4] == b"\x7fELF"
         assert int.from_bytes(code[18:20], "little") == ELF_AARCH64

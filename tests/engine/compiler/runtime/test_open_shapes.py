@@ -180,8 +180,8 @@ def test_a_shape_finds_the_program_of_another_and_shares_its_weights(openings: O
     assert compiled.builder.bound_program(specs(72)) is None
     first = compiled.builder.program(specs(100))
     known = compiled.builder.bound_program(specs(known_width(compiled)))
-    assert known is not None and known.blueprint.weights.ctypes.data == first.blueprint.weights.ctypes.data
-    assert known.blueprint.constants.size < known.blueprint.weights.size / 100  # initial states
+    assert known is not None and known.executable.weights.ctypes.data == first.executable.weights.ctypes.data
+    assert known.executable.constants.size < known.executable.weights.size / 100  # initial states
 
 
 def test_a_run_takes_the_program_that_was_made_for_another_shape(

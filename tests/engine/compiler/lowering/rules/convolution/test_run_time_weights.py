@@ -51,7 +51,7 @@ def check(graph: RuntimeGraph, shapes: list[tuple[int, ...]], dtype: str, level:
         compiled = CompiledGraph(graph, Options(threads=2), describe(level))
         guarded = [guarded_array(each, at_end=at_end, dtype=dtype) for each in inputs]
         (found,) = compiled.run(guarded)
-        assert not compiled.builder.program([TensorSpec(x.shape, x.dtype) for x in guarded]).blueprint.reasons
+        assert not compiled.builder.program([TensorSpec(x.shape, x.dtype) for x in guarded]).executable.reasons
         scale = np.abs(wanted).max() + 1
         np.testing.assert_allclose(found, wanted, rtol=0, atol=scale * (1e-13 if dtype == "float64" else 2e-6))
 

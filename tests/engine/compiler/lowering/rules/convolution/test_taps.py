@@ -99,7 +99,7 @@ def test_taps_beyond_the_image_cost_neither_products_nor_memory() -> None:
         op("pnnx.Output", "out", "2"),
         _0=(1, 32, 16, 16),
     )
-    blueprint = CompiledGraph(graph, Options()).builder.program([port.spec for port in graph.inputs]).blueprint
-    (step,) = [step for step in blueprint.steps if step.kind == "conv"]
+    executable = CompiledGraph(graph, Options()).builder.program([port.spec for port in graph.inputs]).executable
+    (step,) = [step for step in executable.steps if step.kind == "conv"]
     assert step.flops == 2 * 32 * 32 * 16 * 16
-    assert blueprint.arena_bytes < 4 * 4 * 32 * 16 * 16
+    assert executable.arena_bytes < 4 * 4 * 32 * 16 * 16

@@ -39,9 +39,9 @@ def test_a_convolution_of_64_channels(
     layer = conv("conv", "0", "1", (64, 64), stride=stride, padding=dilation, dilation=dilation)
     graph = built(INPUT, layer, op("nn.ReLU", "relu", "1", "2"), op("pnnx.Output", "out", "2"), _0=shape)
     compiled = CompiledGraph(graph, Options())
-    blueprint = compiled.builder.program([port.spec for port in graph.inputs]).blueprint
-    assert kind in [step.kind for step in blueprint.steps]
-    assert (blueprint.fault_flag is not None) == (kind == WINOGRAD)
+    executable = compiled.builder.program([port.spec for port in graph.inputs]).executable
+    assert kind in [step.kind for step in executable.steps]
+    assert (executable.fault_flag is not None) == (kind == WINOGRAD)
     check(compiled, graph, shape)
 
 
@@ -74,6 +74,6 @@ def test_other_filters_go_by_their_rows(kernel: tuple[int, ...], stride: int, di
     )  # fmt: skip
     graph = built(INPUT, layer, op("pnnx.Output", "out", "1"), _0=shape)
     compiled = CompiledGraph(graph, Options())
-    blueprint = compiled.builder.program([port.spec for port in graph.inputs]).blueprint
-    assert kinds == {step.kind for step in blueprint.steps} & {WINOGRAD, DIRECT}
+    executable = compiled.builder.program([port.spec for port in graph.inputs]).executable
+    assert kinds == {step.kind for step in executable.steps} & {WINOGRAD, DIRECT}
     check(compiled, graph, shape)

@@ -43,8 +43,8 @@ def check(graph: Any, given: list[Any]) -> None:
         compiled = CompiledGraph(graph, Options(threads=2), host)
         for found, each in zip(compiled.run(given), wanted, strict=True):
             np.testing.assert_array_equal(found, each)
-        blueprint = compiled.builder.program([port.spec for port in graph.inputs]).blueprint
-        assert "it" in {name for step in blueprint.steps if step.kind == "conv" for name in step.operators}
+        executable = compiled.builder.program([port.spec for port in graph.inputs]).executable
+        assert "it" in {name for step in executable.steps if step.kind == "conv" for name in step.operators}
 
 
 @pytest.mark.parametrize("dtype", [U8, I8])
