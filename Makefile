@@ -23,7 +23,7 @@ COVERAGE_FLOOR := 93
 COVERED := $(VENV)/covered.json
 
 .DEFAULT_GOAL := help
-.PHONY: help install serve test test-all pytest rest covered nightly fuzz schema scale lint type fmt descriptors bench image clean
+.PHONY: help install serve test test-all pytest rest covered nightly fuzz schema scale lint type fmt docs descriptors bench image clean
 .DELETE_ON_ERROR:
 
 help: ## this list
@@ -75,6 +75,10 @@ fmt: $(VENV)/.installed-test ## mend what ruff can mend
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+docs: $(VENV)/.installed-docs ## the documentation site, in site/
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "the site is in site/; to read it: $(BIN)/python -m http.server --directory site 8001"
+
 descriptors: $(VENV)/.installed-descriptors ## descriptors of gRPC's messages from the .proto files
 	cd app/protocol/grpc && $(abspath $(BIN))/python -m grpc_tools.protoc -I . --descriptor_set_out=descriptors.binpb inference.proto health.proto
 	cd app/protocol/grpc && sha256sum inference.proto health.proto descriptors.binpb >descriptors.sha256
@@ -86,7 +90,7 @@ image: ## build the container image
 	docker build --tag $(IMAGE) $(DOCKER_BUILD_FLAGS) .
 
 clean: ## remove .venv and everything that tools leave behind
-	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist site *.egg-info .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/.made:
