@@ -1,11 +1,15 @@
-"""Building blocks of element-wise functions: exact arithmetic, extrema, bits and polynomials.
+"""Building blocks of element-wise functions: exact arithmetic, extrema, bits, polynomials, float64 intermediates.
 
 No function of this package sets a fast-math flag except ``nsz`` on extrema: as in PyTorch, the maximum of two zeros may
 be either, so an extremum with a constant is one instruction on every processor.
+
+Float32 functions that need more bits for a few steps widen to float64, which takes twice the registers.
 """
 
 from __future__ import annotations
 
+import math
+import struct
 from collections.abc import Sequence
 
 from engine.compiler.codegen.ir import Function, Value, constant, element_of, lanes_of, mangled, vector
@@ -137,3 +141,42 @@ def _extremum(f: Function, name: str, a: Value, b: Value) -> Value:
     full = f"llvm.{name}.{mangled(a.type)}"
     f.declare(full, a.type, [a.type, a.type])
     return f.op(a.type, f"call nsz {a.type} @{full}({a.type} {a.text}, {b.type} {b.text})")
+
+
+def logarithm_edges(f: Function, x: Value, result: Value) -> Value:
+    """Emit the logarithm of x where it is NaN or infinite, else the result."""
+    zero, infinity = like(x, 0.0), like(x, math.inf)
+    result = f.select(f.compare("olt", x, infinity), result, x)
+    result = f.select(f.compare("oeq", x, zero), like(x, -math.inf), result)
+    return f.select(f.compare("olt", x, zero), like(x, math.nan), result)
+
+
+ROUNDER = 1.5 * 2**52
+"""Added to a float64 below 2**51, it rounds to an integer, which is then in the low bits of the sum."""
+
+
+def widened(f: Function, x: Value) -> Value:
+    """Convert float32 to float64."""
+    return f.convert("fpext", x, vector(lanes_of(x.type), "double"))
+
+
+def narrowed(f: Function, x: Value) -> Value:
+    """Round float64 to float32."""
+    return f.convert("fptrunc", x, vector(lanes_of(x.type)))
+
+
+def wide(x: Value, number: float) -> Value:
+    """Return a float64 constant in as many lanes as ``x``."""
+    (code,) = struct.unpack("<Q", struct.pack("<d", number))
+    text, lanes = f"0x{code:016X}", lanes_of(x.type)
+    return Value(text if lanes == 1 else f"<{', '.join([f'double {text}'] * lanes)}>", vector(lanes, "double"))
+
+
+def wide_bits(f: Function, x: Value) -> Value:
+    """Emit the bits of a float64 as an i64."""
+    return f.convert("bitcast", x, vector(lanes_of(x.type), "i64"))
+
+
+def low_bits(f: Function, x: Value) -> Value:
+    """Emit the low 32 bits of a float64 as an i32."""
+    return f.convert("trunc", wide_bits(f, x), vector(lanes_of(x.type), "i32"))

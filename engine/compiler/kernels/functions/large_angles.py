@@ -11,8 +11,7 @@ import math
 from typing import Final
 
 from engine.compiler.codegen.ir import Function, Value
-from engine.compiler.kernels.functions.arithmetic import absolute, like
-from engine.compiler.kernels.functions.wide import ROUNDER, low_bits, narrowed, wide, widened
+from engine.compiler.kernels.functions.arithmetic import ROUNDER, absolute, like, low_bits, narrowed, wide, widened
 
 LEAST: Final = 2.0**28
 _TWO_OVER_PI: Final = 0xA2F9836E4E441529FC2757D1F534DDC0DB6295993C439041FE5163ABDEBBC561

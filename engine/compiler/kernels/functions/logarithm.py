@@ -15,11 +15,11 @@ from engine.compiler.kernels.functions.arithmetic import (
     from_bits,
     integer,
     like,
+    logarithm_edges,
     negative,
     polynomial,
 )
 from engine.compiler.kernels.functions.exponential import exp_down
-from engine.compiler.kernels.functions.smooth import logarithm_edges
 
 _SQRT_HALF_BITS: Final = 0x3F3504F3
 _LEAST_NORMAL: Final = 2.0**-126

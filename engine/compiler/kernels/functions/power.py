@@ -8,9 +8,21 @@ from __future__ import annotations
 from typing import Final
 
 from engine.compiler.codegen.ir import Function, Value, lanes_of, vector
-from engine.compiler.kernels.functions.arithmetic import absolute, copysign, integer, like, maximum, minimum
+from engine.compiler.kernels.functions.arithmetic import (
+    ROUNDER,
+    absolute,
+    copysign,
+    integer,
+    like,
+    low_bits,
+    maximum,
+    minimum,
+    narrowed,
+    wide,
+    wide_bits,
+    widened,
+)
 from engine.compiler.kernels.functions.exponential import exp2_of_parts
-from engine.compiler.kernels.functions.wide import ROUNDER, low_bits, narrowed, wide, wide_bits, widened
 
 # log2(m) / s in s**2, s = (m - 1) / (m + 1), m from sqrt(1/2) to sqrt(2): 4e-12.
 _LOG2: Final = (0.3407301023723137, 0.4116727189965964, 0.5770835849717568, 0.9617966733416967, 2.8853900817900864)

@@ -5,8 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from engine.compiler.codegen.ir import Function, Value
-from engine.compiler.kernels.functions.arithmetic import absolute, copysign, integer, like
-from engine.compiler.kernels.functions.wide import narrowed, wide, wide_bits, widened
+from engine.compiler.kernels.functions.arithmetic import (
+    absolute,
+    copysign,
+    integer,
+    like,
+    narrowed,
+    wide,
+    wide_bits,
+    widened,
+)
 
 # A quotient cut to this many bits can be multiplied by a float32 exactly in float64.
 _HIGH_BITS = -(2**29)

@@ -110,11 +110,3 @@ _NAMES: Final = (
     "sigmoid", "silu", "tanh", "tanhshrink", "gelu_tanh", "elu", "celu", "selu",
     "softplus", "logsigmoid", "logaddexp", "xlogy",
 )  # fmt: skip
-
-
-def logarithm_edges(f: Function, x: Value, result: Value) -> Value:
-    """Emit the logarithm of x where it is NaN or infinite, else the result."""
-    zero, infinity = like(x, 0.0), like(x, math.inf)
-    result = f.select(f.compare("olt", x, infinity), result, x)
-    result = f.select(f.compare("oeq", x, zero), like(x, -math.inf), result)
-    return f.select(f.compare("olt", x, zero), like(x, math.nan), result)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from engine.compiler.codegen.ir import Function, Value
-from engine.compiler.kernels.functions.arithmetic import absolute
+from engine.compiler.kernels.functions.arithmetic import absolute, narrowed, widened
 from engine.compiler.kernels.functions.doubles import bessel, gamma, normal
-from engine.compiler.kernels.functions.wide import narrowed, widened
 
 
 def erfc(f: Function, x: Value) -> Value:

@@ -14,6 +14,7 @@ from typing import Final
 from engine.compiler.codegen.ir import Function, Value, constant
 from engine.compiler.kernels.functions import large_angles
 from engine.compiler.kernels.functions.arithmetic import (
+    ROUNDER,
     absolute,
     between,
     bits,
@@ -22,12 +23,15 @@ from engine.compiler.kernels.functions.arithmetic import (
     has_sign,
     integer,
     like,
+    low_bits,
     maximum,
     minimum,
+    narrowed,
     polynomial,
     sqrt,
+    wide,
+    widened,
 )
-from engine.compiler.kernels.functions.wide import ROUNDER, low_bits, narrowed, wide, widened
 
 _HALF_PI_HEAD: Final = 1.5707963109016418  # 25 bits: n times it is exact without a fused multiply-add too
 _HALF_PI_TAIL: Final = 1.5893254773528197e-08

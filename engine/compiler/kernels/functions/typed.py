@@ -10,10 +10,9 @@ from collections.abc import Callable, Mapping
 from engine.compiler.codegen.ir import Function, Value, constant, lanes_of, vector
 from engine.compiler.kernels.functions import activation as float_activation
 from engine.compiler.kernels.functions import arithmetic, dividing, exponential, pieces, rounding, truth
-from engine.compiler.kernels.functions.arithmetic import absolute, copysign, like, negative, square
+from engine.compiler.kernels.functions.arithmetic import absolute, copysign, like, negative, square, wide_bits
 from engine.compiler.kernels.functions.doubles import activation, bessel, gamma, logarithm, normal, power
 from engine.compiler.kernels.functions.truth import Truth
-from engine.compiler.kernels.functions.wide import wide_bits
 
 _ORDERS = {"eq": "eq", "ne": "ne", "lt": "slt", "le": "sle", "gt": "sgt", "ge": "sge"}
 """Comparison -> LLVM's predicate for integers."""

@@ -13,12 +13,12 @@ from engine.compiler.kernels.functions.arithmetic import (
     absolute,
     integer,
     like,
+    logarithm_edges,
     negative,
     polynomial,
+    wide_bits,
 )
 from engine.compiler.kernels.functions.exponential import exp, format_of
-from engine.compiler.kernels.functions.smooth import logarithm_edges
-from engine.compiler.kernels.functions.wide import wide_bits
 
 _SQRT_HALF_BITS: Final = 0x3FE6A09E667F3BCD
 _LEAST_NORMAL: Final = 2.0**-1022

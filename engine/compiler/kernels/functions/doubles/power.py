@@ -11,11 +11,19 @@ import math
 from typing import Final
 
 from engine.compiler.codegen.ir import Function, Value
-from engine.compiler.kernels.functions.arithmetic import absolute, between, integer, like, maximum, minimum, polynomial
+from engine.compiler.kernels.functions.arithmetic import (
+    absolute,
+    between,
+    integer,
+    like,
+    maximum,
+    minimum,
+    polynomial,
+    wide_bits,
+)
 from engine.compiler.kernels.functions.doubles.logarithm import parts
 from engine.compiler.kernels.functions.exponential import exp2_of_sum
 from engine.compiler.kernels.functions.power import with_edges
-from engine.compiler.kernels.functions.wide import wide_bits
 
 # 3 log(m) / (2 s) - 3 - s**2 over s**4, in s**2, s = (m - 1) / (m + 1), m from sqrt(1/2) to sqrt(2), to 1e-21.
 _SERIES: Final = tuple(3 / (2 * k + 1) for k in range(14, 1, -1))
