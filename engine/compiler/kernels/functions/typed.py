@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 
 from engine.compiler.codegen.ir import Function, Value, constant, lanes_of, vector
 from engine.compiler.kernels.functions import activation as float_activation
-from engine.compiler.kernels.functions import arithmetic, dividing, exponential, pieces, rounding, truth
+from engine.compiler.kernels.functions import arithmetic, dividing, exponential, rounding, truth
 from engine.compiler.kernels.functions.arithmetic import absolute, copysign, like, negative, square, wide_bits
 from engine.compiler.kernels.functions.doubles import activation, bessel, gamma, logarithm, normal, power
 from engine.compiler.kernels.functions.truth import Truth
@@ -181,8 +181,8 @@ def _minimum(f: Function, a: Value, b: Value) -> Value:
 
 _BY_OWN_NAMES: tuple[Callable[..., Value], ...] = (
     arithmetic.cube, arithmetic.sqrt, arithmetic.rsqrt, arithmetic.reciprocal,
-    pieces.relu6, pieces.hardsigmoid, pieces.hardswish, pieces.hardshrink, pieces.softshrink, pieces.leaky_relu,
-    pieces.threshold,
+    float_activation.relu6, float_activation.hardsigmoid, float_activation.hardswish, float_activation.hardshrink, float_activation.softshrink, float_activation.leaky_relu,
+    float_activation.threshold,
     exponential.exp, exponential.exp2, exponential.expm1,
     logarithm.log, logarithm.log2, logarithm.log10, logarithm.log1p,
     bessel.i0, normal.ndtr, normal.erf, normal.erfc, normal.erfinv, gamma.lgamma, gamma.digamma,
@@ -199,7 +199,7 @@ DOUBLES: Mapping[str, Callable[..., Value]] = {
     "addcdiv": arithmetic.scaled_quotient,
     "lerp": arithmetic.interpolate,
     "softsign": float_activation.softsign,
-    "prelu": pieces.leaky_relu,
+    "prelu": float_activation.leaky_relu,
     "add": Function.fadd,
     "sub": Function.fsub,
     "mul": Function.fmul,

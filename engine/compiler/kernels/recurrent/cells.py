@@ -8,10 +8,8 @@ from __future__ import annotations
 from typing import Final, Literal
 
 from engine.compiler.codegen.ir import Function, Value, element_of
-from engine.compiler.kernels.functions.activation import FLOATS
+from engine.compiler.kernels.functions.activation import FLOATS, Smooth, relu
 from engine.compiler.kernels.functions.doubles.activation import DOUBLES
-from engine.compiler.kernels.functions.pieces import relu
-from engine.compiler.kernels.functions.smooth import Smooth
 
 CellKind = Literal["lstm", "gru", "tanh", "relu"]
 """Gates i, f, g, o; gates r, z, n; a plain recurrence with one of two activations."""

@@ -6,11 +6,11 @@ import math
 from typing import Final
 
 from engine.compiler.codegen.ir import Function, Value
+from engine.compiler.kernels.functions.activation import Smooth
 from engine.compiler.kernels.functions.arithmetic import absolute, between, copysign, like, maximum, minimum, negative
 from engine.compiler.kernels.functions.doubles.logarithm import log, log1p_exp_minus
 from engine.compiler.kernels.functions.doubles.normal import erf
 from engine.compiler.kernels.functions.exponential import exp, expm1
-from engine.compiler.kernels.functions.smooth import Smooth
 
 _LARGE: Final = 40.0  # sinh and cosh are equal from here on
 
