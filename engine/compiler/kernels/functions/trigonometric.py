@@ -1,7 +1,12 @@
-"""Sine, cosine, tangent and their inverses.
+"""Trigonometric and hyperbolic functions and their inverses.
 
 An angle is reduced to r = x - n pi / 2, |r| <= pi / 4, in float64, with pi / 2 in two parts as Cody and Waite. That is
-exact enough for |x| up to 2**28; vectors with a larger angle take the Payne-Hanek reduction (large_angles.py).
+exact enough for |x| up to 2**28.
+
+Vectors with a larger angle take the reduction of Payne and Hanek. For a float32 x = m 2**k, only x 2 / pi modulo 4
+matters. Bits of 2 / pi whose product with x is a multiple of 4 are skipped, and the next hundred bits suffice: no float32
+is nearer to a multiple of pi / 2 than 2**-30. They are split into parts of 28 bits, so that each product with the 24
+bits of m is exact. The exponent selects one of four offsets.
 
 Source: own minimax fits (tests/data/compiler/fit_math.py).
 """
@@ -12,7 +17,6 @@ import math
 from typing import Final
 
 from engine.compiler.codegen.ir import Function, Value, constant
-from engine.compiler.kernels.functions import large_angles
 from engine.compiler.kernels.functions.arithmetic import (
     ROUNDER,
     absolute,
@@ -32,6 +36,8 @@ from engine.compiler.kernels.functions.arithmetic import (
     wide,
     widened,
 )
+from engine.compiler.kernels.functions.exponential import exp_parts
+from engine.compiler.kernels.functions.logarithm import log1p
 
 _HALF_PI_HEAD: Final = 1.5707963109016418  # 25 bits: n times it is exact without a fused multiply-add too
 _HALF_PI_TAIL: Final = 1.5893254773528197e-08
@@ -103,10 +109,10 @@ def atan2(f: Function, y: Value, x: Value) -> Value:
 def _parts(f: Function, x: Value) -> tuple[Value, Value, Value]:
     """Emit sin(r), cos(r), and the number of quarter turns removed."""
     usual = _reduced(f, x)
-    is_large = f.compare("oge", absolute(f, x), like(x, large_angles.LEAST))
+    is_large = f.compare("oge", absolute(f, x), like(x, _LARGE_ANGLE))
 
     def mixed() -> list[Value]:
-        return [f.select(is_large, a, b) for a, b in zip(large_angles.reduced(f, x), usual, strict=True)]
+        return [f.select(is_large, a, b) for a, b in zip(_reduced_exactly(f, x), usual, strict=True)]
 
     r, quadrant = f.chosen(usual, f.any(is_large), mixed)
     r = between(f, r, -_QUARTER_PI, _QUARTER_PI)
@@ -166,3 +172,109 @@ def _angle(f: Function, y: Value, x: Value) -> Value:
     angle = f.fma(f.fmul(ratio, z), polynomial(f, z, _ATAN), ratio)
     steep = f.fsub(like(x, _RIGHT[0]), f.fsub(angle, like(x, _RIGHT[1])))
     return f.select(f.compare("ogt", y, x), steep, angle)
+
+
+_LARGE_ANGLE: Final = 2.0**28
+_TWO_OVER_PI: Final = 0xA2F9836E4E441529FC2757D1F534DDC0DB6295993C439041FE5163ABDEBBC561
+"""2 / pi, its first 256 bits after the point."""
+_BITS: Final = 256
+_PART_BITS: Final = 28
+_PARTS: Final = 4
+# Scales: x 2**-scale is a whole number below 2**49, for x below the next scale's first.
+_SCALES: Final = (5, 30, 55, 80)
+_FIRST: Final = 2.0**54, 2.0**79, 2.0**104
+
+
+def _reduced_exactly(f: Function, x: Value) -> tuple[Value, Value]:
+    """Emit x - n pi / 2 as float32, and n in the low bits of an i32, for |x| >= 2**28."""
+    magnitude = absolute(f, x)
+    beyond = [f.compare("oge", magnitude, like(x, first)) for first in _FIRST]
+
+    def by_size(numbers: tuple[float, ...]) -> Value:
+        found = wide(x, numbers[0])
+        for mask, number in zip(beyond, numbers[1:], strict=True):
+            found = f.select(mask, wide(x, number), found)
+        return found
+
+    whole = f.fmul(widened(f, x), by_size(tuple(2.0**-scale for scale in _SCALES)))
+    products = [f.fmul(whole, by_size(part)) for part in zip(*map(_parts_of_two_over_pi, _SCALES), strict=True)]
+    turns = f.fadd(_modulo_4(f, x, products[0]), _modulo_4(f, x, products[1]))
+    rounded = f.fadd(f.fadd(turns, products[2]), wide(x, ROUNDER))
+    rest = f.fadd(f.fsub(turns, f.fsub(rounded, wide(x, ROUNDER))), f.fadd(products[2], products[3]))
+    return narrowed(f, f.fmul(rest, wide(x, math.pi / 2))), low_bits(f, rounded)
+
+
+def _modulo_4(f: Function, x: Value, product: Value) -> Value:
+    """Emit a product below 2**52 modulo 4, exactly."""
+    rounder = wide(x, ROUNDER)
+    fours = f.fsub(f.fadd(f.fmul(product, wide(x, 0.25)), rounder), rounder)
+    return f.fsub(product, f.fmul(fours, wide(x, 4.0)))
+
+
+def _parts_of_two_over_pi(scale: int) -> tuple[float, ...]:
+    """Return 2 / pi times 2**scale modulo 4, its bits from 2**1 down, in parts."""
+    bits = (_TWO_OVER_PI << scale) % (4 << _BITS)
+    parts = []
+    for k in range(1, _PARTS + 1):
+        low = _BITS + 2 - k * _PART_BITS
+        parts.append(math.ldexp(bits >> low, low - _BITS))
+        bits %= 1 << low
+    return tuple(parts)
+
+
+# (sinh(x) - x) / x**3 in x**2 up to 1: 2.4e-8.
+_SINH: Final = (0.00020372832659631968, 0.008330274373292923, 0.1666671633720398)
+_LN2: Final = 0.6931471805599453
+_SQUARES_OVERFLOW: Final = 2.0**60
+
+
+def sinh(f: Function, x: Value) -> Value:
+    """Emit the hyperbolic sine within 2 ulp; infinite where it exceeds float32."""
+    magnitude = absolute(f, x)
+    half = _half_exp(f, magnitude)
+    large = f.fsub(half, f.fdiv(like(x, 0.25), half))
+    z = f.fmul(x, x)
+    small = f.fma(f.fmul(magnitude, z), polynomial(f, z, _SINH), magnitude)
+    return copysign(f, f.select(f.compare("olt", magnitude, like(x, 1.0)), small, large), x)
+
+
+def cosh(f: Function, x: Value) -> Value:
+    """Emit the hyperbolic cosine within 2 ulp; infinite where it exceeds float32."""
+    half = _half_exp(f, absolute(f, x))
+    return f.fadd(half, f.fdiv(like(x, 0.25), half))
+
+
+def asinh(f: Function, x: Value) -> Value:
+    """Emit asinh as log(1 + x + x**2 / (1 + sqrt(1 + x**2))), for x >= 0, within 2 ulp."""
+    magnitude = absolute(f, x)
+    root = sqrt(f, f.fma(magnitude, magnitude, like(x, 1.0)))
+    part = f.fdiv(magnitude, f.fadd(root, like(x, 1.0)))
+    return copysign(f, _log_of_more(f, magnitude, f.fma(magnitude, part, magnitude)), x)
+
+
+def acosh(f: Function, x: Value) -> Value:
+    """Emit acosh as log(1 + t + sqrt(2 t + t**2)), t = x - 1, within 2 ulp; NaN below 1."""
+    above = f.fsub(x, like(x, 1.0))
+    root = sqrt(f, f.fma(above, above, f.fadd(above, above)))
+    result = _log_of_more(f, x, f.fadd(above, root))
+    return f.select(f.compare("ult", x, like(x, 1.0)), like(x, float("nan")), result)
+
+
+def atanh(f: Function, x: Value) -> Value:
+    """Emit atanh as log(1 + 2 x / (1 - x)) / 2, for x >= 0, within 2.5 ulp; infinite at 1, NaN beyond."""
+    magnitude = absolute(f, x)
+    ratio = f.fdiv(f.fadd(magnitude, magnitude), f.fsub(like(x, 1.0), magnitude))
+    return copysign(f, f.fmul(log1p(f, ratio), like(x, 0.5)), x)
+
+
+def _half_exp(f: Function, x: Value) -> Value:
+    """Emit e**x / 2 for x >= 0."""
+    power = exp_parts(f, minimum(f, x, like(x, 90.0)), doublings=2)
+    return f.fmul(f.fmul(power.mantissa, like(x, 0.5)), power.scale)
+
+
+def _log_of_more(f: Function, x: Value, y: Value) -> Value:
+    """Emit log(1 + y), or log(2 x) where x**2 overflows."""
+    is_large = f.compare("ogt", x, like(x, _SQUARES_OVERFLOW))
+    logarithm = log1p(f, f.select(is_large, x, y))
+    return f.fadd(logarithm, f.select(is_large, like(x, _LN2), like(x, 0.0)))
