@@ -8,10 +8,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from engine.compiler.codegen.ir import Function, Value, constant, lanes_of, vector
-from engine.compiler.kernels.functions import activation as float_activation
-from engine.compiler.kernels.functions import arithmetic, dividing, exponential, rounding, truth
+from engine.compiler.kernels.functions import (
+    activation,
+    arithmetic,
+    dividing,
+    double_activation,
+    double_logarithm,
+    double_power,
+    double_special,
+    exponential,
+    rounding,
+    truth,
+)
 from engine.compiler.kernels.functions.arithmetic import absolute, copysign, like, negative, square, wide_bits
-from engine.compiler.kernels.functions.doubles import activation, bessel, gamma, logarithm, normal, power
 from engine.compiler.kernels.functions.truth import Truth
 
 _ORDERS = {"eq": "eq", "ne": "ne", "lt": "slt", "le": "sle", "gt": "sgt", "ge": "sge"}
@@ -181,25 +190,25 @@ def _minimum(f: Function, a: Value, b: Value) -> Value:
 
 _BY_OWN_NAMES: tuple[Callable[..., Value], ...] = (
     arithmetic.cube, arithmetic.sqrt, arithmetic.rsqrt, arithmetic.reciprocal,
-    float_activation.relu6, float_activation.hardsigmoid, float_activation.hardswish, float_activation.hardshrink, float_activation.softshrink, float_activation.leaky_relu,
-    float_activation.threshold,
+    activation.relu6, activation.hardsigmoid, activation.hardswish, activation.hardshrink, activation.softshrink, activation.leaky_relu,
+    activation.threshold,
     exponential.exp, exponential.exp2, exponential.expm1,
-    logarithm.log, logarithm.log2, logarithm.log10, logarithm.log1p,
-    bessel.i0, normal.ndtr, normal.erf, normal.erfc, normal.erfinv, gamma.lgamma, gamma.digamma,
-    activation.gelu, activation.mish, activation.sinh, activation.cosh,
+    double_logarithm.log, double_logarithm.log2, double_logarithm.log10, double_logarithm.log1p,
+    double_special.i0, double_special.ndtr, double_special.erf, double_special.erfc, double_special.erfinv, double_special.lgamma, double_special.digamma,
+    double_activation.gelu, double_activation.mish, double_activation.sinh, double_activation.cosh,
 )  # fmt: skip
 DOUBLES: Mapping[str, Callable[..., Value]] = {
     **{each.__name__: each for each in _BY_OWN_NAMES},
-    **activation.DOUBLES.by_name,
+    **double_activation.DOUBLES.by_name,
     "exp_or_zero": exponential.exp,
-    "pow": power.power,
-    "hypot": power.hypot,
+    "pow": double_power.power,
+    "hypot": double_power.hypot,
     "fma": Function.fma,
     "addcmul": arithmetic.scaled_sum,
     "addcdiv": arithmetic.scaled_quotient,
     "lerp": arithmetic.interpolate,
-    "softsign": float_activation.softsign,
-    "prelu": float_activation.leaky_relu,
+    "softsign": activation.softsign,
+    "prelu": activation.leaky_relu,
     "add": Function.fadd,
     "sub": Function.fsub,
     "mul": Function.fmul,

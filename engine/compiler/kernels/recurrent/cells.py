@@ -9,7 +9,7 @@ from typing import Final, Literal
 
 from engine.compiler.codegen.ir import Function, Value, element_of
 from engine.compiler.kernels.functions.activation import FLOATS, Smooth, relu
-from engine.compiler.kernels.functions.doubles.activation import DOUBLES
+from engine.compiler.kernels.functions.double_activation import DOUBLES
 
 CellKind = Literal["lstm", "gru", "tanh", "relu"]
 """Gates i, f, g, o; gates r, z, n; a plain recurrence with one of two activations."""

@@ -8,8 +8,8 @@ from typing import Final
 from engine.compiler.codegen.ir import Function, Value
 from engine.compiler.kernels.functions.activation import Smooth
 from engine.compiler.kernels.functions.arithmetic import absolute, between, copysign, like, maximum, minimum, negative
-from engine.compiler.kernels.functions.doubles.logarithm import log, log1p_exp_minus
-from engine.compiler.kernels.functions.doubles.normal import erf
+from engine.compiler.kernels.functions.double_logarithm import log, log1p_exp_minus
+from engine.compiler.kernels.functions.double_special import erf
 from engine.compiler.kernels.functions.exponential import exp, expm1
 
 _LARGE: Final = 40.0  # sinh and cosh are equal from here on

@@ -21,7 +21,7 @@ from engine.compiler.kernels.functions.arithmetic import (
     polynomial,
     wide_bits,
 )
-from engine.compiler.kernels.functions.doubles.logarithm import parts
+from engine.compiler.kernels.functions.double_logarithm import parts
 from engine.compiler.kernels.functions.exponential import exp2_of_sum
 from engine.compiler.kernels.functions.power import with_edges
 

@@ -1,1 +1,0 @@
-"""Functions of float64 vectors that need polynomials of higher degree than float32."""
