@@ -1,7 +1,7 @@
 """Special functions of float64: error function, its complement and inverse, log-gamma and digamma, Bessel's i0.
 
-The formulas are those of engine.special, in the same order: Stirling's series for gamma of large numbers, recurrence for
-others. i0 sums Cephes' Chebyshev series, as numpy does.
+The formulas are those of engine.special, in the same order: Stirling's series for gamma of large numbers, recurrence
+for others. i0 sums Cephes' Chebyshev series, as numpy does.
 """
 
 from __future__ import annotations

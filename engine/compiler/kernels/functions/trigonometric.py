@@ -4,9 +4,9 @@ An angle is reduced to r = x - n pi / 2, |r| <= pi / 4, in float64, with pi / 2 
 exact enough for |x| up to 2**28.
 
 Vectors with a larger angle take the reduction of Payne and Hanek. For a float32 x = m 2**k, only x 2 / pi modulo 4
-matters. Bits of 2 / pi whose product with x is a multiple of 4 are skipped, and the next hundred bits suffice: no float32
-is nearer to a multiple of pi / 2 than 2**-30. They are split into parts of 28 bits, so that each product with the 24
-bits of m is exact. The exponent selects one of four offsets.
+matters. Bits of 2 / pi whose product with x is a multiple of 4 are skipped, and the next hundred bits suffice: no
+float32 is nearer to a multiple of pi / 2 than 2**-30. They are split into parts of 28 bits, so that each product with
+the 24 bits of m is exact. The exponent selects one of four offsets.
 
 Source: own minimax fits (tests/data/compiler/fit_math.py).
 """

@@ -190,11 +190,12 @@ def _minimum(f: Function, a: Value, b: Value) -> Value:
 
 _BY_OWN_NAMES: tuple[Callable[..., Value], ...] = (
     arithmetic.cube, arithmetic.sqrt, arithmetic.rsqrt, arithmetic.reciprocal,
-    activation.relu6, activation.hardsigmoid, activation.hardswish, activation.hardshrink, activation.softshrink, activation.leaky_relu,
-    activation.threshold,
+    activation.relu6, activation.hardsigmoid, activation.hardswish, activation.hardshrink,
+    activation.softshrink, activation.leaky_relu, activation.threshold,
     exponential.exp, exponential.exp2, exponential.expm1,
     double_logarithm.log, double_logarithm.log2, double_logarithm.log10, double_logarithm.log1p,
-    double_special.i0, double_special.ndtr, double_special.erf, double_special.erfc, double_special.erfinv, double_special.lgamma, double_special.digamma,
+    double_special.i0, double_special.ndtr, double_special.erf, double_special.erfc, double_special.erfinv,
+    double_special.lgamma, double_special.digamma,
     double_activation.gelu, double_activation.mish, double_activation.sinh, double_activation.cosh,
 )  # fmt: skip
 DOUBLES: Mapping[str, Callable[..., Value]] = {
