@@ -29,7 +29,7 @@ from engine.compiler.codegen.ir import (
 from engine.compiler.kernels.channels import fitting_lanes
 from engine.compiler.kernels.expr import Expr, emit
 from engine.compiler.kernels.functions import half, math, pairs, typed
-from engine.compiler.kernels.functions.truth import Truth
+from engine.compiler.kernels.functions.comparison import Truth
 from engine.compiler.kernels.indexing.gather import OUTSIDE
 from engine.compiler.kernels.kernel import block_of, start
 from engine.compiler.kernels.map import Map, merge_loops, vector_loop

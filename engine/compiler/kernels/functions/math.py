@@ -14,6 +14,7 @@ from engine.compiler.codegen.ir import Function, Value
 from engine.compiler.kernels.functions import (
     activation,
     arithmetic,
+    comparison,
     double_special,
     exponential,
     half,
@@ -21,7 +22,6 @@ from engine.compiler.kernels.functions import (
     power,
     rounding,
     trigonometric,
-    truth,
 )
 from engine.compiler.kernels.functions.arithmetic import absolute, narrowed, widened
 
@@ -62,7 +62,7 @@ _BY_OWN_NAMES: tuple[Callable[..., Value], ...] = (
     arithmetic.square, arithmetic.cube, arithmetic.sqrt, arithmetic.rsqrt, arithmetic.reciprocal, arithmetic.copysign,
     arithmetic.clip,
     rounding.frac, rounding.sign, rounding.fmod, rounding.remainder, rounding.floor_divide,
-    truth.isnan, truth.signbit, truth.where, truth.heaviside,
+    comparison.isnan, comparison.signbit, comparison.where, comparison.heaviside,
     activation.relu, activation.relu6, activation.leaky_relu, activation.hardsigmoid, activation.hardswish,
     activation.threshold, activation.hardshrink, activation.softshrink,
     exponential.exp, exponential.exp2, exponential.exp_down, exponential.exp2_down, exponential.exp_or_zero,
@@ -95,13 +95,13 @@ FUNCTIONS: dict[str, Callable[..., Value]] = {
     "pow": power.power,
     "prelu": activation.leaky_relu,
     **{name: rounding.rounded(way) for name, way in rounding.WAYS.items()},
-    **{name: truth.comparison(how) for name, how in truth.COMPARISONS.items()},
-    **{f"logical_{name}": truth.logic(name) for name in ("and", "or", "xor")},
-    "logical_not": truth.comparison_with("oeq", 0.0),
-    "isinf": truth.comparison_with("oeq", math.inf, of_magnitude=True),
-    "isfinite": truth.comparison_with("olt", math.inf, of_magnitude=True),
-    "isposinf": truth.comparison_with("oeq", math.inf),
-    "isneginf": truth.comparison_with("oeq", -math.inf),
+    **{name: comparison.comparison(how) for name, how in comparison.COMPARISONS.items()},
+    **{f"logical_{name}": comparison.logic(name) for name in ("and", "or", "xor")},
+    "logical_not": comparison.comparison_with("oeq", 0.0),
+    "isinf": comparison.comparison_with("oeq", math.inf, of_magnitude=True),
+    "isfinite": comparison.comparison_with("olt", math.inf, of_magnitude=True),
+    "isposinf": comparison.comparison_with("oeq", math.inf),
+    "isneginf": comparison.comparison_with("oeq", -math.inf),
 }
 
 # Vector instructions of a call with AVX-512; a division counts as six, a square root as eight, unlisted ones as one.

@@ -11,6 +11,7 @@ from engine.compiler.codegen.ir import Function, Value, constant, lanes_of, vect
 from engine.compiler.kernels.functions import (
     activation,
     arithmetic,
+    comparison,
     dividing,
     double_activation,
     double_logarithm,
@@ -18,10 +19,9 @@ from engine.compiler.kernels.functions import (
     double_special,
     exponential,
     rounding,
-    truth,
 )
 from engine.compiler.kernels.functions.arithmetic import absolute, copysign, like, negative, square, wide_bits
-from engine.compiler.kernels.functions.truth import Truth
+from engine.compiler.kernels.functions.comparison import Truth
 
 _ORDERS = {"eq": "eq", "ne": "ne", "lt": "slt", "le": "sle", "gt": "sgt", "ge": "sge"}
 """Comparison -> LLVM's predicate for integers."""
@@ -225,15 +225,15 @@ DOUBLES: Mapping[str, Callable[..., Value]] = {
     "frac": rounding.frac,
     "copysign": copysign,
     **{name: rounding.rounded(way) for name, way in rounding.WAYS.items()},
-    "where": truth.where,
-    "isnan": truth.isnan,
+    "where": comparison.where,
+    "isnan": comparison.isnan,
     "signbit": lambda f, x: as_truth(f, f.compare("slt", wide_bits(f, x), constant(0, wide_bits(f, x).type)), x.type),
-    "heaviside": truth.heaviside,
-    "isinf": truth.comparison_with("oeq", float("inf"), of_magnitude=True),
-    "isfinite": truth.comparison_with("olt", float("inf"), of_magnitude=True),
-    "isposinf": truth.comparison_with("oeq", float("inf")),
-    "isneginf": truth.comparison_with("oeq", float("-inf")),
-    "logical_not": truth.comparison_with("oeq", 0.0),
-    **{f"logical_{name}": truth.logic(name) for name in ("and", "or", "xor")},
-    **{name: truth.comparison(how) for name, how in truth.COMPARISONS.items()},
+    "heaviside": comparison.heaviside,
+    "isinf": comparison.comparison_with("oeq", float("inf"), of_magnitude=True),
+    "isfinite": comparison.comparison_with("olt", float("inf"), of_magnitude=True),
+    "isposinf": comparison.comparison_with("oeq", float("inf")),
+    "isneginf": comparison.comparison_with("oeq", float("-inf")),
+    "logical_not": comparison.comparison_with("oeq", 0.0),
+    **{f"logical_{name}": comparison.logic(name) for name in ("and", "or", "xor")},
+    **{name: comparison.comparison(how) for name, how in comparison.COMPARISONS.items()},
 }
