@@ -28,7 +28,7 @@ from engine.compiler.codegen.ir import (
 )
 from engine.compiler.kernels.channels import fitting_lanes
 from engine.compiler.kernels.expr import Expr, emit
-from engine.compiler.kernels.functions import half, math, pairs, typed
+from engine.compiler.kernels.functions import complex, half, math, typed
 from engine.compiler.kernels.functions.comparison import Truth
 from engine.compiler.kernels.indexing.gather import OUTSIDE
 from engine.compiler.kernels.kernel import block_of, start
@@ -41,7 +41,7 @@ FUNCTIONS: Mapping[Domain, Mapping[str, Callable[..., Value]]] = {
     "double": typed.DOUBLES,
     "i64": typed.INTEGERS,
     "u64": typed.UNSIGNED,
-    "pair": pairs.PAIRS,
+    "pair": complex.PAIRS,
 }
 """Functions of each domain."""
 TYPES = {
@@ -176,7 +176,7 @@ def widened(f: Function, value: Value, dtype: str, domain: Domain, host: Host) -
     """Convert loaded values to the domain computed in."""
     type_ = _registers(lanes_of(value.type), domain)
     if domain == "pair":
-        return f.convert("bitcast", value, type_) if dtype == PAIR else pairs.from_real(f, value)
+        return f.convert("bitcast", value, type_) if dtype == PAIR else complex.from_real(f, value)
     if dtype == "bool":
         mask = f.compare("ne", value, constant(0, value.type))
         return _as_number(f, mask, type_)
@@ -200,7 +200,7 @@ def cut(f: Function, value: Value, dtype: str, host: Host) -> Value:
 def _cut_pairs(f: Function, value: Value, dtype: str) -> Value:
     """Convert complex numbers, or take their real parts."""
     words = vector(lanes_of(value.type) // 2, "i64")
-    return f.convert("bitcast", value, words) if dtype == PAIR else pairs.to_real(f, value)
+    return f.convert("bitcast", value, words) if dtype == PAIR else complex.to_real(f, value)
 
 
 def _registers(lanes: int, domain: Domain) -> str:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from engine.compiler.kernels.expr import Apply, Expr, Number, Operand, apply, is_moderate, operands_of, substitute
+from engine.compiler.kernels.functions.complex import PAIRS, REAL_VALUED
 from engine.compiler.kernels.functions.math import FUNCTIONS
-from engine.compiler.kernels.functions.pairs import PAIRS, REAL_VALUED
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.rules.composition import Composition
 from engine.compiler.lowering.rules.registry import FALLBACKS, kernels_for
