@@ -17,9 +17,9 @@ from app.protocol.grpc.schema import message_class
 from app.protocol.grpc.wire import Piece, field
 from app.protocol.v2.lookup import find
 from app.protocol.v2.ports import are_known, wire_ports
-from app.protocol.v2.regions import Regions
 from app.protocol.v2.run import earlier, prepare
 from app.protocol.v2.settings import ChangingSettings
+from app.protocol.v2.shared_memory import SharedMemoryRegions
 from app.serving.dataplane import Answer, DataPlane
 
 log = logging.getLogger(__name__)
@@ -39,7 +39,7 @@ class Inference:
         regions: shared-memory regions, or None.
     """
 
-    def __init__(self, plane: DataPlane, changing: ChangingSettings, regions: Regions | None) -> None:
+    def __init__(self, plane: DataPlane, changing: ChangingSettings, regions: SharedMemoryRegions | None) -> None:
         self._plane = plane
         self._changing = changing
         self._regions = regions

@@ -20,9 +20,9 @@ from app.protocol.grpc.schema import parse
 from app.protocol.v2 import lookup
 from app.protocol.v2.metadata import model_config, model_metadata, repository_index, server_metadata
 from app.protocol.v2.ports import are_known, wire_ports
-from app.protocol.v2.regions import Regions
 from app.protocol.v2.repository import check_unload, read_load
 from app.protocol.v2.settings import ChangingSettings, change_logging, change_trace
+from app.protocol.v2.shared_memory import SharedMemoryRegions
 from app.serving.dataplane import DataPlane
 
 _MAX_BYTES: Final = 1 << 20
@@ -44,7 +44,9 @@ class Methods:
         check: raises if a call lacks a right; for methods whose message decides which right is needed.
     """
 
-    def __init__(self, plane: DataPlane, changing: ChangingSettings, regions: Regions | None, check: Check) -> None:
+    def __init__(
+        self, plane: DataPlane, changing: ChangingSettings, regions: SharedMemoryRegions | None, check: Check
+    ) -> None:
         self._plane = plane
         self._changing = changing
         self._regions = regions
@@ -131,7 +133,7 @@ class Methods:
         return {}
 
     async def _show_regions(self, _: Call, asked: Any) -> Document:
-        rows = (self._regions or Regions()).show(asked.name or None)
+        rows = (self._regions or SharedMemoryRegions()).show(asked.name or None)
         return {"regions": {row["name"]: row for row in rows}}
 
     async def _register(self, _: Call, asked: Any) -> Document:
@@ -150,7 +152,7 @@ class Methods:
 
     async def _devices(self, _: Call, asked: Any) -> Document:
         """Return no regions, since device memory is not supported."""
-        Regions().show(asked.name or None)
+        SharedMemoryRegions().show(asked.name or None)
         return {}
 
     async def _register_device(self, _: Call, asked: Any) -> Document:

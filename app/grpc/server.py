@@ -28,8 +28,8 @@ from app.access.keys import Keys
 from app.grpc.call import CallHandlers
 from app.grpc.infer import Inference
 from app.grpc.methods import Methods
-from app.protocol.v2.regions import Regions
 from app.protocol.v2.settings import ChangingSettings
+from app.protocol.v2.shared_memory import SharedMemoryRegions
 from app.tracing.request import Spans
 
 log = logging.getLogger(__name__)
@@ -64,7 +64,7 @@ class GrpcServer:
         plane: DataPlane,
         keys: Keys | None,
         changing: ChangingSettings,
-        regions: Regions | None,
+        regions: SharedMemoryRegions | None,
         codes: Counter[str],
         spans: Spans | None = None,
     ) -> None:
@@ -109,7 +109,7 @@ class GrpcServer:
 
 
 def _handlers(
-    plane: DataPlane, changing: ChangingSettings, regions: Regions | None, handlers: CallHandlers
+    plane: DataPlane, changing: ChangingSettings, regions: SharedMemoryRegions | None, handlers: CallHandlers
 ) -> tuple[Any, ...]:
     inference = Inference(plane, changing, regions)
     others = Methods(plane, changing, regions, handlers.check)

@@ -18,10 +18,10 @@ from app.http.responses import json_response
 from app.http.routes.state import dataplane
 from app.messages import brief, cut
 from app.protocol.v2.metadata import repository_index
-from app.protocol.v2.regions import Regions
 from app.protocol.v2.repository import check_unload, read_load
 from app.protocol.v2.request import read_flag
 from app.protocol.v2.settings import ChangingSettings, change_logging, change_trace
+from app.protocol.v2.shared_memory import SharedMemoryRegions
 
 _MAX_BYTES: Final = 1 << 20
 
@@ -73,7 +73,7 @@ async def set_trace(request: Request) -> Response:
 
 async def memory_status(request: Request) -> Response:
     """The regions that are registered, or one of them."""
-    regions = _regions(request) or Regions()
+    regions = _regions(request) or SharedMemoryRegions()
     return json_response(regions.show(request.path_params.get("region")))
 
 
@@ -96,7 +96,7 @@ async def unregister_memory(request: Request) -> Response:
 
 async def device_status(request: Request) -> Response:
     """There are no regions on devices."""
-    return json_response(Regions().show(request.path_params.get("region")))
+    return json_response(SharedMemoryRegions().show(request.path_params.get("region")))
 
 
 async def register_device(request: Request) -> Response:
@@ -113,9 +113,9 @@ async def unregister_device(request: Request) -> Response:
     return Response()
 
 
-def _regions(request: Request) -> Regions | None:
-    regions = request.app.state.regions
-    assert regions is None or isinstance(regions, Regions)
+def _regions(request: Request) -> SharedMemoryRegions | None:
+    regions = request.app.state.shared_memory
+    assert regions is None or isinstance(regions, SharedMemoryRegions)
     return regions
 
 

@@ -20,10 +20,10 @@ from app.memory.reservation import charge
 from app.protocol.v2.lookup import find
 from app.protocol.v2.outputs import Encoded, encode
 from app.protocol.v2.ports import are_known, wire_ports
-from app.protocol.v2.regions import Regions
 from app.protocol.v2.request import HEADER_LENGTH, V2Request, parse_request, read_header_length
 from app.protocol.v2.run import earlier, prepare
 from app.protocol.v2.settings import TraceSettings
+from app.protocol.v2.shared_memory import SharedMemoryRegions
 from app.serving.dataplane import Answer, DataPlane
 
 _PACKED: Final = {"gzip": 31, "deflate": 15}  # zlib's window, and for gzip its header
@@ -38,7 +38,7 @@ async def infer(request: Request) -> Response:
     """Run a model."""
     plane, state, named = dataplane(request), request.app.state, request.path_params
     head = V2Head.of(first_headers(request), named["name"], named.get("version"))
-    return await respond(request, plane, V2Asked(plane, head, state.regions, state.changing.trace))
+    return await respond(request, plane, V2Asked(plane, head, state.shared_memory, state.changing.trace))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +95,9 @@ class V2Asked:
 
     encodings: tuple[str, ...] = tuple(_PACKED)
 
-    def __init__(self, plane: DataPlane, head: V2Head, regions: Regions | None, trace: TraceSettings) -> None:
+    def __init__(
+        self, plane: DataPlane, head: V2Head, regions: SharedMemoryRegions | None, trace: TraceSettings
+    ) -> None:
         self._plane, self._head, self._regions, self._trace = plane, head, regions, trace
         _, self.version, self._model = find(plane.store, head.name, head.number)
         self.deadline, self.values_at, self.encoding = plane.deadline(head.limit_s), head.values_at, head.encoding

@@ -20,7 +20,7 @@ from app.protocol.v2.ports import are_known, wire_ports
 
 async def server(request: Request) -> Response:
     """Name, version, extensions."""
-    return json_response(server_metadata(has_memory=request.app.state.regions is not None))
+    return json_response(server_metadata(has_memory=request.app.state.shared_memory is not None))
 
 
 async def live(_: Request) -> Response:

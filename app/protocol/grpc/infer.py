@@ -22,8 +22,8 @@ from app.protocol.grpc.schema import message_class, parse
 from app.protocol.grpc.wire import Piece, field, take_tensors
 from app.protocol.v2.datatypes import BYTES, dtype_of
 from app.protocol.v2.outputs import Plan, encode_apart
-from app.protocol.v2.regions import REGION
 from app.protocol.v2.request import V2Request, read_request
+from app.protocol.v2.shared_memory import REGION
 
 _REQUEST: Final = message_class("ModelInferRequest")
 _RESPONSE: Final = message_class("ModelInferResponse")
@@ -176,8 +176,8 @@ def write_answer(
     rows = list(encode_apart(plan, outputs, labels))
     for row, _ in rows:
         answer.outputs.add(name=row["name"], datatype=row["datatype"], shape=row["shape"])
-    is_placed = any(wanted.place is not None for _, _, wanted in plan.rows)
-    if message.has_numbers and not is_placed and all(_has_numbers(row) for row, _ in rows):
+    uses_regions = any(wanted.region_slice is not None for _, _, wanted in plan.rows)
+    if message.has_numbers and not uses_regions and all(_has_numbers(row) for row, _ in rows):
         for tensor, (row, tail) in zip(answer.outputs, rows, strict=True):
             _set_numbers(tensor, row["datatype"], tail)
         return [answer.SerializeToString()]

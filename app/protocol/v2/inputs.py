@@ -19,15 +19,15 @@ from app.memory.reservation import charge, check
 from app.messages import cut, quoted
 from app.protocol.v2.datatypes import BYTES, NAMES, dtype_of
 from app.protocol.v2.ports import OPEN, WirePort, WirePorts
-from app.protocol.v2.regions import DISABLED, Place, Regions
 from app.protocol.v2.request import Sent, V2Request
+from app.protocol.v2.shared_memory import DISABLED, RegionSlice, SharedMemoryRegions
 from app.settings import Settings
 from app.signature import Input, Inputs, Signature
 from app.small_arrays import dtype_name
 from app.string_tensors import from_bytes, is_text
 
 _LENGTH: Final = 4
-# What Python takes for a view of an element and its place in a list, in bytes; and how many are made between two looks
+# What Python takes for a view of an element and its region_slice in a list, in bytes; and how many are made between two looks
 # at whether anybody waits.
 _VIEW: Final = 192
 _STRETCH: Final = 4096
@@ -47,7 +47,7 @@ class Decoder:
         ports: WirePorts,
         signature: Signature,
         settings: Settings,
-        regions: Regions | None = None,
+        regions: SharedMemoryRegions | None = None,
     ) -> None:
         self._model = model
         self._ports = ports
@@ -74,8 +74,8 @@ class Decoder:
             self._check(item, port)
             if isinstance(item.data, memoryview):
                 inputs[port.name] = self._from_bytes(item, port, item.data)
-            elif item.place is not None:
-                inputs[port.name] = self._from_memory(item, item.place, port)
+            elif item.region_slice is not None:
+                inputs[port.name] = self._from_memory(item, item.region_slice, port)
             elif item.size is None:
                 inputs[port.name] = self._from_json(item, port)
                 advise(self._model, inputs[port.name])
@@ -162,18 +162,18 @@ class Decoder:
         tensor = {"shape": list(item.shape), "dtype": dtype_name(spec), key: data}
         return decode_input(tensor, port.port, self._signature, self._settings)
 
-    def _from_memory(self, item: Sent, place: Place, port: WirePort) -> Input:
+    def _from_memory(self, item: Sent, region_slice: RegionSlice, port: WirePort) -> Input:
         where = f"input '{port.name}'"
         if self._regions is None:
             raise RefusedError(f"{where}: {DISABLED}")
-        self._regions.check(place, where)
+        self._regions.check(region_slice, where)
         dtype = dtype_of(item.datatype)
-        if dtype is not None and (needed := math.prod(item.shape) * dtype.itemsize) != place.size:
+        if dtype is not None and (needed := math.prod(item.shape) * dtype.itemsize) != region_slice.size:
             raise RefusedError(
-                f"unexpected size for {where}: found shared_memory_byte_size {place.size}, expected {needed} for"
+                f"unexpected size for {where}: found shared_memory_byte_size {region_slice.size}, expected {needed} for"
                 f" shape {list(item.shape)} of {item.datatype}"
             )
-        return self._from_bytes(item, port, self._regions.read(place, where))
+        return self._from_bytes(item, port, self._regions.read(region_slice, where))
 
     def _from_bytes(self, item: Sent, port: WirePort, data: memoryview) -> Input:
         if item.datatype == BYTES and _is_text(port):

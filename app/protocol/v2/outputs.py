@@ -18,8 +18,8 @@ from app.memory.reservation import charge, check
 from app.messages import brief, cut, quoted
 from app.protocol.v2.datatypes import BYTES, datatype_of
 from app.protocol.v2.ports import Row, WirePort, WirePorts
-from app.protocol.v2.regions import DISABLED, Regions
 from app.protocol.v2.request import V2Request, Wanted
+from app.protocol.v2.shared_memory import DISABLED, SharedMemoryRegions
 from app.small_arrays import all_finite, few_values
 from app.string_tensors import as_bytes, is_text
 
@@ -51,7 +51,7 @@ class Plan(NamedTuple):
     request: V2Request
     rows: tuple[Row, ...]
     non_finite: str
-    regions: Regions | None = None
+    regions: SharedMemoryRegions | None = None
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -66,7 +66,7 @@ class Encoded(NamedTuple):
     header_length: int | None
 
 
-def plan_outputs(request: V2Request, ports: WirePorts, model: str, regions: Regions | None = None) -> Plan:
+def plan_outputs(request: V2Request, ports: WirePorts, model: str, regions: SharedMemoryRegions | None = None) -> Plan:
     """What is wanted, held against what there is.
 
     Raises:
@@ -82,7 +82,7 @@ def plan_outputs(request: V2Request, ports: WirePorts, model: str, regions: Regi
         port = _port(wanted, ports, model)
         if port.name in rows:
             raise RefusedError(f"output '{port.name}' is requested twice of model '{model}', expected once")
-        _check_place(wanted, regions)
+        _check_region(wanted, regions)
         rows[port.name] = port, wanted.name, wanted
     return Plan(request=request, rows=tuple(rows.values()), non_finite=non_finite, regions=regions)
 
@@ -99,16 +99,16 @@ def _port(wanted: Wanted, ports: WirePorts, model: str) -> WirePort:
     return port
 
 
-def _check_place(wanted: Wanted, regions: Regions | None) -> None:
+def _check_region(wanted: Wanted, regions: SharedMemoryRegions | None) -> None:
     """Refuse before the model runs what could not be put anywhere then."""
-    if wanted.place is None:
+    if wanted.region_slice is None:
         return
     where = f"output '{cut(wanted.name)}'"
     if regions is None:
         raise RefusedError(f"{where}: {DISABLED}")
     if wanted.classes is not None:
         raise RefusedError(f"{where}: classes are not put into shared memory")
-    regions.check(wanted.place, where)
+    regions.check(wanted.region_slice, where)
 
 
 def encode(plan: Plan, outputs: Mapping[str, Array], labels: Sequence[str] | None, model: str, version: int) -> Encoded:
@@ -122,9 +122,9 @@ def encode(plan: Plan, outputs: Mapping[str, Array], labels: Sequence[str] | Non
     for port, name, wanted in plan.rows:
         value = _value(port, wanted, outputs, labels)
         is_binary = plan.request.is_binary if wanted.binary is None else wanted.binary
-        row, tail = _row(name, value, is_binary or wanted.place is not None, plan.non_finite)
-        if wanted.place is not None and plan.regions is not None:
-            plan.regions.write(wanted.place, tail, f"output '{name}'")
+        row, tail = _row(name, value, is_binary or wanted.region_slice is not None, plan.non_finite)
+        if wanted.region_slice is not None and plan.regions is not None:
+            plan.regions.write(wanted.region_slice, tail, f"output '{name}'")
             del row["parameters"]  # clients take any for a sign of bytes that follow
             tail = None
         rows.append(row)
@@ -149,8 +149,8 @@ def encode_apart(
     """
     for port, name, wanted in plan.rows:
         row, tail = _row(name, _value(port, wanted, outputs, labels), True, plan.non_finite)
-        if wanted.place is not None and plan.regions is not None:
-            plan.regions.write(wanted.place, tail, f"output '{name}'")
+        if wanted.region_slice is not None and plan.regions is not None:
+            plan.regions.write(wanted.region_slice, tail, f"output '{name}'")
             tail = b""
         yield row, tail
 

@@ -14,7 +14,7 @@ _FILE: Final = "file:"
 
 
 def read_load(document: Mapping[str, Any]) -> str | None:
-    """The config to take in place of the model's own, as JSON; None where that holds.
+    """The config to take in region_slice of the model's own, as JSON; None where that holds.
 
     Raises:
         RefusedError: files are sent along, or something that nobody knows.

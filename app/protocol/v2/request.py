@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 from app.codec.json.text import parse_request_json
 from app.errors import RefusedError
 from app.messages import brief, cut
-from app.protocol.v2.regions import REGION, Place, read_place
+from app.protocol.v2.shared_memory import REGION, RegionSlice, read_slice
 from app.settings import Settings
 
 HEADER_LENGTH: Final = "inference-header-content-length"
@@ -31,7 +31,7 @@ class Sent(NamedTuple):
     Args:
         data: what JSON gives, or a view of bytes that came by themselves; unset where they follow the JSON.
         size: of the bytes that follow, None where none do.
-        place: in shared memory, where they lie there.
+        region_slice: in shared memory, where they lie there.
     """
 
     name: str
@@ -40,7 +40,7 @@ class Sent(NamedTuple):
     parameters: Mapping[str, Any]
     data: Any = None
     size: int | None = None
-    place: Place | None = None
+    region_slice: RegionSlice | None = None
 
 
 class Wanted(NamedTuple):
@@ -48,14 +48,14 @@ class Wanted(NamedTuple):
 
     Args:
         binary: whether as bytes; None for what holds for all.
-        classes: as so many classes, best first, in place of the tensor.
-        place: in shared memory, where it is to be put.
+        classes: as so many classes, best first, in region_slice of the tensor.
+        region_slice: in shared memory, where it is to be put.
     """
 
     name: str
     binary: bool | None = None
     classes: int | None = None
-    place: Place | None = None
+    region_slice: RegionSlice | None = None
     parameters: Mapping[str, Any] = _NONE
 
 
@@ -164,7 +164,7 @@ def _sent(item: Mapping[str, Any]) -> Sent:
         parameters=parameters,
         data=item.get("data"),
         size=size,
-        place=read_place(parameters, where),
+        region_slice=read_slice(parameters, where),
     )
 
 
@@ -180,7 +180,7 @@ def _wanted(item: Mapping[str, Any]) -> Wanted:
         name=name,
         binary=read_flag(parameters, "binary_data"),
         classes=classes or None,
-        place=read_place(parameters, where),
+        region_slice=read_slice(parameters, where),
         parameters=parameters,
     )
 

@@ -9,14 +9,19 @@ from app.models.request import LIGHT_BYTES, PLAIN_BYTES, InferRequest
 from app.protocol.v2.inputs import Decoder
 from app.protocol.v2.outputs import Plan, plan_outputs
 from app.protocol.v2.ports import wire_ports
-from app.protocol.v2.regions import Regions
 from app.protocol.v2.request import V2Request, Wanted, read_count
+from app.protocol.v2.shared_memory import SharedMemoryRegions
 from app.scheduling.job import DEFAULT_PRIORITY
 from app.settings import Settings
 
 
 def prepare(
-    said: V2Request, model: Model, settings: Settings, regions: Regions | None = None, *, size: int | None = None
+    said: V2Request,
+    model: Model,
+    settings: Settings,
+    regions: SharedMemoryRegions | None = None,
+    *,
+    size: int | None = None,
 ) -> tuple[Plan, InferRequest]:
     """What the answer is to hold, and the run that makes it.
 
@@ -43,7 +48,9 @@ def prepare(
 def _light_bytes(said: V2Request) -> int:
     """How long a request may be whose tensors are made in no time; 0 where some of it lies in shared memory."""
     inputs = said.inputs or ()
-    if any(each.place is not None for each in inputs) or any(each.place is not None for each in said.outputs or ()):
+    if any(each.region_slice is not None for each in inputs) or any(
+        each.region_slice is not None for each in said.outputs or ()
+    ):
         return 0
     is_plain = all(each.size is not None or isinstance(each.data, memoryview) for each in inputs)
     return PLAIN_BYTES if is_plain else LIGHT_BYTES

@@ -47,21 +47,21 @@ class _Region:
     def show(self) -> dict[str, Any]:
         return {"name": self.name, "key": self.key, "offset": self.offset, "byte_size": self.size}
 
-    def start(self, place: Place, where: str) -> int:
-        """Where in the file a place begins.
+    def start(self, region_slice: RegionSlice, where: str) -> int:
+        """Where in the file a region_slice begins.
 
         Raises:
             RefusedError: it is not within the region.
         """
-        if place.offset + place.size > self.size:
+        if region_slice.offset + region_slice.size > self.size:
             raise RefusedError(
                 f"{where}: Invalid offset + byte size for shared memory region '{cut(self.name)}': found"
-                f" {place.offset} + {place.size}, expected at most {self.size}"
+                f" {region_slice.offset} + {region_slice.size}, expected at most {self.size}"
             )
-        return self.offset + place.offset
+        return self.offset + region_slice.offset
 
 
-class Regions:
+class SharedMemoryRegions:
     """Those that are registered; many threads may use them at once.
 
     Args:
@@ -119,48 +119,48 @@ class Regions:
                 raise NotFoundError(f"no shared memory region '{cut(name)}' is registered")
             return [self._regions[name].show()]
 
-    def check(self, place: Place, where: str) -> None:
-        """Look whether there is such a place.
+    def check(self, region_slice: RegionSlice, where: str) -> None:
+        """Look whether there is such a region_slice.
 
         Raises:
             RefusedError: there is not.
         """
-        self._find(place, where)
+        self._find(region_slice, where)
 
-    def read(self, place: Place, where: str) -> memoryview:
+    def read(self, region_slice: RegionSlice, where: str) -> memoryview:
         """What lies there now.
 
         Raises:
-            RefusedError: there is no such place, or no longer.
+            RefusedError: there is no such region_slice, or no longer.
             RequestTooLargeError, QueueFullError: not enough memory for it.
         """
-        region, start = self._find(place, where)
-        charge(place.size)
-        data, done = memoryview(bytearray(place.size)), 0
-        while done < place.size:
+        region, start = self._find(region_slice, where)
+        charge(region_slice.size)
+        data, done = memoryview(bytearray(region_slice.size)), 0
+        while done < region_slice.size:
             try:
                 count = os.preadv(region.file, [data[done:]], start + done)
             except OSError as exc:
                 raise RefusedError(f"{where}: reading '{region.key}' failed: {exc.strerror}") from None
             if not count:
                 raise RefusedError(
-                    f"{where}: '{region.key}' has become shorter: it ends {place.size - done} bytes early"
+                    f"{where}: '{region.key}' has become shorter: it ends {region_slice.size - done} bytes early"
                 )
             done += count
         return data
 
-    def write(self, place: Place, data: bytes | memoryview, where: str) -> None:
+    def write(self, region_slice: RegionSlice, data: bytes | memoryview, where: str) -> None:
         """Put bytes there, those behind them untouched.
 
         Raises:
-            RefusedError: there is no such place, or no longer, or it is too small.
+            RefusedError: there is no such region_slice, or no longer, or it is too small.
         """
-        if len(data) > place.size:
+        if len(data) > region_slice.size:
             raise RefusedError(
-                f"shared memory size specified with the request for {where} ({place.size} bytes) should be at least"
+                f"shared memory size specified with the request for {where} ({region_slice.size} bytes) should be at least"
                 f" {len(data)} bytes to hold the results"
             )
-        region, start = self._find(place, where)
+        region, start = self._find(region_slice, where)
         rest = memoryview(data)
         try:
             if os.fstat(region.file).st_size < start + len(rest):  # never made longer by us
@@ -171,11 +171,11 @@ class Regions:
         except OSError as exc:
             raise RefusedError(f"{where}: writing '{region.key}' failed: {exc.strerror}") from None
 
-    def _find(self, place: Place, where: str) -> tuple[_Region, int]:
-        region = self._regions.get(place.region)
+    def _find(self, region_slice: RegionSlice, where: str) -> tuple[_Region, int]:
+        region = self._regions.get(region_slice.region)
         if region is None:
-            raise RefusedError(f"{where}: Unable to find shared memory region: '{cut(place.region)}'")
-        return region, region.start(place, where)
+            raise RefusedError(f"{where}: Unable to find shared memory region: '{cut(region_slice.region)}'")
+        return region, region.start(region_slice, where)
 
     def _open(self, name: str, where: str) -> int:
         try:
@@ -184,7 +184,7 @@ class Regions:
             raise RefusedError(f"{where}: Unable to open shared memory '/{name}': {exc.strerror}") from None
 
 
-def open_regions(settings: Settings) -> Regions | None:
+def open_shared_memory(settings: Settings) -> SharedMemoryRegions | None:
     """Where clients may register memory; None where they may not.
 
     Raises:
@@ -194,7 +194,7 @@ def open_regions(settings: Settings) -> Regions | None:
         return None
     if settings.workers > 1:
         raise SettingsError(f"shared_memory: found {settings.workers} workers, expected 1: each knows its own regions")
-    return Regions()
+    return SharedMemoryRegions()
 
 
 def _check_file(file: int, where: str) -> int:
@@ -210,7 +210,7 @@ def _check_file(file: int, where: str) -> int:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class RegionSlice:
     """A part of a region of shared memory: an offset, and a number of bytes."""
 
     region: str
@@ -218,8 +218,8 @@ class Place:
     offset: int
 
 
-def read_place(parameters: Mapping[str, Any], where: str) -> Place | None:
-    """The place that parameters name; None where they name none.
+def read_slice(parameters: Mapping[str, Any], where: str) -> RegionSlice | None:
+    """The region_slice that parameters name; None where they name none.
 
     Raises:
         RefusedError: it is none.
@@ -232,7 +232,7 @@ def read_place(parameters: Mapping[str, Any], where: str) -> Place | None:
     size = read_bytes(parameters, _SIZE, where)
     if size is None:
         raise RefusedError(f"{where}: '{REGION}' needs '{_SIZE}'")
-    return Place(region=region, size=size, offset=read_bytes(parameters, _OFFSET, where) or 0)
+    return RegionSlice(region=region, size=size, offset=read_bytes(parameters, _OFFSET, where) or 0)
 
 
 def read_bytes(parameters: Mapping[str, Any], key: str, where: str) -> int | None:
