@@ -18,8 +18,8 @@ from app.protocol.grpc.wire import Piece, field
 from app.protocol.v2.lookup import find
 from app.protocol.v2.ports import are_known, wire_ports
 from app.protocol.v2.run import earlier, prepare
-from app.protocol.v2.settings import ChangingSettings
-from app.protocol.v2.shared_memory import SharedMemoryRegions
+from app.protocol.v2.runtime_settings import RuntimeSettings
+from app.protocol.v2.shared_memory import MemoryRegions
 from app.serving.dataplane import Answer, DataPlane
 
 log = logging.getLogger(__name__)
@@ -35,13 +35,13 @@ class Inference:
 
     Args:
         plane: the models.
-        changing: settings that say which requests are traced.
+        runtime_settings: settings that say which requests are traced.
         regions: shared-memory regions, or None.
     """
 
-    def __init__(self, plane: DataPlane, changing: ChangingSettings, regions: SharedMemoryRegions | None) -> None:
+    def __init__(self, plane: DataPlane, runtime_settings: RuntimeSettings, regions: MemoryRegions | None) -> None:
         self._plane = plane
-        self._changing = changing
+        self._runtime_settings = runtime_settings
         self._regions = regions
 
     async def one(self, call: Call) -> bytes:
@@ -108,7 +108,7 @@ class Inference:
             plan, run = prepare(message.said, model, plane.settings, self._regions, size=size)
 
             def write(answer: Answer) -> bytes:
-                self._changing.trace.saw(answer.model, answer.version, message.said.id, answer.result.timing)
+                self._runtime_settings.trace.record(answer.model, answer.version, message.said.id, answer.result.timing)
                 served = answer.model, answer.version
                 pieces = write_answer(message, plan, answer.result.outputs, model.labels, served)
                 return _joined(pieces, streamed)

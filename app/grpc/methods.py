@@ -21,8 +21,8 @@ from app.protocol.v2 import lookup
 from app.protocol.v2.metadata import model_config, model_metadata, repository_index, server_metadata
 from app.protocol.v2.ports import are_known, wire_ports
 from app.protocol.v2.repository import check_unload, read_load
-from app.protocol.v2.settings import ChangingSettings, change_logging, change_trace
-from app.protocol.v2.shared_memory import SharedMemoryRegions
+from app.protocol.v2.runtime_settings import RuntimeSettings, change_logging, change_trace
+from app.protocol.v2.shared_memory import MemoryRegions
 from app.serving.dataplane import DataPlane
 
 _MAX_BYTES: Final = 1 << 20
@@ -39,16 +39,16 @@ class Methods:
 
     Args:
         plane: the models.
-        changing: settings that clients may change.
+        runtime_settings: settings that clients may change.
         regions: shared-memory regions, or None.
         check: raises if a call lacks a right; for methods whose message decides which right is needed.
     """
 
     def __init__(
-        self, plane: DataPlane, changing: ChangingSettings, regions: SharedMemoryRegions | None, check: Check
+        self, plane: DataPlane, runtime_settings: RuntimeSettings, regions: MemoryRegions | None, check: Check
     ) -> None:
         self._plane = plane
-        self._changing = changing
+        self._runtime_settings = runtime_settings
         self._regions = regions
         self._check = check
         # Groups that may call a method, and its implementation.
@@ -133,7 +133,7 @@ class Methods:
         return {}
 
     async def _show_regions(self, _: Call, asked: Any) -> Document:
-        rows = (self._regions or SharedMemoryRegions()).show(asked.name or None)
+        rows = (self._regions or MemoryRegions()).show(asked.name or None)
         return {"regions": {row["name"]: row for row in rows}}
 
     async def _register(self, _: Call, asked: Any) -> Document:
@@ -152,7 +152,7 @@ class Methods:
 
     async def _devices(self, _: Call, asked: Any) -> Document:
         """Return no regions, since device memory is not supported."""
-        SharedMemoryRegions().show(asked.name or None)
+        MemoryRegions().show(asked.name or None)
         return {}
 
     async def _register_device(self, _: Call, asked: Any) -> Document:
@@ -164,14 +164,14 @@ class Methods:
 
     async def _trace(self, call: Call, asked: Any) -> Document:
         name = self._plane.store.entry(asked.model_name).name if asked.model_name else None
-        trace = self._changing.trace
+        trace = self._runtime_settings.trace
         self._check(call, Group.ADMIN if asked.settings else Group.METADATA)
         if asked.settings:
             await change_trace(self._plane.commands, read_lists(asked.settings, trace.show()), name)
         return {"settings": write_lists(trace.show(name))}
 
     async def _logging(self, call: Call, asked: Any) -> Document:
-        logging = self._changing.logging
+        logging = self._runtime_settings.logging
         self._check(call, Group.ADMIN if asked.settings else Group.METADATA)
         if asked.settings:
             wanted = {key: read_choice(value) for key, value in asked.settings.items()}

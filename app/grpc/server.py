@@ -28,8 +28,8 @@ from app.access.keys import Keys
 from app.grpc.call import CallHandlers
 from app.grpc.infer import Inference
 from app.grpc.methods import Methods
-from app.protocol.v2.settings import ChangingSettings
-from app.protocol.v2.shared_memory import SharedMemoryRegions
+from app.protocol.v2.runtime_settings import RuntimeSettings
+from app.protocol.v2.shared_memory import MemoryRegions
 from app.tracing.request import Spans
 
 log = logging.getLogger(__name__)
@@ -53,7 +53,7 @@ class GrpcServer:
     Args:
         plane: the models.
         keys: None without keys.
-        changing: settings that clients may change, shared with HTTP.
+        runtime_settings: settings that clients may change, shared with HTTP.
         regions: shared-memory regions, shared with HTTP, or None.
         codes: counts calls by status code.
         spans: recorder of spans, or None.
@@ -63,14 +63,14 @@ class GrpcServer:
         self,
         plane: DataPlane,
         keys: Keys | None,
-        changing: ChangingSettings,
-        regions: SharedMemoryRegions | None,
+        runtime_settings: RuntimeSettings,
+        regions: MemoryRegions | None,
         codes: Counter[str],
         spans: Spans | None = None,
     ) -> None:
         self._settings = plane.settings
         self.handlers = CallHandlers(plane.settings, keys, codes, spans)
-        self._handlers = _handlers(plane, changing, regions, self.handlers)
+        self._handlers = _handlers(plane, runtime_settings, regions, self.handlers)
         self._server: Any = None
 
     async def start(self, port: int, *, is_shared: bool = False) -> int:
@@ -109,10 +109,10 @@ class GrpcServer:
 
 
 def _handlers(
-    plane: DataPlane, changing: ChangingSettings, regions: SharedMemoryRegions | None, handlers: CallHandlers
+    plane: DataPlane, runtime_settings: RuntimeSettings, regions: MemoryRegions | None, handlers: CallHandlers
 ) -> tuple[Any, ...]:
-    inference = Inference(plane, changing, regions)
-    others = Methods(plane, changing, regions, handlers.check)
+    inference = Inference(plane, runtime_settings, regions)
+    others = Methods(plane, runtime_settings, regions, handlers.check)
 
     def handler(name: str, classes: tuple[Any, Any]) -> Any:
         path = f"/{SERVICE}/{name}"

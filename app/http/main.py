@@ -20,7 +20,7 @@ from app.http.routes import events, graph, health, infer, metrics, models, pages
 from app.http.v2.app import V2App
 from app.metrics.collector import MetricsCollector
 from app.models.folder.plugins import load_plugins
-from app.protocol.v2.settings import ChangingSettings, install
+from app.protocol.v2.runtime_settings import RuntimeSettings, install
 from app.protocol.v2.shared_memory import open_shared_memory
 from app.serving.dataplane import DataPlane
 from app.settings import Settings
@@ -55,10 +55,10 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.state.dataplane = DataPlane(settings)
     app.state.metrics = MetricsCollector(app.state.dataplane)
     app.state.spans = open_spans(settings)
-    app.state.changing = ChangingSettings()
-    install(app.state.dataplane.commands, app.state.changing)
+    app.state.runtime_settings = RuntimeSettings()
+    install(app.state.dataplane.commands, app.state.runtime_settings)
     app.state.shared_memory = open_shared_memory(settings)
-    app.router.routes.append(V2App(app.state.dataplane, app.state.changing, app.state.shared_memory))
+    app.router.routes.append(V2App(app.state.dataplane, app.state.runtime_settings, app.state.shared_memory))
     app.state.pulses = events.Pulses(app.state.dataplane)
     for each in (health, metrics, models, graph, trying, trials, events, pages):
         app.include_router(each.router)

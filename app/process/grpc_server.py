@@ -35,7 +35,7 @@ def make_grpc_server(settings: Settings, state: State, codes: Counter[str]) -> G
         return None
     from app.grpc.server import GrpcServer
 
-    return GrpcServer(state.dataplane, state.keys, state.changing, state.shared_memory, codes, state.spans)
+    return GrpcServer(state.dataplane, state.keys, state.runtime_settings, state.shared_memory, codes, state.spans)
 
 
 def reserve_port(settings: Settings) -> socket.socket | None:

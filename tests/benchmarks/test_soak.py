@@ -23,12 +23,12 @@ def outputs(*values: float) -> dict[str, object]:
 
 
 def test_a_wrong_value_a_wrong_status_and_a_refusal_without_a_reason_are_found() -> None:
-    changing = next(each for each in small_requests(random.Random(1)) if each.name == "changing")
-    x = np.array(json.loads(changing.body)["inputs"][0])
-    assert judge(changing, answer(body=outputs(*(x + 1)))) is None
-    assert judge(changing, answer(body=outputs(*(x + 2)))) is None
-    assert "wrong values" in str(judge(changing, answer(body=outputs(x[0] + 1, x[1] + 2, x[2] + 1))))
-    assert "500" in str(judge(changing, answer(500, {"error": "x"})))
+    runtime_settings = next(each for each in small_requests(random.Random(1)) if each.name == "changing")
+    x = np.array(json.loads(runtime_settings.body)["inputs"][0])
+    assert judge(runtime_settings, answer(body=outputs(*(x + 1)))) is None
+    assert judge(runtime_settings, answer(body=outputs(*(x + 2)))) is None
+    assert "wrong values" in str(judge(runtime_settings, answer(body=outputs(x[0] + 1, x[1] + 2, x[2] + 1))))
+    assert "500" in str(judge(runtime_settings, answer(500, {"error": "x"})))
     assert "no error" in str(judge(Request("bad", "/", b"", status=400), answer(400, {})))
 
 

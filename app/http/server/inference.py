@@ -101,7 +101,7 @@ class Service:
         if head.said is None:
             head.said = _read(head, target)
         if isinstance(head.said, V2Head):
-            return V2Asked(self.plane, head.said, self._state.shared_memory, self._state.changing.trace)
+            return V2Asked(self.plane, head.said, self._state.shared_memory, self._state.runtime_settings.trace)
         assert isinstance(head.said, infer.InferHead)
         return infer.InferAsked(self.plane, head.said)
 

@@ -13,8 +13,8 @@ from starlette.types import Receive, Scope, Send
 
 from app.http.v2 import control, infer, metadata
 from app.http.v2.errors import HANDLERS
-from app.protocol.v2.settings import ChangingSettings
-from app.protocol.v2.shared_memory import SharedMemoryRegions
+from app.protocol.v2.runtime_settings import RuntimeSettings
+from app.protocol.v2.shared_memory import MemoryRegions
 from app.serving.dataplane import DataPlane
 
 Endpoint = Callable[[Request], Awaitable[Response]]
@@ -84,11 +84,11 @@ class NamedRoute(Route):
 class V2App(BaseRoute):
     """What answers every path below /v2."""
 
-    def __init__(self, plane: DataPlane, changing: ChangingSettings, regions: SharedMemoryRegions | None) -> None:
+    def __init__(self, plane: DataPlane, runtime_settings: RuntimeSettings, regions: MemoryRegions | None) -> None:
         self._app = Starlette(routes=_routes(), exception_handlers=HANDLERS)
         self._app.router.redirect_slashes = False
         self._app.state.dataplane = plane
-        self._app.state.changing = changing
+        self._app.state.runtime_settings = runtime_settings
         self._app.state.shared_memory = regions
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:

@@ -20,8 +20,8 @@ from app.messages import brief, cut
 from app.protocol.v2.metadata import repository_index
 from app.protocol.v2.repository import check_unload, read_load
 from app.protocol.v2.request import read_flag
-from app.protocol.v2.settings import ChangingSettings, change_logging, change_trace
-from app.protocol.v2.shared_memory import SharedMemoryRegions
+from app.protocol.v2.runtime_settings import RuntimeSettings, change_logging, change_trace
+from app.protocol.v2.shared_memory import MemoryRegions
 
 _MAX_BYTES: Final = 1 << 20
 
@@ -73,7 +73,7 @@ async def set_trace(request: Request) -> Response:
 
 async def memory_status(request: Request) -> Response:
     """The regions that are registered, or one of them."""
-    regions = _regions(request) or SharedMemoryRegions()
+    regions = _regions(request) or MemoryRegions()
     return json_response(regions.show(request.path_params.get("region")))
 
 
@@ -96,7 +96,7 @@ async def unregister_memory(request: Request) -> Response:
 
 async def device_status(request: Request) -> Response:
     """There are no regions on devices."""
-    return json_response(SharedMemoryRegions().show(request.path_params.get("region")))
+    return json_response(MemoryRegions().show(request.path_params.get("region")))
 
 
 async def register_device(request: Request) -> Response:
@@ -113,9 +113,9 @@ async def unregister_device(request: Request) -> Response:
     return Response()
 
 
-def _regions(request: Request) -> SharedMemoryRegions | None:
+def _regions(request: Request) -> MemoryRegions | None:
     regions = request.app.state.shared_memory
-    assert regions is None or isinstance(regions, SharedMemoryRegions)
+    assert regions is None or isinstance(regions, MemoryRegions)
     return regions
 
 
@@ -139,7 +139,7 @@ async def _object(request: Request) -> Mapping[str, Any]:
     return document
 
 
-def _settings(request: Request) -> ChangingSettings:
-    settings = request.app.state.changing
-    assert isinstance(settings, ChangingSettings)
+def _settings(request: Request) -> RuntimeSettings:
+    settings = request.app.state.runtime_settings
+    assert isinstance(settings, RuntimeSettings)
     return settings

@@ -22,8 +22,8 @@ from app.protocol.v2.outputs import Encoded, encode
 from app.protocol.v2.ports import are_known, wire_ports
 from app.protocol.v2.request import HEADER_LENGTH, V2Request, parse_request, read_header_length
 from app.protocol.v2.run import earlier, prepare
-from app.protocol.v2.settings import TraceSettings
-from app.protocol.v2.shared_memory import SharedMemoryRegions
+from app.protocol.v2.runtime_settings import TraceSettings
+from app.protocol.v2.shared_memory import MemoryRegions
 from app.serving.dataplane import Answer, DataPlane
 
 _PACKED: Final = {"gzip": 31, "deflate": 15}  # zlib's window, and for gzip its header
@@ -38,7 +38,7 @@ async def infer(request: Request) -> Response:
     """Run a model."""
     plane, state, named = dataplane(request), request.app.state, request.path_params
     head = V2Head.of(first_headers(request), named["name"], named.get("version"))
-    return await respond(request, plane, V2Asked(plane, head, state.shared_memory, state.changing.trace))
+    return await respond(request, plane, V2Asked(plane, head, state.shared_memory, state.runtime_settings.trace))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,9 +95,7 @@ class V2Asked:
 
     encodings: tuple[str, ...] = tuple(_PACKED)
 
-    def __init__(
-        self, plane: DataPlane, head: V2Head, regions: SharedMemoryRegions | None, trace: TraceSettings
-    ) -> None:
+    def __init__(self, plane: DataPlane, head: V2Head, regions: MemoryRegions | None, trace: TraceSettings) -> None:
         self._plane, self._head, self._regions, self._trace = plane, head, regions, trace
         _, self.version, self._model = find(plane.store, head.name, head.number)
         self.deadline, self.values_at, self.encoding = plane.deadline(head.limit_s), head.values_at, head.encoding
@@ -145,7 +143,7 @@ class V2Asked:
             work = work._replace(is_light=False)
 
         def write(answer: Answer) -> Reply:
-            trace.saw(answer.model, answer.version, said.id, answer.result.timing)
+            trace.record(answer.model, answer.version, said.id, answer.result.timing)
             encoded = encode(plan, answer.result.outputs, model.labels, answer.model, answer.version)
             return _reply_of(encoded, packing)
 

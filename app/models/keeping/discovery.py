@@ -61,11 +61,11 @@ class Discovery:
         if not found and names:
             return
         for name, each in found.items():
-            with self._store.changing:
+            with self._store.runtime_settings:
                 if name not in self._store.claimed:
                     self._look_at(each, self._store.find(name))
         for name in names - found.keys():
-            with self._store.changing:
+            with self._store.runtime_settings:
                 if name not in self._store.claimed and self._store.find(name) is not None:
                     log.info("model '%s' is gone", name)
                     self._store.remove(name)

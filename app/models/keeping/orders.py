@@ -89,7 +89,7 @@ class Demand:
             contents = contents_of(found)
             problem = self._load(found, override)
         finally:
-            with self._store.changing:
+            with self._store.runtime_settings:
                 self._watcher.settle(name, found)
                 self._store.claimed.discard(name)
         # Graphs refer to themselves: without this the old weights stay until somebody happens to collect them.
@@ -103,7 +103,7 @@ class Demand:
             ModelNotFoundError: there is no such model.
         """
         self._store.is_begun.wait()
-        with self._store.changing:
+        with self._store.runtime_settings:
             entry = self._store.entry(name)
             if entry.unloaded is not None:
                 return
@@ -140,7 +140,7 @@ class Demand:
             found = find_models(self._settings.store_folder, self._settings.model_name)
         except ConfigError:
             return
-        with self._store.changing:
+        with self._store.runtime_settings:
             for each in found:
                 if self._store.find(each.name) is None:
                     files = ModelFiles(name=each.name, folder=each.path, store=each.store)
@@ -170,7 +170,7 @@ class Demand:
 
     def _begin(self, old: Entry | None, new: Entry) -> None:
         """Let another entry stand for a model of which nothing serves."""
-        with self._store.changing:
+        with self._store.runtime_settings:
             for version in () if old is None else old.versions:
                 version.lane.retire()
             self._store.put(new)
@@ -196,7 +196,7 @@ class Demand:
         problem = "; ".join(f"version {version.number}: {version.reason}" for version in failed) or None
         if not serving:
             return problem
-        with self._store.changing:
+        with self._store.runtime_settings:
             if problem is None:
                 entry = self._store.find(files.name)
                 assert entry is not None  # nobody else removes what is claimed

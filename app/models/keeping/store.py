@@ -69,7 +69,7 @@ class Store:
         self._loaders = LoaderPool(min(threads, SIDE_BY_SIDE), engine.free_memory_bytes)
         self._lock = threading.Lock()
         # Held by whoever decides what is to be served; what loads needs it not.
-        self.changing = threading.RLock()
+        self.runtime_settings = threading.RLock()
         # Names of models that somebody loads on demand: who looks after the folder lets them be.
         self.claimed: set[str] = set()
         # What was told before this process began, of models by name.

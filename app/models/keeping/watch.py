@@ -65,7 +65,7 @@ class Watcher:
         """Look once at the files of all models, and at which models there are."""
         for entry in self._store.entries:
             for version in entry.versions if entry.is_read else ():
-                with self._store.changing:
+                with self._store.runtime_settings:
                     is_ours = self._is_ours(entry) and version in entry.versions
                     if is_ours and not self._closing.is_set():
                         self._look_at(entry, version)

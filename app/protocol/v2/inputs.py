@@ -20,15 +20,15 @@ from app.messages import cut, quoted
 from app.protocol.v2.datatypes import BYTES, NAMES, dtype_of
 from app.protocol.v2.ports import OPEN, WirePort, WirePorts
 from app.protocol.v2.request import Sent, V2Request
-from app.protocol.v2.shared_memory import DISABLED, RegionSlice, SharedMemoryRegions
+from app.protocol.v2.shared_memory import DISABLED, MemoryRegions, RegionSlice
 from app.settings import Settings
 from app.signature import Input, Inputs, Signature
 from app.small_arrays import dtype_name
 from app.string_tensors import from_bytes, is_text
 
 _LENGTH: Final = 4
-# What Python takes for a view of an element and its region_slice in a list, in bytes; and how many are made between two looks
-# at whether anybody waits.
+# Bytes of a view of an element in a list, and how many elements are made between two checks for
+# cancellation.
 _VIEW: Final = 192
 _STRETCH: Final = 4096
 
@@ -47,7 +47,7 @@ class Decoder:
         ports: WirePorts,
         signature: Signature,
         settings: Settings,
-        regions: SharedMemoryRegions | None = None,
+        regions: MemoryRegions | None = None,
     ) -> None:
         self._model = model
         self._ports = ports

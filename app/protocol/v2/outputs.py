@@ -19,7 +19,7 @@ from app.messages import brief, cut, quoted
 from app.protocol.v2.datatypes import BYTES, datatype_of
 from app.protocol.v2.ports import Row, WirePort, WirePorts
 from app.protocol.v2.request import V2Request, Wanted
-from app.protocol.v2.shared_memory import DISABLED, SharedMemoryRegions
+from app.protocol.v2.shared_memory import DISABLED, MemoryRegions
 from app.small_arrays import all_finite, few_values
 from app.string_tensors import as_bytes, is_text
 
@@ -51,7 +51,7 @@ class Plan(NamedTuple):
     request: V2Request
     rows: tuple[Row, ...]
     non_finite: str
-    regions: SharedMemoryRegions | None = None
+    regions: MemoryRegions | None = None
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -66,7 +66,7 @@ class Encoded(NamedTuple):
     header_length: int | None
 
 
-def plan_outputs(request: V2Request, ports: WirePorts, model: str, regions: SharedMemoryRegions | None = None) -> Plan:
+def plan_outputs(request: V2Request, ports: WirePorts, model: str, regions: MemoryRegions | None = None) -> Plan:
     """What is wanted, held against what there is.
 
     Raises:
@@ -99,7 +99,7 @@ def _port(wanted: Wanted, ports: WirePorts, model: str) -> WirePort:
     return port
 
 
-def _check_region(wanted: Wanted, regions: SharedMemoryRegions | None) -> None:
+def _check_region(wanted: Wanted, regions: MemoryRegions | None) -> None:
     """Refuse before the model runs what could not be put anywhere then."""
     if wanted.region_slice is None:
         return

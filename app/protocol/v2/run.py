@@ -10,7 +10,7 @@ from app.protocol.v2.inputs import Decoder
 from app.protocol.v2.outputs import Plan, plan_outputs
 from app.protocol.v2.ports import wire_ports
 from app.protocol.v2.request import V2Request, Wanted, read_count
-from app.protocol.v2.shared_memory import SharedMemoryRegions
+from app.protocol.v2.shared_memory import MemoryRegions
 from app.scheduling.job import DEFAULT_PRIORITY
 from app.settings import Settings
 
@@ -19,7 +19,7 @@ def prepare(
     said: V2Request,
     model: Model,
     settings: Settings,
-    regions: SharedMemoryRegions | None = None,
+    regions: MemoryRegions | None = None,
     *,
     size: int | None = None,
 ) -> tuple[Plan, InferRequest]:

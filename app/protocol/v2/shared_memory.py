@@ -61,7 +61,7 @@ class _Region:
         return self.offset + region_slice.offset
 
 
-class SharedMemoryRegions:
+class MemoryRegions:
     """Those that are registered; many threads may use them at once.
 
     Args:
@@ -157,8 +157,8 @@ class SharedMemoryRegions:
         """
         if len(data) > region_slice.size:
             raise RefusedError(
-                f"shared memory size specified with the request for {where} ({region_slice.size} bytes) should be at least"
-                f" {len(data)} bytes to hold the results"
+                f"shared memory size specified with the request for {where} ({region_slice.size} bytes) should be"
+                f" at least {len(data)} bytes to hold the results"
             )
         region, start = self._find(region_slice, where)
         rest = memoryview(data)
@@ -184,7 +184,7 @@ class SharedMemoryRegions:
             raise RefusedError(f"{where}: Unable to open shared memory '/{name}': {exc.strerror}") from None
 
 
-def open_shared_memory(settings: Settings) -> SharedMemoryRegions | None:
+def open_shared_memory(settings: Settings) -> MemoryRegions | None:
     """Where clients may register memory; None where they may not.
 
     Raises:
@@ -194,7 +194,7 @@ def open_shared_memory(settings: Settings) -> SharedMemoryRegions | None:
         return None
     if settings.workers > 1:
         raise SettingsError(f"shared_memory: found {settings.workers} workers, expected 1: each knows its own regions")
-    return SharedMemoryRegions()
+    return MemoryRegions()
 
 
 def _check_file(file: int, where: str) -> int:

@@ -18,7 +18,7 @@ from tritonclient.utils import shared_memory
 
 from app.errors import RefusedError
 from app.http.main import create_app
-from app.protocol.v2.shared_memory import Place, SharedMemoryRegions
+from app.protocol.v2.shared_memory import MemoryRegions, Place
 from app.settings import Settings, SettingsError
 from tests.app.client import Client, serving
 from tests.app.http.v2.messages import refused, tensor
@@ -131,14 +131,14 @@ def test_memory_that_is_a_link_a_folder_or_a_pipe_is_refused(tmp_path: Path) -> 
     os.mkfifo(shared / "pipe")
     for name in ("folder", "link", "pipe"):
         with pytest.raises(RefusedError):
-            SharedMemoryRegions(shared).register("r", {"key": f"/{name}", "byte_size": 1})
+            MemoryRegions(shared).register("r", {"key": f"/{name}", "byte_size": 1})
 
 
 def test_memory_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "theirs").write_bytes(bytes(64))
     monkeypatch.setattr(os, "geteuid", lambda: os.stat(tmp_path).st_uid + 1)
     with pytest.raises(RefusedError, match="not memory of the user"):
-        SharedMemoryRegions(tmp_path).register("r", {"key": "/theirs", "byte_size": 64})
+        MemoryRegions(tmp_path).register("r", {"key": "/theirs", "byte_size": 64})
 
 
 @pytest.mark.parametrize(
@@ -207,7 +207,7 @@ def test_memory_whose_name_is_gone_is_there_until_it_is_forgotten(sharing: Clien
 
 def test_requests_and_registrations_at_once_leave_no_descriptor_open(tmp_path: Path) -> None:
     (tmp_path / "mine").write_bytes(X.tobytes())
-    regions, wanted = SharedMemoryRegions(tmp_path), {"key": "mine", "byte_size": SIZE}
+    regions, wanted = MemoryRegions(tmp_path), {"key": "mine", "byte_size": SIZE}
     regions.register("first", wanted)
 
     def work(index: int) -> int:
@@ -232,7 +232,7 @@ def test_requests_and_registrations_at_once_leave_no_descriptor_open(tmp_path: P
 
 def test_there_are_not_more_regions_than_there_may_be(tmp_path: Path) -> None:
     (tmp_path / "mine").write_bytes(bytes(8))
-    regions = SharedMemoryRegions(tmp_path)
+    regions = MemoryRegions(tmp_path)
     for index in range(256):
         regions.register(str(index), {"key": "mine", "byte_size": 8})
     with pytest.raises(RefusedError, match="256"):

@@ -81,7 +81,7 @@ class TraceSettings:
         """The settings of a model, or those for all models."""
         return {**self._all, **self._own.get(model or "", {})}
 
-    def kept(self, model: str | None = None) -> dict[str, Any]:
+    def changed(self, model: str | None = None) -> dict[str, Any]:
         """What was changed: of a model its own settings only."""
         return dict(self._all if model is None else self._own.get(model, {}))
 
@@ -102,7 +102,7 @@ class TraceSettings:
             else:
                 settings.pop(key, None)
 
-    def saw(self, model: str, version: int, request: str | None, timing: Timing) -> None:
+    def record(self, model: str, version: int, request: str | None, timing: Timing) -> None:
         """Tell of a request, if it is one of those that are traced."""
         settings = self.show(model)
         left = int(settings["trace_count"])
@@ -137,7 +137,7 @@ def _check_trace(key: str, value: object) -> None:
         raise RefusedError(f"{key}: found {brief(value)}, expected a whole number from {least} on, as text")
 
 
-class ChangingSettings:
+class RuntimeSettings:
     """Both, of one server."""
 
     def __init__(self) -> None:
@@ -166,22 +166,22 @@ async def change_trace(commands: Commands, wanted: Mapping[str, Any], model: str
     )
 
 
-def install(commands: Commands, changing: ChangingSettings) -> None:
+def install(commands: Commands, runtime_settings: RuntimeSettings) -> None:
     """Let commands change these."""
 
     def log(arguments: Arguments) -> None:
-        changing.logging.change(arguments)
+        runtime_settings.logging.change(arguments)
 
     def trace(arguments: Arguments) -> None:
-        changing.trace.change(arguments["wanted"], arguments["model"])
+        runtime_settings.trace.change(arguments["wanted"], arguments["model"])
 
     async def do_log(arguments: Arguments) -> Arguments:
         log(arguments)
-        return changing.logging.show()
+        return runtime_settings.logging.show()
 
     async def do_trace(arguments: Arguments) -> Arguments:
         trace(arguments)
-        return {**arguments, "wanted": changing.trace.kept(arguments["model"])}
+        return {**arguments, "wanted": runtime_settings.trace.changed(arguments["model"])}
 
     commands.on(_LOGGING, CommandHandler(do_log, log))
     commands.on(_TRACING, CommandHandler(do_trace, trace))
