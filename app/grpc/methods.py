@@ -15,8 +15,7 @@ from app.grpc.call import Call
 from app.messages import cut
 from app.models.keeping.version import Entry, Version
 from app.models.model import Model
-from app.protocol.grpc.parameters import read_choice, read_lists, read_parameters, write_choices, write_lists
-from app.protocol.grpc.schema import parse
+from app.protocol.grpc.schema import parse, read_choice, read_lists, read_parameters, write_choices, write_lists
 from app.protocol.v2 import lookup
 from app.protocol.v2.metadata import model_config, model_metadata, repository_index, server_metadata
 from app.protocol.v2.ports import are_known, wire_ports

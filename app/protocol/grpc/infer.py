@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 from app.errors import RefusedError
 from app.memory.reservation import charge, charged
 from app.messages import cut
-from app.protocol.grpc.parameters import read_parameters
-from app.protocol.grpc.schema import message_class, parse
+from app.protocol.grpc.schema import message_class, parse, read_parameters
 from app.protocol.grpc.wire import Piece, field, take_tensors
 from app.protocol.v2.datatypes import BYTES, dtype_of
 from app.protocol.v2.outputs import Plan, encode_apart
