@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import tritonclient.utils as triton
 
-from app.protocol.v2.datatypes import NAMES, dtype_of
+from app.protocol.v2.ports import NAMES, dtype_of
 from pnnx_client import Client, tensors
 from tests.app.pictures import gradient, png
 from tests.app.v2_models import DATATYPES

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from app.protocol.v2.datatypes import NAMES
+from app.protocol.v2.ports import NAMES
 
 Schema = dict[str, Any]
 

@@ -19,8 +19,8 @@ from app.memory.reservation import charge, charged
 from app.messages import cut
 from app.protocol.grpc.schema import message_class, parse, read_parameters
 from app.protocol.grpc.wire import Piece, field, take_tensors
-from app.protocol.v2.datatypes import BYTES, dtype_of
 from app.protocol.v2.outputs import Plan, encode_apart
+from app.protocol.v2.ports import BYTES, dtype_of
 from app.protocol.v2.request import V2Request, read_request
 from app.protocol.v2.shared_memory import REGION
 

@@ -17,8 +17,7 @@ from app.images.decode import Picture
 from app.images.header_scan import format_of
 from app.memory.reservation import charge, check
 from app.messages import cut, quoted
-from app.protocol.v2.datatypes import BYTES, NAMES, dtype_of
-from app.protocol.v2.ports import OPEN, WirePort, WirePorts
+from app.protocol.v2.ports import BYTES, NAMES, OPEN, WirePort, WirePorts, dtype_of
 from app.protocol.v2.request import Sent, V2Request
 from app.protocol.v2.shared_memory import DISABLED, MemoryRegions, RegionSlice
 from app.settings import Settings

@@ -8,8 +8,7 @@ from typing import Any, Final
 from app.models.keeping.store import Store
 from app.models.keeping.version import Entry, State, Version
 from app.models.model import Model
-from app.protocol.v2.datatypes import config_name
-from app.protocol.v2.ports import WirePort, wire_ports
+from app.protocol.v2.ports import WirePort, config_name, wire_ports
 from app.version import version as program_version
 
 NAME: Final = "pnnx-serve"

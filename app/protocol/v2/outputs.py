@@ -16,8 +16,7 @@ from app.codec.arrays.numpy_files import portable
 from app.errors import InvalidRequestError, RefusedError
 from app.memory.reservation import charge, check
 from app.messages import brief, cut, quoted
-from app.protocol.v2.datatypes import BYTES, datatype_of
-from app.protocol.v2.ports import Row, WirePort, WirePorts
+from app.protocol.v2.ports import BYTES, Row, WirePort, WirePorts, datatype_of
 from app.protocol.v2.request import V2Request, Wanted
 from app.protocol.v2.shared_memory import DISABLED, MemoryRegions
 from app.small_arrays import all_finite, few_values
