@@ -17,9 +17,15 @@ from app.models.keeping.version import Entry, Version
 from app.models.model import Model
 from app.protocol.grpc.schema import parse, read_choice, read_lists, read_parameters, write_choices, write_lists
 from app.protocol.v2 import lookup
-from app.protocol.v2.metadata import model_config, model_metadata, repository_index, server_metadata
+from app.protocol.v2.metadata import (
+    check_unload,
+    model_config,
+    model_metadata,
+    read_load,
+    repository_index,
+    server_metadata,
+)
 from app.protocol.v2.ports import are_known, wire_ports
-from app.protocol.v2.repository import check_unload, read_load
 from app.protocol.v2.runtime_settings import RuntimeSettings, change_logging, change_trace
 from app.protocol.v2.shared_memory import MemoryRegions
 from app.serving.dataplane import DataPlane

@@ -17,8 +17,7 @@ from app.http.body import read_body
 from app.http.responses import json_response
 from app.http.routes.state import dataplane
 from app.messages import brief, cut
-from app.protocol.v2.metadata import repository_index
-from app.protocol.v2.repository import check_unload, read_load
+from app.protocol.v2.metadata import check_unload, read_load, repository_index
 from app.protocol.v2.request import read_flag
 from app.protocol.v2.runtime_settings import RuntimeSettings, change_logging, change_trace
 from app.protocol.v2.shared_memory import MemoryRegions
