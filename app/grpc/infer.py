@@ -15,9 +15,9 @@ from app.models.statistics import Account, account
 from app.protocol.grpc.infer import read_infer, read_names, write_answer
 from app.protocol.grpc.schema import message_class
 from app.protocol.grpc.wire import Piece, field
+from app.protocol.v2.inference import prepare, request_deadline
 from app.protocol.v2.lookup import find
-from app.protocol.v2.ports import are_known, wire_ports
-from app.protocol.v2.run import earlier, prepare
+from app.protocol.v2.ports import has_wire_ports, wire_ports
 from app.protocol.v2.runtime_settings import RuntimeSettings
 from app.protocol.v2.shared_memory import MemoryRegions
 from app.serving.dataplane import Answer, DataPlane
@@ -103,17 +103,19 @@ class Inference:
             size = len(data)
             del data, work
             _, version, model = find(plane.store, message.model, read_version(message.version))
-            if not are_known(model):  # not on the event loop, since it may run the model
+            if not has_wire_ports(model):  # not on the event loop, since it may run the model
                 await plane.offload(partial(wire_ports, model), deadline)
-            plan, run = prepare(message.said, model, plane.settings, self._regions, size=size)
+            plan, run = prepare(message.request, model, plane.settings, self._regions, size=size)
 
             def write(answer: Answer) -> bytes:
-                self._runtime_settings.trace.record(answer.model, answer.version, message.said.id, answer.result.timing)
+                self._runtime_settings.trace.record(
+                    answer.model, answer.version, message.request.id, answer.result.timing
+                )
                 served = answer.model, answer.version
                 pieces = write_answer(message, plan, answer.result.outputs, model.labels, served)
                 return _joined(pieces, streamed)
 
-            deadline = earlier(deadline, message.said)
+            deadline = request_deadline(deadline, message.request)
             answer = plane.answer_now(version, run, write, deadline)
             return await plane.infer_version(version, run, write, deadline) if answer is None else answer
 

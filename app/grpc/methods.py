@@ -25,7 +25,7 @@ from app.protocol.v2.metadata import (
     repository_index,
     server_metadata,
 )
-from app.protocol.v2.ports import are_known, wire_ports
+from app.protocol.v2.ports import has_wire_ports, wire_ports
 from app.protocol.v2.runtime_settings import RuntimeSettings, change_logging, change_trace
 from app.protocol.v2.shared_memory import MemoryRegions
 from app.serving.dataplane import DataPlane
@@ -113,7 +113,7 @@ class Methods:
 
     async def _asked(self, call: Call, asked: Any) -> tuple[Entry, Version, Model]:
         entry, version, model = lookup.find(self._plane.store, asked.name, read_version(asked.version or None))
-        if not are_known(model):  # not on the event loop, since it may run the model
+        if not has_wire_ports(model):  # not on the event loop, since it may run the model
             await self._plane.offload(partial(wire_ports, model), call.deadline(self._plane.deadline()))
         return entry, version, model
 

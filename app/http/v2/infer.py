@@ -17,11 +17,11 @@ from app.http.body import INLINE_BYTES, encoding_of, first_headers, respond
 from app.http.order import Order, Reply, read_limit
 from app.http.routes.state import dataplane
 from app.memory.reservation import charge
+from app.protocol.v2.inference import prepare, request_deadline
 from app.protocol.v2.lookup import find
 from app.protocol.v2.outputs import Encoded, encode
-from app.protocol.v2.ports import are_known, wire_ports
+from app.protocol.v2.ports import has_wire_ports, wire_ports
 from app.protocol.v2.request import HEADER_LENGTH, V2Request, parse_request, read_header_length
-from app.protocol.v2.run import earlier, prepare
 from app.protocol.v2.runtime_settings import TraceSettings
 from app.protocol.v2.shared_memory import MemoryRegions
 from app.serving.dataplane import Answer, DataPlane
@@ -110,7 +110,7 @@ class V2Asked:
         Raises:
             InvalidRequestError: it cannot be in such a body.
         """
-        is_plain = self._head.encoding == "identity" and are_known(self._model)
+        is_plain = self._head.encoding == "identity" and has_wire_ports(self._model)
         return is_plain and read_header_length(self._head.given, len(body)) <= INLINE_BYTES
 
     def order(self, body: bytearray) -> Order:
@@ -120,7 +120,7 @@ class V2Asked:
     async def order_apart(self, body: bytearray) -> Order:
         """Parse the body in a thread, and find out there how the model takes batches, which may run it."""
         plane = self._plane
-        if not are_known(self._model):
+        if not has_wire_ports(self._model):
             await plane.offload(partial(wire_ports, self._model), self.deadline)
             if self.is_short(body):
                 return self.order(body)
@@ -147,7 +147,7 @@ class V2Asked:
             encoded = encode(plan, answer.result.outputs, model.labels, answer.model, answer.version)
             return _reply_of(encoded, packing)
 
-        return Order(self.version, work, write, earlier(self.deadline, said))
+        return Order(self.version, work, write, request_deadline(self.deadline, said))
 
 
 def _reply_of(encoded: Encoded, packing: str | None) -> Reply:

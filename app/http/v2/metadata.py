@@ -15,7 +15,7 @@ from app.models.keeping.version import Entry, State, Version
 from app.models.model import Model
 from app.protocol.v2 import lookup
 from app.protocol.v2.metadata import model_config, model_metadata, server_metadata
-from app.protocol.v2.ports import are_known, wire_ports
+from app.protocol.v2.ports import has_wire_ports, wire_ports
 
 
 async def server(request: Request) -> Response:
@@ -80,7 +80,7 @@ async def asked(request: Request) -> tuple[Entry, Version, Model]:
         ModelNotReadyError: it is loading, or has failed to.
     """
     entry, version, model = _found(request)
-    if not are_known(model):  # never on the event loop: finding out may run the model
+    if not has_wire_ports(model):  # never on the event loop: finding out may run the model
         plane = dataplane(request)
         await plane.offload(partial(wire_ports, model), plane.deadline())
     return entry, version, model

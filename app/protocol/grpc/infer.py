@@ -19,7 +19,7 @@ from app.memory.reservation import charge, charged
 from app.messages import cut
 from app.protocol.grpc.schema import message_class, parse, read_parameters
 from app.protocol.grpc.wire import Piece, field, take_tensors
-from app.protocol.v2.outputs import Plan, encode_apart
+from app.protocol.v2.outputs import Plan, encode_separately
 from app.protocol.v2.ports import BYTES, dtype_of
 from app.protocol.v2.request import V2Request, read_request
 from app.protocol.v2.shared_memory import REGION
@@ -59,7 +59,7 @@ class InferMessage:
 
     model: str
     version: str | None
-    said: V2Request
+    request: V2Request
     has_numbers: bool
     asks_for_final: bool
 
@@ -87,7 +87,7 @@ def read_infer(data: bytes) -> InferMessage:
         return InferMessage(
             model=message.model_name,
             version=message.model_version or None,
-            said=read_request(document, memoryview(b"")),
+            request=read_request(document, memoryview(b"")),
             has_numbers=not tensors and any(each.HasField("contents") for each in message.inputs),
             asks_for_final=asks_for_final,
         )
@@ -172,7 +172,7 @@ def write_answer(
     answer = _RESPONSE(model_name=served[0], model_version=str(served[1]), id=plan.request.id or "")
     if message.asks_for_final:
         answer.parameters[_IS_FINAL].bool_param = True
-    rows = list(encode_apart(plan, outputs, labels))
+    rows = list(encode_separately(plan, outputs, labels))
     for row, _ in rows:
         answer.outputs.add(name=row["name"], datatype=row["datatype"], shape=row["shape"])
     uses_regions = any(wanted.region_slice is not None for _, _, wanted in plan.rows)

@@ -17,8 +17,8 @@ from app.images.decode import Picture
 from app.images.header_scan import format_of
 from app.memory.reservation import charge, check
 from app.messages import cut, quoted
-from app.protocol.v2.ports import BYTES, NAMES, OPEN, WirePort, WirePorts, dtype_of
-from app.protocol.v2.request import Sent, V2Request
+from app.protocol.v2.ports import BYTES, DYNAMIC, NAMES, WirePort, WirePorts, dtype_of
+from app.protocol.v2.request import RequestInput, V2Request
 from app.protocol.v2.shared_memory import DISABLED, MemoryRegions, RegionSlice
 from app.settings import Settings
 from app.signature import Input, Inputs, Signature
@@ -65,7 +65,7 @@ class Decoder:
             return self._raw(request.tail)
         return self._decode(request.inputs, request.tail)
 
-    def _decode(self, sent: Sequence[Sent], tail: memoryview) -> Inputs:
+    def _decode(self, sent: Sequence[RequestInput], tail: memoryview) -> Inputs:
         ports = self._matched(sent)
         inputs: Inputs = {}
         start = 0
@@ -88,7 +88,7 @@ class Decoder:
             )
         return inputs
 
-    def _matched(self, sent: Sequence[Sent]) -> list[WirePort]:
+    def _matched(self, sent: Sequence[RequestInput]) -> list[WirePort]:
         """The port of each input: all are there, none twice."""
         found: dict[str, WirePort] = {}
         for item in sent:
@@ -110,7 +110,7 @@ class Decoder:
             )
         return list(found.values())
 
-    def _check(self, item: Sent, port: WirePort) -> None:
+    def _check(self, item: RequestInput, port: WirePort) -> None:
         if item.datatype not in NAMES:
             raise RefusedError(
                 f"input '{cut(item.name)}': unknown datatype '{cut(item.datatype)}', expected one of {', '.join(NAMES)}"
@@ -144,7 +144,7 @@ class Decoder:
     def _takes_pictures(self, port: WirePort) -> bool:
         return self._signature.picture_input == port.name
 
-    def _from_json(self, item: Sent, port: WirePort) -> Input:
+    def _from_json(self, item: RequestInput, port: WirePort) -> Input:
         if item.datatype == BYTES and _is_text(port):
             _check_filled(item.data, item.shape, port)
             return filled(item.data, item.shape, port.port, port.port.spec.dtype)  # type: ignore[union-attr]
@@ -161,7 +161,7 @@ class Decoder:
         tensor = {"shape": list(item.shape), "dtype": dtype_name(spec), key: data}
         return decode_input(tensor, port.port, self._signature, self._settings)
 
-    def _from_memory(self, item: Sent, region_slice: RegionSlice, port: WirePort) -> Input:
+    def _from_memory(self, item: RequestInput, region_slice: RegionSlice, port: WirePort) -> Input:
         where = f"input '{port.name}'"
         if self._regions is None:
             raise RefusedError(f"{where}: {DISABLED}")
@@ -174,7 +174,7 @@ class Decoder:
             )
         return self._from_bytes(item, port, self._regions.read(region_slice, where))
 
-    def _from_bytes(self, item: Sent, port: WirePort, data: memoryview) -> Input:
+    def _from_bytes(self, item: RequestInput, port: WirePort, data: memoryview) -> Input:
         if item.datatype == BYTES and _is_text(port):
             return from_bytes(elements_of(data, port.name, math.prod(item.shape)), item.shape, port.name)
         if item.datatype == BYTES:
@@ -207,12 +207,12 @@ class Decoder:
     def _raw_shape(self, port: WirePort, shape: tuple[int, ...], values: float) -> tuple[int, ...]:
         """One item of a batch; a size that is open follows from the number of values."""
         sizes = [1, *shape[1:]] if port.is_batched else [*shape]
-        if sizes.count(OPEN) > 1:
+        if sizes.count(DYNAMIC) > 1:
             raise RefusedError(
                 f"a raw body leaves one size open at most: input '{port.name}' is {list(shape)}, so send JSON"
             )
-        rest = math.prod(size for size in sizes if size != OPEN)
-        found = tuple(int(values // rest) if size == OPEN and rest else max(size, 0) for size in sizes)
+        rest = math.prod(size for size in sizes if size != DYNAMIC)
+        found = tuple(int(values // rest) if size == DYNAMIC and rest else max(size, 0) for size in sizes)
         if math.prod(found) != values:
             raise RefusedError(
                 f"unexpected size for input '{port.name}': found {values:g} values of {port.datatype}, expected"
@@ -231,7 +231,9 @@ def _is_text(port: WirePort) -> bool:
 
 
 def _fits(found: Sequence[int], expected: Sequence[int]) -> bool:
-    return len(found) == len(expected) and all(want in (OPEN, size) for size, want in zip(found, expected, strict=True))
+    return len(found) == len(expected) and all(
+        want in (DYNAMIC, size) for size, want in zip(found, expected, strict=True)
+    )
 
 
 def _hint(found: tuple[int, ...], expected: tuple[int, ...]) -> str:

@@ -17,7 +17,7 @@ from app.errors import InvalidRequestError, RefusedError
 from app.memory.reservation import charge, check
 from app.messages import brief, cut, quoted
 from app.protocol.v2.ports import BYTES, Row, WirePort, WirePorts, datatype_of
-from app.protocol.v2.request import V2Request, Wanted
+from app.protocol.v2.request import RequestedOutput, V2Request
 from app.protocol.v2.shared_memory import DISABLED, MemoryRegions
 from app.small_arrays import all_finite, few_values
 from app.string_tensors import as_bytes, is_text
@@ -86,7 +86,7 @@ def plan_outputs(request: V2Request, ports: WirePorts, model: str, regions: Memo
     return Plan(request=request, rows=tuple(rows.values()), non_finite=non_finite, regions=regions)
 
 
-def _port(wanted: Wanted, ports: WirePorts, model: str) -> WirePort:
+def _port(wanted: RequestedOutput, ports: WirePorts, model: str) -> WirePort:
     port = ports.output(wanted.name)
     if port is None:
         raise RefusedError(
@@ -98,7 +98,7 @@ def _port(wanted: Wanted, ports: WirePorts, model: str) -> WirePort:
     return port
 
 
-def _check_region(wanted: Wanted, regions: MemoryRegions | None) -> None:
+def _check_region(wanted: RequestedOutput, regions: MemoryRegions | None) -> None:
     """Refuse before the model runs what could not be put anywhere then."""
     if wanted.region_slice is None:
         return
@@ -138,7 +138,7 @@ def encode(plan: Plan, outputs: Mapping[str, Array], labels: Sequence[str] | Non
     return Encoded(pieces=[*pieces, b" " * blanks, *tails], header_length=length + blanks)
 
 
-def encode_apart(
+def encode_separately(
     plan: Plan, outputs: Mapping[str, Array], labels: Sequence[str] | None
 ) -> Iterator[tuple[dict[str, Any], bytes | memoryview]]:
     """Each output's entry and its bytes, for what carries both by themselves; none of what is put into shared memory.
@@ -154,7 +154,7 @@ def encode_apart(
         yield row, tail
 
 
-def _value(port: WirePort, wanted: Wanted, outputs: Mapping[str, Array], labels: Sequence[str] | None) -> Any:
+def _value(port: WirePort, wanted: RequestedOutput, outputs: Mapping[str, Array], labels: Sequence[str] | None) -> Any:
     value = outputs[port.name]
     return value if wanted.classes is None else _classes(value, wanted.classes, port.is_batched, labels)
 

@@ -16,9 +16,9 @@ import numpy as np
 
 import engine
 from app.models.model import Model
-from app.protocol.v2.request import Wanted
+from app.protocol.v2.request import RequestedOutput
 
-OPEN: Final = -1
+DYNAMIC: Final = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,11 +43,11 @@ class WirePort:
     @property
     def is_batched(self) -> bool:
         """Whether any number of items is taken."""
-        return bool(self.shape) and self.shape is not None and self.shape[0] == OPEN
+        return bool(self.shape) and self.shape is not None and self.shape[0] == DYNAMIC
 
 
 # An output, the name it gets in an answer, and how it is wanted.
-Row: TypeAlias = tuple[WirePort, str, Wanted]
+Row: TypeAlias = tuple[WirePort, str, RequestedOutput]
 
 
 class WirePorts:
@@ -62,7 +62,9 @@ class WirePorts:
         self.takes_batches = all(port.is_batched for port in (*self.inputs, *self.outputs)) and bool(self.inputs)
         self._inputs, self._outputs = _by_any_name(self.inputs), _by_any_name(self.outputs)
         # Outputs of an answer to a request that names none.
-        self.every_output: tuple[Row, ...] = tuple((port, port.name, Wanted(name=port.name)) for port in self.outputs)
+        self.every_output: tuple[Row, ...] = tuple(
+            (port, port.name, RequestedOutput(name=port.name)) for port in self.outputs
+        )
 
     def input(self, name: str) -> WirePort | None:
         """The input that a request means."""
@@ -76,7 +78,7 @@ class WirePorts:
 _known: WeakKeyDictionary[Model, WirePorts] = WeakKeyDictionary()
 
 
-def are_known(model: Model) -> bool:
+def has_wire_ports(model: Model) -> bool:
     """Whether they were made already: how a model takes batches may have to be tried, which takes a run or two."""
     return model in _known
 
@@ -104,7 +106,7 @@ def _datatype(port: engine.Port) -> str:
 def _shape(port: engine.Port, batch_axis: int | None) -> tuple[int, ...] | None:
     if port.spec is None:
         return None
-    return tuple(OPEN if size is None or axis == batch_axis else size for axis, size in enumerate(port.spec.shape))
+    return tuple(DYNAMIC if size is None or axis == batch_axis else size for axis, size in enumerate(port.spec.shape))
 
 
 def _by_any_name(ports: Sequence[WirePort]) -> dict[str, WirePort]:

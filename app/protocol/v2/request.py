@@ -25,7 +25,7 @@ _SOURCES: Final = ("data", "binary_data_size", REGION)
 _NONE: Final[Mapping[str, Any]] = {}
 
 
-class Sent(NamedTuple):
+class RequestInput(NamedTuple):
     """One input of a request.
 
     Args:
@@ -43,7 +43,7 @@ class Sent(NamedTuple):
     region_slice: RegionSlice | None = None
 
 
-class Wanted(NamedTuple):
+class RequestedOutput(NamedTuple):
     """One output that a request asks for.
 
     Args:
@@ -68,11 +68,11 @@ class V2Request(NamedTuple):
         tail: the bytes behind the JSON.
     """
 
-    inputs: tuple[Sent, ...] | None
+    inputs: tuple[RequestInput, ...] | None
     tail: memoryview
     id: str | None = None
     parameters: Mapping[str, Any] = _NONE
-    outputs: tuple[Wanted, ...] | None = None
+    outputs: tuple[RequestedOutput, ...] | None = None
 
     @property
     def is_binary(self) -> bool:
@@ -124,9 +124,9 @@ def read_request(document: Any, tail: memoryview) -> V2Request:
     for key in parameters:
         if key.startswith("triton_"):
             raise RefusedError(f"parameter '{cut(key)}': names that begin with 'triton_' are reserved")
-    outputs = tuple(map(_wanted, _objects(document, "outputs")))
+    outputs = tuple(map(_requested_output, _objects(document, "outputs")))
     return V2Request(
-        inputs=tuple(map(_sent, inputs)),
+        inputs=tuple(map(_request_input, inputs)),
         tail=tail,
         id=_id(document.get("id")),
         parameters=parameters,
@@ -145,7 +145,7 @@ def _objects(document: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
     return items
 
 
-def _sent(item: Mapping[str, Any]) -> Sent:
+def _request_input(item: Mapping[str, Any]) -> RequestInput:
     name = _text(item, "name", "an input")
     where = f"input '{cut(name)}'"
     parameters = _parameters(item, where)
@@ -157,7 +157,7 @@ def _sent(item: Mapping[str, Any]) -> Sent:
             f" 'shared_memory_region' in 'parameters'; found {found}"
         )
     size = _size(parameters["binary_data_size"], where) if sources == ["binary_data_size"] else None
-    return Sent(
+    return RequestInput(
         name=name,
         datatype=_text(item, "datatype", where),
         shape=_shape(item.get("shape"), where),
@@ -168,7 +168,7 @@ def _sent(item: Mapping[str, Any]) -> Sent:
     )
 
 
-def _wanted(item: Mapping[str, Any]) -> Wanted:
+def _requested_output(item: Mapping[str, Any]) -> RequestedOutput:
     name = _text(item, "name", "an output")
     where = f"output '{cut(name)}'"
     parameters = _parameters(item, where)
@@ -176,7 +176,7 @@ def _wanted(item: Mapping[str, Any]) -> Wanted:
     if classes is not None and (type(classes) is not int or classes < 0):
         raise RefusedError(f"Unable to parse 'classification' of output '{cut(name)}': found {brief(classes)}, expected"
                            " a whole number")  # fmt: skip
-    return Wanted(
+    return RequestedOutput(
         name=name,
         binary=read_flag(parameters, "binary_data"),
         classes=classes or None,

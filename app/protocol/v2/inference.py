@@ -9,14 +9,14 @@ from app.models.request import LIGHT_BYTES, PLAIN_BYTES, InferRequest
 from app.protocol.v2.inputs import Decoder
 from app.protocol.v2.outputs import Plan, plan_outputs
 from app.protocol.v2.ports import wire_ports
-from app.protocol.v2.request import V2Request, Wanted, read_count
+from app.protocol.v2.request import RequestedOutput, V2Request, read_count
 from app.protocol.v2.shared_memory import MemoryRegions
 from app.scheduling.job import DEFAULT_PRIORITY
 from app.settings import Settings
 
 
 def prepare(
-    said: V2Request,
+    request: V2Request,
     model: Model,
     settings: Settings,
     regions: MemoryRegions | None = None,
@@ -32,40 +32,40 @@ def prepare(
         RefusedError: an output that there is not, or not in this form.
     """
     ports = wire_ports(model)
-    plan = plan_outputs(said, ports, model.name, regions)
+    plan = plan_outputs(request, ports, model.name, regions)
     decoder = Decoder(model.name, ports, model.signature, settings, regions)
     return plan, InferRequest(
-        decode=lambda _: decoder.decode(said),
+        decode=lambda _: decoder.decode(request),
         outputs=plan.names,
         predict=False,
         parameters={},
-        is_light=size is not None and size <= _light_bytes(said),
-        is_binary=all(_is_binary(said, wanted) for _, _, wanted in plan.rows),
-        priority=read_count(said.parameters, "priority") or DEFAULT_PRIORITY,
+        is_light=size is not None and size <= _light_bytes(request),
+        is_binary=all(_is_binary(request, wanted) for _, _, wanted in plan.rows),
+        priority=read_count(request.parameters, "priority") or DEFAULT_PRIORITY,
     )
 
 
-def _light_bytes(said: V2Request) -> int:
+def _light_bytes(request: V2Request) -> int:
     """How long a request may be whose tensors are made in no time; 0 where some of it lies in shared memory."""
-    inputs = said.inputs or ()
+    inputs = request.inputs or ()
     if any(each.region_slice is not None for each in inputs) or any(
-        each.region_slice is not None for each in said.outputs or ()
+        each.region_slice is not None for each in request.outputs or ()
     ):
         return 0
     is_plain = all(each.size is not None or isinstance(each.data, memoryview) for each in inputs)
     return PLAIN_BYTES if is_plain else LIGHT_BYTES
 
 
-def _is_binary(said: V2Request, wanted: Wanted) -> bool:
-    is_asked = said.is_binary if wanted.binary is None else wanted.binary
+def _is_binary(request: V2Request, wanted: RequestedOutput) -> bool:
+    is_asked = request.is_binary if wanted.binary is None else wanted.binary
     return is_asked and wanted.classes is None
 
 
-def earlier(deadline: float, said: V2Request) -> float:
+def request_deadline(deadline: float, request: V2Request) -> float:
     """The request's own ``timeout``, in microseconds, where that is sooner.
 
     Raises:
         RefusedError: it is no whole number.
     """
-    timeout = read_count(said.parameters, "timeout")
+    timeout = read_count(request.parameters, "timeout")
     return min(deadline, time.monotonic() + timeout / 1e6) if timeout else deadline
