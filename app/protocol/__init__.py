@@ -1,1 +1,1 @@
-"""Protocols of others: between their messages and the data plane, without what carries them."""
+"""Messages of foreign protocols, converted to and from requests of the data plane, independent of their transport."""

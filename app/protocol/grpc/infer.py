@@ -1,7 +1,7 @@
-"""The bytes of a ModelInferRequest -> what it says; results -> the bytes of a ModelInferResponse.
+"""Conversion of ModelInferRequest bytes to a request, and of results to ModelInferResponse bytes.
 
-A request's tensors are bytes beside it (``raw_input_contents``) or numbers in it (``contents``), all of them the one or
-all of them the other; its answer has them the same way, where there are numbers of that kind.
+The tensors of a request are either all raw bytes (``raw_input_contents``) or all numbers in the message
+(``contents``). The answer uses the same form if its datatypes have numbers.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from app.protocol.v2.shared_memory import REGION
 
 _REQUEST: Final = message_class("ModelInferRequest")
 _RESPONSE: Final = message_class("ModelInferResponse")
-# Which of its fields has the numbers of a datatype. FP16 and BF16 have none.
+# Field of ``contents`` for each datatype. FP16 and BF16 have none.
 _CONTENTS: Final = {
     "BOOL": "bool_contents",
     "UINT8": "uint_contents", "UINT16": "uint_contents", "UINT32": "uint_contents", "UINT64": "uint64_contents",
@@ -34,27 +34,28 @@ _CONTENTS: Final = {
     "FP32": "fp32_contents", "FP64": "fp64_contents", BYTES: "bytes_contents",
 }  # fmt: skip
 _RAW_OUTPUTS: Final = 6
-# What is parsed takes up to so many times its bytes: a small number is one byte, and eight in memory.
+# Memory of a parsed message in multiples of its bytes, at most: a small number is one byte sent and eight in memory.
 _PARSED: Final = 10
 _SMALL: Final = 1 << 16
-# Longer shapes are refused; how they end is not looked at.
+# Longer shapes are refused anyway, so the rest is not read.
 _RANK: Final = 64
-# Bytes of a number as an object, in a list.
+# Bytes of a Python number in a list.
 _LISTED: Final = 40
-# Parameters with names of Triton's own, which are between a client and what carries its messages.
+# Triton's parameters for the transport.
 _ASKS_FOR_FINAL: Final = "triton_enable_empty_final_response"
 _IS_FINAL: Final = "triton_final_response"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InferMessage:
-    """What a ModelInferRequest says.
+    """Contents of a ModelInferRequest.
 
     Args:
-        model: its name.
+        model: name of the model.
         version: None for the newest.
+        request: the parsed request.
         has_numbers: whether its tensors came as numbers.
-        asks_for_final: whether its client wants to be told that an answer is the last one.
+        asks_for_final: whether the client wants the last answer to be marked.
     """
 
     model: str
@@ -65,11 +66,11 @@ class InferMessage:
 
 
 def read_infer(data: bytes) -> InferMessage:
-    """What a message's bytes say; its tensors stay views of them.
+    """Return the contents of a message; its tensors are views of the bytes.
 
     Raises:
-        RefusedError: they are no such message, or say something that the protocol does not take.
-        RequestTooLargeError, QueueFullError: not enough memory for what they become.
+        RefusedError: the bytes are not such a message, or it violates the protocol.
+        RequestTooLargeError, QueueFullError: not enough memory for the parsed message.
     """
     rest, tensors = take_tensors(data)
     with charged(_PARSED * len(rest) if len(rest) > _SMALL else 0):
@@ -94,7 +95,7 @@ def read_infer(data: bytes) -> InferMessage:
 
 
 def read_names(data: bytes) -> tuple[str, str]:
-    """The model and the id of a message that was refused, as far as it can be read."""
+    """Return the model and the id of a refused message, empty if they cannot be read."""
     try:
         message = parse(_REQUEST, take_tensors(data)[0])
     except RefusedError:
@@ -128,7 +129,7 @@ def _inputs(message: Any, tensors: Sequence[memoryview]) -> Iterator[dict[str, A
 
 
 def _packed(tensor: Any) -> memoryview:
-    """An input's numbers as the bytes they would have been sent as."""
+    """Return an input's numbers as raw bytes."""
     datatype = tensor.datatype
     name, dtype = _CONTENTS.get(datatype), dtype_of(datatype)
     where = f"input '{cut(tensor.name)}'"
@@ -136,7 +137,7 @@ def _packed(tensor: Any) -> memoryview:
     if given not in ([], [name]):
         expected = f"only {name}" if name else "its bytes in raw_input_contents"
         raise RefusedError(f"{where}: found {', '.join(given)} for datatype '{cut(datatype)}', expected {expected}")
-    if name is None:  # of a datatype that has no numbers here, or is none: who knows the model says so
+    if name is None:  # a datatype without numbers, or an unknown one, which is reported when the model is known
         return memoryview(b"")
     values = getattr(tensor.contents, name)
     if dtype is None:
@@ -145,7 +146,7 @@ def _packed(tensor: Any) -> memoryview:
     try:
         return np.fromiter(values, dtype.newbyteorder("<"), len(values)).view(np.uint8).data
     except OverflowError:
-        raise RefusedError(f"{where}: a value of {name} is none of {datatype}") from None
+        raise RefusedError(f"{where}: found a value in {name} that is out of range, expected {datatype}") from None
 
 
 def _elements(values: Sequence[bytes]) -> memoryview:
@@ -160,13 +161,17 @@ def write_answer(
     labels: Sequence[str] | None,
     served: tuple[str, int],
 ) -> list[Piece]:
-    """The bytes of an answer, in pieces.
+    """Return the bytes of an answer, in pieces.
 
     Args:
-        served: the name and the version of the model that made it.
+        message: the request.
+        plan: the outputs that it asks for.
+        outputs: the results.
+        labels: of the model's classes.
+        served: name and version of the model that ran.
 
     Raises:
-        InvalidRequestError: a dtype that the protocol has no word for.
+        InvalidRequestError: the protocol has no datatype for an output.
         RequestTooLargeError, QueueFullError: not enough memory for the answer.
     """
     answer = _RESPONSE(model_name=served[0], model_version=str(served[1]), id=plan.request.id or "")
@@ -181,7 +186,7 @@ def write_answer(
             _set_numbers(tensor, row["datatype"], tail)
         return [answer.SerializeToString()]
     tails = [tail for _, tail in rows]
-    charge(sum(map(len, tails)))  # they are joined where they are sent
+    charge(sum(map(len, tails)))  # they are copied once more when they are sent
     return [answer.SerializeToString(), *(piece for tail in tails for piece in field(_RAW_OUTPUTS, [tail]))]
 
 

@@ -1,8 +1,8 @@
-"""Classes of the protocol's messages.
+"""Classes of the protocol's messages, and conversion of their parameters and settings.
 
-They are made from descriptors.binpb, which ``make descriptors`` makes of the two .proto files, and which any release of
-protobuf reads. They live in a pool of their own: a process may hold other files that define the package ``inference``,
-those of a client for example, and the pool that all share takes each name once.
+The classes are made from descriptors.binpb, which ``make descriptors`` compiles from the .proto files and every
+release of protobuf reads. They are in a descriptor pool of their own, since protobuf's default pool accepts a name
+only once and the process may also load a client's definitions of the package ``inference``.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ POOL: Final = _pool()
 
 
 def message_class(name: str) -> Any:
-    """A message's class, ``ModelInferRequest`` for example."""
+    """Return the class of a message such as ``ModelInferRequest``."""
     return GetMessageClass(POOL.FindMessageTypeByName(f"inference.{name}"))
 
 
 def methods(service: str) -> dict[str, tuple[Any, Any]]:
-    """The classes of what each method of a service takes and gives."""
+    """Return the request and response classes of each method of a service."""
     return {
         method.name: (GetMessageClass(method.input_type), GetMessageClass(method.output_type))
         for method in POOL.FindServiceByName(service).methods
@@ -47,33 +47,36 @@ def methods(service: str) -> dict[str, tuple[Any, Any]]:
 
 
 def parse(cls: Any, data: bytes | memoryview) -> Any:
-    """A message from its bytes.
+    """Parse a message.
 
     Raises:
-        RefusedError: they are none.
+        RefusedError: the bytes are not such a message.
     """
     try:
         return cls.FromString(bytes(data))
     except DecodeError:
-        raise RefusedError(f"the message is no {cls.DESCRIPTOR.name}: {len(data)} bytes that cannot be read") from None
+        raise RefusedError(f"found {len(data)} bytes that cannot be parsed, expected a {cls.DESCRIPTOR.name}") from None
 
 
 def read_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """A map of parameters as values; one that is not set is None."""
+    """Return a map of parameters as values; an unset one is None."""
     return {key: read_choice(value) for key, value in parameters.items()}
 
 
 def read_choice(value: Any) -> Any:
-    """The one that is set of a message with a choice of kinds."""
+    """Return the value of a message with a oneof, or None."""
     kind = value.WhichOneof("parameter_choice")
     return None if kind is None else getattr(value, kind)
 
 
 def read_lists(settings: Mapping[str, Any], lists: Mapping[str, Any]) -> dict[str, Any]:
-    """A map of settings, each a list of texts: None where it is empty, one text where not a list belongs there.
+    """Return settings from a map of lists of texts.
+
+    An empty list is None; a single text is returned alone unless the setting is a list.
 
     Args:
-        lists: settings as they are; of these the kind is looked at.
+        settings: map of lists of texts.
+        lists: the current settings, of which only the types are used.
     """
     found: dict[str, Any] = {}
     for key, value in settings.items():
@@ -84,12 +87,12 @@ def read_lists(settings: Mapping[str, Any], lists: Mapping[str, Any]) -> dict[st
 
 
 def write_lists(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings as such a map."""
+    """Return settings as a map of lists of texts."""
     return {key: {"value": value if isinstance(value, list) else [str(value)]} for key, value in settings.items()}
 
 
 def write_choices(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings as a map of messages with a choice of kinds."""
+    """Return settings as a map of messages with a oneof."""
     return {key: {_kind(value): value} for key, value in settings.items()}
 
 

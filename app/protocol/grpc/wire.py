@@ -1,7 +1,7 @@
-"""Tensors out of a request's bytes, and into an answer's, without copies on the way.
+"""Tensors in the bytes of requests and answers, without copies.
 
-protobuf copies what it reads, and again what it hands out: of a large tensor that would be twice its bytes for nothing.
-What a message has beside its tensors is small; that is left to protobuf. https://protobuf.dev/programming-guides/encoding
+protobuf copies bytes when it parses and again when it returns a field, which is too slow for large tensors. Everything
+but the tensors is small and left to protobuf. https://protobuf.dev/programming-guides/encoding
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ _RAW_INPUTS: Final = 7
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _MORE: Final = 0x80
 _MAX_VARINT: Final = 10
-# Tensors, parameters and outputs of a request; looking at each takes a microsecond.
+# Limit of fields (tensors, parameters and outputs) in a request; each takes a microsecond.
 _MAX_FIELDS: Final = 1 << 16
 
 Piece = bytes | memoryview
 
 
 def take_tensors(data: bytes) -> tuple[bytes, list[memoryview]]:
-    """A ModelInferRequest without its raw_input_contents, and these as views of its bytes.
+    """Return a ModelInferRequest without its raw_input_contents, and these as views.
 
     Raises:
-        RefusedError: it is none, or has too many parts.
+        RefusedError: the bytes are not such a message, or it has too many fields.
     """
     view = memoryview(data)
     rest: list[memoryview] = []
@@ -48,13 +48,13 @@ def take_tensors(data: bytes) -> tuple[bytes, list[memoryview]]:
 
 
 def field(number: int, pieces: Sequence[Piece]) -> Iterable[Piece]:
-    """A field of bytes, or a message in another, from what it consists of."""
+    """Yield the pieces of a field of bytes or of an embedded message."""
     yield _as_varint(number << 3 | _BYTES) + _as_varint(sum(map(len, pieces)))
     yield from pieces
 
 
 def _extent(data: bytes, at: int, kind: int) -> tuple[int, int]:
-    """Where a value begins and ends."""
+    """Return where a value begins and ends."""
     if kind == _BYTES:
         length, at = _varint(data, at)
         end = at + length
@@ -90,4 +90,4 @@ def _as_varint(value: int) -> bytes:
 
 
 def _unreadable(data: bytes) -> RefusedError:
-    return RefusedError(f"the message is no ModelInferRequest: {len(data)} bytes that cannot be read")
+    return RefusedError(f"found {len(data)} bytes that cannot be parsed, expected a ModelInferRequest")

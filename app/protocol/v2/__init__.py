@@ -1,12 +1,12 @@
-"""The Open Inference Protocol, version 2, with Triton's extensions, whatever carries it (app/http/v2, gRPC).
+"""The Open Inference Protocol, version 2, with Triton's extensions, for HTTP (app/http/v2) and gRPC.
 
-request       bytes of a request -> what it says
-inputs        what it says -> tensors, held against the model
-run           what it says -> what its model is to do
-outputs       results -> bytes of an answer
-ports         what the protocol calls a model's inputs and outputs, and their shapes
-datatypes     FP32, INT64, BYTES, ... <-> dtypes
-lookup        which model it means
-metadata      what a server and its models are
-figures       what they have done
+request           parsing of a request
+inputs            tensors of a request, checked against the model
+inference         a request converted to a run of its model
+outputs           results encoded as an answer
+ports             datatypes, and names and shapes of a model's inputs and outputs
+lookup            the model of a request, and statistics
+metadata          metadata of the server and its models, and the model repository
+shared_memory     registered shared-memory regions
+runtime_settings  log and trace settings that clients may change
 """

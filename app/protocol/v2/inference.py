@@ -1,4 +1,4 @@
-"""What a request says -> what its model is to do, and how long it may take."""
+"""Conversion of a request to a run of its model, and its deadline."""
 
 from __future__ import annotations
 
@@ -23,13 +23,17 @@ def prepare(
     *,
     size: int | None = None,
 ) -> tuple[Plan, InferRequest]:
-    """What the answer is to hold, and the run that makes it.
+    """Return the outputs of the answer, and the run that computes them.
 
     Args:
-        size: bytes of the request, as they came; None where that says nothing.
+        request: the parsed request.
+        model: the model that runs.
+        settings: limits.
+        regions: shared-memory regions, or None.
+        size: bytes of the request; None if they do not matter.
 
     Raises:
-        RefusedError: an output that there is not, or not in this form.
+        RefusedError: an output does not exist, or not in the requested form.
     """
     ports = wire_ports(model)
     plan = plan_outputs(request, ports, model.name, regions)
@@ -46,7 +50,7 @@ def prepare(
 
 
 def _light_bytes(request: V2Request) -> int:
-    """How long a request may be whose tensors are made in no time; 0 where some of it lies in shared memory."""
+    """Return up to how many bytes a request's tensors are decoded on the event loop; 0 with shared memory."""
     inputs = request.inputs or ()
     if any(each.region_slice is not None for each in inputs) or any(
         each.region_slice is not None for each in request.outputs or ()
@@ -62,10 +66,10 @@ def _is_binary(request: V2Request, wanted: RequestedOutput) -> bool:
 
 
 def request_deadline(deadline: float, request: V2Request) -> float:
-    """The request's own ``timeout``, in microseconds, where that is sooner.
+    """Return the request's own ``timeout`` (microseconds) as a deadline if that is sooner.
 
     Raises:
-        RefusedError: it is no whole number.
+        RefusedError: it is not a whole number.
     """
     timeout = read_count(request.parameters, "timeout")
     return min(deadline, time.monotonic() + timeout / 1e6) if timeout else deadline

@@ -1,4 +1,4 @@
-"""The tensors of a request, held against what the model takes."""
+"""Tensors of a request, checked against the model's inputs."""
 
 from __future__ import annotations
 
@@ -33,11 +33,14 @@ _STRETCH: Final = 4096
 
 
 class Decoder:
-    """Makes the inputs of one model's requests.
+    """Decoder of the inputs of one model.
 
     Args:
         model: its name, for messages.
-        regions: of shared memory, where there is any.
+        ports: its inputs as the protocol describes them.
+        signature: its inputs.
+        settings: limits.
+        regions: shared-memory regions, or None.
     """
 
     def __init__(
@@ -55,11 +58,11 @@ class Decoder:
         self._regions = regions
 
     def decode(self, request: V2Request) -> Inputs:
-        """The inputs by name.
+        """Return the inputs by name.
 
         Raises:
-            RefusedError: naming the input, what was found and what is expected.
-            ServiceError: what a picture or a JSON tensor is refused for.
+            RefusedError: an input does not fit; names it, what was found and what was expected.
+            ServiceError: an image or a JSON tensor is invalid.
         """
         if request.inputs is None:
             return self._raw(request.tail)
@@ -89,7 +92,7 @@ class Decoder:
         return inputs
 
     def _matched(self, sent: Sequence[RequestInput]) -> list[WirePort]:
-        """The port of each input: all are there, none twice."""
+        """Return the port of each input; check that all are given once."""
         found: dict[str, WirePort] = {}
         for item in sent:
             port = self._ports.input(item.name)
@@ -136,10 +139,8 @@ class Decoder:
             )
 
     def _check_pictures(self, count: int) -> None:
-        if count > self._settings.max_images:  # before each is made an object
-            raise RequestTooLargeError(
-                f"too many pictures: found {count}, expected at most {self._settings.max_images}"
-            )
+        if count > self._settings.max_images:  # before an object is made of each
+            raise RequestTooLargeError(f"too many images: found {count}, expected at most {self._settings.max_images}")
 
     def _takes_pictures(self, port: WirePort) -> bool:
         return self._signature.picture_input == port.name
@@ -149,10 +150,10 @@ class Decoder:
             _check_filled(item.data, item.shape, port)
             return filled(item.data, item.shape, port.port, port.port.spec.dtype)  # type: ignore[union-attr]
         if item.datatype == BYTES:
-            raise RefusedError(f"input '{port.name}': pictures are sent as bytes, behind the JSON")
+            raise RefusedError(f"input '{port.name}': found an image in the JSON, expected its bytes after the JSON")
         spec = dtype_of(item.datatype)
         assert spec is not None  # only BYTES has none
-        if type(item.data) is list and port.port.spec is not None:  # most are, of the dtype that was asked for above
+        if type(item.data) is list and port.port.spec is not None:  # the usual case; the dtype was checked above
             _check_filled(item.data, item.shape, port)
             return filled(item.data, item.shape, port.port, port.port.spec.dtype)
         key = "b64" if isinstance(item.data, dict) and set(item.data) == {"b64"} else "data"
@@ -191,25 +192,26 @@ class Decoder:
         return _tensor(data, dtype, item.shape)
 
     def _raw(self, body: memoryview) -> Inputs:
-        """The one tensor, or picture, that a body without JSON is."""
+        """Return the only tensor or image of a body without JSON."""
         if len(self._ports.inputs) != 1:
             raise RefusedError(
-                f"a raw body is one tensor: model '{self._model}' has {len(self._ports.inputs)} inputs, so send JSON"
+                f"found a raw body, which is one tensor, expected JSON: model '{self._model}' has"
+                f" {len(self._ports.inputs)} inputs"
             )
         (port,) = self._ports.inputs
         if self._takes_pictures(port) and format_of(bytes(body[:12])) is not None:
             return {port.name: self._pictures(port, [body])}
         dtype = dtype_of(port.datatype)
         if port.shape is None or dtype is None:
-            raise RefusedError(f"a raw body needs a shape: that of input '{port.name}' is not known, so send JSON")
+            raise RefusedError(f"found a raw body, expected JSON: the shape of input '{port.name}' is unknown")
         return {port.name: _tensor(body, dtype, self._raw_shape(port, port.shape, len(body) / dtype.itemsize))}
 
     def _raw_shape(self, port: WirePort, shape: tuple[int, ...], values: float) -> tuple[int, ...]:
-        """One item of a batch; a size that is open follows from the number of values."""
+        """Return the shape of one item of a batch; one dynamic size follows from the number of values."""
         sizes = [1, *shape[1:]] if port.is_batched else [*shape]
         if sizes.count(DYNAMIC) > 1:
             raise RefusedError(
-                f"a raw body leaves one size open at most: input '{port.name}' is {list(shape)}, so send JSON"
+                f"found a raw body, expected JSON: input '{port.name}' has several dynamic sizes: {list(shape)}"
             )
         rest = math.prod(size for size in sizes if size != DYNAMIC)
         found = tuple(int(values // rest) if size == DYNAMIC and rest else max(size, 0) for size in sizes)
@@ -237,11 +239,11 @@ def _fits(found: Sequence[int], expected: Sequence[int]) -> bool:
 
 
 def _hint(found: tuple[int, ...], expected: tuple[int, ...]) -> str:
-    """What may have been meant."""
+    """Return a hint at a likely mistake in the shape, or an empty text."""
     if _fits((1, *found), expected):
         return f" The batch dimension is missing: send {[1, *found]}."
     if len(found) == len(expected) + 1 and _fits(found[1:], expected):
-        return f" There is a dimension too many: send {list(found[1:])}."
+        return f" There is one dimension too many: send {list(found[1:])}."
     if len(found) == len(expected) == 4:
         n, a, b, c = found
         if _fits((n, c, a, b), expected):
@@ -249,12 +251,12 @@ def _hint(found: tuple[int, ...], expected: tuple[int, ...]) -> str:
         if _fits((n, b, c, a), expected):
             return " This looks like NCHW, expected NHWC."
     if len(found) > 1 and _fits((*found[:-2], found[-1], found[-2]), expected):
-        return " The last two dimensions are the other way round."
+        return " The last two dimensions are swapped."
     return ""
 
 
 def _check_filled(data: Any, shape: Sequence[int], port: WirePort) -> None:
-    """Refuse a flat list that is too short or too long with both numbers; of nested ones the decoder finds out."""
+    """Check the number of values in a flat list; the decoder checks nested ones."""
     found = None
     if isinstance(data, LongList):
         found = data.flat_size
@@ -268,7 +270,7 @@ def _check_filled(data: Any, shape: Sequence[int], port: WirePort) -> None:
 
 
 def _tensor(data: memoryview, dtype: np.dtype[Any], shape: Sequence[int]) -> NDArray[Any]:
-    """Bytes as values; what lies where its dtype may not lie, or is no truth value, is copied."""
+    """Return bytes as an array; unaligned values, another byte order and booleans are copied."""
     if dtype == np.bool_:
         charge(len(data))
         return np.not_equal(np.frombuffer(data, np.uint8).reshape(shape), 0)
@@ -280,14 +282,14 @@ def _tensor(data: memoryview, dtype: np.dtype[Any], shape: Sequence[int]) -> NDA
 
 
 def elements_of(data: memoryview, name: str, count: int) -> list[memoryview]:
-    """The elements of a BYTES tensor: each after its length, in four bytes.
+    """Return the elements of a BYTES tensor, each preceded by its length in four bytes.
 
     Raises:
-        RefusedError: they are not as many, or do not fill the bytes.
+        RefusedError: their number differs from count, or they do not fill the bytes.
         RequestTooLargeError, QueueFullError: not enough memory for so many objects.
-        DeadlineExceededError: nobody waits for them any more.
+        DeadlineExceededError: the request was cancelled.
     """
-    wrong = f"input '{name}': its {len(data)} bytes are not {count} elements, each after its length in four bytes"
+    wrong = f"input '{name}': found {len(data)} bytes, expected {count} elements, each after its length in four bytes"
     if _LENGTH * count > len(data):
         raise RefusedError(wrong)
     charge(_VIEW * count)

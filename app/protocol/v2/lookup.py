@@ -1,4 +1,4 @@
-"""Which model, and which of its versions, a request of the protocol means."""
+"""The model and version of a request, and the statistics of models."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from app.models.statistics import Batches, Statistics, Timing
 
 
 def find(store: Store, name: str | None, number: int | str | None) -> tuple[Entry, Version, Model]:
-    """The model of that name, in a version that is ready.
+    """Return a model by name, in a version that is ready.
 
     Raises:
-        ModelNotFoundError, VersionNotFoundError: there is none.
-        ModelNotReadyError: it is loading, or has failed to.
+        ModelNotFoundError, VersionNotFoundError: it does not exist.
+        ModelNotReadyError: it is loading, or has failed to load.
     """
     entry = store.entry(name)
     version = store.version(entry.name, number)
-    if version.model is None:  # Store.version returns those that are ready
+    if version.model is None:  # Store.version returns ready versions only
         raise ModelNotReadyError(f"model '{entry.name}' is not loaded", retry_after_s=1)
     return entry, version, version.model
 
 
 def statistics(store: Store, name: str | None, number: int | str | None) -> Sequence[dict[str, Any]]:
-    """Those of a model's versions, of the one that is named, or without a name of all models.
+    """Return statistics of the named version, of all versions of the named model, or of all models.
 
     Raises:
         ModelNotFoundError, VersionNotFoundError: there is none.
@@ -48,7 +48,7 @@ def statistics(store: Store, name: str | None, number: int | str | None) -> Sequ
 
 
 def model_stats(entry: Entry, version: Version, figures: Statistics) -> dict[str, Any]:
-    """Statistics of one version; times are sums, in nanoseconds."""
+    """Return statistics of one version; times are sums in nanoseconds."""
     return {
         "name": entry.name,
         "version": str(version.number),

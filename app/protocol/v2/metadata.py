@@ -1,4 +1,4 @@
-"""What a server and its models are, in the protocol's words."""
+"""Metadata of the server and its models, and messages of the model repository extension."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ EXTENSIONS: Final = (
     "binary_tensor_data", "classification", "model_configuration", "model_repository",
     "model_repository(unload_dependents)", "parameters", "schedule_policy", "statistics", "trace", "logging", "graph",
 )  # fmt: skip
-# A batch is bounded by the memory it takes; clients want a number.
+# Clients expect a number, though batches are limited by memory only.
 MAX_BATCH: Final = 1024
 
 _STATES: Final = {
@@ -28,13 +28,13 @@ _STATES: Final = {
 
 
 def server_metadata(*, has_memory: bool = False) -> dict[str, Any]:
-    """Name, version and what of the protocol there is; has_memory: whether clients may register shared memory."""
+    """Return name, version and extensions; has_memory: whether clients may register shared memory."""
     extensions = [*EXTENSIONS, *(["system_shared_memory"] if has_memory else [])]
     return {"name": NAME, "version": program_version(), "extensions": extensions}
 
 
 def model_metadata(entry: Entry, model: Model) -> dict[str, Any]:
-    """Inputs and outputs, with their full shapes; the versions that can be asked for."""
+    """Return inputs and outputs with full shapes, and the versions that are ready."""
     ports = wire_ports(model)
     ready = [str(each.number) for each in entry.versions if each.state is State.READY]
     return {
@@ -47,7 +47,7 @@ def model_metadata(entry: Entry, model: Model) -> dict[str, Any]:
 
 
 def model_config(entry: Entry, version: Version, model: Model) -> dict[str, Any]:
-    """Triton's ModelConfig, as far as it says something here."""
+    """Return Triton's ModelConfig, as far as it applies."""
     ports = wire_ports(model)
     labels = {} if model.labels is None else {"label_filename": "labels.txt"}
     return {
@@ -66,7 +66,7 @@ def model_config(entry: Entry, version: Version, model: Model) -> dict[str, Any]
 
 
 def _batching(model: Model) -> dict[str, Any]:
-    """Only where requests share runs: a client takes it for a promise."""
+    """Return the batching table if requests share runs; clients rely on it."""
     batcher = model.batcher
     if not batcher.verdict.enabled:
         return {}
@@ -79,7 +79,7 @@ def _batching(model: Model) -> dict[str, Any]:
 
 
 def repository_index(store: Store, *, only_ready: bool) -> list[dict[str, str]]:
-    """A row for each version of each model; one for a model whose folder says no version."""
+    """Return a row for each version of each model; one for a model without versions."""
     rows = [row for entry in store.entries for row in _rows(entry)]
     return [row for row in rows if row["state"] == "READY" or not only_ready]
 
@@ -124,13 +124,13 @@ def _policy(entry: Entry) -> dict[str, Any]:
 
 
 def _size_names(ports: Sequence[WirePort]) -> dict[str, Any]:
-    """Shapes with what the file calls their open sizes, for which the protocol has a -1 alone."""
+    """Return shapes with the file's names of dynamic sizes, which the protocol writes as -1."""
     named = [each for each in ports if any(each.port.size_names)]
     return {f"shape.{each.name}": {"string_value": each.port.shape_text} for each in named}
 
 
 def _parameters(entry: Entry) -> dict[str, Any]:
-    """The task, and a parameter for every tag."""
+    """Return the task, and a parameter for every tag."""
     entry.settle_tags()
     tags = {f"tag.{tag}": {"string_value": str(number)} for tag, number in entry.tags.items()}
     return {"task": {"string_value": entry.files.config.task}, **tags}
@@ -142,16 +142,16 @@ _FILE: Final = "file:"
 
 
 def read_load(document: Mapping[str, Any]) -> str | None:
-    """The config to take in region_slice of the model's own, as JSON; None where that holds.
+    """Return the JSON that replaces the model's config, or None.
 
     Raises:
-        RefusedError: files are sent along, or something that nobody knows.
+        RefusedError: the request has files, or an unknown parameter.
     """
     parameters = _parameters_of(document)
     for key in parameters:
         if key.startswith(_FILE):
             raise RefusedError(
-                f"parameter '{cut(key)}': files are not taken from requests, expected them in the store's folder"
+                f"parameter '{cut(key)}': found a file in the request, expected it in the store's folder"
             )
     _check(parameters, _LOAD)
     config = parameters.get("config")
@@ -161,10 +161,10 @@ def read_load(document: Mapping[str, Any]) -> str | None:
 
 
 def check_unload(document: Mapping[str, Any]) -> None:
-    """No model here depends on another one, so there is nothing to be said.
+    """Check the parameters of an unload request; models never depend on others.
 
     Raises:
-        RefusedError: something else is said.
+        RefusedError: unknown parameters.
     """
     parameters = _parameters_of(document)
     _check(parameters, _UNLOAD)

@@ -1,4 +1,4 @@
-"""Results -> the bytes of an answer: JSON, or JSON and behind it the tensors that are wanted as bytes."""
+"""Encoding of results as an answer: JSON, followed by the tensors that are requested as bytes."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from app.protocol.v2.shared_memory import DISABLED, MemoryRegions
 from app.small_arrays import all_finite, few_values
 from app.string_tensors import as_bytes, is_text
 
-# Bytes of a value as text.
+# Bytes of a value in JSON.
 _TEXT: Final = 24
-# The JSON is filled up to a multiple of it: who receives it can view the first tensor where it lies.
+# The JSON is padded to a multiple of it, so that a client can view the first tensor without a copy.
 _ALIGNED: Final = 64
 # Larger arrays are written in pieces.
 _SLAB: Final = 1 << 15
 _MAX_CLASSES: Final = 1_000_000
-# Bytes of a class as objects, beside its text; and copies of the text until the answer is sent.
+# Bytes of a class in Python objects, without its text; and copies of the text until the answer is sent.
 _CLASS: Final = 160
 _COPIES: Final = 3
 _HALVES: Final = ("FP16", "BF16")
@@ -39,12 +39,13 @@ Array = NDArray[Any]
 
 
 class Plan(NamedTuple):
-    """What an answer is to hold, settled before the model runs.
+    """Outputs of an answer, chosen before the model runs.
 
     Args:
-        rows: each output with the name it gets, and how it is wanted.
-        non_finite: what becomes of NaN and infinities in JSON.
-        regions: of shared memory, where there is any.
+        request: the request.
+        rows: each output with its name in the answer, and how it is requested.
+        non_finite: how NaN and infinities are written in JSON.
+        regions: shared-memory regions, or None.
     """
 
     request: V2Request
@@ -54,22 +55,22 @@ class Plan(NamedTuple):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The graph's names of the outputs."""
+        """Return the graph's names of the outputs."""
         return tuple([port.name for port, _, _ in self.rows])
 
 
 class Encoded(NamedTuple):
-    """An answer's body; header_length is None where all of it is JSON."""
+    """Body of an answer; header_length is the length of its JSON, None if all of it is JSON."""
 
     pieces: list[bytes]
     header_length: int | None
 
 
 def plan_outputs(request: V2Request, ports: WirePorts, model: str, regions: MemoryRegions | None = None) -> Plan:
-    """What is wanted, held against what there is.
+    """Return the requested outputs, checked against the model.
 
     Raises:
-        RefusedError: no such output, or not in this form.
+        RefusedError: an output does not exist, or not in the requested form.
     """
     non_finite = request.parameters.get("non_finite", "error")
     if non_finite not in _NON_FINITE:
@@ -94,27 +95,27 @@ def _port(wanted: RequestedOutput, ports: WirePorts, model: str) -> WirePort:
             f" {quoted(each.name for each in ports.outputs)}"
         )
     if wanted.classes is not None and port.datatype in (*_HALVES, BYTES):
-        raise RefusedError(f"output '{port.name}': there is no classification of {port.datatype}")
+        raise RefusedError(f"output '{port.name}': found classification of {port.datatype}, expected other numbers")
     return port
 
 
 def _check_region(wanted: RequestedOutput, regions: MemoryRegions | None) -> None:
-    """Refuse before the model runs what could not be put anywhere then."""
+    """Refuse an output for shared memory that could not be written after the run."""
     if wanted.region_slice is None:
         return
     where = f"output '{cut(wanted.name)}'"
     if regions is None:
         raise RefusedError(f"{where}: {DISABLED}")
     if wanted.classes is not None:
-        raise RefusedError(f"{where}: classes are not put into shared memory")
+        raise RefusedError(f"{where}: found classification with a shared-memory region, expected only one of them")
     regions.check(wanted.region_slice, where)
 
 
 def encode(plan: Plan, outputs: Mapping[str, Array], labels: Sequence[str] | None, model: str, version: int) -> Encoded:
-    """An answer.
+    """Return an answer.
 
     Raises:
-        InvalidRequestError: a value that JSON has no word for, or a dtype that the protocol has none for.
+        InvalidRequestError: JSON cannot represent a value, or the protocol has no datatype for an output.
         RequestTooLargeError, QueueFullError: not enough memory for the text.
     """
     rows, tails = [], []
@@ -124,7 +125,7 @@ def encode(plan: Plan, outputs: Mapping[str, Array], labels: Sequence[str] | Non
         row, tail = _row(name, value, is_binary or wanted.region_slice is not None, plan.non_finite)
         if wanted.region_slice is not None and plan.regions is not None:
             plan.regions.write(wanted.region_slice, tail, f"output '{name}'")
-            del row["parameters"]  # clients take any for a sign of bytes that follow
+            del row["parameters"]  # clients take any parameters as a sign that bytes follow
             tail = None
         rows.append(row)
         tails += [] if tail is None else [tail]
@@ -141,10 +142,10 @@ def encode(plan: Plan, outputs: Mapping[str, Array], labels: Sequence[str] | Non
 def encode_separately(
     plan: Plan, outputs: Mapping[str, Array], labels: Sequence[str] | None
 ) -> Iterator[tuple[dict[str, Any], bytes | memoryview]]:
-    """Each output's entry and its bytes, for what carries both by themselves; none of what is put into shared memory.
+    """Yield each output's entry and its bytes; no bytes for outputs in shared memory.
 
     Raises:
-        InvalidRequestError: a dtype that the protocol has no word for.
+        InvalidRequestError: the protocol has no datatype for an output.
     """
     for port, name, wanted in plan.rows:
         row, tail = _row(name, _value(port, wanted, outputs, labels), True, plan.non_finite)
@@ -160,7 +161,7 @@ def _value(port: WirePort, wanted: RequestedOutput, outputs: Mapping[str, Array]
 
 
 def _text(head: dict[str, Any]) -> list[bytes]:
-    """The JSON; that of large tensors in pieces."""
+    """Return the JSON, that of large tensors in pieces."""
     rows = head["outputs"]
     if not any(isinstance(row.get("data"), Slabs) for row in rows):
         return [dump_json(head)]
@@ -173,7 +174,7 @@ def _text(head: dict[str, Any]) -> list[bytes]:
 
 
 def _row(name: str, value: Any, is_binary: bool, non_finite: str) -> tuple[dict[str, Any], Any]:
-    """An output's entry, and the bytes behind the JSON where it is wanted so."""
+    """Return an output's entry, and its bytes if it is sent as bytes."""
     row: dict[str, Any] = {"name": name}
     if isinstance(value, _Texts):
         row |= {"datatype": BYTES, "shape": list(value.shape)}
@@ -186,7 +187,7 @@ def _row(name: str, value: Any, is_binary: bool, non_finite: str) -> tuple[dict[
     datatype = datatype_of(value.dtype)
     if datatype is None:
         raise InvalidRequestError(
-            f"output '{name}' is {value.dtype.name}, for which the protocol has no datatype: POST /infer answers it"
+            f"output '{name}': found {value.dtype.name}, for which the protocol has no datatype; use POST /infer"
         )
     row |= {"datatype": datatype, "shape": list(value.shape)}
     if not is_binary:
@@ -201,7 +202,7 @@ def _with_tail(row: dict[str, Any], tail: Any) -> tuple[dict[str, Any], Any]:
 
 
 def _bytes(array: Array) -> memoryview | bytes:
-    """Little-endian values in row-major order; those of a whole array as they lie."""
+    """Return little-endian values in row-major order, without a copy if the array is contiguous."""
     if not array.flags.c_contiguous or not array.size or not array.ndim:
         charge(array.nbytes)
         return array.tobytes()
@@ -224,7 +225,7 @@ def _non_finite(name: str, flat: Array, non_finite: str) -> Any:
     if non_finite == "error":
         count = int(flat.size - np.isfinite(flat).sum())
         raise InvalidRequestError(
-            f"output '{name}' has {count} non-finite values, which JSON has no numbers for: request it as binary_data,"
+            f"output '{name}': found {count} non-finite values, which JSON cannot represent: request binary_data,"
             ' or send the parameter "non_finite": "null" or "token"'
         )
     if non_finite == "null":
@@ -234,14 +235,14 @@ def _non_finite(name: str, flat: Array, non_finite: str) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class _Texts:
-    """A tensor of BYTES."""
+    """BYTES tensor."""
 
     texts: list[bytes]
     shape: tuple[int, ...]
 
 
 def _classes(array: Array, count: int, is_batched: bool, labels: Sequence[str] | None) -> _Texts:
-    """``value:index:label`` of the largest values of each item, best first; of equal ones the lower index."""
+    """Return ``value:index:label`` of each item's largest values, best first, ties by lower index."""
     items = array.reshape(len(array), -1) if is_batched and array.ndim else array.reshape(1, -1)
     count = min(count, items.shape[1], _MAX_CLASSES)
     charge(_CLASS * len(items) * count)
@@ -255,12 +256,12 @@ def _classes(array: Array, count: int, is_batched: bool, labels: Sequence[str] |
 
 
 def _best(item: Array, count: int) -> Array:
-    """Indices of the largest values, best first; what is no number is the least."""
+    """Return the indices of the largest values, best first; NaN counts as the smallest."""
     if item.dtype.kind == "f":
         item = np.where(np.isnan(item), -np.inf, item)
     least = np.partition(item, -count)[-count] if count else item.max(initial=0)
     candidates = np.flatnonzero(item >= least)[::-1]
-    # Sorted from behind and read backwards: the last of equal ones is the first then.
+    # A stable sort of the reversed order, read backwards, puts the lower index of equal values first.
     return candidates[np.argsort(item[candidates], kind="stable")[::-1]][:count]
 
 

@@ -1,7 +1,7 @@
-"""What the protocol calls a model's inputs and outputs, and how it writes their shapes.
+"""Datatypes of the protocol, and names and shapes of a model's inputs and outputs.
 
-Names are those of the graph's ports. Their aliases, in0 and out0 among them, are understood as well. An output that a
-request asks for is answered under the name it used, every other under its own.
+Names are those of the graph's ports; aliases such as in0 and out0 are accepted. An output that a request names is
+answered under the name it used, every other output under its own name.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ DYNAMIC: Final = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WirePort:
-    """An input or output as the protocol has it.
+    """Input or output as the protocol describes it.
 
     Args:
-        port: as the graph has it.
-        datatype: FP32 where nothing is known; of complex numbers, which the protocol has not, the dtype's name.
-        shape: -1 for what is open; None where not even the rank is known.
+        port: the graph's port.
+        datatype: FP32 if unknown; the dtype's name for complex numbers, which the protocol lacks.
+        shape: -1 for dynamic sizes; None if even the rank is unknown.
     """
 
     port: engine.Port
@@ -37,21 +37,21 @@ class WirePort:
 
     @property
     def name(self) -> str:
-        """The name in metadata and answers."""
+        """Return the name in metadata and answers."""
         return self.port.name
 
     @property
     def is_batched(self) -> bool:
-        """Whether any number of items is taken."""
+        """Return whether the first dimension is a dynamic batch."""
         return bool(self.shape) and self.shape is not None and self.shape[0] == DYNAMIC
 
 
-# An output, the name it gets in an answer, and how it is wanted.
+# An output, its name in the answer, and how it is requested.
 Row: TypeAlias = tuple[WirePort, str, RequestedOutput]
 
 
 class WirePorts:
-    """Those of one model."""
+    """Inputs and outputs of one model."""
 
     def __init__(self, model: Model) -> None:
         batching = model.session.batching
@@ -61,17 +61,17 @@ class WirePorts:
         self.outputs = _ports(outputs, (batching.outputs or ()) if is_free else ())
         self.takes_batches = all(port.is_batched for port in (*self.inputs, *self.outputs)) and bool(self.inputs)
         self._inputs, self._outputs = _by_any_name(self.inputs), _by_any_name(self.outputs)
-        # Outputs of an answer to a request that names none.
+        # Outputs of an answer if the request names none.
         self.every_output: tuple[Row, ...] = tuple(
             (port, port.name, RequestedOutput(name=port.name)) for port in self.outputs
         )
 
     def input(self, name: str) -> WirePort | None:
-        """The input that a request means."""
+        """Return the input of a name or alias, or None."""
         return self._inputs.get(name)
 
     def output(self, name: str) -> WirePort | None:
-        """The output that a request means."""
+        """Return the output of a name or alias, or None."""
         return self._outputs.get(name)
 
 
@@ -79,12 +79,12 @@ _known: WeakKeyDictionary[Model, WirePorts] = WeakKeyDictionary()
 
 
 def has_wire_ports(model: Model) -> bool:
-    """Whether they were made already: how a model takes batches may have to be tried, which takes a run or two."""
+    """Return whether the ports are cached; making them may take a run or two, to learn how the model batches."""
     return model in _known
 
 
 def wire_ports(model: Model) -> WirePorts:
-    """A model's; made once."""
+    """Return the ports of a model, made once."""
     ports = _known.get(model)
     if ports is None:
         ports = _known[model] = WirePorts(model)
@@ -115,7 +115,7 @@ def _by_any_name(ports: Sequence[WirePort]) -> dict[str, WirePort]:
 
 DType = np.dtype[Any]
 
-# Strings and encoded pictures: of no size of their own, so of no dtype.
+# Strings and encoded images, of variable size and so without a dtype.
 BYTES: Final = "BYTES"
 _DTYPES: Final[dict[str, DType]] = {
     "BOOL": np.dtype(np.bool_),
@@ -130,15 +130,15 @@ NAMES: Final = (*_DTYPES, BYTES)
 
 
 def dtype_of(datatype: str) -> DType | None:
-    """The dtype a datatype stands for; None for BYTES, and for what is none."""
+    """Return the dtype of a datatype, or None for BYTES and unknown ones."""
     return _DTYPES.get(datatype)
 
 
 def datatype_of(dtype: DType) -> str | None:
-    """What the protocol calls a dtype, BYTES that of texts; None for those it has no word for, as complex numbers."""
+    """Return the datatype of a dtype, BYTES for strings, or None if the protocol lacks it (complex numbers)."""
     return BYTES if dtype.hasobject else _NAMES.get(dtype)
 
 
 def config_name(datatype: str) -> str:
-    """What a model's configuration calls it: TYPE_FP32, and TYPE_STRING for BYTES."""
+    """Return the name of a datatype in a model's configuration: TYPE_FP32, but TYPE_STRING for BYTES."""
     return "TYPE_STRING" if datatype == BYTES else f"TYPE_{datatype}"

@@ -1,7 +1,7 @@
-"""The bytes of an inference request -> what it says; its tensors stay as they were sent until a model is known.
+"""Parsing of an inference request. Tensors stay in their transmitted form until the model is known.
 
-A body is a JSON object, which the tensors that are sent as bytes follow; a header says where they begin. Where it says
-0 there is no JSON, and the body is the one tensor of the one input.
+A body is a JSON object followed by the tensors that are sent as bytes; a header gives the length of the JSON. A length
+of 0 means that there is no JSON, and the body is the only input.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ HEADER_LENGTH: Final = "inference-header-content-length"
 _MAX_RANK: Final = 32
 _MAX_DIGITS: Final = 18
 _MAX_ITEMS: Final = 10_000
-# Characters of a name, a datatype or an id, which is looked up or repeated on the event loop.
+# Characters of a name, a datatype or an id, which are handled on the event loop.
 _MAX_TEXT: Final = 10_000
 _SOURCES: Final = ("data", "binary_data_size", REGION)
 _NONE: Final[Mapping[str, Any]] = {}
 
 
 class RequestInput(NamedTuple):
-    """One input of a request.
+    """Input of a request.
 
     Args:
-        data: what JSON gives, or a view of bytes that came by themselves; unset where they follow the JSON.
-        size: of the bytes that follow, None where none do.
-        region_slice: in shared memory, where they lie there.
+        data: value from the JSON, or a view of bytes sent separately; None if the bytes follow the JSON.
+        size: of the bytes that follow the JSON, or None.
+        region_slice: shared memory that holds the bytes, or None.
     """
 
     name: str
@@ -44,12 +44,12 @@ class RequestInput(NamedTuple):
 
 
 class RequestedOutput(NamedTuple):
-    """One output that a request asks for.
+    """Output that a request asks for.
 
     Args:
-        binary: whether as bytes; None for what holds for all.
-        classes: as so many classes, best first, in region_slice of the tensor.
-        region_slice: in shared memory, where it is to be put.
+        binary: whether it is sent as bytes; None for the request's default.
+        classes: number of best classes to return in place of the tensor.
+        region_slice: shared memory to write the bytes to, or None.
     """
 
     name: str
@@ -60,12 +60,12 @@ class RequestedOutput(NamedTuple):
 
 
 class V2Request(NamedTuple):
-    """What a request says.
+    """Contents of a request.
 
     Args:
         inputs: None for a raw body.
+        tail: the bytes after the JSON.
         outputs: None for all.
-        tail: the bytes behind the JSON.
     """
 
     inputs: tuple[RequestInput, ...] | None
@@ -76,15 +76,15 @@ class V2Request(NamedTuple):
 
     @property
     def is_binary(self) -> bool:
-        """Whether outputs are wanted as bytes where nothing else is said of them."""
+        """Return whether outputs are sent as bytes by default."""
         return self.inputs is None or read_flag(self.parameters, "binary_data_output") or False
 
 
 def read_header_length(value: str | None, size: int) -> int:
-    """Where the bytes of tensors begin in a body of that size.
+    """Return the length of the JSON in a body of that size.
 
     Raises:
-        RefusedError: not within the body.
+        RefusedError: it is not within the body.
     """
     if value is None:
         return size
@@ -95,11 +95,11 @@ def read_header_length(value: str | None, size: int) -> int:
 
 
 def parse_request(body: bytes | bytearray, header_length: int, settings: Settings) -> V2Request:
-    """What a body says.
+    """Return the contents of a body.
 
     Raises:
-        InvalidRequestError: not JSON, or of another form than the protocol's.
-        RequestTooLargeError, QueueFullError: not enough memory for what it becomes.
+        InvalidRequestError: the body is not JSON, or violates the protocol.
+        RequestTooLargeError, QueueFullError: not enough memory for the parsed body.
     """
     whole = memoryview(body)
     if not header_length and body:
@@ -113,13 +113,13 @@ def read_request(document: Any, tail: memoryview) -> V2Request:
     """Return the request in a parsed JSON document; each input's ``data`` may be a view of its bytes.
 
     Raises:
-        RefusedError: it is of another form than the protocol's.
+        RefusedError: the document violates the protocol.
     """
     if not isinstance(document, dict):
         raise RefusedError("failed to parse the request: expected a JSON object with 'inputs'")
     inputs = _objects(document, "inputs")
     if not inputs:
-        raise RefusedError("the request has no 'inputs': expected a list of tensors")
+        raise RefusedError("the request has no 'inputs', expected a list of tensors")
     parameters = _parameters(document, "the request")
     for key in parameters:
         if key.startswith("triton_"):
@@ -229,10 +229,10 @@ def _parameters(item: Mapping[str, Any], where: str) -> Mapping[str, Any]:
 
 
 def read_flag(parameters: Mapping[str, Any], key: str) -> bool | None:
-    """True or false of a parameter; None where it is not given.
+    """Return a boolean parameter, or None if it is not given.
 
     Raises:
-        RefusedError: it is something else.
+        RefusedError: the value is not a boolean.
     """
     value = parameters.get(key)
     if value is not None and not isinstance(value, bool):
@@ -241,10 +241,10 @@ def read_flag(parameters: Mapping[str, Any], key: str) -> bool | None:
 
 
 def read_count(parameters: Mapping[str, Any], key: str) -> int | None:
-    """A whole number, none negative, of a parameter; None where it is not given.
+    """Return a parameter that is a whole number from 0 on, or None if it is not given.
 
     Raises:
-        RefusedError: it is something else.
+        RefusedError: the value is something else.
     """
     value = parameters.get(key)
     if value is not None and (type(value) is not int or not 0 <= value < 2**64):

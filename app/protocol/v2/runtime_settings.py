@@ -1,4 +1,4 @@
-"""Settings that clients may change while a server runs: what is logged, and which requests are traced."""
+"""Settings that clients may change at run time: the log level, and which requests are traced."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ _FLAGS: Final = {"log_info": logging.INFO, "log_warning": logging.WARNING, "log_
 _MAX_DIGITS: Final = 9
 _LOGGING: Final = "logging"
 _TRACING: Final = "trace"
-# How long a change may take in all workers, one that has just been started included.
+# Time limit of a change in all workers, including one that has just started.
 _LIMIT_S: Final = 60.0
 
 
 class LogSettings:
-    """The least severe line that is logged, as the protocol says it: a flag for each level, and how much beyond."""
+    """Log level in the protocol's form: a flag for each level, and a number for verbose levels."""
 
     def show(self) -> dict[str, Any]:
-        """All of them."""
+        """Return all settings."""
         level = logging.getLogger().getEffectiveLevel()
         return {
             "log_file": "",
@@ -39,10 +39,10 @@ class LogSettings:
         }
 
     def change(self, wanted: Mapping[str, Any]) -> None:
-        """Change those that are given.
+        """Change the given settings.
 
         Raises:
-            RefusedError: a name or a value there is not, or a setting that may not be changed from outside.
+            RefusedError: an unknown name or value, or a setting that must not be changed remotely.
         """
         for key, value in wanted.items():
             self._check(key, value)
@@ -56,7 +56,7 @@ class LogSettings:
             raise RefusedError(f"unknown setting '{cut(key)}', expected one of {quoted(known)}")
         if key in ("log_file", "log_format"):
             if value != known[key]:
-                raise RefusedError(f"{key} cannot be changed over the network: it is '{known[key]}'")
+                raise RefusedError(f"{key} cannot be changed remotely, expected '{known[key]}'")
         elif key == "log_verbose_level":
             if not _is_whole(value):
                 raise RefusedError(f"Unable to parse '{key}': found {brief(value)}, expected a whole number")
@@ -65,12 +65,12 @@ class LogSettings:
 
 
 def _is_whole(value: object) -> bool:
-    """Whether it is a whole number, none negative; 2.0 is one in JSON."""
+    """Return whether a value is a whole number from 0 on; 2.0 is one in JSON."""
     return (type(value) is int or (type(value) is float and value.is_integer())) and value >= 0
 
 
 class TraceSettings:
-    """One in so many requests is told in the log, with where its time went; of all models, or of one by itself."""
+    """Which requests are logged with their stage times, for all models or for one."""
 
     def __init__(self) -> None:
         self._all: dict[str, Any] = dict(_TRACE)
@@ -78,18 +78,18 @@ class TraceSettings:
         self._seen = 0
 
     def show(self, model: str | None = None) -> dict[str, Any]:
-        """The settings of a model, or those for all models."""
+        """Return the settings of a model, or those for all models."""
         return {**self._all, **self._own.get(model or "", {})}
 
     def changed(self, model: str | None = None) -> dict[str, Any]:
-        """What was changed: of a model its own settings only."""
+        """Return the changed settings; for a model its own only."""
         return dict(self._all if model is None else self._own.get(model, {}))
 
     def change(self, wanted: Mapping[str, Any], model: str | None = None) -> None:
-        """Change those that are given; null is what holds for all, and for all what it was at the start.
+        """Change the given settings; null restores the default, for a model the settings for all models.
 
         Raises:
-            RefusedError: a name or a value there is not.
+            RefusedError: an unknown name or value.
         """
         for key, value in wanted.items():
             _check_trace(key, value)
@@ -103,7 +103,7 @@ class TraceSettings:
                 settings.pop(key, None)
 
     def record(self, model: str, version: int, request: str | None, timing: Timing) -> None:
-        """Tell of a request, if it is one of those that are traced."""
+        """Log a request if it is one of the traced ones."""
         settings = self.show(model)
         left = int(settings["trace_count"])
         if settings["trace_level"] == ["OFF"] or not left:
@@ -114,8 +114,8 @@ class TraceSettings:
         if left > 0:
             owner = self._own.get(model, {})
             (owner if "trace_count" in owner else self._all)["trace_count"] = str(left - 1)
-        told = {"model": model, "version": version, "id": request, **timing.as_ms()}
-        _trace.info("trace", extra=told)
+        row = {"model": model, "version": version, "id": request, **timing.as_ms()}
+        _trace.info("trace", extra=row)
 
 
 def _check_trace(key: str, value: object) -> None:
@@ -129,7 +129,7 @@ def _check_trace(key: str, value: object) -> None:
         return
     if key in ("trace_file", "log_frequency"):
         if value != _TRACE[key]:
-            raise RefusedError(f"{key} cannot be changed: traces are lines of the log")
+            raise RefusedError(f"{key} cannot be changed, expected '{_TRACE[key]}': traces are written to the log")
         return
     least = -1 if key == "trace_count" else 1
     digits = value.removeprefix("-") if isinstance(value, str) else ""
@@ -138,7 +138,7 @@ def _check_trace(key: str, value: object) -> None:
 
 
 class RuntimeSettings:
-    """Both, of one server."""
+    """Log and trace settings of one server."""
 
     def __init__(self) -> None:
         self.logging = LogSettings()
@@ -146,19 +146,19 @@ class RuntimeSettings:
 
 
 async def change_logging(commands: Commands, wanted: Mapping[str, Any]) -> None:
-    """Change some settings of the log.
+    """Change log settings in all workers.
 
     Raises:
-        RefusedError: a name or a value there is not, or a setting that may not be changed from outside.
+        RefusedError: an unknown name or value, or a setting that must not be changed remotely.
     """
     await commands.make(Command(verb=_LOGGING, subject=_LOGGING, arguments=wanted, limit_s=_LIMIT_S))
 
 
 async def change_trace(commands: Commands, wanted: Mapping[str, Any], model: str | None) -> None:
-    """Change some settings of traces, of all models or of one by itself.
+    """Change trace settings in all workers, for all models or for one.
 
     Raises:
-        RefusedError: a name or a value there is not.
+        RefusedError: an unknown name or value.
     """
     arguments = {"wanted": wanted, "model": model}
     await commands.make(
@@ -167,7 +167,7 @@ async def change_trace(commands: Commands, wanted: Mapping[str, Any], model: str
 
 
 def install(commands: Commands, runtime_settings: RuntimeSettings) -> None:
-    """Let commands change these."""
+    """Register the commands that change these settings."""
 
     def log(arguments: Arguments) -> None:
         runtime_settings.logging.change(arguments)

@@ -1,8 +1,8 @@
-"""Memory that clients share with the server by name: tensors that need not travel.
+"""Shared-memory regions that clients register, so that tensors need not be sent.
 
-A region is a part of a file in /dev/shm. It belongs to whoever made it, who may cut it off at any time: a process that
-has it mapped is ended by the system when it touches what is gone. So nothing is mapped: bytes are read into memory of
-our own, and written, by calls that can fail. What a client writes meanwhile is read as it is then.
+A region is a part of a file in /dev/shm. Its owner may truncate the file at any time, and the system kills a process
+that touches mapped memory beyond the end. So nothing is mapped: bytes are copied by read and write calls, which can
+fail. A client that writes during a read gets a mixture of old and new bytes.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _OFFSET: Final = "shared_memory_offset"
 
 
 class _Region:
-    """An open file and the part of it that is meant; closed when nobody uses it any more."""
+    """Open file and the registered part of it; closed when it is no longer used."""
 
     def __init__(self, name: str, key: str, offset: int, size: int, file: int) -> None:
         self.name = name
@@ -48,10 +48,10 @@ class _Region:
         return {"name": self.name, "key": self.key, "offset": self.offset, "byte_size": self.size}
 
     def start(self, region_slice: RegionSlice, where: str) -> int:
-        """Where in the file a region_slice begins.
+        """Return where in the file a slice begins.
 
         Raises:
-            RefusedError: it is not within the region.
+            RefusedError: the slice is not within the region.
         """
         if region_slice.offset + region_slice.size > self.size:
             raise RefusedError(
@@ -62,7 +62,7 @@ class _Region:
 
 
 class MemoryRegions:
-    """Those that are registered; many threads may use them at once.
+    """Registered regions; thread-safe.
 
     Args:
         folder: where the system keeps shared memory.
@@ -95,11 +95,11 @@ class MemoryRegions:
             if name in self._regions:
                 raise RefusedError(f"shared memory region '{cut(name)}' already in manager")
             if len(self._regions) >= _MAX_REGIONS:
-                raise RefusedError(f"{where}: there are {_MAX_REGIONS} already, expected no more")
+                raise RefusedError(f"{where}: found {_MAX_REGIONS} registered regions, expected fewer")
             self._regions[name] = region
 
     def unregister(self, name: str | None = None) -> None:
-        """Forget a region, or all of them; requests that use one go on."""
+        """Forget a region, or all; requests that use one are completed."""
         with self._lock:
             if name is None:
                 self._regions.clear()
@@ -107,10 +107,10 @@ class MemoryRegions:
                 self._regions.pop(name, None)
 
     def show(self, name: str | None = None) -> Sequence[dict[str, Any]]:
-        """One region, or all.
+        """Return a description of one region, or of all.
 
         Raises:
-            NotFoundError: there is none of this name.
+            NotFoundError: no region has this name.
         """
         with self._lock:
             if name is None:
@@ -120,19 +120,19 @@ class MemoryRegions:
             return [self._regions[name].show()]
 
     def check(self, region_slice: RegionSlice, where: str) -> None:
-        """Look whether there is such a region_slice.
+        """Check that a slice exists.
 
         Raises:
-            RefusedError: there is not.
+            RefusedError: it does not.
         """
         self._find(region_slice, where)
 
     def read(self, region_slice: RegionSlice, where: str) -> memoryview:
-        """What lies there now.
+        """Return a copy of the bytes of a slice.
 
         Raises:
-            RefusedError: there is no such region_slice, or no longer.
-            RequestTooLargeError, QueueFullError: not enough memory for it.
+            RefusedError: the slice does not exist, or no longer.
+            RequestTooLargeError, QueueFullError: not enough memory for the copy.
         """
         region, start = self._find(region_slice, where)
         charge(region_slice.size)
@@ -144,16 +144,16 @@ class MemoryRegions:
                 raise RefusedError(f"{where}: reading '{region.key}' failed: {exc.strerror}") from None
             if not count:
                 raise RefusedError(
-                    f"{where}: '{region.key}' has become shorter: it ends {region_slice.size - done} bytes early"
+                    f"{where}: '{region.key}' was truncated: it ends {region_slice.size - done} bytes too early"
                 )
             done += count
         return data
 
     def write(self, region_slice: RegionSlice, data: bytes | memoryview, where: str) -> None:
-        """Put bytes there, those behind them untouched.
+        """Write bytes at the start of a slice.
 
         Raises:
-            RefusedError: there is no such region_slice, or no longer, or it is too small.
+            RefusedError: the slice does not exist, or no longer, or is too small.
         """
         if len(data) > region_slice.size:
             raise RefusedError(
@@ -163,8 +163,8 @@ class MemoryRegions:
         region, start = self._find(region_slice, where)
         rest = memoryview(data)
         try:
-            if os.fstat(region.file).st_size < start + len(rest):  # never made longer by us
-                raise RefusedError(f"{where}: '{region.key}' has become shorter")
+            if os.fstat(region.file).st_size < start + len(rest):  # the file must not be extended
+                raise RefusedError(f"{where}: '{region.key}' was truncated")
             while rest:
                 count = os.pwrite(region.file, rest, start)
                 rest, start = rest[count:], start + count
@@ -185,10 +185,10 @@ class MemoryRegions:
 
 
 def open_shared_memory(settings: Settings) -> MemoryRegions | None:
-    """Where clients may register memory; None where they may not.
+    """Return the registry of regions, or None if shared memory is disabled.
 
     Raises:
-        SettingsError: there are several workers, each of which would know its own only.
+        SettingsError: there are several workers, each of which would know its own regions only.
     """
     if not settings.shared_memory:
         return None
@@ -198,20 +198,20 @@ def open_shared_memory(settings: Settings) -> MemoryRegions | None:
 
 
 def _check_file(file: int, where: str) -> int:
-    """How long a file is that may be used.
+    """Return the length of a file that may be used.
 
     Raises:
-        RefusedError: it is no plain file, or another user's.
+        RefusedError: it is not a regular file, or belongs to another user.
     """
     found = os.fstat(file)
     if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid():
-        raise RefusedError(f"{where}: it is not memory of the user the server runs as")
+        raise RefusedError(f"{where}: found a file of another user, expected shared memory of the server's user")
     return found.st_size
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegionSlice:
-    """A part of a region of shared memory: an offset, and a number of bytes."""
+    """Part of a shared-memory region."""
 
     region: str
     size: int
@@ -219,10 +219,10 @@ class RegionSlice:
 
 
 def read_slice(parameters: Mapping[str, Any], where: str) -> RegionSlice | None:
-    """The region_slice that parameters name; None where they name none.
+    """Return the slice that parameters name, or None.
 
     Raises:
-        RefusedError: it is none.
+        RefusedError: the parameters are invalid.
     """
     if REGION not in parameters:
         return None
@@ -231,15 +231,15 @@ def read_slice(parameters: Mapping[str, Any], where: str) -> RegionSlice | None:
         raise RefusedError(f"{where}: Unable to parse '{REGION}': found {brief(region)}, expected a name")
     size = read_bytes(parameters, _SIZE, where)
     if size is None:
-        raise RefusedError(f"{where}: '{REGION}' needs '{_SIZE}'")
+        raise RefusedError(f"{where}: found '{REGION}' without '{_SIZE}', expected both")
     return RegionSlice(region=region, size=size, offset=read_bytes(parameters, _OFFSET, where) or 0)
 
 
 def read_bytes(parameters: Mapping[str, Any], key: str, where: str) -> int | None:
-    """A number of bytes; None where it is not given.
+    """Return a number of bytes, or None if it is not given.
 
     Raises:
-        RefusedError: it is something else.
+        RefusedError: the value is not a whole number.
     """
     value = parameters.get(key)
     if value is not None and (type(value) is not int or not 0 <= value < 2**63):

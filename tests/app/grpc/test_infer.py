@@ -81,8 +81,8 @@ def test_short_calls_of_a_quick_model_are_run_without_a_thread(
 
 def test_what_numbers_do_not_fit_their_datatype_is_told(made: grpc.Channel) -> None:
     for datatype, field, value, said in (
-        ("INT8", "int_contents", 300, "a value of int_contents is none of INT8"),
-        ("UINT8", "uint_contents", 256, "a value of uint_contents is none of UINT8"),
+        ("INT8", "int_contents", 300, "found a value in int_contents that is out of range, expected INT8"),
+        ("UINT8", "uint_contents", 256, "found a value in uint_contents that is out of range, expected UINT8"),
         ("INT8", "fp32_contents", 1, "found fp32_contents for datatype 'INT8', expected only int_contents"),
         ("FP16", "fp32_contents", 1, "expected its bytes in raw_input_contents"),
         ("FP33", "fp32_contents", 1, "found fp32_contents for datatype 'FP33'"),

@@ -136,7 +136,7 @@ def test_models_are_loaded_and_unloaded_as_over_http(tmp_path: Path) -> None:
         client.load_model("one", config='{"labels": ["a", "b"]}')
         assert client.is_model_ready("one")
         assert client.get_model_config("one").config.output[0].label_filename == "labels.txt"
-        with pytest.raises(InferenceServerException, match="files are not taken from requests"):
+        with pytest.raises(InferenceServerException, match="found a file in the request"):
             client.load_model("one", config="{}", files={"file:1/model.pnnx.param": b"abc"})
         with pytest.raises(InferenceServerException, match="nope"):
             client.load_model("nope")

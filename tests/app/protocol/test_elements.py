@@ -22,7 +22,7 @@ def test_a_body_of_empty_elements_is_charged_for_the_objects_it_becomes() -> Non
 
 
 def test_more_elements_than_there_are_lengths_are_refused_before_anything_is_charged() -> None:
-    with Reservation(MemoryBudget(1)), pytest.raises(RefusedError, match="are not 1152921504606846976 elements"):
+    with Reservation(MemoryBudget(1)), pytest.raises(RefusedError, match="expected 1152921504606846976 elements"):
         elements_of(memoryview(bytes(8)), "in0", 1 << 60)
 
 

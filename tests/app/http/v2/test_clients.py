@@ -66,7 +66,7 @@ def test_tritonclient_unloads_and_loads_a_model(client: triton.InferenceServerCl
         client.infer("simple", given())
     with pytest.raises(InferenceServerException, match="max_batch_size"):
         client.load_model("simple", config='{"max_batch_size":4}')
-    with pytest.raises(InferenceServerException, match="files are not taken"):
+    with pytest.raises(InferenceServerException, match="found a file in the request"):
         client.load_model("simple", config="{}", files={"file:1/model.pnnx.bin": b"abc"})
     with pytest.raises(InferenceServerException, match="not in the store"):
         client.load_model("nope")
@@ -149,4 +149,4 @@ def test_what_tritonclient_says_to_the_repository_is_answered_as_recorded(port: 
         assert exchange(name) == (200, recorded(name))
         assert json.loads(exchange("11-tritonclient-repository-index")[1]) == [row]
     status, said = exchange("13-tritonclient-load-config-and-file")  # here files come from the store alone
-    assert status == 400 and b"files are not taken" in said
+    assert status == 400 and b"found a file in the request" in said

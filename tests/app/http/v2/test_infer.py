@@ -195,7 +195,7 @@ def test_what_json_has_no_numbers_for_is_refused_unless_asked_otherwise(v2: Clie
         ({"inputs": [{**ROW, "datatype": "FP64"}]}, "data-type is 'FP64', but model 'simple' expects 'FP32'"),
         ({"inputs": [{**ROW, "datatype": "FLOAT"}]}, "unknown datatype 'FLOAT'"),
         ({"inputs": [{**ROW, "shape": [16]}]}, "Expected [-1, 16], got [16]. The batch dimension is missing"),
-        ({"inputs": [{**ROW, "shape": [16, 1]}]}, "the other way round"),
+        ({"inputs": [{**ROW, "shape": [16, 1]}]}, "dimensions are swapped"),
         ({"inputs": [{**ROW, "shape": "16"}]}, "Unable to parse 'shape'"),
         ({"inputs": [{**ROW, "shape": [1, -16]}]}, "Unable to parse 'shape'"),
         ({"inputs": [{**ROW, "shape": [2**40, 16]}]}, "too many elements"),

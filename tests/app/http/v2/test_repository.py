@@ -194,7 +194,7 @@ def test_a_config_that_is_sent_holds_in_place_of_the_file_until_the_model_is_loa
         ({"config": '{"threads": 0}'}, "threads"),
         ({"config": "[" * 100_000}, "config"),
         ({"config": {"threads": 1}}, "as text"),
-        ({"config": "{}", "file:1/model.pnnx.bin": "YWJj"}, "not taken from requests"),
+        ({"config": "{}", "file:1/model.pnnx.bin": "YWJj"}, "found a file in the request"),
         ({"confg": "{}"}, "unknown parameter"),
     ],
 )

@@ -18,7 +18,7 @@ from tritonclient.utils import shared_memory
 
 from app.errors import RefusedError
 from app.http.main import create_app
-from app.protocol.v2.shared_memory import MemoryRegions, Place
+from app.protocol.v2.shared_memory import MemoryRegions, RegionSlice
 from app.settings import Settings, SettingsError
 from tests.app.client import Client, serving
 from tests.app.http.v2.messages import refused, tensor
@@ -57,7 +57,7 @@ def register(client: Client, key: object, name: str = "region", **more: Any) -> 
     return client.post(f"/v2/systemsharedmemory/region/{name}/register", json=wanted)
 
 
-def place(region: str = "region", size: object = SIZE, **more: object) -> dict[str, Any]:
+def region_slice(region: str = "region", size: object = SIZE, **more: object) -> dict[str, Any]:
     return {"shared_memory_region": region, "shared_memory_byte_size": size, **more}
 
 
@@ -71,7 +71,7 @@ def ask(client: Client, given: dict[str, Any], wanted: dict[str, Any] | None = N
 
 
 def test_a_tensor_is_read_from_memory_and_the_answer_put_there(sharing: Client, memory: SharedMemory) -> None:
-    answer = ask(sharing, row(place()), place(size=SIZE, shared_memory_offset=1024))
+    answer = ask(sharing, row(region_slice()), region_slice(size=SIZE, shared_memory_offset=1024))
     assert answer.json()["outputs"] == [{"name": "OUTPUT0", "datatype": "FP32", "shape": [3, 16]}]
     found = np.frombuffer(memory.buf, np.float32, X.size, 1024).reshape(X.shape)
     np.testing.assert_array_equal(found, X + 1)
@@ -79,9 +79,9 @@ def test_a_tensor_is_read_from_memory_and_the_answer_put_there(sharing: Client, 
 
 
 def test_memory_is_mixed_with_json_either_way(sharing: Client, memory: SharedMemory) -> None:
-    data = ask(sharing, row(place())).json()["outputs"][0]["data"]
+    data = ask(sharing, row(region_slice())).json()["outputs"][0]["data"]
     np.testing.assert_array_equal(np.array(data, np.float32).reshape(X.shape), X + 1)
-    answer = ask(sharing, tensor("INPUT0", "FP32", 2 * X), place(shared_memory_offset=512))
+    answer = ask(sharing, tensor("INPUT0", "FP32", 2 * X), region_slice(shared_memory_offset=512))
     assert answer.status_code == 200
     assert bytes(memory.buf[512 : 512 + SIZE]) == (2 * X + 1).tobytes()
     assert bytes(memory.buf[512 + SIZE : 2048]) == bytes(2048 - 512 - SIZE)
@@ -91,7 +91,7 @@ def test_a_picture_is_read_from_memory(sharing: Client, memory: SharedMemory) ->
     body = png(2, 2, "L")
     tail = len(body).to_bytes(4, "little") + body
     memory.buf[: len(tail)] = tail
-    given = {**row(place(size=len(tail)), (1,), "BYTES"), "name": "in0"}
+    given = {**row(region_slice(size=len(tail)), (1,), "BYTES"), "name": "in0"}
     assert ask(sharing, given, model="shades").status_code == 200
 
 
@@ -106,7 +106,7 @@ def test_regions_are_shown_by_name_and_forgotten_one_by_one(sharing: Client, mem
     assert sharing.post(f"{base}/region/other/unregister").status_code == 200
     refused(sharing.get(f"{base}/region/other/status"), 404)
     assert sharing.post(f"{base}/region/other/unregister").status_code == 200
-    assert "Unable to find" in refused(ask(sharing, row(place("other", size=8))))
+    assert "Unable to find" in refused(ask(sharing, row(region_slice("other", size=8))))
 
 
 def test_the_server_says_that_it_shares_memory(sharing: Client) -> None:
@@ -137,7 +137,7 @@ def test_memory_that_is_a_link_a_folder_or_a_pipe_is_refused(tmp_path: Path) -> 
 def test_memory_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "theirs").write_bytes(bytes(64))
     monkeypatch.setattr(os, "geteuid", lambda: os.stat(tmp_path).st_uid + 1)
-    with pytest.raises(RefusedError, match="not memory of the user"):
+    with pytest.raises(RefusedError, match="found a file of another user"):
         MemoryRegions(tmp_path).register("r", {"key": "/theirs", "byte_size": 64})
 
 
@@ -158,7 +158,7 @@ def test_a_region_lies_within_its_memory(sharing: Client, memory: SharedMemory, 
 )  # fmt: skip
 def test_a_place_lies_within_its_region(sharing: Client, memory: SharedMemory, offset: object, size: object) -> None:
     before = bytes(memory.buf)
-    bad = place(size=size, shared_memory_offset=offset)
+    bad = region_slice(size=size, shared_memory_offset=offset)
     refused(ask(sharing, row(bad)))
     refused(ask(sharing, tensor("INPUT0", "FP32", X), bad))
     assert bytes(memory.buf) == before
@@ -166,14 +166,14 @@ def test_a_place_lies_within_its_region(sharing: Client, memory: SharedMemory, o
 
 @pytest.mark.parametrize("size", [SIZE - 4, SIZE + 1, 4096])
 def test_a_place_of_another_length_than_its_tensor_is_refused(sharing: Client, memory: SharedMemory, size: int) -> None:
-    message = refused(ask(sharing, row(place(size=size))))
+    message = refused(ask(sharing, row(region_slice(size=size))))
     assert f"found shared_memory_byte_size {size}, expected {SIZE}" in message
 
 
 @pytest.mark.parametrize(
     "parameters",
     [{"shared_memory_region": 7}, {"shared_memory_region": ""}, {"shared_memory_region": "region"},
-     {**place(), "binary_data_size": SIZE}, {**place(), "shared_memory_region": None}, place("")],
+     {**region_slice(), "binary_data_size": SIZE}, {**region_slice(), "shared_memory_region": None}, region_slice("")],
 )  # fmt: skip
 def test_parameters_that_name_no_place_are_refused(
     sharing: Client, memory: SharedMemory, parameters: dict[str, Any]
@@ -182,16 +182,16 @@ def test_parameters_that_name_no_place_are_refused(
 
 
 def test_classes_are_not_put_into_memory(sharing: Client, memory: SharedMemory) -> None:
-    assert "classes" in refused(ask(sharing, row(place()), {**place(), "classification": 3}))
+    assert "found classification" in refused(ask(sharing, row(region_slice()), {**region_slice(), "classification": 3}))
 
 
 def test_memory_that_is_cut_off_is_an_error_and_no_end_of_the_server(sharing: Client, memory: SharedMemory) -> None:
     os.truncate(f"/dev/shm/{memory.name}", 64)
-    assert "shorter" in refused(ask(sharing, row(place())))
-    assert "shorter" in refused(ask(sharing, tensor("INPUT0", "FP32", X), place()))
+    assert "was truncated" in refused(ask(sharing, row(region_slice())))
+    assert "was truncated" in refused(ask(sharing, tensor("INPUT0", "FP32", X), region_slice()))
     assert os.stat(f"/dev/shm/{memory.name}").st_size == 64
     os.truncate(f"/dev/shm/{memory.name}", 4096)
-    assert ask(sharing, row(place())).status_code == 200
+    assert ask(sharing, row(region_slice())).status_code == 200
 
 
 def test_memory_whose_name_is_gone_is_there_until_it_is_forgotten(sharing: Client) -> None:
@@ -200,9 +200,9 @@ def test_memory_whose_name_is_gone_is_there_until_it_is_forgotten(sharing: Clien
     register(sharing, made.name)
     made.close()
     made.unlink()
-    assert ask(sharing, row(place())).status_code == 200
+    assert ask(sharing, row(region_slice())).status_code == 200
     sharing.post("/v2/systemsharedmemory/unregister")
-    refused(ask(sharing, row(place())))
+    refused(ask(sharing, row(region_slice())))
 
 
 def test_requests_and_registrations_at_once_leave_no_descriptor_open(tmp_path: Path) -> None:
@@ -215,7 +215,7 @@ def test_requests_and_registrations_at_once_leave_no_descriptor_open(tmp_path: P
         for _ in range(50):
             try:
                 regions.register(name, wanted)
-                found = regions.read(Place(region=name, size=SIZE, offset=0), "x")
+                found = regions.read(RegionSlice(region=name, size=SIZE, offset=0), "x")
                 wrong += bytes(found) != X.tobytes()
             except RefusedError:
                 pass
@@ -243,8 +243,8 @@ def test_without_the_setting_nothing_is_registered_read_or_written(tmp_path: Pat
     write_simple(tmp_path)
     with serving(tmp_path) as client:
         assert "not enabled" in refused(register(client, "x"))
-        assert "not enabled" in refused(ask(client, row(place())))
-        assert "not enabled" in refused(ask(client, tensor("INPUT0", "FP32", X), place()))
+        assert "not enabled" in refused(ask(client, row(region_slice())))
+        assert "not enabled" in refused(ask(client, tensor("INPUT0", "FP32", X), region_slice()))
 
 
 def test_several_workers_share_no_memory_with_clients(tmp_path: Path) -> None:
