@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import gzip
+import io
+import os
 import posixpath
 import re
 import sys
@@ -18,6 +22,8 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
+from app.cli import main
+from app.cli.verbs import VERBS
 from app.http.main import create_app
 from app.settings import Settings
 
@@ -46,7 +52,7 @@ def on_config(config: MkDocsConfig) -> None:
         for entries in section.values():
             for entry in entries if isinstance(entries, list) else ():
                 if _DECISIONS in entry:
-                    entry[_DECISIONS] = [f"decisions/{each.name}" for each in sorted(ROOT.glob("docs/decisions/*.md"))]
+                    entry[_DECISIONS] = _decisions()
 
 
 def on_files(files: Files, config: MkDocsConfig) -> None:
@@ -71,7 +77,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     path = path or page.file.src_uri.removeprefix("files/") if page.file.generated_by else f"docs/{page.file.src_uri}"
     if path.startswith("benchmarks/results/"):
         page.meta["search"] = {"exclude": True}
-    markdown = _REFERENCE.sub(lambda match: _reference(match[1]), markdown)
+    markdown = _REFERENCE.sub(lambda match: _reference(match[1]), markdown).replace("<!-- help -->", _help())
     folder = posixpath.dirname(page.file.src_uri)
 
     def rewritten(match: re.Match[str]) -> str:
@@ -103,6 +109,25 @@ def _reference(name: str) -> str:
     for title, names in sections.items():
         lines += [f"### {title}" if names else "", *(f"::: {name}.{public}" for public in sorted(names))]
     return "\n\n".join(lines)
+
+
+def _decisions() -> list[str]:
+    """Return the pages of the records, their list first."""
+    pages = sorted(ROOT.glob("docs/decisions/*.md"), key=lambda path: (path.name != "README.md", path.name))
+    return [page.relative_to(ROOT / "docs").as_posix() for page in pages]
+
+
+@functools.cache
+def _help() -> str:
+    """Return the help of every verb of `pnnx-serve`."""
+    os.environ["COLUMNS"] = "100"
+    sections = []
+    for verb in VERBS:
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed), contextlib.suppress(SystemExit):
+            main([verb, "--help"])
+        sections.append(f"## {verb}\n\n```text\n{printed.getvalue()}```")
+    return "\n\n".join(sections)
 
 
 def _targets(path: str) -> Iterator[str]:

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import engine
+from app.cli.verbs import VERBS
 from app.models.folder.config import config_type
 from engine.compiler.kernels.kernel import Kernel
 from tests.app.client import Client, serving
@@ -178,3 +179,8 @@ def test_files_that_a_page_names_are_there(name: str) -> None:
     there = [f"/{path.relative_to(ROOT).as_posix()}" for folder in folders for path in (ROOT / folder).rglob("*.py")]
     named = set(re.findall(r"`([\w/]+\.py)`", (ROOT / name).read_text()))
     assert [file for file in sorted(named) if not any(path.endswith(f"/{file}") for path in there)] == []
+
+
+def test_the_page_of_the_command_line_has_every_verb() -> None:
+    rows = re.findall(r"^\| `(\w+)[` ]", page("docs/command-line.md"), re.M)
+    assert sorted(rows) == sorted(VERBS)
