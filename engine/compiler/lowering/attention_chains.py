@@ -126,10 +126,10 @@ class _Search:
                 return None
             if self.is_weighed and type(following.definition) in PRODUCTS:
                 return self._ended(following, operand)
-            made = self.lowering.spec(following.outputs[0])
-            if made is None or not _is_stack_of(made, scores):
+            spec = self.lowering.spec(following.outputs[0])
+            if spec is None or not _is_stack_of(spec, scores):
                 return None
-            self.stacks.append(made.sizes[:-2])
+            self.stacks.append(spec.sizes[:-2])
             if not self._takes(following, operand):
                 return None
             op = following

@@ -15,7 +15,7 @@ from engine.compiler.lowering.fusion import Fused, ImageOf, Result, absorb, alon
 from engine.compiler.lowering.layout import NO_BORDER, Border
 from engine.compiler.lowering.lowering import Lowering
 from engine.compiler.lowering.selection import K
-from engine.compiler.lowering.steps import FLOAT64, KernelStep, Made, NotLoweredError, computable, copy, kernel_step
+from engine.compiler.lowering.steps import FLOAT64, KernelStep, Lowered, NotLoweredError, computable, copy, kernel_step
 from engine.compiler.lowering.terms.term import settled
 from engine.compiler.storage import FLOAT32, View, channels_last, row_major
 from engine.expression.tree import Input, List, Literal
@@ -190,9 +190,9 @@ class Context:
         fault_flag = [self.lowering.fault_flag] if kernel.sets_fault_flag else []
         return kernel_step(kernel, (*views, *fault_flag), [self.op.name])
 
-    def made(self, result: View, *steps: KernelStep) -> Made:
+    def lowered(self, result: View, *steps: KernelStep) -> Lowered:
         """What these steps make: the first result."""
-        return Made(views={self.op.outputs[0].name: result}, steps=steps)
+        return Lowered(views={self.op.outputs[0].name: result}, steps=steps)
 
     def fuse(self, image_of: ImageOf, *, is_image: bool, index: int = 0, views: Sequence[View] = ()) -> Result:
         """The result with the element-wise operators that join the kernel, and memory for it.

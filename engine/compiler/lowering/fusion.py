@@ -14,7 +14,7 @@ import numpy as np
 from engine.compiler.kernels.expr import Apply, Expr, Number, Operand, apply, is_moderate, substitute
 from engine.compiler.kernels.kernel import Epilogue, Kernel
 from engine.compiler.lowering.lowering import Lowering
-from engine.compiler.lowering.steps import KernelStep, Made, NotLoweredError, Pointer, image_strides, pointer
+from engine.compiler.lowering.steps import KernelStep, Lowered, NotLoweredError, Pointer, image_strides, pointer
 from engine.compiler.storage import View
 from engine.graph.operand import RuntimeOperand
 from engine.graph.operator import RuntimeOperator
@@ -223,9 +223,9 @@ class Result:
             bytes=moved + sum(min(whole.meta.nbytes, part.meta.nbytes) for whole, part in pairs),
         )
 
-    def made(self, *steps: KernelStep) -> Made:
+    def lowered(self, *steps: KernelStep) -> Lowered:
         """What these steps make: the result, with all operators that joined."""
-        return Made(views={self.fused.operand.name: self.target}, steps=steps, fusions=self.fused.fusions)
+        return Lowered(views={self.fused.operand.name: self.target}, steps=steps, fusions=self.fused.fusions)
 
 
 def as_image(array: Strided) -> Strided:

@@ -89,7 +89,7 @@ Step = KernelStep | ReferenceStep
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Made:
+class Lowered:
     """What becomes of an operator, and of those after it that its kernels compute along.
 
     Args:

@@ -26,7 +26,7 @@ from engine.compiler.lowering.steps import (
     FLOAT64,
     WORDS,
     KernelStep,
-    Made,
+    Lowered,
     NotLoweredError,
     ReferenceStep,
     convert,
@@ -138,19 +138,19 @@ def _is_all_known(lowering: Lowering, op: RuntimeOperator) -> bool:
     )
 
 
-def _commit(lowering: Lowering, made: Made) -> None:
-    lowering.views.update(made.views)
-    for step in made.steps:
+def _commit(lowering: Lowering, lowered: Lowered) -> None:
+    lowering.views.update(lowered.views)
+    for step in lowered.steps:
         lowering.steps.append(step)
         if isinstance(step, ReferenceStep):
             lowering.reasons[step.operator.name] = step.reason
         else:
             lowering.absorbed.update(step.operators[1:])
-    for name, joined in made.fusions.items():
+    for name, joined in lowered.fusions.items():
         lowering.fusions.setdefault(name, []).extend(joined)
 
 
-def _made(lowering: Lowering, op: RuntimeOperator, bound: BoundLayer) -> Made:
+def _made(lowering: Lowering, op: RuntimeOperator, bound: BoundLayer) -> Lowered:
     """What becomes of an operator: what its rule makes of it, or a step of its reference layer."""
 
     try:
@@ -164,7 +164,7 @@ def _made(lowering: Lowering, op: RuntimeOperator, bound: BoundLayer) -> Made:
         return _by_reference(lowering, op, f"its lowering failed with {type(exc).__name__}")
 
 
-def _or_apart(lowering: Lowering, make: Callable[[], Made]) -> Made:
+def _or_apart(lowering: Lowering, make: Callable[[], Lowered]) -> Lowered:
     """What a rule makes; one that declines a place in a concatenation is asked again with memory in one piece.
 
     Raises:
@@ -184,7 +184,7 @@ def _or_apart(lowering: Lowering, make: Callable[[], Made]) -> Made:
             raise
 
 
-def _by_rule(lowering: Lowering, op: RuntimeOperator, bound: BoundLayer) -> Made:
+def _by_rule(lowering: Lowering, op: RuntimeOperator, bound: BoundLayer) -> Lowered:
     if op.name in lowering.refused:
         raise NotLoweredError(lowering.refused[op.name])
     bound = meant(bound, lowering.known(op))
@@ -200,10 +200,10 @@ def _by_rule(lowering: Lowering, op: RuntimeOperator, bound: BoundLayer) -> Made
         return rule(_typed(context, rule))
     except NotLoweredError:
         other = FALLBACKS.get(type(bound.layer))
-        made = None if other is None or other is rule else _if_lowered(other, context)
-        if made is None:
+        lowered = None if other is None or other is rule else _if_lowered(other, context)
+        if lowered is None:
             raise
-        return made
+        return lowered
 
 
 def _typed(context: Context, rule: KernelRule) -> Context:
@@ -213,7 +213,7 @@ def _typed(context: Context, rule: KernelRule) -> Context:
     return replace(context, dtype=FLOAT64) if is_double else context
 
 
-def _if_lowered(rule: KernelRule, context: Context) -> Made | None:
+def _if_lowered(rule: KernelRule, context: Context) -> Lowered | None:
     try:
         return rule(context)
     except NotLoweredError:
@@ -233,11 +233,11 @@ def _why_no_rule(lowering: Lowering, op: RuntimeOperator, layer: Layer) -> str:
     return "it has no elements" if is_empty else "its operands or parameters are not those of a map"
 
 
-def _by_reference(lowering: Lowering, op: RuntimeOperator, reason: str) -> Made:
+def _by_reference(lowering: Lowering, op: RuntimeOperator, reason: str) -> Lowered:
     inputs = tuple(lowering.views.get(each.name) for each in op.inputs)
     views = {each.name: view for each in op.outputs if (view := _memory(lowering, each)) is not None}
     outputs = tuple(views.get(each.name) for each in op.outputs)
-    return Made(views=views, steps=[ReferenceStep(operator=op, inputs=inputs, outputs=outputs, reason=reason)])
+    return Lowered(views=views, steps=[ReferenceStep(operator=op, inputs=inputs, outputs=outputs, reason=reason)])
 
 
 def _memory(lowering: Lowering, operand: RuntimeOperand) -> View | None:

@@ -100,9 +100,9 @@ class Gather:
 
     def __init__(self, instance: Instance, count: int, axes: Axes) -> None:
         self._axes, self._count = axes, count
-        made = zip(instance.made, axes, strict=True) if instance.makes_all_outputs else ()
+        outputs = zip(instance.kernel_outputs, axes, strict=True) if instance.makes_all_outputs else ()
         self._arrays = {
-            port: np.empty((count * shape[0], *shape[1:]), dtype) for (port, shape, dtype), axis in made if axis == 0
+            port: np.empty((count * shape[0], *shape[1:]), dtype) for (port, shape, dtype), axis in outputs if axis == 0
         }
 
     def part(self, number: int) -> Mapping[int, Array]:

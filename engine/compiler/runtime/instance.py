@@ -40,7 +40,7 @@ class OutsideTableError(UnforeseenResultError):
     """A kernel met an index there is no row for, or integers divided by 0; the reference says what is wrong."""
 
 
-class Made(NamedTuple):
+class KernelOutput(NamedTuple):
     """An output that kernels write: its number, and the array it takes."""
 
     port: int
@@ -56,7 +56,7 @@ class Instance:
         arenas: where it takes one for every run; None for one of its own.
 
     Attributes:
-        made: the outputs that kernels write themselves.
+        kernel_outputs: the outputs that kernels write themselves.
         makes_all_outputs: whether each output is such a one, and an array of its own.
     """
 
@@ -71,9 +71,11 @@ class Instance:
         self._tables = Tables(program, program.layouts.of(program, self._threads))
         self._settle(NO_ARENA if arenas is not None else new_arena(program.executable.arena_bytes))
         outputs = [each for each in program.executable.outputs if isinstance(each, Region) and each.is_whole_output]
-        self.made = [Made(port_of(each.address), each.shape, np.dtype(each.dtype)) for each in outputs]
-        ports = {each.port for each in self.made}
-        self.makes_all_outputs = len(ports) == len(self.made) == len(program.executable.outputs)
+        self.kernel_outputs = [
+            KernelOutput(port_of(each.address), each.shape, np.dtype(each.dtype)) for each in outputs
+        ]
+        ports = {each.port for each in self.kernel_outputs}
+        self.makes_all_outputs = len(ports) == len(self.kernel_outputs) == len(program.executable.outputs)
         self._run = _RUN(program.code.address("run"))
         # A list, because who sends them home must not hold the instance.
         self._hired: list[Workers] = []
@@ -184,7 +186,9 @@ class Instance:
 
     def _outputs(self, into: Mapping[int, Array]) -> dict[int, Array]:
         """Memory for outputs that kernels write themselves, by number of the output."""
-        return {port: into[port] if port in into else np.empty(shape, dtype) for port, shape, dtype in self.made}
+        return {
+            port: into[port] if port in into else np.empty(shape, dtype) for port, shape, dtype in self.kernel_outputs
+        }
 
     def _run_reference(
         self, call: ReferenceCall, values: dict[str, Any], inputs: Sequence[Array], results: dict[int, Array]

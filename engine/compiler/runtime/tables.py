@@ -50,7 +50,7 @@ class Layout:
         bases[[MemorySpace.CONSTANT, MemorySpace.WEIGHT]] = address_of(plan.constants), address_of(plan.weights)
         self.shifts = bases[self.spaces]
         self.inside = np.flatnonzero(self.spaces == MemorySpace.ARENA)
-        self.given, self.made = self._outside(MemorySpace.INPUT), self._outside(MemorySpace.OUTPUT)
+        self.inputs, self.outputs = self._outside(MemorySpace.INPUT), self._outside(MemorySpace.OUTPUT)
         functions = [program.code.address(each) for each in steps.functions]
         self.functions = np.array(functions, np.int64)
         self.ends = 8 * steps.ends[:-1, 0].astype(np.int64)
@@ -92,9 +92,9 @@ class Tables:
         self.arguments = (offsets + layout.shifts).astype(np.int64, copy=False)
         self._words = self.arguments.data
         self._arena = 0
-        self._given, self._made = (
+        self._inputs, self._outputs = (
             [(port, [(k, int(offsets[k])) for k in places]) for port, places in pointing]
-            for pointing in (layout.given, layout.made)
+            for pointing in (layout.inputs, layout.outputs)
         )
         self.steps = aligned_bytes(max(1, len(steps)) * STEP_BYTES).view(np.int64).reshape(-1, STEP_BYTES // 8)
         self._chunks = np.zeros(len(steps) + 1, np.int64)
@@ -153,11 +153,11 @@ class Tables:
     def aim(self, inputs: Sequence[Array], outputs: dict[int, Array]) -> None:
         """Point the arguments at this run's inputs and outputs."""
         words = self._words
-        for port, places in self._given:
+        for port, places in self._inputs:
             at = address_of(inputs[port])
             for place, offset in places:  # few, mostly one: numpy would take longer
                 words[place] = at + offset
-        for port, places in self._made:
+        for port, places in self._outputs:
             at = address_of(outputs[port])
             for place, offset in places:
                 words[place] = at + offset

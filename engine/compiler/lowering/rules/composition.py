@@ -18,7 +18,7 @@ from engine.compiler.kernels.rows.reduction import Mode, RowReduction
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.fusion import Fused, Result, absorb, alone, as_image
 from engine.compiler.lowering.rules.elementwise.map import finished
-from engine.compiler.lowering.steps import KernelStep, Made, NotLoweredError, dense_strides, derived
+from engine.compiler.lowering.steps import KernelStep, Lowered, NotLoweredError, dense_strides, derived
 from engine.compiler.storage import View, channels_last, ordered, row_major
 from engine.ir.strided import Strided
 from engine.promotion import broadcast_sizes
@@ -121,12 +121,12 @@ class Composition:
             raise NotLoweredError("its weight or bias has an unusual shape")
         return self.shaped(x, sizes)
 
-    def finish(self, tree: Expr, *operands: View) -> Made:
+    def finish(self, tree: Expr, *operands: View) -> Lowered:
         """The first result: an expression of operands that broadcast to it, and the operators that join the kernel."""
         operand = self.context.op.outputs[0]
         moved = substitute(tree, [Operand(index + 1) for index, _ in enumerate(operands)])
-        made = finished(self.context, Fused(operand, moved, operands, (self.context.op.name,)))
-        return Made(views=made.views, steps=[*self.steps, *made.steps], fusions=made.fusions)
+        lowered = finished(self.context, Fused(operand, moved, operands, (self.context.op.name,)))
+        return Lowered(views=lowered.views, steps=[*self.steps, *lowered.steps], fusions=lowered.fusions)
 
 
 def folded_rows(context: Context, x: View, axes: Sequence[int]) -> tuple[View, Sequence[KernelStep]]:

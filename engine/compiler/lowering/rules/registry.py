@@ -6,13 +6,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from engine.compiler.lowering.layout import IMAGE_LAYERS, ROW_LAYERS
-from engine.compiler.lowering.steps import Made
+from engine.compiler.lowering.steps import Lowered
 from engine.layers.definition.layer import Layer
 
 if TYPE_CHECKING:
     from engine.compiler.lowering.context import Context
 
-KernelRule = Callable[["Context"], Made]
+KernelRule = Callable[["Context"], Lowered]
 """From an operator and what is known around it to what becomes of it; a rule changes nothing."""
 KERNEL_RULES: dict[type[Layer], KernelRule] = {}
 FALLBACKS: dict[type[Layer], KernelRule] = {}

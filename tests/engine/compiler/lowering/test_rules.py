@@ -11,7 +11,7 @@ from engine.compiler.codegen.host import describe
 from engine.compiler.lowering import Lowering, lower
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.rules.registry import KERNEL_RULES, KernelRule
-from engine.compiler.lowering.steps import KernelStep, Made, NotLoweredError
+from engine.compiler.lowering.steps import KernelStep, Lowered, NotLoweredError
 from engine.layers.convolution.conv import Conv
 from tests.engine.graph.build import F32, INPUT, built, op
 from tests.engine.layers.samples import Sample, all_samples
@@ -46,7 +46,7 @@ def made(steps: object) -> list[str]:
 def asked_twice(rule: KernelRule) -> KernelRule:
     """The rule, held to its word."""
 
-    def ask(context: Context) -> Made:
+    def ask(context: Context) -> Lowered:
         before = state(context.lowering)
         try:
             first, second = rule(context), rule(context)
@@ -73,10 +73,10 @@ def test_nothing_remains_of_what_a_rule_made_before_it_declined(
 ) -> None:
     rule = KERNEL_RULES[Conv]
 
-    def decline(context: Context) -> Made:
+    def decline(context: Context) -> Lowered:
         raise NotLoweredError("not today")
 
-    def decline_late(context: Context) -> Made:
+    def decline_late(context: Context) -> Lowered:
         rule(context)
         raise NotLoweredError("not today")
 

@@ -30,7 +30,7 @@ from engine.compiler.lowering.rules.convolution.conv_geometry import (
 from engine.compiler.lowering.rules.convolution.conv_steps import as_filters, computed, weights_of, with_computed
 from engine.compiler.lowering.rules.movement.padding import surrounded
 from engine.compiler.lowering.rules.registry import kernels_for
-from engine.compiler.lowering.steps import KernelStep, Made, NotLoweredError, derived
+from engine.compiler.lowering.steps import KernelStep, Lowered, NotLoweredError, derived
 from engine.compiler.storage import View
 from engine.graph.operator import RuntimeOperator
 from engine.ir.dims import is_symbolic
@@ -63,7 +63,7 @@ BORDERS[conv.Conv] = BORDERS[conv.StridedSameConv] = _wanted_border
 
 
 @kernels_for(conv.Conv, conv.StridedSameConv, image=True, doubles=True)
-def lower_conv(context: Context) -> Made:
+def lower_conv(context: Context) -> Lowered:
     """A convolution of signals, images or volumes with the element-wise operators after it."""
     given, (weight, bias) = context.layer(Layer), weights_of(context)
     assert isinstance(given, conv.Conv | conv.StridedSameConv)
@@ -92,16 +92,16 @@ def lower_conv(context: Context) -> Made:
         raise NotLoweredError("there is no kernel in parts without a batch dimension")
     if isinstance(weight, View):
         filters = derived(weight, as_filters(weight.meta)), bias if isinstance(bias, View) else None
-        return result.made(*edges, *copies, *with_computed(context, image, result, parameters, parts, filters))
+        return result.lowered(*edges, *copies, *with_computed(context, image, result, parameters, parts, filters))
     steps = computed(context, image, result, parameters, parts, (as_filters(weight), known))
-    return result.made(*edges, *copies, *steps)
+    return result.lowered(*edges, *copies, *steps)
 
 
-def convolved(context: Context, image: View, weight: Array, bias: Array | None, groups: int) -> Made:
+def convolved(context: Context, image: View, weight: Array, bias: Array | None, groups: int) -> Lowered:
     """The result as a convolution of single pixels of an image that other kernels make; weight is (O, I, 1, 1)."""
     result = context.fuse(as_image, is_image=True)
     parameters = ConvParameters(kernel=(1, 1), groups=groups)
     sizes = image.shape[2:]
     rows, columns = spans_of(parameters, sizes, sizes)
     parts = [*product(rows, columns)]
-    return result.made(*computed(context, image, result, parameters, parts, (as_filters(weight), bias)))
+    return result.lowered(*computed(context, image, result, parameters, parts, (as_filters(weight), bias)))

@@ -27,7 +27,7 @@ from engine.compiler.lowering.rules.convolution.conv_geometry import ConvParamet
 from engine.compiler.lowering.rules.convolution.conv_steps import Filters, computed
 from engine.compiler.lowering.rules.movement.padding import fill
 from engine.compiler.lowering.rules.products.linear import multiply_frames
-from engine.compiler.lowering.steps import KernelStep, Made, derived
+from engine.compiler.lowering.steps import KernelStep, Lowered, derived
 from engine.compiler.storage import FLOAT32, View, channels_last, ordered, row_major
 from engine.ir.dims import is_symbolic
 from engine.ir.strided import Strided
@@ -74,7 +74,7 @@ def prefers_im2col(context: Context, layer: Conv, weight: Array) -> bool:
 
 def lower_im2col(
     context: Context, layer: Conv, weight: Array, bias: Array | None, pairs: Sequence[tuple[int, int]]
-) -> Made:
+) -> Lowered:
     """(batch, inputs, *S) -> (batch, outputs, *T).
 
     Args:
@@ -132,7 +132,7 @@ def lower_swapped_axes(
     parameters: ConvParameters,
     sizes: Sequence[int],
     filters: Filters,
-) -> Made:
+) -> Lowered:
     """(N, 1, H, W) -> (N, O, *sizes), or both without the batch.
 
     Args:
@@ -151,7 +151,7 @@ def lower_swapped_axes(
     weight, bias = filters
     result = whole.part(_swapped_image)
     steps = computed(context, image, result, turned, [*product(rows, columns)], (weight.swapaxes(3, 4), bias))
-    return whole.made(*before, *copies, *steps)
+    return whole.lowered(*before, *copies, *steps)
 
 
 def _whole(context: Context, image: View) -> Result:

@@ -33,7 +33,7 @@ from engine.compiler.lowering.rules.convolution.conv_transpose_alternatives impo
     shuffle_border,
 )
 from engine.compiler.lowering.rules.registry import kernels_for
-from engine.compiler.lowering.steps import KernelStep, Made, NotLoweredError, derived
+from engine.compiler.lowering.steps import KernelStep, Lowered, NotLoweredError, derived
 from engine.compiler.storage import FLOAT32, View
 from engine.graph.operator import RuntimeOperator
 from engine.ir.strided import Strided
@@ -141,7 +141,7 @@ BORDERS[ConvTranspose] = _wanted_border
 
 
 @kernels_for(ConvTranspose, image=True, doubles=True)
-def lower_conv_transpose(context: Context) -> Made:
+def lower_conv_transpose(context: Context) -> Lowered:
     """A transposed convolution of signals, images or volumes with the element-wise operators after it."""
     layer, (given, bias) = context.layer(ConvTranspose), weights_of(context)
     weight = given.meta if isinstance(given, View) else given
@@ -193,7 +193,7 @@ def lower_conv_transpose(context: Context) -> Made:
                 steps.append(part.step(kernel, [image, packed], origin=origin))
             elif isinstance(bank, np.ndarray):
                 steps.append(chosen_step(context, part, parameters, image, (bank, known), source, origin))
-    return result.made(*copies, *steps)
+    return result.lowered(*copies, *steps)
 
 
 def _is_all_met(axes: Sequence[Sequence[Phase]], strides: tuple[int, ...], sizes: tuple[int, ...]) -> bool:

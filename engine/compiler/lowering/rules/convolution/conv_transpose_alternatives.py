@@ -24,7 +24,7 @@ from engine.compiler.lowering.rules.convolution.conv_geometry import ConvParamet
 from engine.compiler.lowering.rules.convolution.conv_kernels import raw_strides
 from engine.compiler.lowering.rules.convolution.conv_steps import chosen_step
 from engine.compiler.lowering.rules.products.linear import multiply_frames, overlap_add
-from engine.compiler.lowering.steps import Made, derived
+from engine.compiler.lowering.steps import Lowered, derived
 from engine.compiler.storage import FLOAT32, View, channels_last, constant, row_major
 from engine.layers.convolution.conv_transpose import ConvTranspose
 from engine.layers.operands.spatial import spread
@@ -48,9 +48,9 @@ def prefers_pixel_shuffle(
     axes = [*zip(x[2:], weight[2:], strides, paddings, y[2:], strict=True)]
     is_even = all(taps % stride == 0 for _, taps, stride, _, _ in axes)
     has_all = all(padding + kept <= (size - 1) * stride + taps for size, taps, stride, padding, kept in axes)
-    made = math.prod(size * stride + taps for size, taps, stride, _, _ in axes)
+    computed = math.prod(size * stride + taps for size, taps, stride, _, _ in axes)
     is_few = weight[1] <= FEW_OUTPUTS and 1 < math.prod(strides) <= MOST_OUTPUTS // weight[1]
-    return is_even and has_all and is_few and made <= MOST_CROPPED * y[2] * y[3] + FEW_PIXELS
+    return is_even and has_all and is_few and computed <= MOST_CROPPED * y[2] * y[3] + FEW_PIXELS
 
 
 def shuffle_border(layer: ConvTranspose, taps: tuple[int, ...]) -> Border:
@@ -59,7 +59,7 @@ def shuffle_border(layer: ConvTranspose, taps: tuple[int, ...]) -> Border:
     return rows, columns, rows, columns
 
 
-def lower_pixel_shuffle(context: Context, layer: ConvTranspose, weight: Array, bias: Array | None) -> Made:
+def lower_pixel_shuffle(context: Context, layer: ConvTranspose, weight: Array, bias: Array | None) -> Lowered:
     """Lower (batch, inputs, height, width) -> (batch, outputs, height, width)."""
     x, composition, strides = context.tensor(0), Composition(context), spread(layer.stride, 2, "stride")
     image, copies = context.image(x, shuffle_border(layer, weight.shape[2:]))
@@ -114,7 +114,7 @@ def prefers_overlap_add(context: Context, layer: ConvTranspose, outputs: int, ta
     return stride > MOST_PHASES or (stride > 1 and 2 * outputs <= context.host.lanes)
 
 
-def lower_overlap_add(context: Context, layer: ConvTranspose, weight: Array, bias: Array | None) -> Made:
+def lower_overlap_add(context: Context, layer: ConvTranspose, weight: Array, bias: Array | None) -> Lowered:
     """(batch, inputs, length) -> (batch, outputs, length)."""
     x, composition = context.tensor(0), Composition(context)
     (stride,), (padding,) = layer.stride, spread(layer.padding, 1, "padding", 0)

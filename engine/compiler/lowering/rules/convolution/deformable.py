@@ -12,7 +12,7 @@ from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.rules.convolution.conv import convolved
 from engine.compiler.lowering.rules.indexing.sampling import by_pixels
 from engine.compiler.lowering.rules.registry import kernels_for
-from engine.compiler.lowering.steps import Made, NotLoweredError
+from engine.compiler.lowering.steps import Lowered, NotLoweredError
 from engine.compiler.storage import View, channels_last
 from engine.layers.convolution.deform import DeformConv2d, DeformConv2dFunction
 from engine.layers.definition.bound import Source
@@ -26,7 +26,7 @@ _MOST_SEGMENTS = 32
 
 
 @kernels_for(OnnxDeformConv, image=True)
-def lower_onnx_deform(context: Context) -> Made:
+def lower_onnx_deform(context: Context) -> Lowered:
     """The same, whose bias comes before the mask; a lone one of four axes is the mask."""
     layer, given = context.layer(OnnxDeformConv), [*context.bound.positional, *[Source()] * 2][:5]
     meant = layer.canonical_for(context.weight(1))
@@ -40,7 +40,7 @@ def lower_onnx_deform(context: Context) -> Made:
 
 
 @kernels_for(DeformConv2d, DeformConv2dFunction, image=True)
-def lower_deform(context: Context) -> Made:
+def lower_deform(context: Context) -> Lowered:
     """A convolution of samples, wherever the run says."""
     layer: Any = context.layer(Layer)
     conv = layer.conv if isinstance(layer, DeformConv2dFunction) else layer
@@ -59,7 +59,7 @@ def lower_deform(context: Context) -> Made:
     seen = channels_last((n, taps * count, *places))
     stride, dilation = (spread(each, 2, name) for each, name in ((conv.stride, "stride"), (conv.dilation, "dilation")))
     padding = spread(conv.padding, 2, "padding", 0)
-    made = Deforming(
+    sampling = Deforming(
         batch=n,
         sizes=(sizes[0], sizes[1]),
         source=image.strides,
@@ -74,7 +74,7 @@ def lower_deform(context: Context) -> Made:
         target=(seen.strides[0], seen.strides[2], seen.strides[3]),
         host=context.host,
     )
-    step = context.step(made, image, offset, _or(mask, offset), seen)
+    step = context.step(sampling, image, offset, _or(mask, offset), seen)
     after = convolved(context, seen, _by_taps(weight), bias, groups)
     return replace(after, steps=[*copies, step, *after.steps])
 

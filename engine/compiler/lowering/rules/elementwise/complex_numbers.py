@@ -13,7 +13,7 @@ from engine.compiler.kernels.functions.math import FUNCTIONS
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.rules.composition import Composition
 from engine.compiler.lowering.rules.registry import FALLBACKS, kernels_for
-from engine.compiler.lowering.steps import COMPLEX64, Made, NotLoweredError
+from engine.compiler.lowering.steps import COMPLEX64, Lowered, NotLoweredError
 from engine.compiler.lowering.terms.functions import NAMED, converted
 from engine.compiler.lowering.terms.term import EXPRESSION_RULES, PREPARATIONS
 from engine.compiler.storage import FLOAT32, View, row_major
@@ -28,13 +28,13 @@ _FUNCTIONS: dict[type[Layer], str] = {Conjugate: "conj", Angle: "angle"}
 
 
 @kernels_for(Conjugate)
-def lower_conjugate(context: Context) -> Made:
+def lower_conjugate(context: Context) -> Lowered:
     """Numbers with the other sign before i; real ones as they are."""
     x = context.elements(0)
-    return lower_complex_map(context) if x.dtype.kind == "c" else context.made(x)
+    return lower_complex_map(context) if x.dtype.kind == "c" else context.lowered(x)
 
 
-def lower_complex_map(context: Context) -> Made:
+def lower_complex_map(context: Context) -> Lowered:
     """An element-wise operator of which an operand is complex."""
     layer, spec = context.layer(Layer), context.lowering.spec(context.op.outputs[0])
     if spec is None or not spec.size or spec.dtype not in (COMPLEX64, FLOAT32):
@@ -49,7 +49,7 @@ def lower_complex_map(context: Context) -> Made:
         return parts.composition.finish(*parts.apart(tree))
     target = context.place() if spec.dtype == FLOAT32 else row_major(spec.sizes, COMPLEX64)
     parts.store(tree, target)
-    return context.made(target, *parts.composition.steps)
+    return context.lowered(target, *parts.composition.steps)
 
 
 _WRITTEN = (Expression, Angle, Direction, arithmetic.Add, arithmetic.Sub, arithmetic.RSub, arithmetic.Div)

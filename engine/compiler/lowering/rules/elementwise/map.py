@@ -10,21 +10,21 @@ from engine.compiler.kernels.map import make_map
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.fusion import Fused, Result, absorb, extend, image_of
 from engine.compiler.lowering.rules.registry import kernels_for
-from engine.compiler.lowering.steps import Made, NotLoweredError
+from engine.compiler.lowering.steps import Lowered, NotLoweredError
 from engine.compiler.storage import View
 from engine.ir.strided import Strided
 from engine.layers.definition.layer import Layer
 
 
 @kernels_for(Layer)
-def lower_map(context: Context) -> Made:
+def lower_map(context: Context) -> Lowered:
     """An element-wise operator and those after it, in the dtype of its result."""
     spec = context.lowering.spec(context.op.outputs[0])
     context = context if spec is None else replace(context, dtype=spec.dtype)
     return finished(context, _alone(context))
 
 
-def finished(context: Context, fused: Fused) -> Made:
+def finished(context: Context, fused: Fused) -> Lowered:
     """A map and the element-wise operators after it; operand 0 of its tree does not exist."""
     lowering, sizes = context.lowering, context.result_spec.sizes
     fused = absorb(lowering, fused, _as_it_is)
@@ -36,7 +36,7 @@ def finished(context: Context, fused: Fused) -> Made:
     result = Result(fused, target, target, operands, lowering.fault_flag)
     strides = [view.strides for view in operands]
     kernel = make_map(sizes, target.strides, strides, _shifted(fused.tree), context.host)
-    return result.made(result.step(kernel))
+    return result.lowered(result.step(kernel))
 
 
 def _own_order(operands: Sequence[View]) -> tuple[int, ...] | None:

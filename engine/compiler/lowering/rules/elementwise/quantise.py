@@ -14,7 +14,7 @@ from engine.compiler.kernels.rows.reduction import Mode
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.rules.composition import Composition
 from engine.compiler.lowering.rules.registry import kernels_for
-from engine.compiler.lowering.steps import KernelStep, Made, NotLoweredError, derived
+from engine.compiler.lowering.steps import KernelStep, Lowered, NotLoweredError, derived
 from engine.compiler.storage import FLOAT32, View, like, row_major
 from engine.layers.definition.layer import Layer
 from engine.layers.onnx.products.quantise import DequantizeLinear, DynamicQuantizeLinear, QuantizeLinear
@@ -27,15 +27,15 @@ _ENDS: Final[tuple[Mode, Mode]] = ("min", "max")
 
 
 @kernels_for(DynamicQuantizeLinear)
-def lower_dynamic(context: Context) -> Made:
+def lower_dynamic(context: Context) -> Lowered:
     """The extremes, what follows from them, and a map."""
     x, layer = context.tensor(0), context.layer(Layer)
     if not x.shape or context.lowering.quantises:
         raise NotLoweredError("there is no kernel for a single number")
-    made = Composition(context)
-    _, scale, zero = extremes_of(made, x)
+    composition = Composition(context)
+    _, scale, zero = extremes_of(composition, x)
     y = code_of(apply("div", Operand(0), Operand(1)), Operand(2))
-    steps = list(made.steps)
+    steps = list(composition.steps)
     views: list[View] = []
     trees = [(y, [x, scale, zero]), (Operand(0), [scale]), (Operand(0), [zero])]
     assert isinstance(layer, DynamicQuantizeLinear)
@@ -45,21 +45,21 @@ def lower_dynamic(context: Context) -> Made:
         steps.append(_map(context, target, tree, operands))
         views.append(target)
     names = [each.name for each in context.op.outputs]
-    return Made(views=dict(zip(names, views, strict=True)), steps=steps)
+    return Lowered(views=dict(zip(names, views, strict=True)), steps=steps)
 
 
-def extremes_of(made: Composition, x: View) -> tuple[View, View, View]:
+def extremes_of(composition: Composition, x: View) -> tuple[View, View, View]:
     """What a tensor's bytes reach down to, and their scale and zero point, as float32."""
     # In whatever order: as the elements lie.
     x = derived(x, x.meta.transpose(sorted(range(len(x.shape)), key=lambda axis: -x.strides[axis])))
     axes = range(len(x.shape))
-    low, high = (made.map(apply(name, Operand(0), 0.0), made.reduce(x, axes, name)) for name in _ENDS)
-    scale = made.map(scale_of(Operand(0), Operand(1)), low, high)
-    return low, scale, made.map(zero_of(Operand(0), Operand(1)), low, scale)
+    low, high = (composition.map(apply(name, Operand(0), 0.0), composition.reduce(x, axes, name)) for name in _ENDS)
+    scale = composition.map(scale_of(Operand(0), Operand(1)), low, high)
+    return low, scale, composition.map(zero_of(Operand(0), Operand(1)), low, scale)
 
 
 @kernels_for(QuantizeLinear)
-def lower_quantise(context: Context) -> Made:
+def lower_quantise(context: Context) -> Lowered:
     """A map, with one scale for all or one a slice of an axis."""
     x, spec = context.tensor(0), context.lowering.spec(context.op.outputs[0])
     layer = context.layer(QuantizeLinear)
@@ -70,11 +70,11 @@ def lower_quantise(context: Context) -> Made:
     low, high = map(float, extremes(spec.dtype))
     tree = code_of(apply("div", Operand(0), Operand(1)), Operand(2) if moved else 0.0, low, high)
     target = like(x, spec.dtype)
-    return context.made(target, _map(context, target, tree, [x, _needed(scale), *moved]))
+    return context.composition(target, _map(context, target, tree, [x, _needed(scale), *moved]))
 
 
 @kernels_for(DequantizeLinear)
-def lower_dequantise(context: Context) -> Made:
+def lower_dequantise(context: Context) -> Lowered:
     """A map, with one scale for all or one a slice of an axis."""
     x, layer = context.elements(0), context.layer(DequantizeLinear)
     if x.dtype not in _BYTES or context.result_spec.dtype != FLOAT32:
@@ -86,7 +86,7 @@ def lower_dequantise(context: Context) -> Made:
     else:
         tree = apply("mul", apply("sub", Operand(0), Operand(2)), Operand(1))
         step = _map(context, target, tree, [x, _needed(scale), zero])
-    return context.made(target, step)
+    return context.composition(target, step)
 
 
 def _needed(view: View | None) -> View:

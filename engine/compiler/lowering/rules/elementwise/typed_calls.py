@@ -15,7 +15,7 @@ from engine.compiler.kernels.elements import COMPUTED, FUNCTIONS, Domain, make_e
 from engine.compiler.kernels.expr import Apply, Expr, Number, Operand, apply, is_moderate, operands_of, substitute
 from engine.compiler.kernels.functions.typed import DIVISIONS
 from engine.compiler.lowering.context import Context
-from engine.compiler.lowering.steps import KernelStep, Made, NotLoweredError, derived
+from engine.compiler.lowering.steps import KernelStep, Lowered, NotLoweredError, derived
 from engine.compiler.lowering.terms.functions import LARGEST_POWER, power
 from engine.compiler.lowering.terms.functions import function as real_function
 from engine.compiler.storage import FLOAT32, View, like, row_major
@@ -243,7 +243,7 @@ class Calls:
         self.steps.append(self.context.step(kernel, *seen))
         return target
 
-    def made(self, result: Term) -> Made:
+    def lowered(self, result: Term) -> Lowered:
         """What these steps make: the first result.
 
         Raises:
@@ -254,11 +254,11 @@ class Calls:
         if not isinstance(result, Part) or spec != result.spec:
             raise NotLoweredError("its result is known only in a run, or of another dtype")
         if result.domain is None:
-            return Made(views={output.name: self.stored(result)}, steps=self.steps)
+            return Lowered(views={output.name: self.stored(result)}, steps=self.steps)
         first = min(operands_of(result.tree), default=0)
         target = target_of(self.context, result.spec, self.views[first])
         self.stored(result, target)
-        return Made(views={output.name: target}, steps=self.steps)
+        return Lowered(views={output.name: target}, steps=self.steps)
 
 
 def check_cut(source: DType, target: DType) -> None:

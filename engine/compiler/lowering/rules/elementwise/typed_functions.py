@@ -11,7 +11,7 @@ from engine.compiler.lowering.rules.elementwise.map import lower_map
 from engine.compiler.lowering.rules.elementwise.typed_calls import Calls, Part, Term, domain_of, number_of, whole
 from engine.compiler.lowering.rules.elementwise.typed_maps import lower_cast, made_of, operands_of
 from engine.compiler.lowering.rules.registry import kernels_for
-from engine.compiler.lowering.steps import Made, NotLoweredError
+from engine.compiler.lowering.steps import Lowered, NotLoweredError
 from engine.compiler.lowering.terms.functions import COMPOSED, KERNELS, NAMED
 from engine.compiler.storage import View
 from engine.expression import FUNCTIONS, Call, Input, Literal, Node, postorder
@@ -40,32 +40,32 @@ def _has_kernel(name: str) -> bool:
 
 
 @kernels_for(*(each for each in NAMED if _has_kernel(each.function.name)))
-def lower_function(context: Context) -> Made:
+def lower_function(context: Context) -> Lowered:
     """A function of integers, bools or float64."""
     if _is_map(context):
         return lower_map(context)
     layer, calls = context.layer(Layer), Calls(context)
     assert isinstance(layer, functions.Unary | functions.Binary)
-    return calls.made(calls.call(layer.function, *map(calls.term, context.arguments())))
+    return calls.lowered(calls.call(layer.function, *map(calls.term, context.arguments())))
 
 
 @kernels_for(arithmetic.Div)
-def lower_quotient(context: Context) -> Made:
+def lower_quotient(context: Context) -> Lowered:
     """A quotient, and what rounds it: of integers that is no function of it."""
     if _is_map(context):
         return lower_map(context)
     layer, calls = context.layer(arithmetic.Div), Calls(context)
     operands = [*map(calls.term, context.arguments())][:2]
     if layer.rounding_mode == "floor":
-        return calls.made(calls.call("floor_divide", *operands))
+        return calls.lowered(calls.call("floor_divide", *operands))
     if layer.rounding_mode == "trunc" and _is_whole(context):
-        return calls.made(calls.call("floor_divide", *operands, kernel="divide"))
+        return calls.lowered(calls.call("floor_divide", *operands, kernel="divide"))
     ratio = calls.call("div", *operands)
-    return calls.made(ratio if layer.rounding_mode is None else calls.call("trunc", ratio))
+    return calls.lowered(ratio if layer.rounding_mode is None else calls.call("trunc", ratio))
 
 
 @kernels_for(arithmetic.Add, arithmetic.Sub, arithmetic.RSub)
-def lower_sum(context: Context) -> Made:
+def lower_sum(context: Context) -> Lowered:
     """x + alpha * y, x - alpha * y, or y - alpha * x."""
     if _is_map(context):
         return lower_map(context)
@@ -80,11 +80,11 @@ def lower_sum(context: Context) -> Made:
         is_beside = isinstance(x, Part) and x.spec.dtype.kind == "f"
         factor = float(other) if is_beside and isinstance(other, int) else other
         other = calls.call("mul", factor, layer.alpha)
-    return calls.made(calls.call("add" if isinstance(layer, arithmetic.Add) else "sub", x, other))
+    return calls.lowered(calls.call("add" if isinstance(layer, arithmetic.Add) else "sub", x, other))
 
 
 @kernels_for(ternary.Clamp, ternary.ClampMin, ternary.ClampMax)
-def lower_bounds(context: Context) -> Made:
+def lower_bounds(context: Context) -> Lowered:
     """min(max(x, min), max), of those bounds that are given."""
     if _is_map(context):
         return lower_map(context)
@@ -96,11 +96,11 @@ def lower_bounds(context: Context) -> Made:
         result = calls.call("max", result, calls.term(low))
     if high is not None:
         result = calls.call("min", result, calls.term(high))
-    return calls.made(result)
+    return calls.lowered(result)
 
 
 @kernels_for(Expression)
-def lower_expression(context: Context) -> Made:
+def lower_expression(context: Context) -> Lowered:
     """An expression of any dtypes, call by call."""
     if _is_map(context):
         return lower_map(context)
@@ -113,7 +113,7 @@ def lower_expression(context: Context) -> Made:
             done[node] = _value(
                 context, calls, node, [done[each] for each in node.children], is_last=node is layer.tree
             )
-    return calls.made(done[layer.tree])
+    return calls.lowered(done[layer.tree])
 
 
 def _value(context: Context, calls: Calls, node: Node, arguments: Sequence[Term], *, is_last: bool) -> Term:
@@ -143,7 +143,7 @@ kernels_for(OnnxCast, CastLike)(lower_cast)
 
 
 @kernels_for(IsNaN, IsInf)
-def lower_question(context: Context) -> Made:
+def lower_question(context: Context) -> Lowered:
     """Whether an element is NaN, or infinite."""
     layer, (x,) = context.layer(Layer), operands_of(context, 1)
     name = "isnan"
@@ -158,7 +158,7 @@ def lower_question(context: Context) -> Made:
 
 
 @kernels_for(BitShift)
-def lower_shift(context: Context) -> Made:
+def lower_shift(context: Context) -> Lowered:
     """Bits moved to the left or right."""
     layer, operands = context.layer(BitShift), operands_of(context, 2)
     x, count = operands
@@ -169,7 +169,7 @@ def lower_shift(context: Context) -> Made:
 
 
 @kernels_for(Pow)
-def lower_power(context: Context) -> Made:
+def lower_power(context: Context) -> Lowered:
     """A power in the dtype of its base; one integer with a negative exponent makes floats of all, on the reference."""
     if context.lowering.term(context.op) is not None:
         return lower_map(context)
@@ -182,12 +182,12 @@ def lower_power(context: Context) -> Made:
     if of_exponent.kind not in "iu" or dtype.kind not in "iuf" or (dtype.name, of_exponent.kind) == ("uint64", "i"):
         raise NotLoweredError("there is no kernel for powers of such dtypes")
     if dtype.kind == "f":
-        return calls.made(Part(apply("pow", base.tree, exponent.tree), spec, domain_of(dtype)))
+        return calls.lowered(Part(apply("pow", base.tree, exponent.tree), spec, domain_of(dtype)))
     if exponent.array is not None and exponent.array.size == 1 and exponent.array.item() >= 0:
         tree = whole("pow", [base.tree, Number(number_of(exponent.array.reshape(()), dtype))])
         if tree is not None:
-            return calls.made(Part(tree, spec, domain_of(dtype)))
+            return calls.lowered(Part(tree, spec, domain_of(dtype)))
     count = apply(f"as_{dtype_name(dtype)}", exponent.tree)
     signed = [*([exponent.tree] if of_exponent.kind == "i" else []), *([count] if dtype.kind == "i" else [])]
     watched = tuple(apply("lt", each, 0) for each in signed)
-    return calls.made(Part(apply("pow", base.tree, count), spec, domain_of(dtype), watched))
+    return calls.lowered(Part(apply("pow", base.tree, count), spec, domain_of(dtype), watched))

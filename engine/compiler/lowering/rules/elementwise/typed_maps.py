@@ -16,7 +16,7 @@ from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.rules.elementwise.map import lower_map
 from engine.compiler.lowering.rules.elementwise.typed_calls import check_cut, domain_of, names_of, number_of, target_of
 from engine.compiler.lowering.rules.registry import kernels_for
-from engine.compiler.lowering.steps import Made, NotLoweredError, convert
+from engine.compiler.lowering.steps import Lowered, NotLoweredError, convert
 from engine.compiler.lowering.terms.term import EXPRESSION_RULES, PREPARATIONS, SINGLE
 from engine.compiler.storage import FLOAT32, View, row_major
 from engine.layers.creation.container import Expression
@@ -38,7 +38,7 @@ def _is_map(context: Context) -> bool:
 
 
 @kernels_for(*comparison.Comparison.__subclasses__())
-def lower_comparison(context: Context) -> Made:
+def lower_comparison(context: Context) -> Lowered:
     """Whether two numbers are so, in the dtype they promote to."""
     name = type(context.layer(Layer)).__name__.lower()
     operands = operands_of(context, 2)
@@ -47,7 +47,7 @@ def lower_comparison(context: Context) -> Made:
 
 
 @kernels_for(*(each for each in comparison.Predicate.__subclasses__() if each.__name__.lower() in _PREDICATES))
-def lower_predicate(context: Context) -> Made:
+def lower_predicate(context: Context) -> Lowered:
     """What is asked of every element."""
     name = type(context.layer(Layer)).__name__.lower()
     operands = operands_of(context, 1)
@@ -55,7 +55,7 @@ def lower_predicate(context: Context) -> Made:
 
 
 @kernels_for(*logical.Logical.__subclasses__())
-def lower_logic(context: Context) -> Made:
+def lower_logic(context: Context) -> Lowered:
     """Two truths combined: what is not zero is true."""
     operands = operands_of(context, 2)
     kinds = {domain_of(each) for each in _dtypes(operands) if each.kind != "b"}
@@ -64,7 +64,7 @@ def lower_logic(context: Context) -> Made:
 
 
 @kernels_for(comparison.IsClose)
-def lower_is_close(context: Context) -> Made:
+def lower_is_close(context: Context) -> Lowered:
     """Whether the distance of two numbers is within what a share of the second allows, and something beside."""
     layer, operands = context.layer(comparison.IsClose), operands_of(context, 2)
     dtype = np.promote_types(_dtypes(operands)[0], FLOAT32)
@@ -79,14 +79,14 @@ def lower_is_close(context: Context) -> Made:
 
 
 @kernels_for(mathematics.FloatPower)
-def lower_float_power(context: Context) -> Made:
+def lower_float_power(context: Context) -> Lowered:
     """A power in float64."""
     operands = operands_of(context, 2)
     return made_of(context, apply("pow", *_places(operands, _result(context).dtype)), operands, "double")
 
 
 @kernels_for(logical.BitwiseNot)
-def lower_bitwise_not(context: Context) -> Made:
+def lower_bitwise_not(context: Context) -> Lowered:
     """All bits turned over, or the other truth."""
     operands = operands_of(context, 1)
     is_truth = _dtypes(operands)[0].kind == "b"
@@ -95,7 +95,7 @@ def lower_bitwise_not(context: Context) -> Made:
 
 
 @kernels_for(Where)
-def lower_where(context: Context) -> Made:
+def lower_where(context: Context) -> Lowered:
     """Elements of one operand or another, by a condition."""
     if _is_map(context):
         return lower_map(context)
@@ -106,7 +106,7 @@ def lower_where(context: Context) -> Made:
 
 
 @kernels_for(MaskedFill)
-def lower_masked_fill(context: Context) -> Made:
+def lower_masked_fill(context: Context) -> Lowered:
     """A value where the mask is on, else the input."""
     if _is_map(context):
         return lower_map(context)
@@ -114,7 +114,7 @@ def lower_masked_fill(context: Context) -> Made:
     return _chosen(context, [mask, value, x])
 
 
-def _chosen(context: Context, operands: Sequence[View | float]) -> Made:
+def _chosen(context: Context, operands: Sequence[View | float]) -> Lowered:
     dtype = _result(context).dtype
     condition, *values = operands
     _places(values, dtype)
@@ -122,17 +122,17 @@ def _chosen(context: Context, operands: Sequence[View | float]) -> Made:
 
 
 @kernels_for(To, TypeAs)
-def lower_cast(context: Context) -> Made:
+def lower_cast(context: Context) -> Lowered:
     """A tensor in another dtype: fractions are cut, integers wrap."""
     if _is_map(context):
         return lower_map(context)
-    if (made := _narrow_cast(context)) is not None:
-        return made
+    if (lowered := _narrow_cast(context)) is not None:
+        return lowered
     (x,), result = operands_of(context, 1), _result(context)
     if not isinstance(x, View):
         raise NotLoweredError("its operand is a number")
     if x.dtype == result.dtype:
-        return Made(views={context.op.outputs[0].name: x})
+        return Lowered(views={context.op.outputs[0].name: x})
     check_cut(x.dtype, result.dtype)
     is_cut = x.dtype.kind == "f" and result.dtype.kind in "iu"
     source = x.dtype if is_cut or result.dtype.kind == "b" else result.dtype
@@ -140,7 +140,7 @@ def lower_cast(context: Context) -> Made:
     return made_of(context, Operand(0), [x], domain, is_cast=True)
 
 
-def _narrow_cast(context: Context) -> Made | None:
+def _narrow_cast(context: Context) -> Lowered | None:
     """The cast between float32 and a 16-bit float; None where it is another one."""
     x, spec = context.argument(0), context.lowering.spec(context.op.outputs[0])
     if not isinstance(x, View) or spec is None or not spec.size:
@@ -149,10 +149,10 @@ def _narrow_cast(context: Context) -> Made | None:
     if FLOAT32 not in dtypes or not any(map(is_reduced, dtypes)):
         return None
     target = context.place() if spec.dtype == FLOAT32 else row_major(spec.sizes, spec.dtype)
-    return context.made(target, convert(x, target, [context.op.name], context.host))
+    return context.lowered(target, convert(x, target, [context.op.name], context.host))
 
 
-def lower_typed(context: Context) -> Made:
+def lower_typed(context: Context) -> Lowered:
     """A layer that has an expression of float32, with other dtypes."""
     if _is_map(context):
         return lower_map(context)
@@ -237,7 +237,7 @@ def _result(context: Context) -> TensorSpec:
 
 def made_of(
     context: Context, tree: Expr, operands: Sequence[View | float], domain: Domain, *, is_cast: bool = False
-) -> Made:
+) -> Lowered:
     """The map that computes an expression of these operands; a cast may cut fractions."""
     spec, views = _result(context), [each for each in operands if isinstance(each, View)]
     if not views or not is_moderate(tree) or not names_of(tree) <= FUNCTIONS[domain].keys():
@@ -249,7 +249,7 @@ def made_of(
     seen = [target, *(each for each in wide if each is not None)]
     dtypes = [each.dtype.name for each in seen]
     kernel = make_elements(spec.sizes, [each.strides for each in seen], dtypes, tree, domain, context.host)
-    return context.made(target, context.step(kernel, *seen))
+    return context.lowered(target, context.step(kernel, *seen))
 
 
 def _check_domain(domain: Domain, views: Sequence[View], result: DType, tree: Expr) -> None:

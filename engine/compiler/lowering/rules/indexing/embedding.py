@@ -11,7 +11,7 @@ from engine.compiler.kernels.indexing.gather import Gather
 from engine.compiler.lowering.context import Context, as_rows
 from engine.compiler.lowering.rules.indexing.gather import BITS, indices_of
 from engine.compiler.lowering.rules.registry import kernels_for
-from engine.compiler.lowering.steps import Made, NotLoweredError
+from engine.compiler.lowering.steps import Lowered, NotLoweredError
 from engine.compiler.storage import FLOAT32, View, row_major
 from engine.ir.strided import Strided
 from engine.layers.linear.embedding import Embedding, EmbeddingBag
@@ -19,7 +19,7 @@ from engine.layers.onnx.indexing.bags import EmbeddingBags
 
 
 @kernels_for(EmbeddingBag)
-def lower_embedding_bag(context: Context) -> Made:
+def lower_embedding_bag(context: Context) -> Lowered:
     """What indices name, from offset to offset; the other results are told by the reference alone."""
     layer = context.layer(EmbeddingBag)
     names = {each.name for each in context.op.outputs[1:]}
@@ -29,12 +29,12 @@ def lower_embedding_bag(context: Context) -> Made:
 
 
 @kernels_for(EmbeddingBags)
-def lower_onnx_bags(context: Context) -> Made:
+def lower_onnx_bags(context: Context) -> Lowered:
     """The same from bound to bound; bounds that do not ascend from 0, and negative indices, are for the reference."""
     return _bags(context, cast(Mode, context.layer(EmbeddingBags).mode), None)
 
 
-def _bags(context: Context, mode: Mode, padding_idx: int | None) -> Made:
+def _bags(context: Context, mode: Mode, padding_idx: int | None) -> Lowered:
     table = as_rows(context.tensor(0))
     indices, offsets = (indices_of(context.argument(index), context) for index in (1, 2))
     has_weights = len(context.bound.positional) > 3 and context.argument(3) is not None
@@ -61,14 +61,14 @@ def _bags(context: Context, mode: Mode, padding_idx: int | None) -> Made:
         host=context.host,
     )
     target = row_major(spec.sizes, FLOAT32)
-    return context.made(target, context.step(kernel, table, indices, offsets, weights, target))
+    return context.lowered(target, context.step(kernel, table, indices, offsets, weights, target))
 
 
 _BITS = {np.dtype(np.int32): 32, np.dtype(np.int64): 64}
 
 
 @kernels_for(Embedding, doubles=True)
-def lower_embedding(context: Context) -> Made:
+def lower_embedding(context: Context) -> Lowered:
     """weight[input] with what follows; an index outside of the table is for the reference to name."""
     indices, table = context.argument(0), as_rows(context.tensor(1))
     indices = context.lowering.stored(indices) if isinstance(indices, np.ndarray) else indices
@@ -92,7 +92,7 @@ def lower_embedding(context: Context) -> Made:
         host=context.host,
         epilogue=result.epilogue,
     )
-    return result.made(*copies, result.step(kernel, [indices, table]))
+    return result.lowered(*copies, result.step(kernel, [indices, table]))
 
 
 def _as_image(array: Strided) -> Strided:

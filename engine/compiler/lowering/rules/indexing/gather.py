@@ -14,7 +14,7 @@ from engine.compiler.kernels.map import merge_loops
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.rules.composition import Composition
 from engine.compiler.lowering.rules.registry import kernels_for
-from engine.compiler.lowering.steps import WORDS, KernelStep, Made, NotLoweredError, derived
+from engine.compiler.lowering.steps import WORDS, KernelStep, Lowered, NotLoweredError, derived
 from engine.compiler.storage import FLOAT32, View, row_major
 from engine.layers.definition.layer import Layer
 from engine.layers.indexing.indexing import Index, constant_slots
@@ -36,7 +36,7 @@ class Slot:
 
 
 @kernels_for(Gather)
-def lower_gather(context: Context) -> Made:
+def lower_gather(context: Context) -> Lowered:
     """out[i][j][k] = input[i][index[i][j][k]][k] for dim 1."""
     x, index = table(context), indices_of(context.argument(1), context)
     if len(x.shape) != len(index.shape) or not x.shape:
@@ -49,7 +49,7 @@ def lower_gather(context: Context) -> Made:
 
 
 @kernels_for(IndexSelect)
-def lower_index_select(context: Context) -> Made:
+def lower_index_select(context: Context) -> Lowered:
     """The slices of one axis that index names."""
     x, index = table(context), indices_of(context.argument(1), context)
     if not x.shape or len(index.shape) > 1:
@@ -61,7 +61,7 @@ def lower_index_select(context: Context) -> Made:
 
 
 @kernels_for(Index)
-def lower_index(context: Context) -> Made:
+def lower_index(context: Context) -> Lowered:
     """x[i, :, j] with tensors of positions; masks are for the reference."""
     x = table(context)
     _, strides, found = indexed(context, x, context.items(1))
@@ -90,18 +90,18 @@ def indexed(context: Context, x: View, slots: object) -> tuple[Sequence[int], Se
 
 
 @kernels_for(Take)
-def lower_take(context: Context) -> Made:
+def lower_take(context: Context) -> Lowered:
     """Elements by their place in the flattened input."""
     x, index, composition = table(context), indices_of(context.argument(1), context), Composition(context)
     if not x.is_row_major and x.dtype.itemsize not in WORDS:
         raise NotLoweredError(f"there is no kernel that copies {x.dtype.name}")
     flat = composition.shaped(x, [x.meta.size])
-    made = picked(context, flat, [0] * len(index.shape), [Slot(index, 0, wraps=True)])
-    return Made(views=made.views, steps=[*composition.steps, *made.steps])
+    lowered = picked(context, flat, [0] * len(index.shape), [Slot(index, 0, wraps=True)])
+    return Lowered(views=lowered.views, steps=[*composition.steps, *lowered.steps])
 
 
 @kernels_for(TakeAlongDim, GatherElements)
-def lower_take_along(context: Context) -> Made:
+def lower_take_along(context: Context) -> Lowered:
     """As gather, negative indices counted from the end; input and indices may broadcast but for dim."""
     layer: Any = context.layer(Layer)
     x, index = table(context), indices_of(context.argument(1), context)
@@ -120,7 +120,7 @@ def lower_take_along(context: Context) -> Made:
 
 
 @kernels_for(OnnxGather)
-def lower_onnx_gather(context: Context) -> Made:
+def lower_onnx_gather(context: Context) -> Lowered:
     """Slices along an axis, by indices of any shape."""
     x, index = table(context), indices_of(context.argument(1), context)
     if not x.shape:
@@ -133,7 +133,7 @@ def lower_onnx_gather(context: Context) -> Made:
 
 
 @kernels_for(GatherND)
-def lower_gather_nd(context: Context) -> Made:
+def lower_gather_nd(context: Context) -> Lowered:
     """Elements or slices that rows of indices name, in each batch."""
     layer, x, index = context.layer(GatherND), table(context), indices_of(context.argument(1), context)
     lead, depth = layer.batch_dims, index.shape[-1] if index.shape else 0
@@ -167,7 +167,7 @@ def indices_of(value: object, context: Context) -> View:
     return value
 
 
-def picked(context: Context, x: View, source: Sequence[int], slots: Sequence[Slot]) -> Made:
+def picked(context: Context, x: View, source: Sequence[int], slots: Sequence[Slot]) -> Lowered:
     """The kernel, with loops over the result.
 
     Args:
@@ -177,7 +177,7 @@ def picked(context: Context, x: View, source: Sequence[int], slots: Sequence[Slo
     if spec is None or not spec.size:
         raise NotLoweredError("its shape is known only in a run, or it is empty")
     target = context.place() if spec.dtype == FLOAT32 else row_major(spec.sizes, spec.dtype)
-    return context.made(target, picking(context, target, x, source, slots))
+    return context.lowered(target, picking(context, target, x, source, slots))
 
 
 def picking(context: Context, target: View, x: View, source: Sequence[int], slots: Sequence[Slot]) -> KernelStep:

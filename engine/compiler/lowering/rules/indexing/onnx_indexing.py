@@ -11,7 +11,7 @@ from engine.compiler.lowering.rules.indexing.gather import Slot, indices_of, pic
 from engine.compiler.lowering.rules.indexing.sampling import lower_regions
 from engine.compiler.lowering.rules.indexing.scatter import copied, scattered, source_of, writable
 from engine.compiler.lowering.rules.registry import kernels_for
-from engine.compiler.lowering.steps import KernelStep, Made, NotLoweredError, derived
+from engine.compiler.lowering.steps import KernelStep, Lowered, NotLoweredError, derived
 from engine.compiler.storage import FLOAT32, View, constant, row_major
 from engine.layers.onnx.indexing.reverse_sequence import ReverseSequence
 from engine.layers.onnx.indexing.scatter import TensorScatter
@@ -36,7 +36,7 @@ def computed(context: Context, target: View, tree: Expr, domain: Domain, *operan
 
 
 @kernels_for(OneHot)
-def lower_one_hot(context: Context) -> Made:
+def lower_one_hot(context: Context) -> Lowered:
     """Each place of the new axis compared with what the index says."""
     spec, index = context.lowering.spec(context.op.outputs[0]), context.elements(0)
     values = context.elements(2)
@@ -55,7 +55,7 @@ def lower_one_hot(context: Context) -> Made:
         derived(index, index.meta.expand_dims(axis)), own,
         *(derived(values, values.meta[k : k + 1].reshape(())) for k in (0, 1)),
     )  # fmt: skip
-    return context.made(target, step)
+    return context.lowered(target, step)
 
 
 def _is_exact(values: object, dtype: DType) -> bool:
@@ -68,7 +68,7 @@ def _is_exact(values: object, dtype: DType) -> bool:
 
 
 @kernels_for(TensorScatter)
-def lower_tensor_scatter(context: Context) -> Made:
+def lower_tensor_scatter(context: Context) -> Lowered:
     """A copy of a cache, with what is new from a place of each batch on."""
     layer, x = context.layer(TensorScatter), writable(context, 0)
     new, first = source_of(context, context.argument(1), x.dtype), context.argument(2)
@@ -91,7 +91,7 @@ def lower_tensor_scatter(context: Context) -> Made:
 
 
 @kernels_for(ReverseSequence)
-def lower_reverse_sequence(context: Context) -> Made:
+def lower_reverse_sequence(context: Context) -> Lowered:
     """Elements picked by places that lengths decide; one that does not fit leads out of the sequence."""
     layer, x, lengths = context.layer(ReverseSequence), table(context), context.argument(1)
     if not isinstance(lengths, View):
@@ -109,12 +109,12 @@ def lower_reverse_sequence(context: Context) -> Made:
     turned = apply("where", apply("lt", Y, X), apply("sub", apply("sub", X, 1), Y), Y)
     step = computed(context, places, apply("where", apply("lt", X, 0), -1, turned), "i64", wide, own)
     strides = [0 if k == time else each for k, each in enumerate(x.strides)]
-    made = picked(context, x, strides, [Slot(places, time)])
-    return Made(views=made.views, steps=[step, *made.steps])
+    lowered = picked(context, x, strides, [Slot(places, time)])
+    return Lowered(views=lowered.views, steps=[step, *lowered.steps])
 
 
 @kernels_for(OnnxRoiAlign, image=True)
-def lower_roi_align(context: Context) -> Made:
+def lower_roi_align(context: Context) -> Lowered:
     """Means of regions, whose images are beside them; the largest of samples are for the reference."""
     layer, x, rois, images = context.layer(OnnxRoiAlign), context.tensor(0), context.tensor(1), context.elements(2)
     count = rois.shape[0]
@@ -133,5 +133,5 @@ def lower_roi_align(context: Context) -> Made:
         sampling_ratio=layer.sampling_ratio,
         aligned=aligned,
     )
-    made = lower_regions(context, pool, x, regions)
-    return Made(views=made.views, steps=[*steps, *made.steps])
+    lowered = lower_regions(context, pool, x, regions)
+    return Lowered(views=lowered.views, steps=[*steps, *lowered.steps])

@@ -17,7 +17,7 @@ from engine.compiler.kernels.kernel import Epilogue
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.fusion import as_image
 from engine.compiler.lowering.rules.registry import kernels_for
-from engine.compiler.lowering.steps import KernelStep, Made, NotLoweredError, dense_strides, derived
+from engine.compiler.lowering.steps import KernelStep, Lowered, NotLoweredError, dense_strides, derived
 from engine.compiler.storage import FLOAT32, View, channels_last, constant, row_major
 from engine.errors import ShapeError
 from engine.ir.dims import is_same, is_symbolic
@@ -43,7 +43,7 @@ _PLACES: Final[dict[str, dict[str, Any]]] = {
 
 
 @kernels_for(Interpolate, Antialiased, AntialiasedBicubic, NearestExact, image=True, doubles=True)
-def lower_resample(context: Context) -> Made:
+def lower_resample(context: Context) -> Lowered:
     """A signal, an image or a volume resampled along its axes with the element-wise operators after it."""
     layer, x, sizes = context.layer(Interpolate), context.tensor(0), context.result_spec.sizes[2:]
     if is_symbolic((*x.shape[2:], *sizes)):
@@ -57,7 +57,7 @@ def lower_resample(context: Context) -> Made:
 
 
 @kernels_for(OnnxResize, OnnxUpsample, image=True, doubles=True)
-def lower_onnx_resize(context: Context) -> Made:
+def lower_onnx_resize(context: Context) -> Lowered:
     """The same of any axes: those that stay are images of a batch and their channels."""
     layer, x = context.layer(OnnxResize), context.tensor(0)
     try:
@@ -70,7 +70,7 @@ def lower_onnx_resize(context: Context) -> Made:
         raise NotLoweredError("what it asks for is known only in a run, or lies outside its operand") from error
     axes, rank, kept = [*sorted(found)], len(x.shape), [axis for axis in range(len(x.shape)) if axis not in found]
     if not axes:
-        return context.made(x)
+        return context.lowered(x)
     if len(axes) > 3:
         raise NotLoweredError("there is no kernel for so many dimensions")
     if min(axes) > 1 and 3 <= rank <= 5:
@@ -91,10 +91,10 @@ def lower_onnx_resize(context: Context) -> Made:
     order = np.argsort([*kept, *axes])
     spread = target.meta.reshape(*(x.shape[axis] for axis in kept), *target.shape[2:])
     result = derived(target, spread.transpose(order))
-    return context.made(result, *steps, *copies, context.step(kernel, image, table, whole))
+    return context.lowered(result, *steps, *copies, context.step(kernel, image, table, whole))
 
 
-def _resampled(context: Context, x: View, taps: list[Taps]) -> Made:
+def _resampled(context: Context, x: View, taps: list[Taps]) -> Lowered:
     """Images and volumes (N, C, *S) resampled along S; axis by axis, where all at once have too many taps."""
     before: list[KernelStep] = []
     while math.prod(len(each.indices) for each in taps) > MOST_TAPS:
@@ -103,10 +103,10 @@ def _resampled(context: Context, x: View, taps: list[Taps]) -> Made:
         taps = [_stay(x.shape[2 + axis]) if other == axis else each for other, each in enumerate(taps)]
     result = context.fuse(as_image, is_image=True)
     if not before and len(result.fused.operators) == 1 and all(map(_repeats, taps, x.shape[2:])):
-        return result.made(_repeated(context, x, result.target))
+        return result.lowered(_repeated(context, x, result.target))
     image, copies = context.image(x)
     kernel, table = _kernel(context, x.shape, image, result.image, taps, result.epilogue)
-    return result.made(*before, *copies, result.step(kernel, [image, table]))
+    return result.lowered(*before, *copies, result.step(kernel, [image, table]))
 
 
 def _open_axes(layer: Interpolate, x: View, sizes: Sequence[int]) -> list[TableAxis] | None:
@@ -153,13 +153,13 @@ def _open_onnx_axes(layer: OnnxResize, x: View, operands: Sequence[object]) -> l
     return axes
 
 
-def _resampled_in_run(context: Context, x: View, axes: Sequence[TableAxis]) -> Made:
+def _resampled_in_run(context: Context, x: View, axes: Sequence[TableAxis]) -> Lowered:
     """Images of symbolic sizes, resampled by a table that the run fills, unless elements are repeated."""
     if math.prod(axis.taps for axis in axes) > MOST_TAPS:
         raise NotLoweredError("there is no kernel for so many taps")
     result = context.fuse(as_image, is_image=True)
     if len(result.fused.operators) == 1 and all(map(_repeats_in_run, axes)):
-        return result.made(_repeated(context, x, result.target))
+        return result.lowered(_repeated(context, x, result.target))
     axes = [TableAxis(size=1, count=1), *axes] if len(axes) == 1 else list(axes)
     filling = ResizeTable(
         host=context.host, axes=tuple(axes), is_weighted=any(axis.method not in ("stay", "nearest") for axis in axes)
@@ -180,7 +180,7 @@ def _resampled_in_run(context: Context, x: View, axes: Sequence[TableAxis]) -> M
         epilogue=result.epilogue,
     )
     table = row_major((filling.floats,), FLOAT32)
-    return result.made(*copies, context.step(filling, table), result.step(kernel, [image, table]))
+    return result.lowered(*copies, context.step(filling, table), result.step(kernel, [image, table]))
 
 
 def _repeats_in_run(axis: TableAxis) -> bool:

@@ -12,7 +12,7 @@ from engine.compiler.kernels.images.sampling import Sampling
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.rules.composition import Composition
 from engine.compiler.lowering.rules.registry import kernels_for
-from engine.compiler.lowering.steps import KernelStep, Made, NotLoweredError, derived
+from engine.compiler.lowering.steps import KernelStep, Lowered, NotLoweredError, derived
 from engine.compiler.storage import View, channels_last, constant
 from engine.layers.definition.layer import Layer
 from engine.layers.onnx.operands.constants import whole_numbers
@@ -33,7 +33,7 @@ def by_pixels(context: Context, x: View) -> tuple[View, Sequence[KernelStep]]:
 
 
 @kernels_for(GridSample, image=True)
-def lower_grid_sample(context: Context) -> Made:
+def lower_grid_sample(context: Context) -> Lowered:
     """Images and volumes at the positions of a grid."""
     layer, x, grid = context.layer(GridSample), context.tensor(0), context.tensor(1)
     places = context.result_spec.sizes[2:]
@@ -54,11 +54,11 @@ def lower_grid_sample(context: Context) -> Made:
         aligns_corners=bool(layer.align_corners),
         host=context.host,
     )
-    return context.made(target, *copies, context.step(kernel, image, grid, target))
+    return context.lowered(target, *copies, context.step(kernel, image, grid, target))
 
 
 @kernels_for(AffineGrid, OnnxAffineGrid)
-def lower_affine_grid(context: Context) -> Made:
+def lower_affine_grid(context: Context) -> Lowered:
     """theta times the coordinates of every element, one result after the other."""
     found, theta, composition = context.layer(Layer), context.tensor(0), Composition(context)
     layer = found.grid(_whole(context.argument(1))) if isinstance(found, OnnxAffineGrid) else found
@@ -80,7 +80,7 @@ def lower_affine_grid(context: Context) -> Made:
             tree = apply("add", apply("mul", Operand(j), Operand(rank + j)), tree)
         # The first of the numbers belongs to the last axis.
         composition.map(tree, *axes[::-1], *numbers, target=derived(target, target.meta[..., k]))
-    return context.made(target, *composition.steps)
+    return context.lowered(target, *composition.steps)
 
 
 def _whole(sizes: object) -> tuple[int, ...]:
@@ -91,12 +91,12 @@ def _whole(sizes: object) -> tuple[int, ...]:
 
 
 @kernels_for(RoIAlign, image=True)
-def lower_roi_align(context: Context) -> Made:
+def lower_roi_align(context: Context) -> Lowered:
     """Regions of images, by means of samples."""
     return lower_regions(context, context.layer(RoIAlign), context.tensor(0), context.tensor(1))
 
 
-def lower_regions(context: Context, layer: RoIAlign, x: View, regions: View) -> Made:
+def lower_regions(context: Context, layer: RoIAlign, x: View, regions: View) -> Lowered:
     """The same of these images and regions (image, x1, y1, x2, y2)."""
     if len(x.shape) != 4 or len(regions.shape) != 2 or regions.shape[1] != 5:
         raise NotLoweredError("its operands do not fit")
@@ -119,4 +119,4 @@ def lower_regions(context: Context, layer: RoIAlign, x: View, regions: View) -> 
         most=MOST_SAMPLES**2,
         host=context.host,
     )
-    return context.made(target, *copies, context.step(kernel, image, regions, target))
+    return context.lowered(target, *copies, context.step(kernel, image, regions, target))

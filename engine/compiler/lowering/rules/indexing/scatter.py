@@ -18,7 +18,7 @@ from engine.compiler.lowering.rules.elementwise.typed_calls import domain_of
 from engine.compiler.lowering.rules.indexing.gather import BITS, Slot, indexed, indices_of
 from engine.compiler.lowering.rules.movement.padding import fill
 from engine.compiler.lowering.rules.registry import kernels_for
-from engine.compiler.lowering.steps import WORDS, KernelStep, Made, NotLoweredError, derived
+from engine.compiler.lowering.steps import WORDS, KernelStep, Lowered, NotLoweredError, derived
 from engine.compiler.storage import FLOAT32, View, row_major
 from engine.layers.definition.layer import Layer
 from engine.layers.indexing.combining import neutral
@@ -47,7 +47,7 @@ _WAYS: dict[str | None, Mode] = {
 
 
 @kernels_for(Scatter, ScatterAdd, ScatterReduce, ScatterElements)
-def lower_scatter(context: Context) -> Made:
+def lower_scatter(context: Context) -> Lowered:
     """out[index[i][j]][j] = src[i][j] for dim 0: a copy of the input, then one element after the other."""
     layer: Any = context.layer(Layer)
     x, index = writable(context, 0), indices_of(context.argument(1), context)
@@ -71,7 +71,7 @@ def lower_scatter(context: Context) -> Made:
 
 
 @kernels_for(IndexAdd, IndexCopy, IndexFill, IndexReduce)
-def lower_index_write(context: Context) -> Made:
+def lower_index_write(context: Context) -> Lowered:
     """Whole slices of one axis, named by a vector."""
     layer: Any = context.layer(Layer)
     x, index = writable(context, 0), indices_of(context.argument(1), context)
@@ -108,7 +108,7 @@ def _scaled(context: Context, source: View, alpha: object, steps: list[KernelSte
 
 
 @kernels_for(IndexPut)
-def lower_index_put(context: Context) -> Made:
+def lower_index_put(context: Context) -> Lowered:
     """x[i, :, j] = values, with tensors of positions; masks are for the reference."""
     layer, x = context.layer(IndexPut), writable(context, 0)
     target, steps = copied(context, x)
@@ -119,7 +119,7 @@ def lower_index_put(context: Context) -> Made:
 
 
 @kernels_for(Put)
-def lower_put(context: Context) -> Made:
+def lower_put(context: Context) -> Lowered:
     """Elements at places of the flattened input."""
     x, index = writable(context, 0), indices_of(context.argument(1), context)
     source = source_of(context, context.argument(2), x.dtype)
@@ -130,15 +130,15 @@ def lower_put(context: Context) -> Made:
     source = composition.shaped(source, index.shape)
     flat = derived(target, target.meta.reshape(-1))
     mode: Mode = "add" if context.layer(Put).accumulate else "set"
-    made = scattered(
+    lowered = scattered(
         context, flat, [*steps, *composition.steps], index.shape or (1,), [0] * max(len(index.shape), 1),
         [Slot(index, 0, wraps=True)], source, mode,
     )  # fmt: skip
-    return Made(views={context.op.outputs[0].name: target}, steps=made.steps)
+    return Lowered(views={context.op.outputs[0].name: target}, steps=lowered.steps)
 
 
 @kernels_for(ScatterND)
-def lower_scatter_nd(context: Context) -> Made:
+def lower_scatter_nd(context: Context) -> Lowered:
     """Elements or slices that rows of indices name."""
     layer, x, index = context.layer(ScatterND), writable(context, 0), indices_of(context.argument(1), context)
     depth = index.shape[-1] if index.shape else 0
@@ -159,7 +159,7 @@ def lower_scatter_nd(context: Context) -> Made:
 
 
 @kernels_for(MaxUnpool)
-def lower_max_unpool(context: Context) -> Made:
+def lower_max_unpool(context: Context) -> Lowered:
     """Zeros, with each value at its index in its image."""
     layer, x, index = context.layer(MaxUnpool), context.tensor(0), indices_of(context.argument(1), context)
     shape, rank = context.result_spec.sizes, layer.spatial_rank
@@ -168,14 +168,14 @@ def lower_max_unpool(context: Context) -> Made:
     return unpooled(context, x, index, shape[-rank:], shape[:-rank])
 
 
-def unpooled(context: Context, x: View, index: View, sizes: Sequence[int], lead: Sequence[int]) -> Made:
+def unpooled(context: Context, x: View, index: View, sizes: Sequence[int], lead: Sequence[int]) -> Lowered:
     """Zeros (*lead, *sizes), with each value at its index in its (*sizes)."""
     target = row_major((*lead, *sizes), context.dtype)
     flat = derived(target, target.meta.reshape(*lead, math.prod(sizes)))
     kept = [*flat.strides[:-1], *(0 for _ in x.shape[len(lead) :])]
     steps = [fill(context, target, 0.0)]
-    made = scattered(context, flat, steps, x.shape, kept, [Slot(index, len(lead))], x, "set")
-    return Made(views={context.op.outputs[0].name: target}, steps=made.steps)
+    lowered = scattered(context, flat, steps, x.shape, kept, [Slot(index, len(lead))], x, "set")
+    return Lowered(views={context.op.outputs[0].name: target}, steps=lowered.steps)
 
 
 def _mode(layer: Any) -> Mode:
@@ -221,7 +221,7 @@ def reduced(
     slots: Sequence[Slot],
     source: View,
     layer: ScatterReduce | IndexReduce,
-) -> Made:
+) -> Lowered:
     """What arrives at each place is counted first: means are divided by that, and what is there may not take part."""
     composition, dtype = Composition(context, [*steps]), target.dtype
     if dtype.kind not in "iuf":
@@ -239,7 +239,7 @@ def reduced(
         divisor = apply("max", apply("add", Operand(1), int(layer.include_self)), 1)
         ratio = apply("floor_divide" if dtype.kind in "iu" else "div", Operand(0), divisor)
         composition.typed(target, ratio, target, counts, domain=domain)
-    return context.made(target, *composition.steps)
+    return context.lowered(target, *composition.steps)
 
 
 def scattered(
@@ -251,9 +251,9 @@ def scattered(
     slots: Sequence[Slot],
     source: View,
     mode: Mode,
-) -> Made:
+) -> Lowered:
     """The kernel after those steps; see scattering()."""
-    return context.made(target, *steps, scattering(context, target, sizes, kept, slots, source, mode))
+    return context.lowered(target, *steps, scattering(context, target, sizes, kept, slots, source, mode))
 
 
 def scattering(

@@ -11,7 +11,7 @@ import numpy as np
 from engine.compiler.kernels.indexing.picking import ELEMENTS, Picking, Positions
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.rules.registry import FALLBACKS, KERNEL_RULES
-from engine.compiler.lowering.steps import KernelStep, Made, NotLoweredError, derived
+from engine.compiler.lowering.steps import KernelStep, Lowered, NotLoweredError, derived
 from engine.compiler.storage import FLOAT32, View, constant, row_major
 from engine.errors import EngineError
 from engine.layers.convolution.fold import Unfold
@@ -47,7 +47,7 @@ ALL: tuple[type[Layer], ...] = (
 """Layers that move the elements of all their operands."""
 
 
-def lower_moved(context: Context) -> Made:
+def lower_moved(context: Context) -> Lowered:
     """A gather from the operands, laid one after the other where there are several, or where a number is made up."""
     layer, spec = context.layer(Layer), context.lowering.spec(context.op.outputs[0])
     joined = context.items(0) if isinstance(layer, ALL) and context.bound.positional else None
@@ -80,7 +80,7 @@ def lower_moved(context: Context) -> Made:
         host=context.host,
     )
     index = constant(np.where(places == 0, source.meta.size, places).astype(np.int32).reshape(-1) - 1)
-    return context.made(target, *steps, context.step(kernel, target, source, index))
+    return context.lowered(target, *steps, context.step(kernel, target, source, index))
 
 
 def _places(layer: Layer, arguments: list[object], dtype: DType) -> tuple[Array, Array]:

@@ -10,7 +10,7 @@ from engine.compiler.kernels.indexing.scattering import Scattering
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.rules.indexing.gather import BITS, indices_of
 from engine.compiler.lowering.rules.registry import kernels_for
-from engine.compiler.lowering.steps import KernelStep, Made, NotLoweredError, derived
+from engine.compiler.lowering.steps import KernelStep, Lowered, NotLoweredError, derived
 from engine.compiler.storage import View, constant, row_major
 from engine.layers.creation import creation
 from engine.layers.creation.matrices import OneHot
@@ -33,26 +33,26 @@ def _spec(context: Context) -> TensorSpec:
     return spec
 
 
-def _spread(context: Context, number: Array) -> Made:
+def _spread(context: Context, number: Array) -> Lowered:
     """A tensor full of one number: memory for a single element, with strides of 0."""
     view, spec = constant(number.reshape(())), _spec(context)
-    return context.made(derived(view, view.meta.broadcast_to(spec.sizes)))
+    return context.lowered(derived(view, view.meta.broadcast_to(spec.sizes)))
 
 
 @kernels_for(creation.Zeros, creation.ZerosLike, creation.NewZeros, Zero)
-def lower_zeros(context: Context) -> Made:
+def lower_zeros(context: Context) -> Lowered:
     """Zeros, of a size that is given, or of another tensor's shape or dtype."""
     return _spread(context, np.zeros((), _spec(context).dtype))
 
 
 @kernels_for(creation.Ones, creation.OnesLike, creation.NewOnes)
-def lower_ones(context: Context) -> Made:
+def lower_ones(context: Context) -> Lowered:
     """Ones likewise."""
     return _spread(context, np.ones((), _spec(context).dtype))
 
 
 @kernels_for(ConstantOfShape)
-def lower_constant_of_shape(context: Context) -> Made:
+def lower_constant_of_shape(context: Context) -> Lowered:
     """The file's number."""
     value = context.layer(ConstantOfShape).value
     if value is None:
@@ -61,18 +61,18 @@ def lower_constant_of_shape(context: Context) -> Made:
 
 
 @kernels_for(creation.Full)
-def lower_full(context: Context) -> Made:
+def lower_full(context: Context) -> Lowered:
     """One number, known or not, in a size that is given."""
     return _filled(context, context.argument(0) if context.bound.positional else 0)
 
 
 @kernels_for(creation.FullLike, creation.NewFull, Fill, Copy)
-def lower_fill(context: Context) -> Made:
+def lower_fill(context: Context) -> Lowered:
     """One number, known or not; or a tensor that is spread in place of another."""
     return _filled(context, context.argument(1))
 
 
-def _filled(context: Context, value: View | object) -> Made:
+def _filled(context: Context, value: View | object) -> Lowered:
     spec = _spec(context)
     if isinstance(value, int | float):
         return _spread(context, np.asarray(cast(value, spec.dtype)))
@@ -80,11 +80,11 @@ def _filled(context: Context, value: View | object) -> Made:
     if not isinstance(value, View) or value.dtype != spec.dtype:
         raise NotLoweredError("there is no kernel for a number of another dtype")
     meta = value.meta if isinstance(context.layer(Layer), Copy) else value.meta.reshape(())
-    return context.made(derived(value, meta.broadcast_to(spec.sizes)))
+    return context.lowered(derived(value, meta.broadcast_to(spec.sizes)))
 
 
 @kernels_for(ARange, Range)
-def lower_range(context: Context) -> Made:
+def lower_range(context: Context) -> Lowered:
     """Whole numbers in order, where how many there are is symbolic; others are known."""
     spec = _spec(context)
     places = (1, 2) if isinstance(context.layer(Layer), ARange) else (0, 2)
@@ -92,7 +92,7 @@ def lower_range(context: Context) -> Made:
     if spec.dtype.name not in COUNTED:
         raise NotLoweredError(f"there is no kernel that counts in {spec.dtype.name}")
     view, counting = counted(context, spec.sizes[0], first, step, spec.dtype)
-    return context.made(view, counting)
+    return context.lowered(view, counting)
 
 
 def counted(
@@ -116,16 +116,16 @@ def _whole(context: Context, index: int, default: int) -> int:
 
 
 @kernels_for(EyeLike)
-def lower_eye(context: Context) -> Made:
+def lower_eye(context: Context) -> Lowered:
     """Ones on a diagonal."""
     spec, x = _spec(context), context.argument(0)
     if not isinstance(x, View) or (spec.size or 0) > _MOST:
         raise NotLoweredError("there is no kernel for so many elements")
-    return context.made(constant(np.asarray(context.layer(EyeLike).forward(np.empty(x.shape, x.dtype)))))
+    return context.lowered(constant(np.asarray(context.layer(EyeLike).forward(np.empty(x.shape, x.dtype)))))
 
 
 @kernels_for(OneHot)
-def lower_one_hot(context: Context) -> Made:
+def lower_one_hot(context: Context) -> Lowered:
     """Zeros, and a 1 where each number says."""
     spec, index = _spec(context), indices_of(context.argument(0), context)
     target = row_major(spec.sizes, INT64)
@@ -149,4 +149,4 @@ def lower_one_hot(context: Context) -> Made:
         apart=max(len(index.shape), 1),
         host=context.host,
     )
-    return context.made(target, clear, context.step(kernel, target, one, index))
+    return context.lowered(target, clear, context.step(kernel, target, one, index))

@@ -14,7 +14,7 @@ from engine.compiler.lowering.rules.elementwise.typed_calls import domain_of
 from engine.compiler.lowering.rules.movement.constants import counted
 from engine.compiler.lowering.rules.movement.padding import fill, padded
 from engine.compiler.lowering.rules.registry import kernels_for
-from engine.compiler.lowering.steps import COMPLEX64, KernelStep, Made, NotLoweredError, as_words, derived
+from engine.compiler.lowering.steps import COMPLEX64, KernelStep, Lowered, NotLoweredError, as_words, derived
 from engine.compiler.storage import FLOAT32, View, constant, row_major
 from engine.ir.dims import is_symbolic
 from engine.layers.convolution.fold import Fold, Unfold
@@ -40,7 +40,7 @@ MOST_PIECES = 64
 
 
 @kernels_for(Complex, Polar)
-def lower_complex(context: Context) -> Made:
+def lower_complex(context: Context) -> Lowered:
     """real + i imag, or abs * (cos(angle) + i sin(angle)): two maps."""
     spec, composition = context.lowering.spec(context.op.outputs[0]), Composition(context)
     first, second = context.tensor(0), context.tensor(1)
@@ -54,43 +54,43 @@ def lower_complex(context: Context) -> Made:
     for (tree, operands), place in zip(parts, (target.meta.real, target.meta.imag), strict=True):
         wide = [derived(each, each.meta.broadcast_to(spec.sizes)) for each in operands]
         composition.map(tree, *wide, target=derived(target, place))
-    return context.made(target, *composition.steps)
+    return context.lowered(target, *composition.steps)
 
 
 @kernels_for(Real, Imag, ViewAsReal)
-def lower_part(context: Context) -> Made:
+def lower_part(context: Context) -> Lowered:
     """The real or imaginary part of complex numbers, or both: a view."""
     x, layer = context.elements(0), context.layer(Layer)
     if x.dtype != COMPLEX64:
         raise NotLoweredError("there are kernels for complex numbers of float32 alone")
     if isinstance(layer, ViewAsReal):
-        return context.made(as_words(x))
-    return context.made(derived(x, x.meta.real if isinstance(layer, Real) else x.meta.imag))
+        return context.lowered(as_words(x))
+    return context.lowered(derived(x, x.meta.real if isinstance(layer, Real) else x.meta.imag))
 
 
 @kernels_for(ViewAsComplex)
-def lower_pairs(context: Context) -> Made:
+def lower_pairs(context: Context) -> Lowered:
     """Pairs as complex numbers: a view where they lie side by side, else a copy."""
     x = context.tensor(0)
     is_apart = x.strides[-1] != 1 or any(stride % 2 for stride in x.strides[:-1])
     pairs = row_major(x.shape, x.dtype) if is_apart else x
     copies = [context.copy(x, pairs)] if is_apart else []
-    return context.made(derived(pairs, pairs.meta.view(COMPLEX64)[..., 0]), *copies)
+    return context.lowered(derived(pairs, pairs.meta.view(COMPLEX64)[..., 0]), *copies)
 
 
 @kernels_for(Diag)
-def lower_diag(context: Context) -> Made:
+def lower_diag(context: Context) -> Lowered:
     """The diagonal of a matrix, or a matrix with one."""
     x, offset = context.tensor(0), context.layer(Diag).diagonal
     if len(x.shape) == 2:
-        return context.made(derived(x, x.meta.diagonal(offset)))
+        return context.lowered(derived(x, x.meta.diagonal(offset)))
     target = context.place(is_image=False)
     line = derived(target, target.meta.diagonal(offset))
-    return context.made(target, fill(context, target, 0.0), context.copy(x, line))
+    return context.lowered(target, fill(context, target, 0.0), context.copy(x, line))
 
 
 @kernels_for(SliceCopy, SliceScatter)
-def lower_slice_copy(context: Context) -> Made:
+def lower_slice_copy(context: Context) -> Lowered:
     """The input with another tensor in place of a slice."""
     x, source, layer = context.tensor(0), context.tensor(1), context.layer(SliceCopy)
     target = context.place()
@@ -98,11 +98,11 @@ def lower_slice_copy(context: Context) -> Made:
     steps = [context.copy(x, target)]
     if place.meta.size:
         steps.append(context.copy(derived(source, source.meta.broadcast_to(place.shape)), place))
-    return context.made(target, *steps)
+    return context.lowered(target, *steps)
 
 
 @kernels_for(Cross)
-def lower_cross(context: Context) -> Made:
+def lower_cross(context: Context) -> Lowered:
     """a1 * b2 - a2 * b1 and so on, one component after the other."""
     sizes, composition = context.result_spec.sizes, Composition(context)
     dim = context.layer(Cross).dim
@@ -114,7 +114,7 @@ def lower_cross(context: Context) -> Made:
         after, before = (k + 1) % 3, (k + 2) % 3
         parts = [_component(view, axis, at) for view, at in ((a, after), (b, before), (a, before), (b, after))]
         composition.map(tree, *parts, target=_component(target, axis, k))
-    return context.made(target, *composition.steps)
+    return context.lowered(target, *composition.steps)
 
 
 def _component(view: View, axis: int, at: int) -> View:
@@ -122,13 +122,13 @@ def _component(view: View, axis: int, at: int) -> View:
 
 
 @kernels_for(Fold)
-def lower_fold(context: Context) -> Made:
+def lower_fold(context: Context) -> Lowered:
     """Every column laid down as a patch, piece by piece, on zeros with a margin."""
     return _laid_down(context, context.layer(Fold).windows)
 
 
 @kernels_for(Col2Im)
-def lower_col2im(context: Context) -> Made:
+def lower_col2im(context: Context) -> Lowered:
     """The same of patches that ONNX describes."""
     sizes, block = context.argument(1), context.argument(2)
     known = [None if isinstance(each, View) else whole_numbers(each, "sizes") for each in (sizes, block)]
@@ -137,7 +137,7 @@ def lower_col2im(context: Context) -> Made:
     return _laid_down(context, context.layer(Col2Im).windows(known[0], known[1]))
 
 
-def _laid_down(context: Context, windows: Sequence[Window]) -> Made:
+def _laid_down(context: Context, windows: Sequence[Window]) -> Lowered:
     x, composition, sizes = context.tensor(0), Composition(context), context.result_spec.sizes
     pieces = [*product(*map(_pieces, windows))]
     if len(pieces) > MOST_PIECES:
@@ -168,7 +168,7 @@ def _pieces(window: Window) -> list[slice]:
 
 
 @kernels_for(PadSequence)
-def lower_pad_sequence(context: Context) -> Made:
+def lower_pad_sequence(context: Context) -> Lowered:
     """The number it is padded with everywhere, and every sequence over its part of it."""
     items, layer = context.items(0), context.layer(PadSequence)
     sources = [each for each in items if isinstance(each, View)] if isinstance(items, list) else []
@@ -182,7 +182,7 @@ def lower_pad_sequence(context: Context) -> Made:
         begin = len(row) - length if layer.padding_side == "left" else 0
         if source.meta.size:
             steps.append(context.copy(source, derived(target, row[begin : begin + length])))
-    return context.made(target, *steps)
+    return context.lowered(target, *steps)
 
 
 # Tensors that are stacked, each by a copy of its own.
@@ -190,7 +190,7 @@ MOST_STACKED = 256
 
 
 @kernels_for(Stack)
-def lower_stack(context: Context) -> Made:
+def lower_stack(context: Context) -> Lowered:
     """Every tensor copied to its place along the new dimension."""
     parts = [context.elements(index) for index, _ in enumerate(context.arguments())]
     if len(parts) > MOST_STACKED:
@@ -200,11 +200,11 @@ def lower_stack(context: Context) -> Made:
     target = context.place_like(parts[0])
     axis = checked_axis(context.layer(Stack).dim, len(target.shape))
     places = [derived(target, target.meta.moveaxis(axis, 0)[k]) for k, _ in enumerate(parts)]
-    return context.made(target, *(context.copy(part, place) for part, place in zip(parts, places, strict=True)))
+    return context.lowered(target, *(context.copy(part, place) for part, place in zip(parts, places, strict=True)))
 
 
 @kernels_for(Repeat, Tile)
-def lower_repeat(context: Context) -> Made:
+def lower_repeat(context: Context) -> Lowered:
     """The tensor broadcast along new dimensions before its own."""
     x = context.elements(0)
     target = context.place_like(x, is_image=False)
@@ -212,19 +212,19 @@ def lower_repeat(context: Context) -> Made:
     sizes = [each for whole, size in zip(target.shape, shape, strict=True) for each in (whole // size, size)]
     spread = x.meta.reshape([each for size in shape for each in (1, size)])
     source = derived(x, spread.broadcast_to(sizes))
-    return context.made(target, context.copy(source, derived(target, target.meta.reshape(sizes))))
+    return context.lowered(target, context.copy(source, derived(target, target.meta.reshape(sizes))))
 
 
 @kernels_for(Flip, FlipOne)
-def lower_flip(context: Context) -> Made:
+def lower_flip(context: Context) -> Lowered:
     """A copy that reads backwards."""
     x = context.elements(0)
     target = context.place_like(x)
-    return context.made(target, context.copy(derived(x, context.layer(Layer).forward(x.meta)), target))
+    return context.lowered(target, context.copy(derived(x, context.layer(Layer).forward(x.meta)), target))
 
 
 @kernels_for(GLU)
-def lower_glu(context: Context) -> Made:
+def lower_glu(context: Context) -> Lowered:
     """First half times sigmoid(second half)."""
     x = context.tensor(0)
     axis = checked_axis(context.layer(GLU).dim, len(x.shape))
@@ -233,7 +233,7 @@ def lower_glu(context: Context) -> Made:
 
 
 @kernels_for(Unfold)
-def lower_unfold(context: Context) -> Made:
+def lower_unfold(context: Context) -> Lowered:
     """All patches, which overlap, as one view of the image with its padding; copied."""
     x, layer, target = context.tensor(0), context.layer(Unfold), context.place(is_image=False)
     steps: list[KernelStep] = []
@@ -244,11 +244,11 @@ def lower_unfold(context: Context) -> Made:
         steps += padded(context, x, ground, around, "constant")
         x = ground
     patches = derived(x, window_columns(x.meta, layer.windows))
-    return context.made(target, *steps, context.copy(patches, derived(target, target.meta.reshape(patches.shape))))
+    return context.lowered(target, *steps, context.copy(patches, derived(target, target.meta.reshape(patches.shape))))
 
 
 @kernels_for(LowerTriangle, UpperTriangle, Trilu)
-def lower_triangle(context: Context) -> Made:
+def lower_triangle(context: Context) -> Lowered:
     """The elements where a mask of one matrix, which is known now, is on."""
     layer, x, composition = context.layer(Layer), context.elements(0), Composition(context)
     given = [context.argument(index) for index in range(1, len(context.bound.positional))]
@@ -262,10 +262,10 @@ def lower_triangle(context: Context) -> Made:
         return composition.finish(tree, x, _wide(constant(mask.astype(np.float32)), x))
     target = row_major(x.shape, x.dtype)
     composition.typed(target, tree, x, constant(mask), domain=domain_of(x.dtype))
-    return context.made(target, *composition.steps)
+    return context.lowered(target, *composition.steps)
 
 
-def _symbolic_triangle(context: Context, x: View, layer: Layer, given: list[object]) -> Made:
+def _symbolic_triangle(context: Context, x: View, layer: Layer, given: list[object]) -> Lowered:
     """The same of matrices of any size: where the number of the column is far enough from that of the row."""
     if isinstance(layer, Trilu):
         is_upper, diagonal = layer.upper, whole_number(given[0], "k") if given else 0
@@ -279,7 +279,7 @@ def _symbolic_triangle(context: Context, x: View, layer: Layer, given: list[obje
     target, composition = row_major(x.shape, x.dtype), Composition(context)
     line = derived(rows, rows.meta.reshape(-1, 1))
     composition.typed(target, apply("where", is_kept, Operand(0), 0), x, line, columns, domain=domain_of(x.dtype))
-    return context.made(target, down, across, *composition.steps)
+    return context.lowered(target, down, across, *composition.steps)
 
 
 def _wide(matrix: View, x: View) -> View:

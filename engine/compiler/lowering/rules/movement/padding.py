@@ -16,7 +16,7 @@ from engine.compiler.kernels.map import make_map
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.layout import WIDENING, Border
 from engine.compiler.lowering.rules.registry import kernels_for
-from engine.compiler.lowering.steps import KernelStep, Made, NotLoweredError
+from engine.compiler.lowering.steps import KernelStep, Lowered, NotLoweredError
 from engine.compiler.storage import View, channels_last
 from engine.graph.operator import RuntimeOperator
 from engine.layers.convolution.pad import Pad
@@ -26,7 +26,7 @@ Pairs = Sequence[tuple[int, int]]
 
 
 @kernels_for(Pad)
-def lower_pad(context: Context) -> Made:
+def lower_pad(context: Context) -> Lowered:
     """A tensor with more, or less, around it."""
     layer, x, value = context.layer(Pad), context.tensor(0), _number(context)
     pairs = _pairs(layer, len(x.shape))
@@ -37,7 +37,7 @@ def lower_pad(context: Context) -> Made:
         further = lowering.border_for(out)
         return _with_zeros(context, x, border, further)
     target = context.place()
-    return context.made(target, *padded(context, x, target, pairs, layer.mode, value))
+    return context.lowered(target, *padded(context, x, target, pairs, layer.mode, value))
 
 
 def _number(context: Context) -> float:
@@ -80,7 +80,7 @@ def _wish(op: RuntimeOperator, x: TensorSpec, y: TensorSpec) -> Border | None:
 WIDENING[Pad] = _wish
 
 
-def _with_zeros(context: Context, x: View, border: Border, further: Border) -> Made:
+def _with_zeros(context: Context, x: View, border: Border, further: Border) -> Lowered:
     """The image with its own border as part of it; around that is left what users want further."""
     whole: Border = (
         border[0] + further[0],
@@ -95,7 +95,7 @@ def _with_zeros(context: Context, x: View, border: Border, further: Border) -> M
         source = channels_last(x.shape, whole)
         steps.append(context.copy(x, source))
         x = source
-    return context.made(_widened(x, border), *steps)
+    return context.lowered(_widened(x, border), *steps)
 
 
 def _widened(x: View, border: Border) -> View:

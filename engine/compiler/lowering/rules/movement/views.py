@@ -12,7 +12,7 @@ import numpy as np
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.layout import SEE_THROUGH, slice_of
 from engine.compiler.lowering.rules.registry import kernels_for
-from engine.compiler.lowering.steps import Made, NotLoweredError
+from engine.compiler.lowering.steps import Lowered, NotLoweredError
 from engine.compiler.storage import FLOAT32, View, row_major
 from engine.graph.operand import RuntimeOperand
 from engine.layers.creation.container import Unpack
@@ -69,7 +69,7 @@ SEE_THROUGH.update((slicing.Slice, slicing.Narrow, onnx_shape.OnnxSlice, split.S
 
 
 @kernels_for(*VIEWS)
-def lower_view(context: Context) -> Made:
+def lower_view(context: Context) -> Lowered:
     """A view, or for a reshape that cannot be one, a copy into the order that allows it."""
     layer, arguments = context.layer(Layer), context.arguments()
     outputs: Sequence[RuntimeOperand] = context.op.outputs
@@ -89,7 +89,7 @@ def lower_view(context: Context) -> Made:
         raise NotLoweredError("its results come as a list")
     views = [view for each in several if (view := x.derive(each)) is not None]
     if len(views) == len(outputs):
-        return Made(views={operand.name: view for operand, view in zip(outputs, views, strict=True)})
+        return Lowered(views={operand.name: view for operand, view in zip(outputs, views, strict=True)})
     if not isinstance(layer, RESHAPES):
         raise NotLoweredError("there is no kernel for this rearrangement")
     return _reshaped(context, x)
@@ -105,7 +105,7 @@ def _unpacked(context: Context) -> Sequence[RuntimeOperand] | None:
 
 
 @kernels_for(MeshGrid, expand.BroadcastTensors)
-def lower_spread(context: Context) -> Made:
+def lower_spread(context: Context) -> Lowered:
     """Every tensor spread along the dimensions of the others: views, as soon as the list of them is taken apart."""
     items, outputs = context.items(0), _unpacked(context)
     sources = [each for each in items if isinstance(each, View)] if isinstance(items, list) else []
@@ -115,33 +115,33 @@ def lower_spread(context: Context) -> Made:
     views = [view for each, grid in zip(sources, grids, strict=True) if (view := each.derive(grid)) is not None]
     if len(views) < len(outputs):
         raise NotLoweredError("there is no kernel for this rearrangement")
-    return Made(views={operand.name: view for operand, view in zip(outputs, views, strict=True)})
+    return Lowered(views={operand.name: view for operand, view in zip(outputs, views, strict=True)})
 
 
 @kernels_for(Unpack)
-def lower_unpack(context: Context) -> Made:
+def lower_unpack(context: Context) -> Lowered:
     """The items of a list whose maker has told where they lie."""
     views = {each.name: context.lowering.view(each) for each in context.op.outputs}
     known = {name: view for name, view in views.items() if view is not None}
     if len(known) < len(views):
         raise NotLoweredError("there is no kernel for it")
-    return Made(views=known)
+    return Lowered(views=known)
 
 
-def _reshaped(context: Context, x: View) -> Made:
+def _reshaped(context: Context, x: View) -> Lowered:
     target = context.place_like(x)
     seen = target.derive(target.meta.reshape(x.shape))
     if seen is not None:
-        return context.made(target, context.copy(x, seen))
+        return context.lowered(target, context.copy(x, seen))
     flat = row_major(x.shape, x.dtype)
     result = flat.derive(flat.meta.reshape(target.shape))
     if result is None:
         raise NotLoweredError("the reshape cannot be a view")
-    return context.made(result, context.copy(x, flat))
+    return context.lowered(result, context.copy(x, flat))
 
 
 @kernels_for(permute.Roll)
-def lower_roll(context: Context) -> Made:
+def lower_roll(context: Context) -> Lowered:
     """Elements moved round: along every dimension two parts, each copied to where it goes."""
     layer, x = context.layer(permute.Roll), context.elements(0)
     if layer.dims is None or len({dim % len(x.shape) for dim in layer.dims}) < len(layer.dims):
@@ -152,7 +152,7 @@ def lower_roll(context: Context) -> Made:
     pairs = [(x, target)]
     for dim, shift in zip(layer.dims, layer.shifts, strict=True):
         pairs = [part for pair in pairs for part in _rolled(*pair, dim % len(x.shape), shift)]
-    return context.made(target, *(context.copy(source, place) for source, place in pairs))
+    return context.lowered(target, *(context.copy(source, place) for source, place in pairs))
 
 
 def _rolled(source: View, target: View, axis: int, shift: int) -> list[tuple[View, View]]:
@@ -171,7 +171,7 @@ def _rolled(source: View, target: View, axis: int, shift: int) -> list[tuple[Vie
 
 
 @kernels_for(join.Cat)
-def lower_cat(context: Context) -> Made:
+def lower_cat(context: Context) -> Lowered:
     """A concatenation; parts that were computed in their place need no copy."""
     parts = [context.elements(index) for index, _ in enumerate(context.arguments())]
     if len({part.dtype for part in parts}) > 1:
@@ -191,8 +191,10 @@ def lower_cat(context: Context) -> Made:
         first += part.shape[axis]
     together = None if in_place else _together(parts, axis)
     if together is not None:
-        return context.made(together)
-    return Made(views={context.op.outputs[0].name: target}, steps=steps, fusions={JOINS: in_place} if in_place else {})
+        return context.lowered(together)
+    return Lowered(
+        views={context.op.outputs[0].name: target}, steps=steps, fusions={JOINS: in_place} if in_place else {}
+    )
 
 
 def _is_same(a: View, b: View) -> bool:
@@ -220,7 +222,7 @@ def _together(parts: list[View], axis: int) -> View | None:
     shuffle.ChannelShuffle, shuffle.PixelShuffle, shuffle.PixelUnshuffle, blocks.DepthToSpace, blocks.SpaceToDepth,
     image=True,
 )  # fmt: skip
-def lower_shuffle(context: Context) -> Made:
+def lower_shuffle(context: Context) -> Lowered:
     """Channels to other channels or to pixels: a copy between two views of six dimensions."""
     x, layer = context.tensor(0), context.layer(Layer)
     if len(x.shape) != 4:
@@ -250,4 +252,4 @@ def lower_shuffle(context: Context) -> Made:
     seen, place = x.derive(moved), target.derive(target.meta.reshape(moved.shape))
     if seen is None or place is None:
         raise NotLoweredError("the tensor's dimensions cannot be split in place")
-    return context.made(target, context.copy(seen, place))
+    return context.lowered(target, context.copy(seen, place))

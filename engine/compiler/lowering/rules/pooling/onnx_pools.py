@@ -14,7 +14,7 @@ from engine.compiler.lowering.rules.indexing.gather import indices_of
 from engine.compiler.lowering.rules.indexing.scatter import unpooled
 from engine.compiler.lowering.rules.pooling.pool import averaged, axes_of, pooled, with_places
 from engine.compiler.lowering.rules.registry import kernels_for
-from engine.compiler.lowering.steps import Made, NotLoweredError
+from engine.compiler.lowering.steps import Lowered, NotLoweredError
 from engine.compiler.lowering.terms.functions import power
 from engine.compiler.storage import View, channels_last
 from engine.layers.onnx.operands.adapter import present
@@ -26,7 +26,7 @@ from engine.tensor import TensorSpec
 
 
 @kernels_for(OnnxMaxPool, image=True, doubles=True)
-def lower_max_pool(context: Context) -> Made:
+def lower_max_pool(context: Context) -> Lowered:
     """The largest element of every window, and where it is."""
     layer, x = context.layer(OnnxMaxPool), _images(context)
     spec = context.lowering.spec(context.op.outputs[0])
@@ -41,7 +41,7 @@ def lower_max_pool(context: Context) -> Made:
 
 
 @kernels_for(OnnxAveragePool, image=True, doubles=True)
-def lower_average_pool(context: Context) -> Made:
+def lower_average_pool(context: Context) -> Lowered:
     """The mean of every window."""
     layer, x = context.layer(OnnxAveragePool), _images(context)
     axes = _axes(layer, x, context.result_spec.sizes[2:])
@@ -49,7 +49,7 @@ def lower_average_pool(context: Context) -> Made:
 
 
 @kernels_for(OnnxLpPool, image=True, doubles=True)
-def lower_lp_pool(context: Context) -> Made:
+def lower_lp_pool(context: Context) -> Lowered:
     """sum(abs(x)^p)^(1/p) of every window."""
     layer, x, composition = context.layer(OnnxLpPool), _images(context), Composition(context)
     powers = composition.map(_powers(layer.p), x, target=channels_last(x.shape, dtype=x.dtype))
@@ -59,7 +59,7 @@ def lower_lp_pool(context: Context) -> Made:
 
 
 @kernels_for(GlobalLpPool, doubles=True)
-def lower_global_lp_pool(context: Context) -> Made:
+def lower_global_lp_pool(context: Context) -> Lowered:
     """The same of whole channels."""
     layer, x, composition = context.layer(GlobalLpPool), context.tensor(0), Composition(context)
     total = composition.reduce(composition.map(_powers(layer.p), x), range(2, len(x.shape)), "sum")
@@ -67,7 +67,7 @@ def lower_global_lp_pool(context: Context) -> Made:
 
 
 @kernels_for(OnnxMaxUnpool, doubles=True)
-def lower_max_unpool(context: Context) -> Made:
+def lower_max_unpool(context: Context) -> Lowered:
     """Zeros, with each value at its place in the whole of them."""
     layer, x = context.layer(OnnxMaxUnpool), context.tensor(0)
     index, sizes = indices_of(context.argument(1), context), context.result_spec.sizes

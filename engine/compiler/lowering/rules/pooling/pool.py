@@ -19,7 +19,7 @@ from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.fusion import as_image
 from engine.compiler.lowering.rules.composition import Composition, as_batch, fold_channels, fuse_images
 from engine.compiler.lowering.rules.registry import kernels_for
-from engine.compiler.lowering.steps import KernelStep, Made, NotLoweredError, dense_strides, derived
+from engine.compiler.lowering.steps import KernelStep, Lowered, NotLoweredError, dense_strides, derived
 from engine.compiler.lowering.terms.functions import power
 from engine.compiler.storage import View, channels_last, constant, row_major
 from engine.ir.strided import Strided
@@ -73,7 +73,7 @@ def with_places(
     windows: Callable[[View, Sequence[int]], list[WindowAxis]],
     *,
     in_whole: bool = False,
-) -> Made:
+) -> Lowered:
     """Both in memory of their own, channels-last; or one of them, if only one is returned.
 
     Args:
@@ -111,8 +111,8 @@ def with_places(
         views = [derived(each, each.meta[0]) for each in views]
     if len(outputs) == 1:
         views = [views[0 if spec.dtype == x.dtype else 1]]
-    made = {each.name: view for each, view in zip(outputs, views, strict=True)}
-    return Made(views=made, steps=steps)
+    found = {each.name: view for each, view in zip(outputs, views, strict=True)}
+    return Lowered(views=found, steps=steps)
 
 
 def _moved(context: Context, places: View, sizes: Sequence[int]) -> KernelStep:
@@ -130,7 +130,7 @@ Mode = Literal["max", "average"]
 
 
 @kernels_for(MaxPool, AvgPool, image=True, doubles=True)
-def lower_pool(context: Context) -> Made:
+def lower_pool(context: Context) -> Lowered:
     """The largest or the mean element of every window."""
     layer = context.layer(Pool)
     if isinstance(layer, MaxPool) and layer.returns != 0:
@@ -144,7 +144,7 @@ def lower_pool(context: Context) -> Made:
 
 
 @kernels_for(AdaptiveAvgPool, AdaptiveMaxPool, image=True, doubles=True)
-def lower_adaptive(context: Context) -> Made:
+def lower_adaptive(context: Context) -> Lowered:
     """The mean or the largest element of windows that cover an image evenly."""
     layer = context.layer(AdaptivePool)
     if isinstance(layer, AdaptiveMaxPool) and layer.returns != 0:
@@ -157,7 +157,7 @@ def lower_adaptive(context: Context) -> Made:
 
 
 @kernels_for(LPPool, image=True, doubles=True)
-def lower_lp_pool(context: Context) -> Made:
+def lower_lp_pool(context: Context) -> Lowered:
     """(taps * mean(x^p))^(1/p) of every window."""
     layer, composition = context.layer(LPPool), Composition(context)
     x = _operand(context, layer.spatial_rank)
@@ -206,7 +206,7 @@ def pooled(
     *,
     counts_padding: bool = True,
     divisor: int | None = None,
-) -> Made:
+) -> Lowered:
     """The largest or the mean element of windows of images (N, C, *S)."""
     image, copies = context.image(x)
     result = fuse_images(context, len(axes))
@@ -226,15 +226,15 @@ def pooled(
         host=context.host,
         epilogue=result.epilogue,
     )
-    return result.made(*copies, result.step(kernel, [image]))
+    return result.lowered(*copies, result.step(kernel, [image]))
 
 
-def mean_of_pixels(context: Context, x: View, *, is_image: bool, of: Of = "mean") -> Made:
+def mean_of_pixels(context: Context, x: View, *, is_image: bool, of: Of = "mean") -> Lowered:
     """The mean over all pixels, or what else is wanted of them, to (N, C) or (N, C, 1, ...)."""
     image, copies = _one_image(context, x)
     result = context.fuse(_with_pixels, is_image=is_image)
     kernel = fold_channels(image, result.image, of, context.host, result.epilogue)
-    return result.made(*copies, result.step(kernel, [image]))
+    return result.lowered(*copies, result.step(kernel, [image]))
 
 
 def _one_image(context: Context, x: View) -> tuple[View, Sequence[KernelStep]]:

@@ -18,7 +18,7 @@ from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.rules.composition import Composition
 from engine.compiler.lowering.rules.products.attention_operands import Attended, MaskView, in_groups, mask_of, weighed
 from engine.compiler.lowering.rules.registry import kernels_for
-from engine.compiler.lowering.steps import KernelStep, Made, NotLoweredError, derived
+from engine.compiler.lowering.steps import KernelStep, Lowered, NotLoweredError, derived
 from engine.compiler.storage import FLOAT32, View, row_major, spaced_rows
 from engine.graph.operand import RuntimeOperand
 from engine.ir.dims import is_symbolic
@@ -30,7 +30,7 @@ PRODUCT = apply("mul", Operand(0), Operand(1))
 
 
 @kernels_for(ScaledDotProductAttention, doubles=True)
-def lower_attention(context: Context) -> Made:
+def lower_attention(context: Context) -> Lowered:
     """softmax(query @ key.T * scale + mask) @ value, heads in groups or not."""
     layer = context.layer(ScaledDotProductAttention)
     query, key, value = (context.tensor(index) for index in range(3))
@@ -48,10 +48,10 @@ def lower_attention(context: Context) -> Made:
     if layer.enable_gqa:
         attended = in_groups(attended)
     steps = attention_steps(context, attended) if context.dtype == FLOAT32 else weighed(context, attended)[1]
-    return context.made(target, *steps)
+    return context.lowered(target, *steps)
 
 
-def lower_chain(context: Context, chain: Chain) -> Made:
+def lower_chain(context: Context, chain: Chain) -> Lowered:
     """The attention that a graph spells out, as the last of its operators."""
     first, last, finest = chain.stacks
     scaling = Composition(context)
@@ -71,7 +71,7 @@ def lower_chain(context: Context, chain: Chain) -> Made:
     )
     *copies, step = attention_steps(context, attended)
     steps = [*scaling.steps, *copies, replace(step, operators=chain.names)]
-    return Made(
+    return Lowered(
         views={context.op.outputs[0].name: target}, steps=steps, fusions={ATTENTION: [op.name for op in chain.inner]}
     )
 

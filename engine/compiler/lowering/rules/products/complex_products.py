@@ -16,7 +16,7 @@ from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.rules.composition import Composition
 from engine.compiler.lowering.rules.products.einsum import contracted
 from engine.compiler.lowering.rules.registry import FALLBACKS
-from engine.compiler.lowering.steps import COMPLEX64, Made, NotLoweredError, as_words, derived
+from engine.compiler.lowering.steps import COMPLEX64, Lowered, NotLoweredError, as_words, derived
 from engine.compiler.storage import FLOAT32, View, row_major
 from engine.layers.linear.einsum import Einsum, Labels
 from engine.layers.linear.matmul import Matmul
@@ -26,14 +26,14 @@ from engine.tensor import Array
 _PARTS = (".real and imaginary", ".imaginary and real")
 
 
-def lower_complex_einsum(context: Context) -> Made:
+def lower_complex_einsum(context: Context) -> Lowered:
     """Sums of products of two operands or more."""
     shapes = [_factor(context, index).shape for index, _ in enumerate(context.arguments())]
     equation = context.layer(Einsum).labelled(shapes)
     return _product(context, equation.terms, equation.output)
 
 
-def lower_complex_matmul(context: Context) -> Made:
+def lower_complex_matmul(context: Context) -> Lowered:
     """input @ other, of any rank."""
     ranks = [len(_factor(context, index).shape) for index in (0, 1)]
     if not all(ranks):
@@ -58,7 +58,7 @@ def _factor(context: Context, index: int) -> View | Array:
     return value
 
 
-def _product(context: Context, terms: Sequence[Labels], output: Labels) -> Made:
+def _product(context: Context, terms: Sequence[Labels], output: Labels) -> Lowered:
     """The operands multiplied one after the other, each by the next."""
     composition = Composition(context)
     if len(terms) < 2 or any(len({*term}) < len(term) for term in (*terms, output)):
@@ -73,7 +73,7 @@ def _product(context: Context, terms: Sequence[Labels], output: Labels) -> Made:
         parts = parts[::-1]
     pairs = derived(left, left.meta.view(COMPLEX64)[..., 0])
     turned = derived(pairs, pairs.meta.transpose([labels.index(label) for label in output]))
-    return context.made(turned, *composition.steps)
+    return context.lowered(turned, *composition.steps)
 
 
 @dataclass(frozen=True, slots=True)

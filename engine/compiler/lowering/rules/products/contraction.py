@@ -17,7 +17,7 @@ from engine.compiler.lowering.rules.products.einsum import lower_einsum
 from engine.compiler.lowering.rules.products.linear import linear
 from engine.compiler.lowering.rules.products.matmul import product
 from engine.compiler.lowering.rules.registry import kernels_for
-from engine.compiler.lowering.steps import Made, NotLoweredError, derived
+from engine.compiler.lowering.steps import Lowered, NotLoweredError, derived
 from engine.compiler.storage import FLOAT32, row_major
 from engine.layers.linear.einsum import Einsum
 from engine.layers.linear.linear import Bilinear
@@ -33,7 +33,7 @@ MOST_PAIRS = 1 << 24
 
 
 @kernels_for(Dot, Vdot, Vecdot, doubles=True)
-def lower_dot(context: Context) -> Made:
+def lower_dot(context: Context) -> Lowered:
     """The sum of products along a dimension."""
     a, b, composition = context.tensor(0), context.tensor(1), Composition(context)
     layer = context.layer(Dot | Vecdot)  # type: ignore[arg-type]
@@ -46,14 +46,14 @@ def lower_dot(context: Context) -> Made:
 
 
 @kernels_for(Outer, doubles=True)
-def lower_outer(context: Context) -> Made:
+def lower_outer(context: Context) -> Lowered:
     """Every element of one with every element of the other."""
     a, b = context.tensor(0), context.tensor(1)
     return Composition(context).finish(_PRODUCT, derived(a, a.meta[:, None]), b)
 
 
 @kernels_for(AddOuter, doubles=True)
-def lower_add_outer(context: Context) -> Made:
+def lower_add_outer(context: Context) -> Lowered:
     """beta * input + alpha * outer."""
     layer, a, b = context.layer(AddOuter), context.tensor(1), context.tensor(2)
     tree = apply("mul", _PRODUCT, float(layer.alpha))
@@ -65,7 +65,7 @@ def lower_add_outer(context: Context) -> Made:
 
 
 @kernels_for(Bilinear, doubles=True)
-def lower_bilinear(context: Context) -> Made:
+def lower_bilinear(context: Context) -> Lowered:
     """Every element of one row times every one of the other, and a linear layer of these."""
     a, b, weight, bias = context.tensor(0), context.tensor(1), context.weight(2), context.optional_weight(3)
     left, right = derived(a, a.meta[..., :, None]), derived(b, b.meta[..., None, :])
@@ -75,12 +75,12 @@ def lower_bilinear(context: Context) -> Made:
     composition = Composition(context)
     pairs = composition.map(apply("mul", Operand(0), Operand(1)), left, right)
     rows = derived(pairs, pairs.meta.reshape(*sizes[:-2], sizes[-2] * sizes[-1]))
-    made = linear(context, rows, weight.reshape(len(weight), -1), bias)
-    return Made(views=made.views, steps=[*composition.steps, *made.steps], fusions=made.fusions)
+    lowered = linear(context, rows, weight.reshape(len(weight), -1), bias)
+    return Lowered(views=lowered.views, steps=[*composition.steps, *lowered.steps], fusions=lowered.fusions)
 
 
 @kernels_for(Kron, doubles=True)
-def lower_kron(context: Context) -> Made:
+def lower_kron(context: Context) -> Lowered:
     """Every element of one times the whole of the other, laid side by side."""
     a, b, composition = context.tensor(0), context.tensor(1), Composition(context)
     target = context.place(is_image=False)
@@ -90,11 +90,11 @@ def lower_kron(context: Context) -> Made:
     spread_b = derived(b, b.meta.reshape([size for n in sizes_b for size in (1, n)]))
     pairs = [size for pair in zip(sizes_a, sizes_b, strict=True) for size in pair]
     composition.map(_PRODUCT, spread_a, spread_b, target=derived(target, target.meta.reshape(pairs)))
-    return context.made(target, *composition.steps)
+    return context.lowered(target, *composition.steps)
 
 
 @kernels_for(Inner, Tensordot, doubles=True)
-def lower_contraction(context: Context) -> Made:
+def lower_contraction(context: Context) -> Lowered:
     """The sum of products over pairs of dimensions: an einsum in other words."""
     a, b = context.tensor(0), context.tensor(1)
     layer = context.layer(Inner | Tensordot)  # type: ignore[arg-type]
@@ -118,7 +118,7 @@ def lower_contraction(context: Context) -> Made:
 
 
 @kernels_for(GroupedMatmul)
-def lower_grouped_matmul(context: Context) -> Made:
+def lower_grouped_matmul(context: Context) -> Lowered:
     """input[rows of e] @ other[e], where other is known now; without ends a stack of products."""
     if context.argument(2) is None:
         return product(context, context.tensor(0), context.tensor(1), alone(context.op))
@@ -147,4 +147,4 @@ def lower_grouped_matmul(context: Context) -> Made:
         host=context.host,
     )
     packed = context.lowering.packed(kernel.packing, (matrices,), lambda: kernel.pack(matrices))
-    return context.made(target, *steps, context.step(kernel, x, packed, ends, target))
+    return context.lowered(target, *steps, context.step(kernel, x, packed, ends, target))

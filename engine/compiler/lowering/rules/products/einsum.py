@@ -15,7 +15,7 @@ from engine.compiler.lowering.rules.composition import Composition
 from engine.compiler.lowering.rules.products.linear import linear
 from engine.compiler.lowering.rules.products.matmul import multiplied, product
 from engine.compiler.lowering.rules.registry import kernels_for
-from engine.compiler.lowering.steps import KernelStep, Made, NotLoweredError, derived
+from engine.compiler.lowering.steps import KernelStep, Lowered, NotLoweredError, derived
 from engine.compiler.storage import View, row_major
 from engine.layers.linear.einsum import Einsum, Labels
 from engine.promotion import broadcast_sizes
@@ -30,7 +30,7 @@ _Term = tuple[View, Labels]
 
 
 @kernels_for(Einsum, doubles=True)
-def lower_einsum(context: Context) -> Made:
+def lower_einsum(context: Context) -> Lowered:
     """What both operands have and the result too makes the stack; what the result has not is summed over.
 
     Of each operand its diagonals are taken before, and sums over dimensions that nothing else has.
@@ -56,11 +56,11 @@ def lower_einsum(context: Context) -> Made:
         return composition.finish(_PRODUCT, *(_spread(*each, output) for each in operands))
     if output and output[-1] not in right[1]:  # columns lie side by side in the result
         left, right = right, left
-    made = _pair(context, left, right, output, composition.steps)
-    return Made(views=made.views, steps=[*composition.steps, *made.steps], fusions=made.fusions)
+    lowered = _pair(context, left, right, output, composition.steps)
+    return Lowered(views=lowered.views, steps=[*composition.steps, *lowered.steps], fusions=lowered.fusions)
 
 
-def _pair(context: Context, left: _Term, right: _Term, output: Labels, steps: list[KernelStep]) -> Made:
+def _pair(context: Context, left: _Term, right: _Term, output: Labels, steps: list[KernelStep]) -> Lowered:
     """The last product: its result in its own order where its rows and columns lie side by side there, or turned."""
     sizes = _sizes(left, right)
     groups = _groups(left[1], right[1], output)

@@ -15,7 +15,7 @@ from engine.compiler.lowering.rules.products.attention import attention_steps
 from engine.compiler.lowering.rules.products.attention_operands import BOOL, Attended, MaskView
 from engine.compiler.lowering.rules.products.linear import linear_step, rows_as_image
 from engine.compiler.lowering.rules.registry import kernels_for
-from engine.compiler.lowering.steps import KernelStep, Made, NotLoweredError, convert, derived
+from engine.compiler.lowering.steps import KernelStep, Lowered, NotLoweredError, convert, derived
 from engine.compiler.storage import FLOAT32, View, constant, row_major, spaced_rows
 from engine.ir.strided import Strided
 from engine.layers.attention.encoder import TransformerEncoderLayer
@@ -27,7 +27,7 @@ _SUM = apply("add", _ITSELF, Operand(1))
 
 
 @kernels_for(TransformerEncoderLayer, rows=True)
-def lower_encoder_layer(context: Context) -> Made:
+def lower_encoder_layer(context: Context) -> Lowered:
     """Attention and two linear layers, each added to what it is of, with a norm behind or before."""
     layer, x = context.layer(TransformerEncoderLayer), context.tensor(0)
     qkv, proj, norm_1, norm_2, ffn_1, ffn_2 = (
@@ -43,7 +43,7 @@ def lower_encoder_layer(context: Context) -> Made:
     else:
         x = steps.norm(steps.linear(steps.attended(steps.linear(x, qkv)), proj, _SUM, x), norm_1)
         steps.norm(steps.linear(steps.linear(x, ffn_1, activation), ffn_2, _SUM, x), norm_2, target)
-    return context.made(target, *steps.made)
+    return context.lowered(target, *steps.kernels)
 
 
 @dataclass(slots=True)
@@ -52,7 +52,7 @@ class _Steps:
 
     context: Context
     layer: TransformerEncoderLayer
-    made: list[KernelStep] = field(default_factory=list)
+    kernels: list[KernelStep] = field(default_factory=list)
 
     def linear(
         self,
@@ -69,7 +69,7 @@ class _Steps:
         op = self.context.op
         fused = Fused(op.outputs[0], tree, others, (op.name,))
         result = Result.seen(fused, target, rows_as_image, self.context.lowering.fault_flag)
-        self.made += [*copies, linear_step(self.context, result, rows, weight, bias)]
+        self.kernels += [*copies, linear_step(self.context, result, rows, weight, bias)]
         return target
 
     def norm(self, x: View, weights: tuple[Array, Array], target: View | None = None) -> View:
@@ -88,7 +88,7 @@ class _Steps:
             has_bias=True,
             host=self.context.host,
         )
-        self.made += [*copies, self.context.step(kernel, rows, lines, *map(constant, weights))]
+        self.kernels += [*copies, self.context.step(kernel, rows, lines, *map(constant, weights))]
         return target
 
     def attended(self, qkv: View) -> View:
@@ -105,7 +105,7 @@ class _Steps:
             masks=self._masks(batch, length),
             scale=1 / math.sqrt(size // heads),
         )
-        self.made += attention_steps(self.context, attended)
+        self.kernels += attention_steps(self.context, attended)
         return target
 
     def _heads(self, x: Strided) -> Strided:
@@ -120,7 +120,7 @@ class _Steps:
         mask = self.context.lowering.stored(mask != 0) if isinstance(mask, np.ndarray) else mask
         if isinstance(mask, View) and mask.dtype == FLOAT32 and mask.meta.size:
             answers = row_major(mask.shape, BOOL)
-            self.made.append(convert(mask, answers, [self.context.op.name], self.context.host))
+            self.kernels.append(convert(mask, answers, [self.context.op.name], self.context.host))
             mask = answers
         if not isinstance(mask, View) or mask.dtype != BOOL:
             raise NotLoweredError("there is no kernel for masks of such numbers")

@@ -19,7 +19,7 @@ from engine.compiler.lowering.fusion import Result, alone
 from engine.compiler.lowering.rules.composition import Composition
 from engine.compiler.lowering.rules.products.linear import linear_step, multiply_frames, rows_as_image
 from engine.compiler.lowering.rules.registry import kernels_for
-from engine.compiler.lowering.steps import COMPLEX64, KernelStep, Made, NotLoweredError, as_words, derived
+from engine.compiler.lowering.steps import COMPLEX64, KernelStep, Lowered, NotLoweredError, as_words, derived
 from engine.compiler.storage import FLOAT32, View, row_major
 from engine.ir.dims import hint, specialise
 from engine.layers.definition.layer import Layer
@@ -49,7 +49,7 @@ class _Stage:
 
 
 @kernels_for(*OneAxis.__subclasses__(), *SeveralAxes.__subclasses__())
-def lower_transform(context: Context) -> Made:
+def lower_transform(context: Context) -> Lowered:
     """A transform along one axis or several."""
     layer, x = context.layer(Layer), context.argument(0)
     assert isinstance(layer, OneAxis | SeveralAxes)
@@ -58,7 +58,7 @@ def lower_transform(context: Context) -> Made:
     steps: list[KernelStep] = []
     for stage in _stages(layer, x.shape):
         x = _transformed(context, x, stage, steps)
-    return context.made(x, *steps)
+    return context.lowered(x, *steps)
 
 
 def _stages(layer: OneAxis | SeveralAxes, shape: tuple[int, ...]) -> Iterator[_Stage]:
@@ -96,7 +96,7 @@ def _as_floats(matrix: Array) -> Array:
 
 
 @kernels_for(DFT)
-def lower_dft(context: Context) -> Made:
+def lower_dft(context: Context) -> Lowered:
     """The transform along one axis."""
     layer, x, composition = context.layer(DFT), context.tensor(0), Composition(context)
     given = [context.argument(index) for index in (1, 2)]
@@ -114,11 +114,11 @@ def lower_dft(context: Context) -> Made:
     lines = derived(target, target.meta.reshape(-1, matrix[0].size))
     apart = composition.shaped(moved, (1, -1, size * parts))
     multiply_frames(composition, apart, lines, _weight(matrix))
-    return context.made(derived(target, target.meta.moveaxis(-2, axis)), *composition.steps)
+    return context.lowered(derived(target, target.meta.moveaxis(-2, axis)), *composition.steps)
 
 
 @kernels_for(STFT)
-def lower_stft(context: Context) -> Made:
+def lower_stft(context: Context) -> Lowered:
     """The transforms of all frames, window and all."""
     layer, x, composition = context.layer(STFT), context.tensor(0), Composition(context)
     others: list[Any] = [context.argument(index) for index in (1, 2, 3)]
@@ -140,7 +140,7 @@ def lower_stft(context: Context) -> Made:
     target = row_major((batch, count, bins, 2), FLOAT32)
     lines = derived(target, target.meta.reshape(batch * count, -1))
     multiply_frames(composition, derived(signals, overlapping), lines, _weight(matrix))
-    return context.made(target, *composition.steps)
+    return context.lowered(target, *composition.steps)
 
 
 def _units(size: int, parts: int, results: int, rows: int) -> Array:

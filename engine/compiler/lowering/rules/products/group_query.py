@@ -19,7 +19,7 @@ from engine.compiler.lowering.rules.indexing.scatter import scattering
 from engine.compiler.lowering.rules.products.attention import attention_steps
 from engine.compiler.lowering.rules.products.attention_operands import Attended, MaskView, in_groups, weighed
 from engine.compiler.lowering.rules.registry import kernels_for
-from engine.compiler.lowering.steps import Made, NotLoweredError, derived
+from engine.compiler.lowering.steps import Lowered, NotLoweredError, derived
 from engine.compiler.storage import FLOAT32, View, constant, row_major
 from engine.layers.onnx.attention.grouped_attention import CausalMask, GroupQueryAttention
 from engine.layers.operands.precision import INT64
@@ -28,7 +28,7 @@ X, Y, Z = Operand(0), Operand(1), Operand(2)
 
 
 @kernels_for(CausalMask)
-def lower_causal_mask(context: Context) -> Made:
+def lower_causal_mask(context: Context) -> Lowered:
     """Which places come before others, as what is added to scores."""
     rows, columns = context.result_spec.sizes
     past = context.argument(2) if len(context.bound.positional) > 2 else None
@@ -41,7 +41,7 @@ def lower_causal_mask(context: Context) -> Made:
 
 
 @kernels_for(GroupQueryAttention)
-def lower_grouped(context: Context) -> Made:
+def lower_grouped(context: Context) -> Lowered:
     """Queries and keys turned, keys and values put behind earlier ones, and attention."""
     layer, steps = context.layer(GroupQueryAttention), Composition(context)
     if layer.smooth_softmax == 1 or _given(context, 11) is not None:
@@ -72,7 +72,7 @@ def lower_grouped(context: Context) -> Made:
     else:
         steps.steps += attention_steps(context, attended)
     views = dict(zip((each.name for each in context.op.outputs), (target, *kept), strict=False))
-    return Made(views=views, steps=steps.steps)
+    return Lowered(views=views, steps=steps.steps)
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ from engine.compiler.lowering.rules.convolution.conv_geometry import border_of, 
 from engine.compiler.lowering.rules.convolution.conv_steps import as_filters, computed
 from engine.compiler.lowering.rules.products.linear import linear_step, rows_as_image
 from engine.compiler.lowering.rules.registry import kernels_for
-from engine.compiler.lowering.steps import KernelStep, Made, NotLoweredError, derived
+from engine.compiler.lowering.steps import KernelStep, Lowered, NotLoweredError, derived
 from engine.compiler.storage import FLOAT32, View, channels_last, row_major
 from engine.ir.strided import Strided
 from engine.layers.onnx.products.conv import ConvInteger, distances, windows_and_pads
@@ -228,7 +228,7 @@ _SIGNED: Final = np.iinfo(np.int8)
 
 
 @kernels_for(ConvInteger, image=True)
-def lower_conv_integer(context: Context) -> Made:
+def lower_conv_integer(context: Context) -> Lowered:
     """A convolution of words, each some channels of an image."""
     node, x = context.layer(ConvInteger), _bytes(context)
     if not node.as_float or node.auto_pad not in ("NOTSET", "VALID"):
@@ -251,11 +251,11 @@ def lower_conv_integer(context: Context) -> Made:
     parameters = replace(parameters, integers=image.integers, has_shift=bool(shift))
     filters = as_filters(words_of(weight, image.integers)), None
     seen_image = derived(words, as_image(words.meta))
-    return result.made(*image.steps, *computed(context, seen_image, result, parameters, parts, filters))
+    return result.lowered(*image.steps, *computed(context, seen_image, result, parameters, parts, filters))
 
 
 @kernels_for(MatMulInteger)
-def lower_matmul_integer(context: Context) -> Made:
+def lower_matmul_integer(context: Context) -> Lowered:
     """The same of rows."""
     node, x = context.layer(MatMulInteger), _bytes(context)
     weight = _stored(context, 1)
@@ -269,7 +269,7 @@ def lower_matmul_integer(context: Context) -> Made:
     result = context.fuse(rows_as_image, is_image=False, views=shift)
     filters = words_of(columns, image.integers)
     step = linear_step(context, result, rows, filters, None, integers=image.integers, has_shift=bool(shift))
-    return result.made(*image.steps, step)
+    return result.lowered(*image.steps, step)
 
 
 def _integers(context: Context, weights: Array) -> int:

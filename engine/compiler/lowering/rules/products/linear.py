@@ -14,7 +14,7 @@ from engine.compiler.lowering.rules.composition import Composition
 from engine.compiler.lowering.rules.convolution.conv_geometry import ConvParameters
 from engine.compiler.lowering.rules.convolution.conv_kernels import and_dots, flat_filters, tiled
 from engine.compiler.lowering.rules.movement.padding import fill
-from engine.compiler.lowering.steps import KernelStep, Made, dense_strides, derived
+from engine.compiler.lowering.steps import KernelStep, Lowered, dense_strides, derived
 from engine.compiler.storage import FLOAT32, View, is_aliasing, row_major, spaced_rows
 from engine.ir.dims import hint
 from engine.ir.strided import Strided
@@ -26,7 +26,7 @@ SPACED_ROWS, SPACED_COLUMNS = 8, 64
 
 def linear(
     context: Context, x: View, weight: Array, bias: Array | None, index: int = 0, *, is_split: bool = False
-) -> Made:
+) -> Lowered:
     """x @ weight.T + bias for a weight (O, I) and a bias (O,), as the result of this number.
 
     Args:
@@ -39,7 +39,7 @@ def linear(
         return rows_as_image(array.reshape(-1, len(weight)) if is_split else array)
 
     result = context.fuse(as_image, is_image=False, index=index)
-    return result.made(*copies, *spacing, linear_step(context, result, rows, weight, bias))
+    return result.lowered(*copies, *spacing, linear_step(context, result, rows, weight, bias))
 
 
 def spaced(context: Context, rows: View, columns: int) -> tuple[View, Sequence[KernelStep]]:

@@ -27,7 +27,7 @@ from engine.compiler.lowering.rules.convolution.conv_steps import packed_in_run
 from engine.compiler.lowering.rules.products.linear import linear, spaced
 from engine.compiler.lowering.rules.registry import kernels_for
 from engine.compiler.lowering.selection import CANDIDATES
-from engine.compiler.lowering.steps import KernelStep, Made, NotLoweredError, computable, dense_strides, derived
+from engine.compiler.lowering.steps import KernelStep, Lowered, NotLoweredError, computable, dense_strides, derived
 from engine.compiler.storage import View, inverse, row_major
 from engine.ir.strided import Strided
 from engine.layers.linear.linear import Linear
@@ -42,7 +42,7 @@ _ITSELF: Expr = Operand(0)
 
 
 @kernels_for(Matmul, rows=True, doubles=True)
-def lower_matmul(context: Context) -> Made:
+def lower_matmul(context: Context) -> Lowered:
     """input @ other, of any rank."""
     weight = _weight(context, context.argument(1))
     if weight is not None and context.tensor(0).shape:
@@ -51,26 +51,26 @@ def lower_matmul(context: Context) -> Made:
 
 
 @kernels_for(AddMatmul, doubles=True)
-def lower_add_matmul(context: Context) -> Made:
+def lower_add_matmul(context: Context) -> Lowered:
     """beta * input + alpha * (first @ second)."""
     layer = context.layer(AddMatmul)
     return _added(context, (0, layer.beta), (context.tensor(1), context.tensor(2)), context.argument(2), layer.alpha)
 
 
 @kernels_for(AddBatchSum, doubles=True)
-def lower_add_batch_sum(context: Context) -> Made:
+def lower_add_batch_sum(context: Context) -> Lowered:
     """The same with the products of a batch added up: one product of what lies side by side."""
     layer, (first, second) = context.layer(AddBatchSum), (context.tensor(1), context.tensor(2))
     batch, rows, terms = first.shape
     composition = Composition(context)
     left = composition.shaped(derived(first, first.meta.transpose(1, 0, 2)), (rows, batch * terms))
     right = composition.shaped(second, (batch * terms, second.shape[2]))
-    made = _added(context, (0, layer.beta), (left, right), None, layer.alpha)
-    return Made(views=made.views, steps=[*composition.steps, *made.steps], fusions=made.fusions)
+    lowered = _added(context, (0, layer.beta), (left, right), None, layer.alpha)
+    return Lowered(views=lowered.views, steps=[*composition.steps, *lowered.steps], fusions=lowered.fusions)
 
 
 @kernels_for(Gemm, doubles=True)
-def lower_gemm(context: Context) -> Made:
+def lower_gemm(context: Context) -> Lowered:
     """alpha * a @ b + beta * c, each factor transposed first if asked for."""
     layer = context.layer(Gemm)
     left, right, known = context.tensor(0), context.tensor(1), context.argument(1)
@@ -83,7 +83,7 @@ def lower_gemm(context: Context) -> Made:
 
 
 @kernels_for(Linear, rows=True, doubles=True)
-def lower_linear(context: Context) -> Made:
+def lower_linear(context: Context) -> Lowered:
     """x @ weight.T + bias, also where the run computes the weight."""
     weight = context.argument(1)
     if isinstance(weight, View):
@@ -97,7 +97,7 @@ def lower_linear(context: Context) -> Made:
     return linear(context, context.tensor(0), known, bias)
 
 
-def _computed_linear(context: Context) -> Made:
+def _computed_linear(context: Context) -> Lowered:
     x, weight, first = context.tensor(0), context.tensor(1), alone(context.op)
     if len(weight.shape) != 2:
         raise NotLoweredError("its weight has an unusual shape")
@@ -106,7 +106,7 @@ def _computed_linear(context: Context) -> Made:
     return product(context, x, _turned(weight), first)
 
 
-def product(context: Context, left: View, right: View, first: Fused, order: Sequence[int] | None = None) -> Made:
+def product(context: Context, left: View, right: View, first: Fused, order: Sequence[int] | None = None) -> Lowered:
     """left @ right with what joins it.
 
     Args:
@@ -122,7 +122,7 @@ def product(context: Context, left: View, right: View, first: Fused, order: Sequ
         return form.as_image(array.transpose(order))
 
     result = _result(context, absorb(context.lowering, first, as_image), as_image, order)
-    return result.made(*_steps(context, left, right, form, result))
+    return result.lowered(*_steps(context, left, right, form, result))
 
 
 def multiplied(
@@ -152,7 +152,7 @@ def _steps(context: Context, left: View, right: View, form: _Form, result: Resul
         b = _copied(context, b, steps)
     a, spacing = spaced(context, a, columns)
     steps.extend(spacing)
-    made = Product(
+    first = Product(
         stack=(n, h),
         rows=rows,
         columns=columns,
@@ -166,7 +166,7 @@ def _steps(context: Context, left: View, right: View, form: _Form, result: Resul
         panel=panel_of(context.host, columns, vectors),
         host=context.host,
     )
-    return [*steps, context.choose(_tiled(made, b), lambda each: result.step(each, [a, b]))]
+    return [*steps, context.choose(_tiled(first, b), lambda each: result.step(each, [a, b]))]
 
 
 def _is_packed_once(left: View, right: View) -> bool:
@@ -258,7 +258,9 @@ def _result(context: Context, fused: Fused, as_image: ImageOf, order: Sequence[i
     return Result.seen(fused, target, as_image, fault_flag)
 
 
-def _added(context: Context, term: tuple[int, float], factors: tuple[View, View], known: object, alpha: float) -> Made:
+def _added(
+    context: Context, term: tuple[int, float], factors: tuple[View, View], known: object, alpha: float
+) -> Lowered:
     """beta * input + alpha * (left @ right); ``term`` is the number of the input's argument, and beta."""
     (index, beta), (left, right) = term, factors
     weight, bias = _weight(context, known), _bias(context, context.argument(index)) if beta else None

@@ -16,7 +16,7 @@ from engine.compiler.lowering.rules.products.attention import attention_steps
 from engine.compiler.lowering.rules.products.attention_operands import Attended, MaskView, mask_of, weighed
 from engine.compiler.lowering.rules.products.linear import linear, linear_step, rows_as_image
 from engine.compiler.lowering.rules.registry import kernels_for
-from engine.compiler.lowering.steps import KernelStep, Made, NotLoweredError, derived
+from engine.compiler.lowering.steps import KernelStep, Lowered, NotLoweredError, derived
 from engine.compiler.storage import FLOAT32, View, constant, row_major, spaced_rows
 from engine.layers.attention.multihead import ATTENDED, WEIGHTS, MultiheadAttention, projections
 from engine.layers.attention.multihead_operands import Arrangement, Masks
@@ -24,7 +24,7 @@ from engine.tensor import Array, TensorSpec
 
 
 @kernels_for(MultiheadAttention, doubles=True)
-def lower_multihead(context: Context) -> Made:
+def lower_multihead(context: Context) -> Lowered:
     """A linear layer for what has the same operand, attention, and a linear layer."""
     layer = context.layer(MultiheadAttention)
     operands = [context.argument(index) for index, _ in enumerate(context.arguments())]
@@ -61,14 +61,14 @@ def lower_multihead(context: Context) -> Made:
     else:
         steps += attention_steps(context, attended)
     if ATTENDED not in kinds and weights:
-        return Made(views=weights, steps=steps)
+        return Lowered(views=weights, steps=steps)
     weight, bias = _attribute(context, "out_proj_weight"), _attribute(context, "out_proj_bias")
     if ATTENDED not in kinds:
         raise NotLoweredError("nobody reads its result")
     if weight is None:
         raise NotLoweredError("its weights are computed")
-    made = linear(context, target, weight, bias, kinds.index(ATTENDED))
-    return Made(views={**made.views, **weights}, steps=[*steps, *made.steps], fusions=made.fusions)
+    lowered = linear(context, target, weight, bias, kinds.index(ATTENDED))
+    return Lowered(views={**lowered.views, **weights}, steps=[*steps, *lowered.steps], fusions=lowered.fusions)
 
 
 def _given_out(context: Context, weights: View, index: int, steps: list[KernelStep]) -> View:

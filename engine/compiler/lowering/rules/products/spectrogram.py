@@ -17,7 +17,7 @@ from engine.compiler.lowering.rules.movement.padding import padded
 from engine.compiler.lowering.rules.products.fourier import MOST_PRODUCTS
 from engine.compiler.lowering.rules.products.linear import multiply_frames, overlap_add
 from engine.compiler.lowering.rules.registry import kernels_for
-from engine.compiler.lowering.steps import COMPLEX64, Made, NotLoweredError, as_words, derived
+from engine.compiler.lowering.steps import COMPLEX64, Lowered, NotLoweredError, as_words, derived
 from engine.compiler.lowering.terms.functions import power
 from engine.compiler.storage import FLOAT32, View, constant, row_major
 from engine.layers.definition.layer import Layer
@@ -31,7 +31,7 @@ _LEAST_SHARE = 1e-11
 
 
 @kernels_for(Stft)
-def lower_stft(context: Context) -> Made:
+def lower_stft(context: Context) -> Lowered:
     """The transforms of all frames."""
     layer, x, composition = context.layer(Stft), context.tensor(0), Composition(context)
     if len(x.shape) not in (1, 2):
@@ -42,11 +42,11 @@ def lower_stft(context: Context) -> Made:
     spectrum = _spectrum(composition, signals, layer.framing, _given(context), is_half=is_half, scale=scale)
     turned = derived(spectrum, spectrum.meta.swapaxes(1, 2))
     turned = turned if len(x.shape) == 2 else derived(turned, turned.meta[0])
-    return context.made(turned if layer.gives_complex else as_words(turned), *composition.steps)
+    return context.lowered(turned if layer.gives_complex else as_words(turned), *composition.steps)
 
 
 @kernels_for(Spectrogram)
-def lower_spectrogram(context: Context) -> Made:
+def lower_spectrogram(context: Context) -> Lowered:
     """A power of the transforms' magnitudes, or themselves."""
     layer, x, composition = context.layer(Spectrogram), context.tensor(0), Composition(context)
     window, length = _given(context), x.shape[-1] if x.shape else 0
@@ -64,7 +64,7 @@ def lower_spectrogram(context: Context) -> Made:
     sizes = (*x.shape[:-1], *turned.shape[1:])
     turned = derived(turned, turned.meta.reshape(sizes))
     if layer.power is None:
-        return context.made(turned, *composition.steps)
+        return context.lowered(turned, *composition.steps)
     words = as_words(turned)
     parts = [derived(words, words.meta[..., k]) for k in (0, 1)]
     if layer.power == 2:
@@ -76,7 +76,7 @@ def lower_spectrogram(context: Context) -> Made:
 
 
 @kernels_for(Istft, InverseSpectrogram)
-def lower_inverse(context: Context) -> Made:
+def lower_inverse(context: Context) -> Lowered:
     """The signal whose frames have these transforms: overlap_add where they overlap, divided by the windows' share."""
     layer: Any = context.layer(Layer)
     x, composition, window = context.argument(0), Composition(context), _window(context)
@@ -182,7 +182,7 @@ def _frames_of(composition: Composition, x: View, framing: Framing, window: Arra
 
 def _joined(
     composition: Composition, frames: View, framing: Framing, window: Array, length: int | None, cut: int
-) -> Made:
+) -> Lowered:
     """(batch, frames, n_fft) -> signals."""
     batch, count, size = frames.shape
     hop, sizes = framing.hop, composition.context.result_spec.sizes

@@ -21,7 +21,7 @@ from engine.compiler.lowering.rules.recurrent.kernels import (
     part_of,
 )
 from engine.compiler.lowering.rules.registry import kernels_for
-from engine.compiler.lowering.steps import KernelStep, Made, NotLoweredError, computable
+from engine.compiler.lowering.steps import KernelStep, Lowered, NotLoweredError, computable
 from engine.compiler.storage import View, constant, row_major, spaced_rows
 from engine.graph.operand import RuntimeOperand
 from engine.ir.strided import Strided
@@ -82,13 +82,13 @@ class Results:
         """Where kernels write a result; None where nobody wants it."""
         return self.memory.get(name)
 
-    def made(self, context: Context, steps: Sequence[KernelStep]) -> Made:
+    def lowered(self, context: Context, steps: Sequence[KernelStep]) -> Lowered:
         """What these steps make: all results."""
         copies = [
             context.copy(self.memory[name], view) for name, view in self.views.items() if self.memory[name] is not view
         ]
         views = {operand.name: self.views[name] for name, operand in self.operands.items()}
-        return Made(views=views, steps=[*steps, *copies])
+        return Lowered(views=views, steps=[*steps, *copies])
 
 
 def _is_in_rows(view: View) -> bool:
@@ -96,7 +96,7 @@ def _is_in_rows(view: View) -> bool:
 
 
 @kernels_for(LSTM, GRU, RNN, rows=True, doubles=True)
-def lower_recurrent(context: Context) -> Made:
+def lower_recurrent(context: Context) -> Lowered:
     """All layers of a network: a product and a recurrence each."""
     network, x = context.layer(Layer), context.tensor(0)
     assert isinstance(network, Recurrent)
@@ -134,7 +134,7 @@ def lower_recurrent(context: Context) -> Made:
         if between is not None:
             rows = part_of(between, between.meta.reshape(count * batch, -1))
             steps_first = partial(_steps_first, lead=(count, batch), is_batch_first=False)
-    return results.made(context, steps)
+    return results.lowered(context, steps)
 
 
 def _steps_first(rows: Strided, lead: tuple[int, ...], is_batch_first: bool) -> Strided:
@@ -183,21 +183,23 @@ _ORDERS: Mapping[CellKind, tuple[int, ...]] = {"lstm": (0, 2, 3, 1), "gru": (1, 
 
 
 @kernels_for(OnnxLSTM, OnnxGRU, OnnxRNN, rows=True)
-def lower_onnx_recurrent(context: Context) -> Made:
+def lower_onnx_recurrent(context: Context) -> Lowered:
     """A product and a recurrence."""
-    return _lowered(context, context.tensor(0), [])
+    return _lower_onnx(context, context.tensor(0), [])
 
 
 @kernels_for(DynamicQuantizeLSTM, rows=True)
-def lower_rounded(context: Context) -> Made:
+def lower_rounded(context: Context) -> Lowered:
     """The same, with what goes into the products rounded to bytes."""
-    made = Composition(context)
+    composition = Composition(context)
     x = context.tensor(0)
-    ends = extremes_of(made, x)
-    return _lowered(context, made.map(rounded(Operand(0), Operand(1), Operand(2)), x, *ends[1:]), made.steps)
+    ends = extremes_of(composition, x)
+    return _lower_onnx(
+        context, composition.map(rounded(Operand(0), Operand(1), Operand(2)), x, *ends[1:]), composition.steps
+    )
 
 
-def _lowered(context: Context, x: View, before: Sequence[KernelStep]) -> Made:
+def _lower_onnx(context: Context, x: View, before: Sequence[KernelStep]) -> Lowered:
     network = context.layer(Layer)
     assert isinstance(network, OnnxRecurrent)
     cell = _onnx_cell(network)
@@ -240,7 +242,7 @@ def _lowered(context: Context, x: View, before: Sequence[KernelStep]) -> Made:
         final=[None if each is None else part_of(each, directions_first(each.meta)) for each in last],
         rounds=isinstance(network, DynamicQuantizeLSTM),
     )
-    return results.made(context, [*steps, *layer.steps(rows, steps_first)])
+    return results.lowered(context, [*steps, *layer.steps(rows, steps_first)])
 
 
 def _operand_index(specs: list[object], found: object) -> int | None:

@@ -13,7 +13,7 @@ from engine.compiler.lowering.rules.composition import Composition
 from engine.compiler.lowering.rules.products.matmul import product
 from engine.compiler.lowering.rules.registry import kernels_for
 from engine.compiler.lowering.rules.rows.norms import norm_of
-from engine.compiler.lowering.steps import Made, NotLoweredError, derived
+from engine.compiler.lowering.steps import Lowered, NotLoweredError, derived
 from engine.compiler.storage import View
 from engine.layers.definition.layer import Layer
 from engine.layers.linear.linalg_norm import LinalgNorm, MatrixNorm
@@ -32,7 +32,7 @@ X, Y = Operand(0), Operand(1)
 _MOST_DIFFERENCES = 8
 
 
-def _length(composition: Composition, p: float, tree: Expr, axes: Sequence[int] | None, *operands: View) -> Made:
+def _length(composition: Composition, p: float, tree: Expr, axes: Sequence[int] | None, *operands: View) -> Lowered:
     """The norm of an expression along some axes, or all."""
     before, mode, after = norm_of(p)
     parts = composition.map(substitute(before, [tree]), *operands)
@@ -43,7 +43,7 @@ def _length(composition: Composition, p: float, tree: Expr, axes: Sequence[int] 
 
 
 @kernels_for(PairwiseDistance, doubles=True)
-def lower_pairwise(context: Context) -> Made:
+def lower_pairwise(context: Context) -> Lowered:
     """The norm of x1 - x2 + eps along the last axis."""
     layer, a, b = context.layer(PairwiseDistance), context.tensor(0), context.tensor(1)
     tree = apply("add", apply("sub", X, Y), float(layer.eps))
@@ -52,7 +52,7 @@ def lower_pairwise(context: Context) -> Made:
 
 
 @kernels_for(Distance, doubles=True)
-def lower_distance(context: Context) -> Made:
+def lower_distance(context: Context) -> Lowered:
     """The norm of a difference, of all of it."""
     tree = apply("sub", X, Y)
     p = float(context.layer(Distance).p)
@@ -60,7 +60,7 @@ def lower_distance(context: Context) -> Made:
 
 
 @kernels_for(NormExceptDim, doubles=True)
-def lower_norm_except_dim(context: Context) -> Made:
+def lower_norm_except_dim(context: Context) -> Lowered:
     """The norm of every slice along a dimension."""
     layer, x = context.layer(NormExceptDim), context.tensor(0)
     axes = None if layer.dim == -1 else [axis for axis in range(len(x.shape)) if axis != layer.dim]
@@ -70,7 +70,7 @@ def lower_norm_except_dim(context: Context) -> Made:
 
 
 @kernels_for(LinalgNorm, MatrixNorm, doubles=True)
-def lower_linalg_norm(context: Context) -> Made:
+def lower_linalg_norm(context: Context) -> Lowered:
     """The norm of vectors, or of matrices by the sums of their rows or columns."""
     layer, x, composition = context.layer(LinalgNorm), context.tensor(0), Composition(context)
     if layer.dtype is not None or not x.shape:
@@ -88,7 +88,7 @@ def lower_linalg_norm(context: Context) -> Made:
 
 
 @kernels_for(CosineSimilarity, doubles=True)
-def lower_cosine_similarity(context: Context) -> Made:
+def lower_cosine_similarity(context: Context) -> Lowered:
     """The sum of products of two directions."""
     layer, composition = context.layer(CosineSimilarity), Composition(context)
     a, b = context.tensor(0), context.tensor(1)
@@ -107,7 +107,7 @@ def lower_cosine_similarity(context: Context) -> Made:
 
 
 @kernels_for(Cdist, doubles=True)
-def lower_cdist(context: Context) -> Made:
+def lower_cdist(context: Context) -> Lowered:
     """Every row of one with every row of the other: by a product where the reference takes one, too."""
     layer, composition = context.layer(Cdist), Composition(context)
     a, b = context.tensor(0), context.tensor(1)
@@ -125,12 +125,12 @@ def lower_cdist(context: Context) -> Made:
     distance = apply("sub", apply("add", Operand(1), Operand(2)), apply("mul", X, 2.0))
     tree = apply("sqrt", apply("max", distance, 0.0))
     fused = Fused(context.op.outputs[0], tree, tuple(squares), (context.op.name,))
-    made = product(context, a, derived(b, b.meta.swapaxes(-1, -2)), fused)
-    return Made(views=made.views, steps=[*composition.steps, *made.steps], fusions=made.fusions)
+    lowered = product(context, a, derived(b, b.meta.swapaxes(-1, -2)), fused)
+    return Lowered(views=lowered.views, steps=[*composition.steps, *lowered.steps], fusions=lowered.fusions)
 
 
 @kernels_for(Softmin, doubles=True)
-def lower_softmin(context: Context) -> Made:
+def lower_softmin(context: Context) -> Lowered:
     """exp(min - x), divided by their sum."""
     x, composition = context.tensor(0), Composition(context)
     layer: Any = context.layer(Softmin)
@@ -152,7 +152,7 @@ def _reduced(context: Context) -> tuple[View, list[int], Composition]:
 
 
 @kernels_for(NanSum, NanMean, doubles=True)
-def lower_of_numbers(context: Context) -> Made:
+def lower_of_numbers(context: Context) -> Lowered:
     """The sum or mean of what is no NaN."""
     x, axes, composition = _reduced(context)
     is_missing = apply("isnan", X)
@@ -164,7 +164,7 @@ def lower_of_numbers(context: Context) -> Made:
 
 
 @kernels_for(VarianceMean, DeviationMean, doubles=True)
-def lower_spread_and_mean(context: Context) -> Made:
+def lower_spread_and_mean(context: Context) -> Lowered:
     """The spread and the mean."""
     x, composition = context.tensor(0), Composition(context)
     layer: Any = context.layer(Layer)
@@ -181,7 +181,7 @@ def lower_spread_and_mean(context: Context) -> Made:
 
 
 @kernels_for(AMinMax, doubles=True)
-def lower_extremes(context: Context) -> Made:
+def lower_extremes(context: Context) -> Lowered:
     """The smallest and the largest."""
     x, layer, composition = context.tensor(0), context.layer(AMinMax), Composition(context)
     if not x.shape:
@@ -190,16 +190,16 @@ def lower_extremes(context: Context) -> Made:
     return _pair(composition, composition.reduce(x, axes, "min"), composition.reduce(x, axes, "max"))
 
 
-def _pair(composition: Composition, *results: View) -> Made:
+def _pair(composition: Composition, *results: View) -> Lowered:
     outputs = composition.context.op.outputs
     if len(outputs) != len(results):
         raise NotLoweredError("its results come as a list")
     views = {operand.name: composition.as_result(view) for operand, view in zip(outputs, results, strict=True)}
-    return Made(views=views, steps=composition.steps)
+    return Lowered(views=views, steps=composition.steps)
 
 
 @kernels_for(Trace, doubles=True)
-def lower_trace(context: Context) -> Made:
+def lower_trace(context: Context) -> Lowered:
     """The sum of a diagonal."""
     x, composition = context.tensor(0), Composition(context)
     found = composition.reduce(derived(x, x.meta.diagonal()), [0], "sum")
@@ -207,7 +207,7 @@ def lower_trace(context: Context) -> Made:
 
 
 @kernels_for(Diff, doubles=True)
-def lower_diff(context: Context) -> Made:
+def lower_diff(context: Context) -> Lowered:
     """Every element from the next, again and again."""
     x, layer, composition = context.tensor(0), context.layer(Diff), Composition(context)
     if any(context.argument(index) is not None for index in range(1, len(context.bound.positional))):

@@ -15,7 +15,7 @@ from engine.compiler.kernels.rows.extreme import Extreme
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.rules.composition import Composition
 from engine.compiler.lowering.rules.registry import kernels_for
-from engine.compiler.lowering.steps import Made, NotLoweredError, derived
+from engine.compiler.lowering.steps import Lowered, NotLoweredError, derived
 from engine.compiler.storage import FLOAT32, View, constant, row_major
 from engine.layers.definition.layer import Layer
 from engine.layers.onnx.elementwise.arithmetic import OnnxCumProd, OnnxCumSum
@@ -36,22 +36,22 @@ _MODES: dict[type[Layer], Mode] = {
 
 
 @kernels_for(ArgMax, ArgMin)
-def lower_place(context: Context) -> Made:
+def lower_place(context: Context) -> Lowered:
     """Where the extreme is, along one dimension or in the flattened tensor."""
     layer: Any = context.layer(Layer)
     places, _, composition = extremes_of(context, layer.dim, is_largest=isinstance(layer, ArgMax))
-    return Made(views={context.op.outputs[0].name: places}, steps=composition.steps)
+    return Lowered(views={context.op.outputs[0].name: places}, steps=composition.steps)
 
 
 @kernels_for(Max, Min)
-def lower_extreme(context: Context) -> Made:
+def lower_extreme(context: Context) -> Lowered:
     """The extreme of all, or along one dimension with its place."""
     layer: Any = context.layer(Layer)
     outputs, is_largest = context.op.outputs, isinstance(layer, Max)
     if len(outputs) == 1:
         if context.elements(0).dtype != FLOAT32:
             _, elements, composition = extremes_of(context, layer.dim, is_largest=is_largest)
-            return Made(views={outputs[0].name: elements}, steps=composition.steps)
+            return Lowered(views={outputs[0].name: elements}, steps=composition.steps)
         x, composition = context.tensor(0), Composition(context)
         if not x.shape:
             raise NotLoweredError("its operand is a single number")
@@ -59,7 +59,7 @@ def lower_extreme(context: Context) -> Made:
         found = composition.reduce(x, axes, "max" if is_largest else "min")
         return composition.finish(Operand(0), composition.as_result(found))
     places, elements, composition = extremes_of(context, layer.dim, is_largest=is_largest)
-    return Made(views={outputs[0].name: elements, outputs[1].name: places}, steps=composition.steps)
+    return Lowered(views={outputs[0].name: elements, outputs[1].name: places}, steps=composition.steps)
 
 
 def extremes_of(
@@ -95,14 +95,14 @@ def extremes_of(
 
 
 @kernels_for(CumSum, CumProd, LogCumSumExp)
-def lower_scan(context: Context) -> Made:
+def lower_scan(context: Context) -> Lowered:
     """Every element with all before it along one dimension."""
     layer: Any = context.layer(Layer)
     return _scanned(context, layer.dim, _MODES[type(layer)])
 
 
 @kernels_for(OnnxCumSum, OnnxCumProd)
-def lower_onnx_scan(context: Context) -> Made:
+def lower_onnx_scan(context: Context) -> Lowered:
     """The same as ONNX has it, in the dtype of the operand."""
     layer, axis = context.layer(Layer), context.argument(1)
     assert isinstance(layer, OnnxCumSum | OnnxCumProd)
@@ -112,7 +112,9 @@ def lower_onnx_scan(context: Context) -> Made:
     return _scanned(context, int(np.reshape(axis, ())), mode, is_reverse=layer.reverse, is_exclusive=layer.exclusive)
 
 
-def _scanned(context: Context, dim: int, mode: Mode, *, is_reverse: bool = False, is_exclusive: bool = False) -> Made:
+def _scanned(
+    context: Context, dim: int, mode: Mode, *, is_reverse: bool = False, is_exclusive: bool = False
+) -> Lowered:
     x, spec, composition = context.elements(0), context.lowering.spec(context.op.outputs[0]), Composition(context)
     if not x.shape or spec is None:
         raise NotLoweredError("its operand is a single number")
@@ -139,12 +141,12 @@ def _scanned(context: Context, dim: int, mode: Mode, *, is_reverse: bool = False
     if not target.is_row_major:
         raise NotLoweredError("its result does not lie in one piece")
     if not is_reverse and not is_exclusive:
-        return context.made(target, *composition.steps, context.step(kernel, x, target))
+        return context.lowered(target, *composition.steps, context.step(kernel, x, target))
     total = row_major(spec.sizes, spec.dtype)
     composition.steps.append(context.step(kernel, x, total))
     into = derived(target, target.meta.flip(axis)) if is_reverse else target
     if not is_exclusive:
-        return context.made(target, *composition.steps, context.copy(total, into))
+        return context.lowered(target, *composition.steps, context.copy(total, into))
     # Every sum goes one place further, the last one nowhere.
     sums, places = (each.meta.moveaxis(axis, 0) for each in (total, into))
     first = constant(np.full((), mode == "product", spec.dtype))
@@ -152,7 +154,7 @@ def _scanned(context: Context, dim: int, mode: Mode, *, is_reverse: bool = False
                                           derived(into, places[:1])))  # fmt: skip
     if len(sums) > 1:
         composition.steps.append(context.copy(derived(total, sums[:-1]), derived(into, places[1:])))
-    return context.made(target, *composition.steps)
+    return context.lowered(target, *composition.steps)
 
 
 def _typed_scan(
@@ -169,7 +171,7 @@ def _typed_scan(
 
 
 @kernels_for(CumMax, CumMin, doubles=True)
-def lower_running_extreme(context: Context) -> Made:
+def lower_running_extreme(context: Context) -> Lowered:
     """The most extreme element so far, and its place."""
     layer: Any = context.layer(Layer)
     x, composition, outputs = context.tensor(0), Composition(context), context.op.outputs
@@ -189,4 +191,4 @@ def lower_running_extreme(context: Context) -> Made:
         host=context.host,
     )
     views = {outputs[0].name: elements, outputs[1].name: places}
-    return Made(views=views, steps=[*composition.steps, context.step(kernel, x, elements, places)])
+    return Lowered(views=views, steps=[*composition.steps, context.step(kernel, x, elements, places)])

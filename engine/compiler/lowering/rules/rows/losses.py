@@ -9,7 +9,7 @@ from engine.compiler.kernels.expr import Expr, Operand, apply
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.rules.composition import Composition
 from engine.compiler.lowering.rules.registry import kernels_for
-from engine.compiler.lowering.steps import Made, NotLoweredError
+from engine.compiler.lowering.steps import Lowered, NotLoweredError
 from engine.layers.definition.layer import Layer
 from engine.layers.reduction.loss import (
     LEAST_LOG,
@@ -75,7 +75,7 @@ _OF_EACH: Final[dict[type[Layer], Callable[[Any], Expr]]] = {
 
 
 @kernels_for(*_OF_EACH, doubles=True)
-def lower_loss(context: Context) -> Made:
+def lower_loss(context: Context) -> Lowered:
     """The loss of every pair of elements, and how those are reduced."""
     layer: Any = context.layer(Loss)
     composition = Composition(context)

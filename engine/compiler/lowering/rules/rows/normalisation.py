@@ -21,7 +21,7 @@ from engine.compiler.lowering.rules.composition import Composition
 from engine.compiler.lowering.rules.elementwise.map import lower_map
 from engine.compiler.lowering.rules.movement.padding import padded
 from engine.compiler.lowering.rules.registry import kernels_for
-from engine.compiler.lowering.steps import Made, NotLoweredError, derived
+from engine.compiler.lowering.steps import Lowered, NotLoweredError, derived
 from engine.compiler.lowering.terms.functions import power
 from engine.compiler.storage import View, constant, ordered, row_major
 from engine.layers.normalisation.layer_norm import LayerNorm, RMSNorm
@@ -36,7 +36,7 @@ def is_an_image(x: View) -> bool:
     return x.is_image and x.shape[1] > 1
 
 
-def standardised(composition: Composition, x: View, groups: int, eps: float, places: Sequence[int]) -> Made:
+def standardised(composition: Composition, x: View, groups: int, eps: float, places: Sequence[int]) -> Lowered:
     """(x - mean) / sqrt(var + eps) * weight + bias, of every item and group of channels.
 
     Args:
@@ -85,7 +85,7 @@ MOST_NEIGHBOURS = 32
 
 
 @kernels_for(GroupNorm, doubles=True)
-def lower_group_norm(context: Context) -> Made:
+def lower_group_norm(context: Context) -> Lowered:
     """(x - mean) / sqrt(var + eps) * weight + bias, with the statistics of a group of channels."""
     x, layer, composition = context.tensor(0), context.layer(GroupNorm), Composition(context)
     if is_an_image(x):
@@ -96,7 +96,7 @@ def lower_group_norm(context: Context) -> Made:
 
 
 @kernels_for(InstanceNorm, doubles=True)
-def lower_instance_norm(context: Context) -> Made:
+def lower_instance_norm(context: Context) -> Lowered:
     """The same, every channel by itself; or with statistics that were given."""
     x, layer, composition = context.tensor(0), context.layer(InstanceNorm), Composition(context)
     channel = 0 if layer.spatial is not None and len(x.shape) == layer.spatial + 1 else 1
@@ -111,7 +111,7 @@ def lower_instance_norm(context: Context) -> Made:
 
 
 @kernels_for(BatchNorm, doubles=True)
-def lower_batch_norm(context: Context) -> Made:
+def lower_batch_norm(context: Context) -> Lowered:
     """The statistics of the batch, or those that only a run can tell; known ones are a map like any other."""
     if context.lowering.term(context.op) is not None:
         return lower_map(context)
@@ -130,7 +130,7 @@ def _by_channel(x: View, channel: int) -> list[int]:
     return [size if axis == channel else 1 for axis, size in enumerate(x.shape)]
 
 
-def _scaled(composition: Composition, x: View, channel: int, mean: View, var: View, eps: float) -> Made:
+def _scaled(composition: Composition, x: View, channel: int, mean: View, var: View, eps: float) -> Lowered:
     """x * scale + shift, both worked out by channel first."""
     sizes = _by_channel(x, channel)
     weight, bias = composition.operand(3, sizes), composition.operand(4, sizes)
@@ -166,7 +166,7 @@ def _standardised(composition: Composition, x: View, rows: int, eps: float) -> V
     return derived(target, target.meta.reshape(x.shape))
 
 
-def _with_affine(composition: Composition, y: View, channel: int, places: Sequence[int] = (1, 2)) -> Made:
+def _with_affine(composition: Composition, y: View, channel: int, places: Sequence[int] = (1, 2)) -> Lowered:
     """y * weight + bias, as far as there are any."""
     sizes, views = _by_channel(y, channel), [y]
     tree: Expr = X
@@ -179,7 +179,7 @@ def _with_affine(composition: Composition, y: View, channel: int, places: Sequen
 
 
 @kernels_for(LocalResponseNorm, doubles=True)
-def lower_local_response_norm(context: Context) -> Made:
+def lower_local_response_norm(context: Context) -> Lowered:
     """x / (k + alpha * mean(x²))**beta, with the mean over neighbouring channels."""
     x, layer, composition = context.tensor(0), context.layer(LocalResponseNorm), Composition(context)
     channels = x.shape[1]
@@ -199,7 +199,7 @@ def lower_local_response_norm(context: Context) -> Made:
 
 
 @kernels_for(LayerNorm, rows=True, doubles=True)
-def lower_layer_norm(context: Context) -> Made:
+def lower_layer_norm(context: Context) -> Lowered:
     """(x - mean) / sqrt(var + eps) * weight + bias over the last dimensions."""
     layer = context.layer(LayerNorm)
     if any(isinstance(context.argument(index), View) for index in (1, 2)):
@@ -209,7 +209,7 @@ def lower_layer_norm(context: Context) -> Made:
 
 
 @kernels_for(RMSNorm, rows=True, doubles=True)
-def lower_rms_norm(context: Context) -> Made:
+def lower_rms_norm(context: Context) -> Lowered:
     """x / sqrt(mean(x²) + eps) * weight over the last dimensions."""
     layer = context.layer(RMSNorm)
     eps = float(np.finfo(context.dtype).eps) if layer.eps is None else layer.eps
@@ -221,7 +221,7 @@ def lower_rms_norm(context: Context) -> Made:
 
 def _normalised(
     context: Context, normalized_shape: tuple[int, ...], scales: list[Array | None], *, eps: float, is_centred: bool
-) -> Made:
+) -> Lowered:
     x, columns = context.tensor(0), math.prod(normalized_shape)
     if any(scale is not None and scale.size != columns for scale in scales):
         raise NotLoweredError("its weight or bias has an unusual shape")
@@ -240,12 +240,12 @@ def _normalised(
         epilogue=result.epilogue,
     )
     stored = [constant(scale.reshape(-1)) for scale in scales if scale is not None]
-    return result.made(*copies, result.step(kernel, [rows], after=stored))
+    return result.lowered(*copies, result.step(kernel, [rows], after=stored))
 
 
 def _with_computed(
     context: Context, normalized_shape: tuple[int, ...], places: Sequence[int], *, eps: float, is_centred: bool
-) -> Made:
+) -> Lowered:
     """The same with weights that the run computes: a map after the norm."""
     x, columns, composition = context.tensor(0), math.prod(normalized_shape), Composition(context)
     rows, copies = context.rows(x, len(normalized_shape))

@@ -9,7 +9,7 @@ from engine.compiler.kernels.rows.reduction import Mode
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.rules.composition import Composition
 from engine.compiler.lowering.rules.registry import kernels_for
-from engine.compiler.lowering.steps import Made, NotLoweredError
+from engine.compiler.lowering.steps import Lowered, NotLoweredError
 from engine.compiler.lowering.terms.functions import power
 from engine.compiler.storage import View
 from engine.layers.definition.layer import Layer
@@ -40,13 +40,13 @@ def _operand(context: Context) -> tuple[View, list[int]]:
     return x, axes
 
 
-def _result(composition: Composition, tree: Expr, *reduced: View) -> Made:
+def _result(composition: Composition, tree: Expr, *reduced: View) -> Lowered:
     """An expression of what was reduced."""
     return composition.finish(tree, *map(composition.as_result, reduced))
 
 
 @kernels_for(SumToSize, doubles=True)
-def lower_sum_to_size(context: Context) -> Made:
+def lower_sum_to_size(context: Context) -> Lowered:
     """Sums over what a smaller tensor would be repeated along."""
     x, layer, composition = context.tensor(0), context.layer(SumToSize), Composition(context)
     if context.result_spec.dtype != context.dtype:
@@ -56,7 +56,7 @@ def lower_sum_to_size(context: Context) -> Made:
 
 
 @kernels_for(LogSumExp, doubles=True)
-def lower_log_sum_exp(context: Context) -> Made:
+def lower_log_sum_exp(context: Context) -> Lowered:
     """log(sum(exp(x - shift))) + shift, where the shift is the maximum, or 0 where that is not finite."""
     (x, axes), composition = _operand(context), Composition(context)
     top = composition.reduce(x, axes, "max")
@@ -66,7 +66,7 @@ def lower_log_sum_exp(context: Context) -> Made:
 
 
 @kernels_for(Variance, Deviation, doubles=True)
-def lower_spread(context: Context) -> Made:
+def lower_spread(context: Context) -> Lowered:
     """The mean squared distance from the mean, in two passes, or its root."""
     (x, axes), composition = _operand(context), Composition(context)
     layer = context.layer(Layer)
@@ -82,7 +82,7 @@ def lower_spread(context: Context) -> Made:
 
 
 @kernels_for(Norm, doubles=True)
-def lower_norm(context: Context) -> Made:
+def lower_norm(context: Context) -> Lowered:
     """The length of vectors, of any order."""
     (x, axes), composition = _operand(context), Composition(context)
     p = context.layer(Norm).p
@@ -91,7 +91,7 @@ def lower_norm(context: Context) -> Made:
 
 
 @kernels_for(AbsSum, SquareSum, Length, LogSum, doubles=True)
-def lower_onnx_norm(context: Context) -> Made:
+def lower_onnx_norm(context: Context) -> Lowered:
     """Sums of something of every element, and something of them."""
     (x, axes), composition = _operand(context), Composition(context)
     if context.result_spec.dtype != context.dtype:
@@ -102,7 +102,7 @@ def lower_onnx_norm(context: Context) -> Made:
 
 
 @kernels_for(Normalize, doubles=True)
-def lower_normalize(context: Context) -> Made:
+def lower_normalize(context: Context) -> Lowered:
     """x / max(norm(x), eps) along one axis."""
     x, layer, composition = context.tensor(0), context.layer(Normalize), Composition(context)
     if not x.shape:

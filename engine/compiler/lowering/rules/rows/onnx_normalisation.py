@@ -13,7 +13,7 @@ from engine.compiler.lowering.rules.composition import Composition
 from engine.compiler.lowering.rules.registry import kernels_for
 from engine.compiler.lowering.rules.rows.extremes import extremes_of
 from engine.compiler.lowering.rules.rows.normalisation import lower_batch_norm, lower_group_norm, lower_instance_norm
-from engine.compiler.lowering.steps import Made, NotLoweredError, derived
+from engine.compiler.lowering.steps import Lowered, NotLoweredError, derived
 from engine.compiler.storage import constant
 from engine.layers.definition.bound import Source
 from engine.layers.definition.layer import Layer
@@ -33,7 +33,7 @@ _NOTHING = Source(constant=None)
 
 
 @kernels_for(OnnxBatchNorm, doubles=True)
-def lower_onnx_batch_norm(context: Context) -> Made:
+def lower_onnx_batch_norm(context: Context) -> Lowered:
     """PyTorch's, whose statistics come before scale and bias."""
     found = context.layer(OnnxBatchNorm)
     if found.training_mode:
@@ -43,14 +43,14 @@ def lower_onnx_batch_norm(context: Context) -> Made:
 
 
 @kernels_for(OnnxInstanceNorm, doubles=True)
-def lower_onnx_instance_norm(context: Context) -> Made:
+def lower_onnx_instance_norm(context: Context) -> Lowered:
     """PyTorch's, without statistics."""
     layer = InstanceNorm(eps=context.layer(OnnxInstanceNorm).epsilon)
     return lower_instance_norm(_as(context, layer, (0, None, None, 1, 2)))
 
 
 @kernels_for(OnnxGroupNorm, doubles=True)
-def lower_onnx_group_norm(context: Context) -> Made:
+def lower_onnx_group_norm(context: Context) -> Lowered:
     """PyTorch's, where scale and bias are of channels."""
     layer, x = context.layer(OnnxGroupNorm), context.tensor(0)
     if any(context.tensor(index).shape != x.shape[1:2] for index in (1, 2)):
@@ -66,7 +66,7 @@ def _as(context: Context, layer: Layer, order: tuple[int | None, ...]) -> Contex
 
 
 @kernels_for(LpNormalization, doubles=True)
-def lower_lp_normalization(context: Context) -> Made:
+def lower_lp_normalization(context: Context) -> Lowered:
     """x by the length of its row, 0 where that is 0."""
     layer, x, composition = context.layer(LpNormalization), context.tensor(0), Composition(context)
     if not x.shape:
@@ -78,7 +78,7 @@ def lower_lp_normalization(context: Context) -> Made:
 
 
 @kernels_for(MeanVarianceNormalization, doubles=True)
-def lower_mean_variance(context: Context) -> Made:
+def lower_mean_variance(context: Context) -> Lowered:
     """(x - mean) / (sqrt(var) + 1e-9) over axes."""
     layer, x, composition = context.layer(MeanVarianceNormalization), context.tensor(0), Composition(context)
     axes = checked_axes(layer.axes, len(x.shape))
@@ -88,7 +88,7 @@ def lower_mean_variance(context: Context) -> Made:
 
 
 @kernels_for(Hardmax)
-def lower_hardmax(context: Context) -> Made:
+def lower_hardmax(context: Context) -> Lowered:
     """1 where the first of the largest elements is, else 0."""
     x = context.elements(0)
     if not x.shape:
@@ -104,4 +104,4 @@ def lower_hardmax(context: Context) -> Made:
         x.shape, [each.strides for each in seen], [each.dtype.name for each in seen], apply("eq", X, Y), "double",
         context.host,
     )  # fmt: skip
-    return context.made(target, *composition.steps, context.step(kernel, *seen))
+    return context.lowered(target, *composition.steps, context.step(kernel, *seen))

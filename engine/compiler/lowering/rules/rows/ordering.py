@@ -16,7 +16,7 @@ from engine.compiler.kernels.ordering.wide_sorting import WIDE, WideSorting
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.rules.composition import Composition
 from engine.compiler.lowering.rules.registry import kernels_for
-from engine.compiler.lowering.steps import KernelStep, Made, NotLoweredError, derived
+from engine.compiler.lowering.steps import KernelStep, Lowered, NotLoweredError, derived
 from engine.compiler.storage import FLOAT32, View, constant, row_major
 from engine.layers.definition.layer import Layer
 from engine.layers.onnx.indexing.search import OnnxTopK
@@ -33,7 +33,7 @@ _MOST_COLUMNS = 2**31 - 1
 
 
 @kernels_for(Sort, ArgSort, SortRows)
-def lower_sort(context: Context) -> Made:
+def lower_sort(context: Context) -> Lowered:
     """All elements along a dimension in order, their places, or both."""
     layer: Any = context.layer(Layer)
     dim, is_descending = (0, False) if isinstance(layer, SortRows) else (layer.dim, layer.descending)
@@ -42,7 +42,7 @@ def lower_sort(context: Context) -> Made:
 
 
 @kernels_for(TopK)
-def lower_top(context: Context) -> Made:
+def lower_top(context: Context) -> Lowered:
     """The first few of them."""
     layer = context.layer(TopK)
     if len(layer.k) != 1 or layer.k[0] is None:
@@ -52,7 +52,7 @@ def lower_top(context: Context) -> Made:
 
 
 @kernels_for(OnnxTopK)
-def lower_onnx_top(context: Context) -> Made:
+def lower_onnx_top(context: Context) -> Lowered:
     """The same as ONNX has it: either result may be left out."""
     layer, k = context.layer(OnnxTopK), context.argument(1)
     if not isinstance(k, np.ndarray | int) or np.size(k) != 1:
@@ -64,21 +64,21 @@ def lower_onnx_top(context: Context) -> Made:
 
 
 @kernels_for(KthValue)
-def lower_kth(context: Context) -> Made:
+def lower_kth(context: Context) -> Lowered:
     """The element at one place of the sorted order, and where it was."""
     layer = context.layer(KthValue)
     return given(context, *_single(context, layer.dim, layer.k - 1))
 
 
 @kernels_for(Median, NanMedian)
-def lower_median(context: Context) -> Made:
+def lower_median(context: Context) -> Lowered:
     """The place in the middle."""
     layer: Any = context.layer(Layer)
     return given(context, *_single(context, layer.dim, 0, "numbers" if isinstance(layer, NanMedian) else "all"))
 
 
 @kernels_for(MedianOfAll, NanMedianOfAll)
-def lower_median_of_all(context: Context) -> Made:
+def lower_median_of_all(context: Context) -> Lowered:
     """The place in the middle of all elements."""
     middle: Middle = "numbers" if isinstance(context.layer(Layer), NanMedianOfAll) else "all"
     elements, _, steps = ordered(context, None, 0, 1, middle=middle)
@@ -150,7 +150,7 @@ def sortable(context: Context, index: int = 0) -> View:
     return x
 
 
-def given(context: Context, results: Sequence[View], steps: Sequence[KernelStep]) -> Made:
+def given(context: Context, results: Sequence[View], steps: Sequence[KernelStep]) -> Lowered:
     """As many of the results as the operator has, each in the shape that its result has."""
     views = {}
     for output, view in zip(context.op.outputs, results, strict=False):
@@ -158,14 +158,14 @@ def given(context: Context, results: Sequence[View], steps: Sequence[KernelStep]
         if spec is None or spec.dtype != view.dtype:
             raise NotLoweredError("its result is known only in a run")
         views[output.name] = derived(view, view.meta.reshape(spec.sizes))
-    return Made(views=views, steps=steps)
+    return Lowered(views=views, steps=steps)
 
 
 BELOW, ABOVE, LAST = Operand(0), Operand(1), Operand(2)
 
 
 @kernels_for(Quantile)
-def lower_quantile(context: Context) -> Made:
+def lower_quantile(context: Context) -> Lowered:
     """The value below which a share of the elements lies, for every share that is asked for."""
     layer, q, x = context.layer(Quantile), context.argument(1), context.tensor(0)
     if not isinstance(q, float | int | np.ndarray) or layer.ignores_nan or not x.shape:
@@ -185,7 +185,7 @@ def lower_quantile(context: Context) -> Made:
         tree = apply("where", apply("isnan", LAST), float("nan"), tree)
         composition.map(tree, *views, target=derived(target, target.meta[number]))
     result = composition.as_result(target)
-    return context.made(result, *composition.steps)
+    return context.lowered(result, *composition.steps)
 
 
 def _between(layer: Quantile, at: float) -> tuple[int, int, Expr]:
@@ -202,7 +202,7 @@ def _between(layer: Quantile, at: float) -> tuple[int, int, Expr]:
 
 
 @kernels_for(SearchSorted)
-def lower_search(context: Context) -> Made:
+def lower_search(context: Context) -> Lowered:
     """How many elements of a row come before each value."""
     layer = context.layer(SearchSorted)
     if len(context.bound.positional) > 2 and context.argument(2) is not None:
@@ -211,12 +211,12 @@ def lower_search(context: Context) -> Made:
 
 
 @kernels_for(Bucketize)
-def lower_bucketize(context: Context) -> Made:
+def lower_bucketize(context: Context) -> Lowered:
     """The interval a value lies in."""
     return _searched(context, 1, 0, is_right=context.layer(Bucketize).right)
 
 
-def _searched(context: Context, of_rows: int, of_values: int, *, is_right: bool) -> Made:
+def _searched(context: Context, of_rows: int, of_values: int, *, is_right: bool) -> Lowered:
     rows, values = _tensor(context, of_rows), _tensor(context, of_values)
     spec = context.lowering.spec(context.op.outputs[0])
     if spec is None or rows.dtype != values.dtype or not rows.shape:
@@ -235,7 +235,7 @@ def _searched(context: Context, of_rows: int, of_values: int, *, is_right: bool)
         is_right=is_right,
         host=context.host,
     )
-    return context.made(target, context.step(kernel, rows, values, target))
+    return context.lowered(target, context.step(kernel, rows, values, target))
 
 
 def _tensor(context: Context, index: int) -> View:
@@ -253,7 +253,7 @@ _MOST_COMPARISONS: Final = 1 << 20
 
 
 @kernels_for(Histogram)
-def lower_histogram(context: Context) -> Made:
+def lower_histogram(context: Context) -> Lowered:
     """Every element is compared with the edges of every bin; the last bin has both of its edges."""
     layer, x, composition = context.layer(Histogram), context.tensor(0), Composition(context)
     if layer.min == layer.max:

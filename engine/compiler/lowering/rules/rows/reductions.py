@@ -18,7 +18,7 @@ from engine.compiler.lowering.fusion import absorb, alone, lines_as_image
 from engine.compiler.lowering.rules.composition import fold_channels, folded_rows
 from engine.compiler.lowering.rules.pooling.pool import mean_of_pixels
 from engine.compiler.lowering.rules.registry import kernels_for
-from engine.compiler.lowering.steps import KernelStep, Made, NotLoweredError, derived
+from engine.compiler.lowering.steps import KernelStep, Lowered, NotLoweredError, derived
 from engine.compiler.storage import FLOAT32, View, ordered, row_major
 from engine.ir.dims import hint
 from engine.layers.definition.layer import Layer
@@ -35,15 +35,15 @@ MODES: dict[type[Reduction], Mode] = {Mean: "mean", Sum: "sum", Prod: "product",
 
 
 @kernels_for(softmax.Softmax, softmax.LogSoftmax, doubles=True)
-def lower_softmax(context: Context) -> Made:
+def lower_softmax(context: Context) -> Lowered:
     """Softmax or its logarithm along one dimension, which is copied to lie last where it does not."""
     layer: Any = context.layer(Layer)
     x = context.tensor(0)
     if not context.result_spec.shape:
         raise NotLoweredError("its operand is a single number")
     axis = layer.axis(len(x.shape))
-    if axis == len(x.shape) - 1 and (made := _softmax_and_next(context, x)) is not None:
-        return made
+    if axis == len(x.shape) - 1 and (lowered := _softmax_and_next(context, x)) is not None:
+        return lowered
     steps: list[KernelStep] = []
     source = _rows(x, axis)
     if source is None:
@@ -66,10 +66,10 @@ def lower_softmax(context: Context) -> Made:
         host=context.host,
     )
     steps.append(context.step(kernel, source, result))
-    return context.made(target, *steps, *(() if is_direct else [context.copy(out, target)]))
+    return context.lowered(target, *steps, *(() if is_direct else [context.copy(out, target)]))
 
 
-def _softmax_and_next(context: Context, x: View) -> Made | None:
+def _softmax_and_next(context: Context, x: View) -> Lowered | None:
     """Softmax along the last dimension, and the element-wise operators after it; None where there are none."""
     seen_as = partial(lines_as_image, columns=x.shape[-1])
     fused = absorb(context.lowering, alone(context.op), seen_as)
@@ -86,7 +86,7 @@ def _softmax_and_next(context: Context, x: View) -> Made | None:
         host=context.host,
         epilogue=result.epilogue,
     )
-    return result.made(*copies, result.step(kernel, [rows]))
+    return result.lowered(*copies, result.step(kernel, [rows]))
 
 
 def _like(x: View, axis: int) -> View:
@@ -115,7 +115,7 @@ def _rows(x: View, axis: int) -> View | None:
 
 
 @kernels_for(*MODES, doubles=True)
-def lower_reduction(context: Context) -> Made:
+def lower_reduction(context: Context) -> Lowered:
     """A reduction of any dimensions, which are copied to lie last where they do not; or the mean over pixels."""
     if (typed := context.argument(0)) is not None and isinstance(typed, View) and typed.dtype != context.dtype:
         return lower_typed_reduction(context)
@@ -140,7 +140,7 @@ def lower_reduction(context: Context) -> Made:
         target=flat.strides[0],
         host=context.host,
     )
-    return context.made(target, *copies, context.step(kernel, rows, flat))
+    return context.lowered(target, *copies, context.step(kernel, rows, flat))
 
 
 def _in_rows(target: View) -> tuple[View, View]:
@@ -153,7 +153,7 @@ def _in_rows(target: View) -> tuple[View, View]:
 
 
 @kernels_for(AnyTrue, AllTrue, CountNonZero)
-def lower_typed_reduction(context: Context) -> Made:
+def lower_typed_reduction(context: Context) -> Lowered:
     """A reduction of another dtype than float32, or to another: of neighbours, or what is copied to be such."""
     layer, x, spec = context.layer(Reduction), context.elements(0), context.lowering.spec(context.op.outputs[0])
     axes = sorted(layer.axes(len(x.shape)))
@@ -180,10 +180,10 @@ def lower_typed_reduction(context: Context) -> Made:
         domain=domain,
         host=context.host,
     )
-    return context.made(target, *copies, context.step(kernel, rows, flat))
+    return context.lowered(target, *copies, context.step(kernel, rows, flat))
 
 
-def _reduced_between(context: Context, x: View, axes: list[int], of: Of) -> Made:
+def _reduced_between(context: Context, x: View, axes: list[int], of: Of) -> Lowered:
     """A reduction of dimensions that others follow: those are channels, side by side, and these are pixels."""
     outer, pixels = math.prod(x.shape[: axes[0]]), math.prod(x.shape[axes[0] : axes[-1] + 1])
     channels = math.prod(x.shape[axes[-1] + 1 :])
@@ -197,4 +197,4 @@ def _reduced_between(context: Context, x: View, axes: list[int], of: Of) -> Made
         raise NotLoweredError("its operand does not lie in rows")
     result = context.fuse(lambda array: array.reshape(outer, channels)[:, :, None, None], is_image=False)
     kernel = fold_channels(image, result.image, of, context.host, result.epilogue)
-    return result.made(*steps, result.step(kernel, [image]))
+    return result.lowered(*steps, result.step(kernel, [image]))
