@@ -30,7 +30,7 @@ from engine.tensor import TensorSpec, is_known, known_value
 if TYPE_CHECKING:
     from engine.compiler.dynamic.template import Template
     from engine.compiler.lowering import Lowering
-    from engine.compiler.lowering.selection import Choose
+    from engine.compiler.lowering.selection import Selector
 
 # numpy lays out memory with at most 64 axes, some of its functions take half of them, and kernels add a few.
 _MOST_AXES = 31
@@ -38,21 +38,21 @@ _MOST_AXES = 31
 ATTEMPTS = 8
 
 
-class Setbacks:
+class RetryState:
     """What was learnt from kernels that could not be made.
 
     Args:
-        avoid: has the next best kernel taken for an operator, given why not the one before; whether there is a choice.
+        exclude: excludes a kernel of an operator, given why it failed; returns whether there was a choice.
 
     Attributes:
         alone: operators that are fused with no other.
         refused: operators left to the reference, with the reason.
     """
 
-    def __init__(self, avoid: Callable[[str, str], bool]) -> None:
+    def __init__(self, exclude: Callable[[str, str], bool]) -> None:
         self.alone: set[str] = set()
         self.refused: dict[str, str] = {}
-        self._avoid = avoid
+        self._exclude = exclude
         self._tried: set[str] = set()
 
     def learn(self, reasons: Mapping[str, str]) -> bool:
@@ -65,7 +65,7 @@ class Setbacks:
         """
         if reasons.keys() <= self.refused.keys():
             return False
-        has_other = {name for name, why in reasons.items() if self._avoid(name, why)}
+        has_other = {name for name, why in reasons.items() if self._exclude(name, why)}
         self.refused.update({name: why for name, why in reasons.items() if name in self.alone - has_other})
         self.alone.update(reasons.keys() - (has_other - self._tried))
         self._tried.update(reasons)
@@ -109,16 +109,16 @@ class CompilePipeline:
         """
         # Kernels and rules take longer to import than a start from the cache takes in all, and that needs none of them.
         from engine.compiler.assembly.objects import RefusedError
-        from engine.compiler.lowering.selection import Avoiding
+        from engine.compiler.lowering.selection import ExcludingSelector
         from engine.compiler.tuning.stopwatch import Stopwatch
         from engine.compiler.tuning.tuner import Tuner
 
         stopwatch = Stopwatch(host, _weights_bytes(self._graph)) if tune else None
         tuner = Tuner(self._options.cache, host, stopwatch)
-        choose = Avoiding(tuner)
+        select = ExcludingSelector(tuner)
         weights = None if tune else self._weights
-        setbacks = Setbacks(choose.avoid)
-        lower = partial(self._lower, specs, host, setbacks, progress, choose, weights)
+        retries = RetryState(select.exclude)
+        lower = partial(self._lower, specs, host, retries, progress, select, weights)
         defects: set[str] = set()
         for _ in range(ATTEMPTS):
             try:
@@ -127,11 +127,11 @@ class CompilePipeline:
                 return replace(executable, tuned=tuner.told)
             except RefusedError as error:
                 defects |= error.defects
-                can_do_otherwise = setbacks.learn(error.reasons)
-                self._check_defects(defects, setbacks)
+                can_do_otherwise = retries.learn(error.reasons)
+                self._check_defects(defects, retries)
                 if not can_do_otherwise:
                     break
-        raise CompileError("its kernels cannot be made", found=_first(setbacks.refused))
+        raise CompileError("its kernels cannot be made", found=_first(retries.refused))
 
     def template(self, specs: Sequence[TensorSpec], host: Host, progress: Progress, cores: int) -> Template:
         """Return the program for inputs of these shapes and of all others that pass its guards.
@@ -143,23 +143,23 @@ class CompilePipeline:
             RunCancelledError, CompileError, EngineError: as ``Builder.program`` says.
         """
         from engine.compiler.assembly.objects import RefusedError
-        from engine.compiler.lowering.selection import Avoiding, take_first
+        from engine.compiler.lowering.selection import ExcludingSelector, select_first
 
-        choose = Avoiding(take_first)
-        setbacks = Setbacks(choose.avoid)
+        select = ExcludingSelector(select_first)
+        retries = RetryState(select.exclude)
         defects: set[str] = set()
         for _ in range(ATTEMPTS):
             env, opened = self._opened(specs)
-            lower = partial(self._lower, opened, host, setbacks, progress, choose, self._weights)
+            lower = partial(self._lower, opened, host, retries, progress, select, self._weights)
             try:
                 return self._assemble_template(self._lower_narrow(lower), env, opened, progress, cores)
             except RefusedError as error:
                 defects |= error.defects
-                can_do_otherwise = setbacks.learn(error.reasons)
-                self._check_defects(defects, setbacks)
+                can_do_otherwise = retries.learn(error.reasons)
+                self._check_defects(defects, retries)
                 if not can_do_otherwise:
                     break
-        raise CompileError("its kernels cannot be made", found=_first(setbacks.refused))
+        raise CompileError("its kernels cannot be made", found=_first(retries.refused))
 
     def _opened(self, specs: Sequence[TensorSpec]) -> tuple[ShapeEnv, list[TensorSpec]]:
         """Return the specs of inputs over open sizes, of which is known what a first inference relies on."""
@@ -181,14 +181,14 @@ class CompilePipeline:
             raise CompileError("no operator of the graph has a kernel", found=_first(template.reasons))
         return template
 
-    def _check_defects(self, defects: Collection[str], setbacks: Setbacks) -> None:
+    def _check_defects(self, defects: Collection[str], retries: RetryState) -> None:
         """Check that the reference layers run no operator because of a defect where they may not.
 
         Raises:
             CompilerDefectError: they would.
         """
-        for name in setbacks.refused.keys() & defects if self._options.must_compile else ():
-            raise CompilerDefectError("the compiler failed", where=name, found=setbacks.refused[name])
+        for name in retries.refused.keys() & defects if self._options.must_compile else ():
+            raise CompilerDefectError("the compiler failed", where=name, found=retries.refused[name])
 
     def optimised(self, specs: Sequence[TensorSpec], host: Host, progress: Progress) -> RuntimeGraph:
         """The graph as the passes leave it, with what these shapes decide put in place."""
@@ -248,9 +248,9 @@ class CompilePipeline:
         self,
         specs: Sequence[TensorSpec],
         host: Host,
-        setbacks: Setbacks,
+        retries: RetryState,
         progress: Progress,
-        choose: Choose,
+        select: Selector,
         weights: Weights | None,
     ) -> Lowering:
         """Turn operators into steps."""
@@ -277,9 +277,9 @@ class CompilePipeline:
             outputs,
             host,
             self._options,
-            setbacks.alone,
-            setbacks.refused,
-            choose,
+            retries.alone,
+            retries.refused,
+            select,
             weights,
             narrow,
         )

@@ -52,9 +52,9 @@ class Context:
         host = self.lowering.host
         return host.of_doubles if self.dtype == FLOAT64 else host
 
-    def choose(self, candidates: Iterator[K], step_of: Callable[[K], KernelStep]) -> KernelStep:
+    def select(self, candidates: Iterator[K], step_of: Callable[[K], KernelStep]) -> KernelStep:
         """The step of one of several kernels that compute the same, the best first by their model of cost."""
-        return self.lowering.choose(self.op.name, candidates, step_of)
+        return self.lowering.select(self.op.name, candidates, step_of)
 
     @property
     def result_spec(self) -> TensorSpec:

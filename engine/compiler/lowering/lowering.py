@@ -13,7 +13,7 @@ from engine.compiler.codegen.host import Host
 from engine.compiler.lowering.canonical import meant
 from engine.compiler.lowering.layout import Placement, look_ahead
 from engine.compiler.lowering.low_precision import Narrow
-from engine.compiler.lowering.selection import Choose, take_first
+from engine.compiler.lowering.selection import Selector, select_first
 from engine.compiler.lowering.steps import FLOAT64, NotLoweredError, Step
 from engine.compiler.lowering.terms.term import Term, term_of
 from engine.compiler.storage import FLOAT32, Storage, View, constant, new_fault_flag
@@ -51,7 +51,7 @@ class Lowering:
         inputs, outputs: names of the operands the graph takes and returns, as a caller counts them.
         alone: operators whose kernels take in nothing that follows.
         refused: operators that are left to the reference, and why.
-        choose: takes one of several kernels for a result.
+        select: takes one of several kernels for a result.
         weights: of all programs of the graph; None where each has its own.
         narrow: what of it is 16-bit floats.
 
@@ -75,7 +75,7 @@ class Lowering:
     options: Options = field(default_factory=Options)
     alone: Collection[str] = ()
     refused: Mapping[str, str] = field(default_factory=dict)
-    choose: Choose = take_first
+    select: Selector = select_first
     weights: Packs | None = None
     narrow: Narrow = field(default_factory=Narrow)
     placement: Placement = field(init=False)

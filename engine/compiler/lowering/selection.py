@@ -15,7 +15,7 @@ CANDIDATES: Final = 3
 """Kernels that are measured against each other."""
 
 
-class Choose(Protocol):
+class Selector(Protocol):
     """Takes one of several kernels that compute the same."""
 
     def __call__(self, operator: str, candidates: Iterator[K], step_of: Callable[[K], KernelStep]) -> KernelStep:
@@ -29,19 +29,19 @@ class Choose(Protocol):
         ...
 
 
-def take_first(operator: str, candidates: Iterator[K], step_of: Callable[[K], KernelStep]) -> KernelStep:
+def select_first(operator: str, candidates: Iterator[K], step_of: Callable[[K], KernelStep]) -> KernelStep:
     """The one that costs least by its model."""
     return step_of(next(candidates))
 
 
-class Avoiding:
+class ExcludingSelector:
     """Chooses as another does, among the kernels that come after those that could not be made."""
 
-    def __init__(self, choose: Choose) -> None:
-        self._choose = choose
+    def __init__(self, select: Selector) -> None:
+        self._select = select
         self._reasons: dict[str, list[str]] = {}
 
-    def avoid(self, operator: str, reason: str) -> bool:
+    def exclude(self, operator: str, reason: str) -> bool:
         """Take the next best kernel for an operator from now on; whether there was ever a choice for it.
 
         Args:
@@ -63,4 +63,4 @@ class Avoiding:
         first = next(left, None)
         if first is None:
             raise NotLoweredError(reasons[0] if reasons else "there is no kernel for it")
-        return self._choose(operator, chain((first,), left), step_of)
+        return self._select(operator, chain((first,), left), step_of)

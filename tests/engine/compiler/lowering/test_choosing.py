@@ -12,7 +12,7 @@ from engine.compiler.codegen.ir import Module, TooLargeError
 from engine.compiler.kernels.convolution.conv import Conv
 from engine.compiler.kernels.kernel import Kernel
 from engine.compiler.kernels.winograd.winograd import Winograd
-from engine.compiler.lowering.selection import Avoiding, take_first
+from engine.compiler.lowering.selection import ExcludingSelector, select_first
 from engine.compiler.lowering.steps import NotLoweredError
 from tests.engine.graph.build import F32, INPUT, built, conv, op
 
@@ -77,16 +77,16 @@ def test_the_reference_is_what_is_left(net: RuntimeGraph, monkeypatch: pytest.Mo
 
 
 def test_why_the_best_was_not_taken_is_told() -> None:
-    choose = Avoiding(take_first)
+    select = ExcludingSelector(select_first)
 
     def taken() -> Any:
-        return choose("conv", iter(kernels), lambda kernel: kernel)
+        return select("conv", iter(kernels), lambda kernel: kernel)
 
     kernels: list[Any] = ["first", "second"]
-    assert not choose.avoid("conv", "nobody has asked for it yet")
+    assert not select.exclude("conv", "nobody has asked for it yet")
     assert taken() == "first"
-    assert choose.avoid("conv", "the code of its kernel would be too large")
+    assert select.exclude("conv", "the code of its kernel would be too large")
     assert taken() == "second"
-    assert choose.avoid("conv", "its kernel is not valid code")
+    assert select.exclude("conv", "its kernel is not valid code")
     with pytest.raises(NotLoweredError, match="its kernel would be too large"):
         taken()

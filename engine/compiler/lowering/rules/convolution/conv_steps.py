@@ -74,7 +74,7 @@ def chosen_step(
         packed = context.lowering.packed(kernel.packing, filters, lambda: kernel.pack(flat, filters[1]))
         return result.step(kernel, [x, packed], origin=origin)
 
-    return context.choose(kernels_of(context, result, parameters, filters[0], source), step_of)
+    return context.select(kernels_of(context, result, parameters, filters[0], source), step_of)
 
 
 def with_computed(

@@ -70,7 +70,7 @@ def lower_quantise(context: Context) -> Lowered:
     low, high = map(float, extremes(spec.dtype))
     tree = code_of(apply("div", Operand(0), Operand(1)), Operand(2) if moved else 0.0, low, high)
     target = like(x, spec.dtype)
-    return context.composition(target, _map(context, target, tree, [x, _needed(scale), *moved]))
+    return context.lowered(target, _map(context, target, tree, [x, _needed(scale), *moved]))
 
 
 @kernels_for(DequantizeLinear)
@@ -86,7 +86,7 @@ def lower_dequantise(context: Context) -> Lowered:
     else:
         tree = apply("mul", apply("sub", Operand(0), Operand(2)), Operand(1))
         step = _map(context, target, tree, [x, _needed(scale), zero])
-    return context.composition(target, step)
+    return context.lowered(target, step)
 
 
 def _needed(view: View | None) -> View:

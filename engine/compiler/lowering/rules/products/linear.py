@@ -82,7 +82,7 @@ def linear_step(
         dense_strides(result.image),
     )
     by_tile = tiled(context, result, parameters, filters, source, target)
-    return context.choose(chain(*and_dots(context, by_tile)), step_of)
+    return context.select(chain(*and_dots(context, by_tile)), step_of)
 
 
 def rows_as_image(array: Strided) -> Strided:

@@ -166,7 +166,7 @@ def _steps(context: Context, left: View, right: View, form: _Form, result: Resul
         panel=panel_of(context.host, columns, vectors),
         host=context.host,
     )
-    return [*steps, context.choose(_tiled(first, b), lambda each: result.step(each, [a, b]))]
+    return [*steps, context.select(_tiled(first, b), lambda each: result.step(each, [a, b]))]
 
 
 def _is_packed_once(left: View, right: View) -> bool:
