@@ -45,12 +45,12 @@ class RetryState:
         exclude: excludes a kernel of an operator, given why it failed; returns whether there was a choice.
 
     Attributes:
-        alone: operators that are fused with no other.
+        unfused: operators that are fused with no other.
         refused: operators left to the reference, with the reason.
     """
 
     def __init__(self, exclude: Callable[[str, str], bool]) -> None:
-        self.alone: set[str] = set()
+        self.unfused: set[str] = set()
         self.refused: dict[str, str] = {}
         self._exclude = exclude
         self._tried: set[str] = set()
@@ -66,8 +66,8 @@ class RetryState:
         if reasons.keys() <= self.refused.keys():
             return False
         has_other = {name for name, why in reasons.items() if self._exclude(name, why)}
-        self.refused.update({name: why for name, why in reasons.items() if name in self.alone - has_other})
-        self.alone.update(reasons.keys() - (has_other - self._tried))
+        self.refused.update({name: why for name, why in reasons.items() if name in self.unfused - has_other})
+        self.unfused.update(reasons.keys() - (has_other - self._tried))
         self._tried.update(reasons)
         return True
 
@@ -277,7 +277,7 @@ class CompilePipeline:
             outputs,
             host,
             self._options,
-            retries.alone,
+            retries.unfused,
             retries.refused,
             select,
             weights,

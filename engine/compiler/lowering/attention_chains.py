@@ -96,7 +96,7 @@ def find_chains(lowering: Lowering) -> Iterator[Chain]:
     for op in lowering.operators:
         if type(op.definition) in PRODUCTS:
             chain = _Search(lowering, op).chain()
-            if chain is not None and not {*chain.names} & {*lowering.refused, *lowering.alone}:
+            if chain is not None and not {*chain.names} & {*lowering.refused, *lowering.unfused}:
                 yield chain
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from engine.compiler.codegen.host import Host
 from engine.compiler.kernels.kernel import Kernel
-from engine.compiler.lowering.fusion import Fused, ImageOf, Result, absorb, alone, as_image
+from engine.compiler.lowering.fusion import Fused, ImageOf, Result, absorb, as_image, unfused
 from engine.compiler.lowering.layout import NO_BORDER, Border
 from engine.compiler.lowering.lowering import Lowering
 from engine.compiler.lowering.selection import K
@@ -203,7 +203,7 @@ class Context:
             index: number of the result.
             views: of what the kernel reads beside its result before the others do.
         """
-        fused = absorb(self.lowering, alone(self.op, index, views), image_of)
+        fused = absorb(self.lowering, unfused(self.op, index, views), image_of)
         return self.result_of(fused, image_of, is_image=is_image)
 
     def result_of(self, fused: Fused, image_of: ImageOf, *, is_image: bool) -> Result:

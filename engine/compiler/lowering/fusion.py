@@ -47,7 +47,7 @@ class Fused:
     fusions: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
-def alone(op: RuntimeOperator, index: int = 0, views: Sequence[View] = ()) -> Fused:
+def unfused(op: RuntimeOperator, index: int = 0, views: Sequence[View] = ()) -> Fused:
     """A result of an operator as its kernel computes it, which reads further operands."""
     return Fused(op.outputs[index], Operand(0), tuple(views), (op.name,))
 
@@ -56,7 +56,7 @@ def absorb(lowering: Lowering, fused: Fused, as_image: ImageOf) -> Fused:
     """The result with the element-wise operators after it, as far as one kernel can hold them."""
     if lowering.narrow.rounded:
         fused = replace(fused, tree=_rounded(lowering, fused.operand, fused.tree))
-    following = None if fused.operators[0] in lowering.alone else _with_next(lowering, fused, as_image)
+    following = None if fused.operators[0] in lowering.unfused else _with_next(lowering, fused, as_image)
     while following is not None:
         fused, following = following, _with_next(lowering, following, as_image)
     return fused

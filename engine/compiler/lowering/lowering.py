@@ -49,7 +49,7 @@ class Lowering:
         operators: in execution order.
         values: what is known of every operand: a static TensorSpec for what can lie in memory.
         inputs, outputs: names of the operands the graph takes and returns, as a caller counts them.
-        alone: operators whose kernels take in nothing that follows.
+        unfused: operators whose kernels take in nothing that follows.
         refused: operators that are left to the reference, and why.
         select: takes one of several kernels for a result.
         weights: of all programs of the graph; None where each has its own.
@@ -73,7 +73,7 @@ class Lowering:
     outputs: Sequence[str]
     host: Host
     options: Options = field(default_factory=Options)
-    alone: Collection[str] = ()
+    unfused: Collection[str] = ()
     refused: Mapping[str, str] = field(default_factory=dict)
     select: Selector = select_first
     weights: Packs | None = None

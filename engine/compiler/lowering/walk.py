@@ -66,7 +66,7 @@ def lower(lowering: Lowering, before_each: Callable[[int], None] | None = None) 
     _drop_lists(lowering)
     lowering.results = [_result(lowering, port, name) for port, name in enumerate(lowering.outputs)]
     if WAVEFRONT not in lowering.options.passes_off:
-        lowering.steps[:], joined = side_by_side(lowering.steps, {*lowering.alone, *lowering.refused})
+        lowering.steps[:], joined = side_by_side(lowering.steps, {*lowering.unfused, *lowering.refused})
         if joined:
             lowering.fusions[WAVEFRONT] = joined
 

@@ -21,7 +21,7 @@ import numpy as np
 from engine.compiler.kernels.convolution.dots import Dots, pays
 from engine.compiler.kernels.expr import Operand
 from engine.compiler.lowering.context import Context
-from engine.compiler.lowering.fusion import Result, absorb, alone, as_image
+from engine.compiler.lowering.fusion import Result, absorb, as_image, unfused
 from engine.compiler.lowering.rules.composition import Composition, fuse_images
 from engine.compiler.lowering.rules.convolution.conv_geometry import ConvParameters, border_of, spans_of
 from engine.compiler.lowering.rules.convolution.conv_steps import Filters, computed
@@ -159,7 +159,7 @@ def _whole(context: Context, image: View) -> Result:
     sizes = context.result_spec.sizes
     if image.strides[3] != 1 or len(sizes) < 4:
         return fuse_images(context, 2)
-    found = absorb(context.lowering, alone(context.op), as_image)
+    found = absorb(context.lowering, unfused(context.op), as_image)
     return Result.seen(found, ordered(sizes, (0, 3, 2, 1), context.dtype), as_image, context.lowering.fault_flag)
 
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from engine.compiler.kernels.expr import Operand, apply
 from engine.compiler.lowering.context import Context
-from engine.compiler.lowering.fusion import Result, alone, as_image
+from engine.compiler.lowering.fusion import Result, as_image, unfused
 from engine.compiler.lowering.layout import Border
 from engine.compiler.lowering.rules.composition import Composition
 from engine.compiler.lowering.rules.convolution.conv_geometry import ConvParameters
@@ -87,7 +87,7 @@ def _convolved(
     taps = weight.reshape(inputs, outputs, down, strides[0], across, strides[1])[:, :, ::-1, :, ::-1]
     bank = taps.transpose(3, 5, 1, 0, 2, 4).reshape(shape[1], inputs, 1, down, across)
     known = None if bias is None else np.tile(bias, math.prod(strides))
-    result = Result.seen(alone(context.op), channels_last(shape), as_image, context.lowering.fault_flag)
+    result = Result.seen(unfused(context.op), channels_last(shape), as_image, context.lowering.fault_flag)
     source = raw_strides(image)
     origin = -image.dtype.itemsize * ((down - 1) * source.h + (across - 1) * source.w)
     parameters = ConvParameters(kernel=(down, across))

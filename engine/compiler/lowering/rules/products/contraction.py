@@ -10,7 +10,7 @@ from engine.compiler.kernels.expr import Operand, apply
 from engine.compiler.kernels.products.groups import GroupedProduct
 from engine.compiler.kernels.products.product import choose_product_tile
 from engine.compiler.lowering.context import Context
-from engine.compiler.lowering.fusion import alone
+from engine.compiler.lowering.fusion import unfused
 from engine.compiler.lowering.rules.composition import Composition
 from engine.compiler.lowering.rules.indexing.gather import BITS, indices_of
 from engine.compiler.lowering.rules.products.einsum import lower_einsum
@@ -121,7 +121,7 @@ def lower_contraction(context: Context) -> Lowered:
 def lower_grouped_matmul(context: Context) -> Lowered:
     """input[rows of e] @ other[e], where other is known now; without ends a stack of products."""
     if context.argument(2) is None:
-        return product(context, context.tensor(0), context.tensor(1), alone(context.op))
+        return product(context, context.tensor(0), context.tensor(1), unfused(context.op))
     x, matrices, ends = context.tensor(0), context.weight(1), indices_of(context.argument(2), context)
     spec = context.lowering.spec(context.op.outputs[0])
     if spec is None or spec.dtype != FLOAT32 or not matrices.size or not ends.is_row_major:

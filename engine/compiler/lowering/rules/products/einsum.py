@@ -10,7 +10,7 @@ import numpy as np
 
 from engine.compiler.kernels.expr import Operand, apply
 from engine.compiler.lowering.context import Context
-from engine.compiler.lowering.fusion import alone
+from engine.compiler.lowering.fusion import unfused
 from engine.compiler.lowering.rules.composition import Composition
 from engine.compiler.lowering.rules.products.linear import linear
 from engine.compiler.lowering.rules.products.matmul import multiplied, product
@@ -74,7 +74,7 @@ def _pair(context: Context, left: _Term, right: _Term, output: Labels, steps: li
         return linear(context, a, weight, None, is_split=True)
     b = _matrices(context, *right, (batch, summed, columns), sizes, steps)
     order = [output.index(label) for label in (*batch, *rows, *columns)]
-    return product(context, a, b, alone(context.op), order)
+    return product(context, a, b, unfused(context.op), order)
 
 
 def contracted(

@@ -9,7 +9,7 @@ from engine.compiler.kernels.convolution.conv import Conv
 from engine.compiler.kernels.expr import Operand, apply
 from engine.compiler.kernels.kernel import Strides
 from engine.compiler.lowering.context import Context
-from engine.compiler.lowering.fusion import Result, alone
+from engine.compiler.lowering.fusion import Result, unfused
 from engine.compiler.lowering.rules.composition import Composition
 from engine.compiler.lowering.rules.convolution.conv_geometry import ConvParameters
 from engine.compiler.lowering.rules.convolution.conv_kernels import and_dots, flat_filters, tiled
@@ -104,7 +104,7 @@ def multiply_frames(
         apart = row_major(frames.shape, FLOAT32)
         composition.steps.append(context.copy(frames, apart))
         rows = derived(apart, apart.meta.reshape(-1, size))
-    result = Result.seen(alone(context.op), lines, rows_as_image, context.lowering.fault_flag)
+    result = Result.seen(unfused(context.op), lines, rows_as_image, context.lowering.fault_flag)
     composition.steps.append(linear_step(context, result, rows, weight, bias))
 
 

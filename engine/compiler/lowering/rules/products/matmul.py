@@ -19,7 +19,7 @@ from engine.compiler.kernels.products.product import (
     rank_product_tiles,
 )
 from engine.compiler.lowering.context import Context
-from engine.compiler.lowering.fusion import Fused, ImageOf, Result, absorb, alone
+from engine.compiler.lowering.fusion import Fused, ImageOf, Result, absorb, unfused
 from engine.compiler.lowering.rules.composition import Composition
 from engine.compiler.lowering.rules.convolution.conv_geometry import ConvParameters
 from engine.compiler.lowering.rules.convolution.conv_kernels import tiled
@@ -47,7 +47,7 @@ def lower_matmul(context: Context) -> Lowered:
     weight = _weight(context, context.argument(1))
     if weight is not None and context.tensor(0).shape:
         return linear(context, context.tensor(0), weight.T, None)
-    return product(context, context.tensor(0), context.tensor(1), alone(context.op))
+    return product(context, context.tensor(0), context.tensor(1), unfused(context.op))
 
 
 @kernels_for(AddMatmul, doubles=True)
@@ -98,7 +98,7 @@ def lower_linear(context: Context) -> Lowered:
 
 
 def _computed_linear(context: Context) -> Lowered:
-    x, weight, first = context.tensor(0), context.tensor(1), alone(context.op)
+    x, weight, first = context.tensor(0), context.tensor(1), unfused(context.op)
     if len(weight.shape) != 2:
         raise NotLoweredError("its weight has an unusual shape")
     if context.argument(2) is not None:

@@ -10,7 +10,7 @@ from itertools import groupby
 import numpy as np
 
 from engine.compiler.lowering.context import Context
-from engine.compiler.lowering.fusion import Result, alone
+from engine.compiler.lowering.fusion import Result, unfused
 from engine.compiler.lowering.rules.composition import Composition
 from engine.compiler.lowering.rules.products.attention import attention_steps
 from engine.compiler.lowering.rules.products.attention_operands import Attended, MaskView, mask_of, weighed
@@ -137,7 +137,7 @@ def _into(context: Context, x: View, weight: Array, bias: Array | None, steps: l
     """A sequence behind a linear layer."""
     rows, copies = context.rows(x)
     target = spaced_rows((*x.shape[:-1], len(weight)), context.dtype)
-    result = Result.seen(alone(context.op), target, rows_as_image, context.lowering.fault_flag)
+    result = Result.seen(unfused(context.op), target, rows_as_image, context.lowering.fault_flag)
     steps += [*copies, linear_step(context, result, rows, weight, bias)]
     return target
 
