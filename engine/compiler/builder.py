@@ -79,9 +79,9 @@ class Builder:
         self._kept = 0
 
     @property
-    def is_open(self) -> bool:
+    def is_dynamic(self) -> bool:
         """Whether inputs come in many shapes, so that programs share code and weights."""
-        return self._pipeline.is_open
+        return self._pipeline.is_dynamic
 
     def program(
         self,
@@ -244,17 +244,17 @@ class Builder:
         Raises:
             CompileError: a plan does not stay inside its memory.
         """
-        found = self._found_template(specs) if self.is_open and not self.carries(specs) else None
+        found = self._found_template(specs) if self.is_dynamic and not self.carries(specs) else None
         return None if found is None else self._bound(*found, specs)
 
     def has_template(self, specs: Sequence[TensorSpec]) -> bool:
         """Return whether a template is right for inputs of these shapes."""
-        return self.is_open and self._found_template(specs) is not None
+        return self.is_dynamic and self._found_template(specs) is not None
 
     @property
     def makes_templates(self) -> bool:
         """Return whether what is made for new shapes will be right for others, too."""
-        return self.is_open and self.gap is None and self._templates.has_room
+        return self.is_dynamic and self.gap is None and self._templates.has_room
 
     def carries(self, specs: Sequence[TensorSpec]) -> bool:
         """Whether the graph's bundle has a program for inputs of these shapes."""
@@ -317,7 +317,7 @@ class Builder:
         if found is not None and self._fits(found.executable, specs, progress):
             return found.executable, True, found.bytes
         executable = self._pipeline.compile(specs, self.host, progress, cores, tune=tune)
-        is_wanted = refresh or not self.is_open or self._kept < MOST_KEPT
+        is_wanted = refresh or not self.is_dynamic or self._kept < MOST_KEPT
         if not is_wanted or not is_unchanged():
             return executable, False, 0
         self._kept += 1

@@ -72,7 +72,7 @@ class CompiledGraph:
             own,
             must=options.must_compile,
             make_now=self._make_now,
-            is_open=self.builder.is_open,
+            is_dynamic=self.builder.is_dynamic,
         )
         self._lock = threading.Lock()
         self._options, self._compiles = options, compiles

@@ -76,7 +76,7 @@ class CompilePipeline:
     """Makes executables of a graph; one at a time. It knows neither the cache nor bundles.
 
     Attributes:
-        is_open: whether inputs come in many shapes, so that programs share code and weights.
+        is_dynamic: whether inputs come in many shapes, so that programs share code and weights.
     """
 
     def __init__(self, graph: RuntimeGraph, options: Options) -> None:
@@ -86,8 +86,8 @@ class CompilePipeline:
         self._optimised: RuntimeGraph | None = None
         self._passes: list[PassReport] = []
         self._is_wide = is_narrow(graph)  # 16-bit floats are computed as float32
-        self.is_open = static_specs(graph.inputs) is None
-        self._weights = Weights() if self.is_open else None
+        self.is_dynamic = static_specs(graph.inputs) is None
+        self._weights = Weights() if self.is_dynamic else None
         self._flat: tuple[list[str], list[str]] | None = None  # the outputs, of the optimised graph and the given one
 
     def compile(
@@ -149,10 +149,10 @@ class CompilePipeline:
         retries = RetryState(select.exclude)
         defects: set[str] = set()
         for _ in range(ATTEMPTS):
-            env, opened = self._opened(specs)
-            lower = partial(self._lower, opened, host, retries, progress, select, self._weights)
+            env, symbolic = self._symbolic_specs(specs)
+            lower = partial(self._lower, symbolic, host, retries, progress, select, self._weights)
             try:
-                return self._assemble_template(self._lower_narrow(lower), env, opened, progress, cores)
+                return self._assemble_template(self._lower_narrow(lower), env, symbolic, progress, cores)
             except RefusedError as error:
                 defects |= error.defects
                 can_do_otherwise = retries.learn(error.reasons)
@@ -161,10 +161,10 @@ class CompilePipeline:
                     break
         raise CompileError("its kernels cannot be made", found=_first(retries.refused))
 
-    def _opened(self, specs: Sequence[TensorSpec]) -> tuple[ShapeEnv, list[TensorSpec]]:
+    def _symbolic_specs(self, specs: Sequence[TensorSpec]) -> tuple[ShapeEnv, list[TensorSpec]]:
         """Return the specs of inputs over open sizes, of which is known what a first inference relies on."""
-        env, opened = symbolic_specs(self._graph.inputs, specs)
-        self._graph.infer(opened)
+        env, symbolic = symbolic_specs(self._graph.inputs, specs)
+        self._graph.infer(symbolic)
         return symbolic_specs(self._graph.inputs, specs, env.guards)
 
     def _assemble_template(
@@ -198,7 +198,7 @@ class CompilePipeline:
             off = self._options.passes_off - set(LOWERING_PASSES)
             if not host.has_dots:  # kernels of floats are faster than those of bytes
                 off |= {quantised_products.__name__}
-            graph = widened(taken, is_kept=self.is_open) if self._is_wide else taken
+            graph = widened(taken, is_kept=self.is_dynamic) if self._is_wide else taken
             self._flat = None
             self._optimised, self._passes = optimise(graph, off, lambda: progress("passes", 0, 1))
         return self._optimised
@@ -229,7 +229,7 @@ class CompilePipeline:
         release(self._graph)
         if not self._is_wide or self._optimised is None:
             return
-        if self.is_open or needs_graph:
+        if self.is_dynamic or needs_graph:
             release(self._optimised)
         else:
             self._optimised = None  # its float32 weights take memory of their own

@@ -59,12 +59,12 @@ class Instances:
         limit: bytes that instances of the process may take, those of files' own shapes aside.
         own: the shapes of the file, whose instance stays.
         must: whether nothing else can answer: what is asked for is kept whatever has to go for it, or refused.
-        is_open: whether the graph has open shapes: its instances share arenas, so that many take the memory of one.
+        is_dynamic: whether the graph has open shapes: its instances share arenas, so that many take the memory of one.
     """
 
     def __init__(
         self, make: Make, threads: int, limit: int | None = None, own: Sequence[TensorSpec] | None = None,
-        *, must: bool = False, make_now: Make | None = None, is_open: bool = False,
+        *, must: bool = False, make_now: Make | None = None, is_dynamic: bool = False,
     ) -> None:  # fmt: skip
         self._make = make
         self._make_now = make_now or make
@@ -75,7 +75,7 @@ class Instances:
         self._lock = threading.Lock()
         self._making = threading.Lock()
         self._must = must
-        self._arenas = Arenas(self.limit) if is_open else None
+        self._arenas = Arenas(self.limit) if is_dynamic else None
         self._refused: dict[Key, int] = {}
         self._bound: dict[Key, Entry] = {}
         self._templates: dict[int, Entry] = {}

@@ -154,7 +154,7 @@ def test_of_too_many_sizes_of_a_template_the_one_that_was_made_first_goes(
 ) -> None:
     monkeypatch.setattr(instances, "MOST_BOUND", 3)
     compiled.builder.program(specs(9))
-    found = Instances(compiled.builder.program, 1, 1 << 30, is_open=True)
+    found = Instances(compiled.builder.program, 1, 1 << 30, is_dynamic=True)
 
     def meet(*sizes: int) -> list[int]:
         for size in sizes:
@@ -459,7 +459,7 @@ def test_the_files_own_shapes_are_kept_however_small_the_budget(alone: CompileQu
 
 def test_sizes_of_a_template_take_its_code_and_the_largest_arena(compiled: CompiledGraph, alone: CompileQueue) -> None:
     compiled.builder.program(specs(9))
-    found = Instances(compiled.builder.program, 1, 1 << 30, is_open=True)
+    found = Instances(compiled.builder.program, 1, 1 << 30, is_dynamic=True)
     programs = [found.get(specs(size)).program for size in (5, 5000, 6)]
     assert all(program.is_bound for program in programs)
     assert found.bytes == max(map(program_cache.weight, programs)) == instances.CACHE.total[1]

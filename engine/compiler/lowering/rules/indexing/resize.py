@@ -47,9 +47,9 @@ def lower_resample(context: Context) -> Lowered:
     """A signal, an image or a volume resampled along its axes with the element-wise operators after it."""
     layer, x, sizes = context.layer(Interpolate), context.tensor(0), context.result_spec.sizes[2:]
     if is_symbolic((*x.shape[2:], *sizes)):
-        open_axes = _open_axes(layer, x, sizes)
-        if open_axes is not None:
-            return _resampled_in_run(context, x, open_axes)
+        table_axes = _symbolic_axes(layer, x, sizes)
+        if table_axes is not None:
+            return _resampled_in_run(context, x, table_axes)
     taps = [each for _, each in sorted(layer.taps(x.shape, x.dtype, sizes), key=lambda each: each[0])]
     if len(taps) != len(sizes) or len(x.shape) not in (3, 4, 5):
         raise NotLoweredError("there is no kernel for it")
@@ -62,9 +62,9 @@ def lower_onnx_resize(context: Context) -> Lowered:
     layer, x = context.layer(OnnxResize), context.tensor(0)
     try:
         if is_symbolic(x.shape) or is_symbolic(context.result_spec.sizes):
-            open_axes = _open_onnx_axes(layer, x, context.arguments()[1:])
-            if open_axes is not None:
-                return _resampled_in_run(context, x, open_axes)
+            table_axes = _symbolic_onnx_axes(layer, x, context.arguments()[1:])
+            if table_axes is not None:
+                return _resampled_in_run(context, x, table_axes)
         found = layer.taps(x.shape, x.dtype, *context.arguments()[1:])
     except ShapeError as error:
         raise NotLoweredError("what it asks for is known only in a run, or lies outside its operand") from error
@@ -109,7 +109,7 @@ def _resampled(context: Context, x: View, taps: list[Taps]) -> Lowered:
     return result.lowered(*before, *copies, result.step(kernel, [image, table]))
 
 
-def _open_axes(layer: Interpolate, x: View, sizes: Sequence[int]) -> list[TableAxis] | None:
+def _symbolic_axes(layer: Interpolate, x: View, sizes: Sequence[int]) -> list[TableAxis] | None:
     """Return the axes of symbolic sizes, those behind the channels; None where their table is not made in the run."""
     names: dict[str, Method] = {"nearest": "nearest", "nearest-exact": "nearest", "bicubic": "cubic"}
     method = names.get(layer.mode, "linear")
@@ -125,7 +125,7 @@ def _open_axes(layer: Interpolate, x: View, sizes: Sequence[int]) -> list[TableA
     return axes
 
 
-def _open_onnx_axes(layer: OnnxResize, x: View, operands: Sequence[object]) -> list[TableAxis] | None:
+def _symbolic_onnx_axes(layer: OnnxResize, x: View, operands: Sequence[object]) -> list[TableAxis] | None:
     """Return the same for the layers of ONNX; None also where it resamples the batch or the channels."""
     mode = layer.coordinate_transformation_mode
     is_plain = not (layer.antialias or layer.exclude_outside) and layer.keep_aspect_ratio_policy == "stretch"

@@ -99,17 +99,17 @@ def attention_steps(context: Context, attended: Attended) -> list[KernelStep]:
     """
     steps: list[KernelStep] = []
     given, (queries, width), keys = attended, attended.query.shape[-2:], attended.key.shape[-2]
-    is_open = is_symbolic((queries, keys)) and min(queries, keys) > 1
+    is_dynamic = is_symbolic((queries, keys)) and min(queries, keys) > 1
     tiling = choose_rows(context.host, queries, keys, width, is_causal=attended.is_causal)
     attended = replace(
         attended,
         value=_in_rows(context, attended.value, steps),
         masks=[replace(mask, view=_in_lines(context, mask, steps)) for mask in attended.masks],
     )
-    if is_open:
+    if is_dynamic:
         padded = _padded(context, attended.key, steps, tiling[1][0] * context.host.lanes)
         attended = replace(attended, key=padded)
-    kernel, views = _kernel(context, attended, tiling, is_padded=is_open)
+    kernel, views = _kernel(context, attended, tiling, is_padded=is_dynamic)
     if kernel.is_too_wide:
         return weighed(context, given)[1]
     if kernel.packs_keys and not (kernel.packs_once and 1 in (attended.key.strides[-1], width)):

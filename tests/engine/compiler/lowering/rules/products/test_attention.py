@@ -162,10 +162,12 @@ def test_what_is_not_finite_goes_where_the_reference_has_it(number: float, place
 
 
 @pytest.mark.parametrize(("queries", "keys"), [(6, 6), (70, 70), (5, 70), (70, 5), (65, 1200), (1200, 1200)])
-@pytest.mark.parametrize("is_open", [False, True])
-def test_what_is_not_finite_is_heard_of_by_queries_that_come_before_it(queries: int, keys: int, is_open: bool) -> None:
+@pytest.mark.parametrize("is_dynamic", [False, True])
+def test_values_that_are_not_finite_reach_earlier_queries(
+    queries: int, keys: int, is_dynamic: bool
+) -> None:
     shapes = (2, queries, 8), (2, keys, 8), (2, keys, 8)
-    net = attention(*([(2, None, 8)] * 3 if is_open else shapes), is_causal=True)
+    net = attention(*([(2, None, 8)] * 3 if is_dynamic else shapes), is_causal=True)
     sessions = [Session(net, backend=each, cache=None, threads=2) for each in ("compiled", "reference")]
     sound = [random(*shape) for shape in shapes]
     for place, number, part in product(range(3), (np.nan, np.inf, -np.inf), (1, 2)):
