@@ -13,7 +13,7 @@ from engine.compiler.inlining.inlining import Inlining
 from engine.compiler.plan_check import check_output_shapes
 from engine.compiler.runtime.memory import release
 from engine.compiler.subgraphs import bodies_of
-from engine.compiler.upcast import NotWidenedError, is_narrow, wide_specs, widened
+from engine.compiler.upcast import UpcastError, has_low_precision, upcast, upcast_specs
 from engine.compiler.weights import Weights
 from engine.errors import CompileError, CompilerDefectError
 from engine.graph import RuntimeGraph
@@ -85,7 +85,7 @@ class CompilePipeline:
         self._options = options
         self._optimised: RuntimeGraph | None = None
         self._passes: list[PassReport] = []
-        self._is_wide = is_narrow(graph)  # 16-bit floats are computed as float32
+        self._is_upcast = has_low_precision(graph)  # 16-bit floats are computed as float32
         self.is_dynamic = static_specs(graph.inputs) is None
         self._weights = Weights() if self.is_dynamic else None
         self._flat: tuple[list[str], list[str]] | None = None  # the outputs, of the optimised graph and the given one
@@ -122,7 +122,7 @@ class CompilePipeline:
         defects: set[str] = set()
         for _ in range(ATTEMPTS):
             try:
-                lowering = self._lower_narrow(lower)
+                lowering = self._lower_or_unchanged(lower)
                 executable = self._assemble(lowering, progress, cores, weights)
                 return replace(executable, tuned=tuner.told)
             except RefusedError as error:
@@ -152,7 +152,7 @@ class CompilePipeline:
             env, symbolic = self._symbolic_specs(specs)
             lower = partial(self._lower, symbolic, host, retries, progress, select, self._weights)
             try:
-                return self._assemble_template(self._lower_narrow(lower), env, symbolic, progress, cores)
+                return self._assemble_template(self._lower_or_unchanged(lower), env, symbolic, progress, cores)
             except RefusedError as error:
                 defects |= error.defects
                 can_do_otherwise = retries.learn(error.reasons)
@@ -198,7 +198,7 @@ class CompilePipeline:
             off = self._options.passes_off - set(LOWERING_PASSES)
             if not host.has_dots:  # kernels of floats are faster than those of bytes
                 off |= {quantised_products.__name__}
-            graph = widened(taken, is_kept=self.is_dynamic) if self._is_wide else taken
+            graph = upcast(taken, is_kept=self.is_dynamic) if self._is_upcast else taken
             self._flat = None
             self._optimised, self._passes = optimise(graph, off, lambda: progress("passes", 0, 1))
         return self._optimised
@@ -210,7 +210,7 @@ class CompilePipeline:
 
     def infer(self, graph: RuntimeGraph, specs: Sequence[TensorSpec]) -> Mapping[str, object]:
         """What is known of every operand of the optimised graph."""
-        return graph.infer(wide_specs(specs) if self._is_wide else specs)
+        return graph.infer(upcast_specs(specs) if self._is_upcast else specs)
 
     def known_values(self, graph: RuntimeGraph, specs: Sequence[TensorSpec]) -> dict[str, object]:
         """Values of operands of the optimised graph that no run changes."""
@@ -227,21 +227,21 @@ class CompilePipeline:
         needs_graph: whether the last program runs operators of the optimised graph.
         """
         release(self._graph)
-        if not self._is_wide or self._optimised is None:
+        if not self._is_upcast or self._optimised is None:
             return
         if self.is_dynamic or needs_graph:
             release(self._optimised)
         else:
             self._optimised = None  # its float32 weights take memory of their own
 
-    def _lower_narrow(self, lower: Callable[[], Lowering]) -> Lowering:
+    def _lower_or_unchanged(self, lower: Callable[[], Lowering]) -> Lowering:
         """Lower the graph; with 16-bit floats as they are, where they cannot be computed as float32."""
-        from engine.compiler.lowering.low_precision import NotNarrowedError
+        from engine.compiler.lowering.low_precision import OutputRoundingError
 
         try:
             return lower()
-        except (NotWidenedError, NotNarrowedError):
-            self._is_wide, self._optimised = False, None
+        except (UpcastError, OutputRoundingError):
+            self._is_upcast, self._optimised = False, None
             return lower()
 
     def _lower(
@@ -256,7 +256,7 @@ class CompilePipeline:
         """Turn operators into steps."""
         from engine.compiler.lowering import Lowering, lower
         from engine.compiler.lowering.containers import laid_flat
-        from engine.compiler.lowering.low_precision import Narrow, narrow_of
+        from engine.compiler.lowering.low_precision import LowPrecision, low_precision_of
 
         graph, given = self.optimised(specs, host, progress), self._taken
         if self._flat is None:
@@ -265,9 +265,9 @@ class CompilePipeline:
                 laid_flat(given.operators, _returned(given)),
             )
         outputs, before = self._flat
-        if self._is_wide and len(before) != len(outputs):
-            raise NotWidenedError("its outputs are others")
-        narrow = narrow_of(given, graph, specs, before) if self._is_wide else Narrow()
+        if self._is_upcast and len(before) != len(outputs):
+            raise UpcastError("its outputs are others")
+        low_precision = low_precision_of(given, graph, specs, before) if self._is_upcast else LowPrecision()
         known = self.infer(graph, specs)
         _check_axes(known.values())
         lowering = Lowering(
@@ -281,7 +281,7 @@ class CompilePipeline:
             retries.refused,
             select,
             weights,
-            narrow,
+            low_precision,
         )
         lower(lowering, lambda number: progress("lowering", number, len(graph.operators)))
         return lowering

@@ -35,25 +35,25 @@ _CASTS: Final = (To, TypeAs, OnnxCast, CastLike)
 _CODES: Final = ("f16", "bf16")
 
 
-class NotWidenedError(Exception):
+class UpcastError(Exception):
     """The graph means something else in float32, or returns what cannot be rounded in the end."""
 
 
-def is_narrow(graph: RuntimeGraph) -> bool:
+def has_low_precision(graph: RuntimeGraph) -> bool:
     """Whether a built graph has 16-bit floats in it."""
     attributes = (each for op in graph.operators for each in op.attributes.values())
     specs = (operand.spec for operand in graph.operands.values())
     return any(each is not None and is_reduced(each.dtype) for each in (*attributes, *specs))
 
 
-def widened(graph: RuntimeGraph, *, is_kept: bool = False) -> RuntimeGraph:
+def upcast(graph: RuntimeGraph, *, is_kept: bool = False) -> RuntimeGraph:
     """The graph in float32, with the same names; what means something else there is left among casts.
 
     Args:
         is_kept: whether it stays: large weights lie in a file then, so that their pages can be given back.
 
     Raises:
-        NotWidenedError: its operands would be other than those of the graph, but for their dtype.
+        UpcastError: its operands would be other than those of the graph, but for their dtype.
     """
     source = graph.source
     known = {op.name: op for op in graph.operators}
@@ -62,14 +62,14 @@ def widened(graph: RuntimeGraph, *, is_kept: bool = False) -> RuntimeGraph:
     try:
         wide = graph.rebuilt(replace(source, operators=operators, annotations=annotations))
     except EngineError as error:
-        raise NotWidenedError(str(error)) from error
+        raise UpcastError(str(error)) from error
     for name, operand in graph.operands.items():
         if not _is_alike(operand.value, wide.operands[name].value):
-            raise NotWidenedError(f"operand '{name}' is another in float32")
+            raise UpcastError(f"operand '{name}' is another in float32")
     return wide
 
 
-def wide_specs(specs: Sequence[TensorSpec]) -> list[TensorSpec]:
+def upcast_specs(specs: Sequence[TensorSpec]) -> list[TensorSpec]:
     """Specs with float32 in the place of 16-bit floats."""
     return list(map(_spec, specs))
 
@@ -83,8 +83,8 @@ def _operators(op: pnnx.Operator, known: RuntimeOperator | None, *, is_kept: boo
     if known is not None and known.layer is not None and _is_sensitive(known):
         return _among_casts(op, known)
     if known is not None and _rounds(known):
-        narrow = f"{known.outputs[0].name}.{op.name}"
-        return [replace(op, outputs=(narrow,)), _cast(op, narrow, known.outputs[0].name, "float32")]
+        rounded = f"{known.outputs[0].name}.{op.name}"
+        return [replace(op, outputs=(rounded,)), _cast(op, rounded, known.outputs[0].name, "float32")]
     params = {name: _parameter(value) for name, value in op.params.items()}
     attributes = {name: _attribute(each, is_kept=is_kept) for name, each in op.attributes.items()}
     if all(a is b for a, b in zip((*params.values(), *attributes.values()), _contents(op), strict=True)):
@@ -141,14 +141,14 @@ def _contents(op: pnnx.Operator) -> Sequence[object]:
 def _attribute(attribute: pnnx.Attribute, *, is_kept: bool) -> pnnx.Attribute:
     if not is_reduced(attribute.dtype):
         return attribute
-    narrow = attribute.data
-    if is_kept and narrow.nbytes >= _LARGE_BYTES:
-        flat = narrow.reshape(-1)
+    data = attribute.data
+    if is_kept and data.nbytes >= _LARGE_BYTES:
+        flat = data.reshape(-1)
         starts = range(0, flat.size, _PIECE)
         block = disk_block(lambda: (flat[at : at + _PIECE].astype(_FLOAT32) for at in starts), 4 * flat.size)
         if block is not None:
             return pnnx.Attribute(attribute.shape, _FLOAT32, block.view(_FLOAT32).reshape(attribute.shape))
-    data = narrow.astype(_FLOAT32)
+    data = data.astype(_FLOAT32)
     data.flags.writeable = False
     return pnnx.Attribute(attribute.shape, _FLOAT32, data)
 

@@ -54,7 +54,7 @@ def unfused(op: RuntimeOperator, index: int = 0, views: Sequence[View] = ()) -> 
 
 def absorb(lowering: Lowering, fused: Fused, as_image: ImageOf) -> Fused:
     """The result with the element-wise operators after it, as far as one kernel can hold them."""
-    if lowering.narrow.rounded:
+    if lowering.low_precision.rounded:
         fused = replace(fused, tree=_rounded(lowering, fused.operand, fused.tree))
     following = None if fused.operators[0] in lowering.unfused else _with_next(lowering, fused, as_image)
     while following is not None:
@@ -127,7 +127,7 @@ def _rounded_within(lowering: Lowering, op: RuntimeOperator, tree: Expr) -> Expr
 
 def _rounded(lowering: Lowering, operand: RuntimeOperand, tree: Expr) -> Expr:
     """A result as PyTorch keeps it, where that is in 16 bits."""
-    name = lowering.narrow.rounded.get(operand.name)
+    name = lowering.low_precision.rounded.get(operand.name)
     if name is None or _is_rounded(tree, name):
         return tree
     return apply(name, tree)

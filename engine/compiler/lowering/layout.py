@@ -25,16 +25,16 @@ from engine.tensor import TensorSpec
 
 Border = tuple[int, int, int, int]
 NO_BORDER: Border = (0, 0, 0, 0)
-BorderWish = Callable[[RuntimeOperator, TensorSpec, TensorSpec], Border]
+BorderRule = Callable[[RuntimeOperator, TensorSpec, TensorSpec], Border]
 """The zeros an operator wants around its first operand, given the specs of that and of its first result. Where sizes
 are symbolic, what one more pixel would want is wanted, too, so that all sizes lie alike."""
-Widening = Callable[[RuntimeOperator, TensorSpec, TensorSpec], Border | None]
+BorderUse = Callable[[RuntimeOperator, TensorSpec, TensorSpec], Border | None]
 """What of its operand's border an operator takes, None where it does something else; given specs likewise."""
-BORDERS: dict[type[Layer], BorderWish] = {}
+BORDERS: dict[type[Layer], BorderRule] = {}
 IMAGE_LAYERS: set[type[Layer]] = set()
 SEE_THROUGH: set[type[Layer]] = set()
 """Layers that only choose channels: a border wanted by their users is wanted of their operand."""
-WIDENING: dict[type[Layer], Widening] = {}
+BORDER_USES: dict[type[Layer], BorderUse] = {}
 """Layers whose result is their operand with some of its border: one wanted by their users is wanted beyond it."""
 ROW_LAYERS: set[type[Layer]] = set()
 """Layers that read their operand row by row, however far its rows lie apart."""
@@ -158,7 +158,10 @@ def look_ahead(
     def keeps_order(op: RuntimeOperator) -> bool:
         layer = op.definition
         return (
-            isinstance(layer, Cat) or type(layer) in SEE_THROUGH or type(layer) in WIDENING or term_of(op) is not None
+            isinstance(layer, Cat)
+            or type(layer) in SEE_THROUGH
+            or type(layer) in BORDER_USES
+            or term_of(op) is not None
         )
 
     return Placement(
@@ -270,17 +273,17 @@ class Placement:
             if kind in BORDERS and op.inputs[0] is operand:
                 x, y = self.spec_of(operand), self.spec_of(op.outputs[0])
                 borders.append(NO_BORDER if x is None or y is None else BORDERS[kind](op, x, y))
-            elif kind in WIDENING:
-                borders.append(self._border_beyond(op, WIDENING[kind], depth))
+            elif kind in BORDER_USES:
+                borders.append(self._border_beyond(op, BORDER_USES[kind], depth))
             elif kind in SEE_THROUGH:
                 borders.extend(self.border_for(each, depth) for each in op.outputs)
         top, left, bottom, right = (max(each) for each in zip(*borders, strict=True))
         return top, left, bottom, right
 
-    def _border_beyond(self, op: RuntimeOperator, wish: Widening, depth: int) -> Border:
+    def _border_beyond(self, op: RuntimeOperator, border_use: BorderUse, depth: int) -> Border:
         """What an operator takes of its operand's border, and what its users want around that."""
         x, y = self.spec_of(op.inputs[0]), self.spec_of(op.outputs[0])
-        taken = None if x is None or y is None else wish(op, x, y)
+        taken = None if x is None or y is None else border_use(op, x, y)
         if taken is None or not self.is_image(op.outputs[0]):
             return NO_BORDER
         top, left, bottom, right = (a + b for a, b in zip(taken, self.border_for(op.outputs[0], depth), strict=True))

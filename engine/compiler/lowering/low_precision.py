@@ -10,12 +10,12 @@ from engine.promotion import is_reduced
 from engine.tensor import DType, TensorSpec, dtype_name
 
 
-class NotNarrowedError(Exception):
+class OutputRoundingError(Exception):
     """An output of 16-bit floats does not lie in memory of the program, where a kernel could round it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Narrow:
+class LowPrecision:
     """16-bit floats where a graph that is lowered has float32.
 
     Args:
@@ -36,7 +36,9 @@ class Narrow:
         return self.outputs[port] if self.outputs else None
 
 
-def narrow_of(graph: RuntimeGraph, wide: RuntimeGraph, specs: Sequence[TensorSpec], outputs: Sequence[str]) -> Narrow:
+def low_precision_of(
+    graph: RuntimeGraph, wide: RuntimeGraph, specs: Sequence[TensorSpec], outputs: Sequence[str]
+) -> LowPrecision:
     """What is 16-bit floats in a graph.
 
     Args:
@@ -53,7 +55,7 @@ def narrow_of(graph: RuntimeGraph, wide: RuntimeGraph, specs: Sequence[TensorSpe
             continue
         dtypes = ((each.name, _narrow(values.get(each.name))) for each in op.outputs)
         rounded |= {name: f"round_{dtype_name(dtype)}" for name, dtype in dtypes if dtype is not None}
-    return Narrow(tuple(map(_narrow, specs)), tuple(_narrow(values.get(name)) for name in outputs), rounded)
+    return LowPrecision(tuple(map(_narrow, specs)), tuple(_narrow(values.get(name)) for name in outputs), rounded)
 
 
 def _narrow(value: object) -> DType | None:

@@ -12,7 +12,7 @@ import numpy as np
 from engine.compiler.codegen.host import Host
 from engine.compiler.lowering.canonical import meant
 from engine.compiler.lowering.layout import Placement, look_ahead
-from engine.compiler.lowering.low_precision import Narrow
+from engine.compiler.lowering.low_precision import LowPrecision
 from engine.compiler.lowering.selection import Selector, select_first
 from engine.compiler.lowering.steps import FLOAT64, NotLoweredError, Step
 from engine.compiler.lowering.terms.term import Term, term_of
@@ -53,7 +53,7 @@ class Lowering:
         refused: operators that are left to the reference, and why.
         select: takes one of several kernels for a result.
         weights: of all programs of the graph; None where each has its own.
-        narrow: what of it is 16-bit floats.
+        low_precision: what of it is 16-bit floats.
 
     Attributes:
         placement: where results shall lie.
@@ -77,7 +77,7 @@ class Lowering:
     refused: Mapping[str, str] = field(default_factory=dict)
     select: Selector = select_first
     weights: Packs | None = None
-    narrow: Narrow = field(default_factory=Narrow)
+    low_precision: LowPrecision = field(default_factory=LowPrecision)
     placement: Placement = field(init=False)
     fault_flag: View = field(default_factory=new_fault_flag)
     steps: list[Step] = field(default_factory=list)
@@ -93,7 +93,7 @@ class Lowering:
 
     def __post_init__(self) -> None:
         joins = JOINS not in self.options.passes_off
-        written = [name if self.narrow.returned(port) is None else "" for port, name in enumerate(self.outputs)]
+        written = [name if self.low_precision.returned(port) is None else "" for port, name in enumerate(self.outputs)]
         self.placement = look_ahead(self.operators, written, self._spec, self.term, joins)
 
     def forget(self) -> None:

@@ -17,7 +17,7 @@ from engine.compiler.lowering.attention_chains import Chain, find_chains
 from engine.compiler.lowering.canonical import meant
 from engine.compiler.lowering.containers import is_only_returned, unread_lists
 from engine.compiler.lowering.context import Context
-from engine.compiler.lowering.low_precision import NotNarrowedError
+from engine.compiler.lowering.low_precision import OutputRoundingError
 from engine.compiler.lowering.lowering import Lowering
 from engine.compiler.lowering.rules.elementwise.typed_maps import lower_typed
 from engine.compiler.lowering.rules.products.attention import lower_chain
@@ -118,12 +118,12 @@ def _input(lowering: Lowering, op: RuntimeOperator) -> None:
     spec = lowering.spec(operand)
     if spec is not None:
         port = lowering.inputs.index(operand.name)
-        given = lowering.narrow.given(port)
+        given = lowering.low_precision.given(port)
         view = row_major(spec.sizes, given or spec.dtype, MemorySpace.INPUT, port)
-        lowering.views[operand.name] = view if given is None else _widened(lowering, op, view)
+        lowering.views[operand.name] = view if given is None else _upcast_input(lowering, op, view)
 
 
-def _widened(lowering: Lowering, op: RuntimeOperator, given: View) -> View:
+def _upcast_input(lowering: Lowering, op: RuntimeOperator, given: View) -> View:
     """An input of 16-bit floats as float32."""
     wide = row_major(given.shape, FLOAT32)
     if given.meta.size:
@@ -262,8 +262,8 @@ def _result(lowering: Lowering, port: int, name: str) -> View | str:
     view, data = lowering.views.get(name), lowering.constants.get(name)
     if view is None and data is not None and data.dtype.itemsize in WORDS and not data.dtype.hasobject:
         view = lowering.stored(data)
-    if (returned := lowering.narrow.returned(port)) is not None:
-        return _narrowed(lowering, port, name, view, returned)
+    if (returned := lowering.low_precision.returned(port)) is not None:
+        return _rounded_output(lowering, port, name, view, returned)
     if view is None:
         return name
     if not view.meta.size:  # nothing to copy, and nothing of another output's to share
@@ -278,14 +278,14 @@ def _result(lowering: Lowering, port: int, name: str) -> View | str:
     return result
 
 
-def _narrowed(lowering: Lowering, port: int, name: str, view: View | None, dtype: DType) -> View:
+def _rounded_output(lowering: Lowering, port: int, name: str, view: View | None, dtype: DType) -> View:
     """An output of float32, rounded to 16-bit floats.
 
     Raises:
-        NotNarrowedError: it is kept by name.
+        OutputRoundingError: it is kept by name.
     """
     if view is None:
-        raise NotNarrowedError(name)
+        raise OutputRoundingError(name)
     result = row_major(view.shape, dtype, MemorySpace.OUTPUT, port)
     if view.meta.size:
         lowering.steps.append(convert(view, result, [name], lowering.host))

@@ -184,7 +184,7 @@ class Calls:
 
     def _rounded(self, tree: Expr, dtype: DType) -> Expr:
         """What PyTorch keeps in 16 bits, as it does."""
-        name = self.context.lowering.narrow.rounded.get(self.context.op.outputs[0].name)
+        name = self.context.lowering.low_precision.rounded.get(self.context.op.outputs[0].name)
         return tree if name is None or dtype != FLOAT32 else apply(name, tree)
 
     def cast(self, argument: Term, dtype: DType) -> Part:

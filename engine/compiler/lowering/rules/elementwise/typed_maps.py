@@ -126,7 +126,7 @@ def lower_cast(context: Context) -> Lowered:
     """A tensor in another dtype: fractions are cut, integers wrap."""
     if _is_map(context):
         return lower_map(context)
-    if (lowered := _narrow_cast(context)) is not None:
+    if (lowered := _low_precision_cast(context)) is not None:
         return lowered
     (x,), result = operands_of(context, 1), _result(context)
     if not isinstance(x, View):
@@ -140,7 +140,7 @@ def lower_cast(context: Context) -> Lowered:
     return made_of(context, Operand(0), [x], domain, is_cast=True)
 
 
-def _narrow_cast(context: Context) -> Lowered | None:
+def _low_precision_cast(context: Context) -> Lowered | None:
     """The cast between float32 and a 16-bit float; None where it is another one."""
     x, spec = context.argument(0), context.lowering.spec(context.op.outputs[0])
     if not isinstance(x, View) or spec is None or not spec.size:

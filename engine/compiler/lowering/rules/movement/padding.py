@@ -14,7 +14,7 @@ from engine.compiler.kernels.expr import Number
 from engine.compiler.kernels.kernel import Kernel
 from engine.compiler.kernels.map import make_map
 from engine.compiler.lowering.context import Context
-from engine.compiler.lowering.layout import WIDENING, Border
+from engine.compiler.lowering.layout import BORDER_USES, Border
 from engine.compiler.lowering.rules.registry import kernels_for
 from engine.compiler.lowering.steps import KernelStep, Lowered, NotLoweredError
 from engine.compiler.storage import View, channels_last
@@ -66,7 +66,7 @@ def _zeros_around(layer: Pad, pairs: Pairs, value: float) -> Border | None:
     return top, left, bottom, right
 
 
-def _wish(op: RuntimeOperator, x: TensorSpec, y: TensorSpec) -> Border | None:
+def _used_border(op: RuntimeOperator, x: TensorSpec, y: TensorSpec) -> Border | None:
     """The border that is the padding itself; None where it is something else."""
     layer, value = op.definition, None if op.layer is None or len(op.layer.positional) < 2 else op.layer.positional[1]
     is_known = value is None or (value.index is None and isinstance(value.constant, int | float | None))
@@ -77,7 +77,7 @@ def _wish(op: RuntimeOperator, x: TensorSpec, y: TensorSpec) -> Border | None:
     return _zeros_around(layer, _pairs(layer, x.rank), number)
 
 
-WIDENING[Pad] = _wish
+BORDER_USES[Pad] = _used_border
 
 
 def _with_zeros(context: Context, x: View, border: Border, further: Border) -> Lowered:
@@ -95,10 +95,10 @@ def _with_zeros(context: Context, x: View, border: Border, further: Border) -> L
         source = channels_last(x.shape, whole)
         steps.append(context.copy(x, source))
         x = source
-    return context.lowered(_widened(x, border), *steps)
+    return context.lowered(_include_border(x, border), *steps)
 
 
-def _widened(x: View, border: Border) -> View:
+def _include_border(x: View, border: Border) -> View:
     """A view that takes in so much of its own border."""
     top, left, bottom, right = border
     image = x.meta if len(x.shape) == 4 else x.meta[:, :, None]

@@ -163,9 +163,7 @@ def test_what_is_not_finite_goes_where_the_reference_has_it(number: float, place
 
 @pytest.mark.parametrize(("queries", "keys"), [(6, 6), (70, 70), (5, 70), (70, 5), (65, 1200), (1200, 1200)])
 @pytest.mark.parametrize("is_dynamic", [False, True])
-def test_values_that_are_not_finite_reach_earlier_queries(
-    queries: int, keys: int, is_dynamic: bool
-) -> None:
+def test_values_that_are_not_finite_reach_earlier_queries(queries: int, keys: int, is_dynamic: bool) -> None:
     shapes = (2, queries, 8), (2, keys, 8), (2, keys, 8)
     net = attention(*([(2, None, 8)] * 3 if is_dynamic else shapes), is_causal=True)
     sessions = [Session(net, backend=each, cache=None, threads=2) for each in ("compiled", "reference")]

@@ -10,7 +10,7 @@ import pytest
 
 import engine
 from engine import RuntimeGraph, TensorSpec
-from engine.compiler.upcast import widened
+from engine.compiler.upcast import upcast
 from engine.memory.blocks import disk_block, is_mapped, release
 from engine.pnnx import Attribute
 from engine.tensor import BFLOAT16, DType
@@ -24,7 +24,7 @@ TOLERANCE = {FLOAT16: 1e-2, BFLOAT16: 8e-2}
 both = pytest.mark.parametrize("dtype", [FLOAT16, BFLOAT16], ids=str)
 
 
-def narrowed(graph: RuntimeGraph, dtype: DType, *, announces: bool = True) -> RuntimeGraph:
+def as_low_precision(graph: RuntimeGraph, dtype: DType, *, announces: bool = True) -> RuntimeGraph:
     """A float32 graph in a 16-bit float; its weights alone where the file does not say so."""
 
     def attribute(each: Attribute) -> Attribute:
@@ -81,20 +81,20 @@ def hold(net: RuntimeGraph, inputs: list[np.ndarray], dtype: DType, **options: A
 @both
 def test_a_network_has_the_kernels_of_float32(dtype: DType) -> None:
     x = np.random.default_rng(1).standard_normal((1, 3, 9, 11)).astype(dtype)
-    kernels = hold(narrowed(network(), dtype), [x], dtype, threads=2)
+    kernels = hold(as_low_precision(network(), dtype), [x], dtype, threads=2)
     assert "reference" not in kernels.values()
 
 
 @both
 def test_weights_alone(dtype: DType) -> None:
     x = np.random.default_rng(1).standard_normal((1, 3, 9, 11)).astype(F32)
-    kernels = hold(narrowed(network(), dtype, announces=False), [x], dtype)
+    kernels = hold(as_low_precision(network(), dtype, announces=False), [x], dtype)
     assert "reference" not in kernels.values()
 
 
 @both
 def test_open_sizes(dtype: DType) -> None:
-    net = narrowed(network(_0=(None, 3, None, None)), dtype)
+    net = as_low_precision(network(_0=(None, 3, None, None)), dtype)
     session = engine.Session(net, backend="compiled", cache=None)
     for shape in ((1, 3, 8, 8), (2, 3, 9, 5), (1, 3, 8, 8)):
         x = np.random.default_rng(1).standard_normal(shape).astype(dtype)
@@ -108,8 +108,8 @@ def test_open_sizes(dtype: DType) -> None:
 def test_wide_weights_that_stay_take_no_memory(dtype: DType) -> None:
     weight = np.random.default_rng(2).standard_normal((512, 300)).astype(F32)
     layer = op("nn.Linear", "linear", "0", "1", in_features=300, out_features=512, bias=False, weight=weight)
-    net = narrowed(built(INPUT, layer, op("pnnx.Output", "out", "1"), _0=(None, 300)), dtype)
-    (kept,) = (each.attributes["weight"].data for each in widened(net, is_kept=True).operators if each.attributes)
+    net = as_low_precision(built(INPUT, layer, op("pnnx.Output", "out", "1"), _0=(None, 300)), dtype)
+    (kept,) = (each.attributes["weight"].data for each in upcast(net, is_kept=True).operators if each.attributes)
     np.testing.assert_array_equal(kept, weight.astype(dtype).astype(F32))
     assert (
         is_mapped(kept) or disk_block(lambda: iter([weight]), weight.nbytes) is None
@@ -127,7 +127,7 @@ def test_wide_weights_that_stay_take_no_memory(dtype: DType) -> None:
 def test_what_outgrows_16_bits_on_the_way_is_infinite(dtype: DType) -> None:
     texts = ("mul(@0,300.0)", "mul(@0,300.0)", "div(@0,300.0)")
     steps = [op("pnnx.Expression", f"e{k}", str(k), str(k + 1), expr=text) for k, text in enumerate(texts)]
-    net = narrowed(built(INPUT, *steps, op("pnnx.Output", "out", "3"), _0=(1, 5)), dtype)
+    net = as_low_precision(built(INPUT, *steps, op("pnnx.Output", "out", "3"), _0=(1, 5)), dtype)
     x = np.array([[1, -1, 0.5, np.nan, np.inf]], dtype)
     hold(net, [x], dtype)
     (found,) = engine.Session(net, cache=None).run([x])
@@ -144,7 +144,7 @@ def test_operators_that_mean_something_else_in_float32_are_left_among_casts(dtyp
         op("torch.lt", "less", "0 4", "5"),
     ]
     outputs = [op("pnnx.Output", f"out_{k}", name) for k, name in enumerate("12345")]
-    net = narrowed(built(INPUT, *operators, *outputs, _0=(2, 4)), dtype)
+    net = as_low_precision(built(INPUT, *operators, *outputs, _0=(2, 4)), dtype)
     x = np.array([[0.1, 0.45, np.inf, -np.inf], [np.nan, -0.45, 3, 0]], dtype)
     hold(net, [x], dtype)
 
@@ -175,7 +175,7 @@ def test_inputs_are_outputs_and_constants_are_returned(dtype: DType) -> None:
         *(op("pnnx.Output", f"out_{k}", name) for k, name in enumerate([*names, "2"])),
         _0=(2, 3),
     )
-    hold(narrowed(net, dtype), [np.ones((2, 3), dtype)], dtype)
+    hold(as_low_precision(net, dtype), [np.ones((2, 3), dtype)], dtype)
 
 
 @both
@@ -188,6 +188,6 @@ def test_random_graphs(first: int, dtype: DType) -> None:
 def check(seed: int, dtype: DType) -> None:
     """Hold a random graph against the reference. Numbers whose order decides come from one rounding only."""
     growing, outputs = grow(seed, [KERNELS, EXACT, SMOOTH])
-    net = narrowed(growing.finished(outputs, False), dtype)
+    net = as_low_precision(growing.finished(outputs, False), dtype)
     inputs = [each.astype(dtype) if each.dtype == F32 else each for each in growing.feed(())]
     hold(net, inputs, dtype, threads=1 + seed % 2)
