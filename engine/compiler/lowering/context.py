@@ -128,11 +128,11 @@ class Context:
             raise NotLoweredError("an operand has no elements")
         return value
 
-    def place_like(self, x: View, *, is_image: bool | None = None) -> View:
+    def allocate_like(self, x: View, *, is_image: bool | None = None) -> View:
         """Memory for the first result, of the dtype of what is moved there."""
         spec = self.lowering.spec(self.op.outputs[0])
         if x.dtype == FLOAT32 or spec is None or spec.dtype != x.dtype or spec.size == 0:
-            return self.place(is_image=is_image)
+            return self.allocate(is_image=is_image)
         return row_major(spec.sizes, spec.dtype)
 
     def weight(self, index: int) -> Array:
@@ -181,9 +181,9 @@ class Context:
         """A copy between views of one shape."""
         return copy(source, target, [self.op.name], self.lowering.host)
 
-    def place(self, *, is_image: bool | None = None) -> View:
+    def allocate(self, *, is_image: bool | None = None) -> View:
         """Memory for the first result; channels-last where those around it are, unless the caller says."""
-        return self.lowering.place(self.op.outputs[0], is_image)
+        return self.lowering.allocate(self.op.outputs[0], is_image)
 
     def step(self, kernel: Kernel, *views: View) -> KernelStep:
         """A kernel that computes this operator alone, and the views it takes, in its order."""
@@ -208,7 +208,7 @@ class Context:
 
     def result_of(self, fused: Fused, image_of: ImageOf, *, is_image: bool) -> Result:
         """The same of operators that have joined already."""
-        target = self.lowering.place(fused.operand, is_image)
+        target = self.lowering.allocate(fused.operand, is_image)
         result = Result.seen(fused, target, image_of, self.lowering.fault_flag)
         if result.image.strides[1] > 1:
             raise NotLoweredError("its result does not lie in rows")

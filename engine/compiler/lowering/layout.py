@@ -95,7 +95,7 @@ SpecOf = Callable[[RuntimeOperand], TensorSpec | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ConcatSlice:
     """Where a part begins along the joined dimension of a concatenation's result."""
 
     joined: RuntimeOperand
@@ -103,21 +103,21 @@ class Place:
     first: int
 
 
-def find_places(operators: Sequence[RuntimeOperator], spec_of: SpecOf) -> dict[str, Place]:
+def find_slices(operators: Sequence[RuntimeOperator], spec_of: SpecOf) -> dict[str, ConcatSlice]:
     """Operand name -> its place, for parts that some operator computes and that are joined somewhere."""
-    places: dict[str, Place] = {}
+    slices: dict[str, ConcatSlice] = {}
     depths: dict[str, int] = {}
     # Larger concatenations first; of two of one size where one is part of the other, the later one is the outer.
     joins = [op for op in reversed(operators) if isinstance(op.definition, Cat)]
     for op in sorted(joins, key=lambda each: -hint(_size(spec_of(each.outputs[0])))):
-        around = places.get(op.outputs[0].name)
+        around = slices.get(op.outputs[0].name)
         depths[op.outputs[0].name] = depth = 0 if around is None else depths.get(around.joined.name, 0) + 1
         if depth < MAX_NESTING:
-            _place_parts(op, spec_of, places)
-    return places
+            _assign_slices(op, spec_of, slices)
+    return slices
 
 
-def _place_parts(op: RuntimeOperator, spec_of: SpecOf, places: dict[str, Place]) -> None:
+def _assign_slices(op: RuntimeOperator, spec_of: SpecOf, slices: dict[str, ConcatSlice]) -> None:
     spec = spec_of(op.outputs[0])
     if spec is None or op.layer is None or op.layer.dynamic or not isinstance(op.definition, Cat):
         return
@@ -127,8 +127,8 @@ def _place_parts(op: RuntimeOperator, spec_of: SpecOf, places: dict[str, Place])
         if part is None or part.rank != spec.rank or part.dtype != spec.dtype:
             return
         is_made = operand.producer is not None and operand.producer.layer is not None
-        if is_made and operand.name not in places and op.inputs.count(operand) == 1 and not _is_returned(operand):
-            places[operand.name] = Place(op.outputs[0], axis, first)
+        if is_made and operand.name not in slices and op.inputs.count(operand) == 1 and not _is_returned(operand):
+            slices[operand.name] = ConcatSlice(op.outputs[0], axis, first)
         first += part.shape[axis] or 0
 
 
@@ -167,7 +167,7 @@ def look_ahead(
     return Placement(
         spec_of=spec_of,
         outputs=outputs,
-        places=find_places(operators, spec_of) if joins else {},
+        slices=find_slices(operators, spec_of) if joins else {},
         images=find_images(operators, spec_of, IMAGE_LAYERS, keeps_order),
     )
 
@@ -179,20 +179,22 @@ class Placement:
     Args:
         spec_of: what is known of an operand.
         outputs: names of the operands the graph returns.
-        places: operand -> where in a concatenation it lies.
+        slices: operand -> where in a concatenation it lies.
         images: names of the operands that should lie channels-last.
     """
 
     spec_of: SpecOf
     outputs: Sequence[str]
-    places: Mapping[str, Place]
+    slices: Mapping[str, ConcatSlice]
     images: Collection[str]
     _joined: dict[str, View] = field(default_factory=dict)
     _borders: dict[str, Border] = field(default_factory=dict)
-    _given: set[str] = field(default_factory=set)
-    _apart: set[str] = field(default_factory=set)
+    _granted: set[str] = field(default_factory=set)
+    _excluded: set[str] = field(default_factory=set)
 
-    def place(self, operand: RuntimeOperand, is_image: bool | None = None, order: Sequence[int] | None = None) -> View:
+    def allocate(
+        self, operand: RuntimeOperand, is_image: bool | None = None, order: Sequence[int] | None = None
+    ) -> View:
         """Memory for an operand about to be computed: its slice of a concatenation, the output itself, or new.
 
         Args:
@@ -205,11 +207,11 @@ class Placement:
         spec = computable(self.spec_of(operand), FLOAT32, FLOAT64)
         shape, dtype = spec.sizes, spec.dtype
         is_image = self.is_image(operand) if is_image is None else is_image
-        if operand.name in self.places and operand.name not in self._apart:
-            place = self.places[operand.name]
-            view = slice_of(self.joined(place.joined), place.axis, place.first, shape[place.axis])
+        if operand.name in self.slices and operand.name not in self._excluded:
+            own = self.slices[operand.name]
+            view = slice_of(self.joined(own.joined), own.axis, own.first, shape[own.axis])
             if view is not None and (view.is_channels_last or not is_image):
-                self._given.add(operand.name)
+                self._granted.add(operand.name)
                 return view
         if not is_image and self.outputs.count(operand.name) == 1:
             return row_major(shape, dtype, MemorySpace.OUTPUT, self.outputs.index(operand.name))
@@ -220,30 +222,30 @@ class Placement:
         return row_major(shape, dtype) if order is None else ordered(shape, order, dtype)
 
     @property
-    def is_apart(self) -> bool:
+    def has_excluded(self) -> bool:
         """Whether anything that has a place in a concatenation is kept out of it."""
-        return bool(self._apart)
+        return bool(self._excluded)
 
-    def settle(self) -> None:
+    def checkpoint(self) -> None:
         """What was given so far is as it shall be."""
-        self._given.clear()
+        self._granted.clear()
 
     def withdraw(self) -> set[str]:
         """Keep apart what was given a place in a concatenation since all was settled; which operands those are."""
-        withdrawn = set(self._given)
-        self._apart.update(withdrawn)
-        self._given.clear()
+        withdrawn = set(self._granted)
+        self._excluded.update(withdrawn)
+        self._granted.clear()
         return withdrawn
 
-    def give_back(self, withdrawn: set[str]) -> None:
-        """Let operands have their places in a concatenation again."""
-        self._apart.difference_update(withdrawn)
+    def restore(self, withdrawn: set[str]) -> None:
+        """Let operands have their slices in a concatenation again."""
+        self._excluded.difference_update(withdrawn)
 
     def joined(self, operand: RuntimeOperand) -> View:
-        """Memory of a concatenation's result, in which its parts find their places."""
+        """Memory of a concatenation's result, in which its parts find their slices."""
         if operand.name not in self._joined:
-            self._joined[operand.name] = self.place(operand)
-            self._given.discard(operand.name)  # the parts lie in it, wherever that is
+            self._joined[operand.name] = self.allocate(operand)
+            self._granted.discard(operand.name)  # the parts lie in it, wherever that is
         return self._joined[operand.name]
 
     def is_image(self, operand: RuntimeOperand) -> bool:
@@ -265,7 +267,7 @@ class Placement:
     def _border_of_users(self, operand: RuntimeOperand, depth: int) -> Border:
         maker = operand.producer
         parts = maker.inputs if maker is not None and isinstance(maker.definition, Cat) else ()
-        borders = [NO_BORDER, *(self._border_in_place(part, operand, depth) for part in parts)]
+        borders = [NO_BORDER, *(self._border_in_slice(part, operand, depth) for part in parts)]
         for op in operand.consumers:
             if op.layer is None or op.layer.dynamic:
                 continue
@@ -289,10 +291,10 @@ class Placement:
         top, left, bottom, right = (a + b for a, b in zip(taken, self.border_for(op.outputs[0], depth), strict=True))
         return top, left, bottom, right
 
-    def _border_in_place(self, part: RuntimeOperand, joined: RuntimeOperand, depth: int) -> Border:
+    def _border_in_slice(self, part: RuntimeOperand, joined: RuntimeOperand, depth: int) -> Border:
         """What the other users of a part want around it, where it shares rows and columns with the joined tensor."""
-        place = self.places.get(part.name)
-        is_inside = place is not None and place.joined is joined and place.axis == 1
+        own = self.slices.get(part.name)
+        is_inside = own is not None and own.joined is joined and own.axis == 1
         return self.border_for(part, depth) if is_inside else NO_BORDER
 
 

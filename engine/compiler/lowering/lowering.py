@@ -163,9 +163,11 @@ class Lowering:
         """Where an operand lies; None where that is nowhere yet."""
         return self.views.get(operand.name)
 
-    def place(self, operand: RuntimeOperand, is_image: bool | None = None, order: Sequence[int] | None = None) -> View:
-        """Memory for an operand about to be computed; see Placement.place()."""
-        return self.placement.place(operand, is_image, order)
+    def allocate(
+        self, operand: RuntimeOperand, is_image: bool | None = None, order: Sequence[int] | None = None
+    ) -> View:
+        """Memory for an operand about to be computed; see Placement.allocate()."""
+        return self.placement.allocate(operand, is_image, order)
 
     def joined(self, operand: RuntimeOperand) -> View:
         """Memory of a concatenation's result; see Placement.joined()."""
@@ -173,7 +175,7 @@ class Lowering:
 
     def is_joined(self, operand: RuntimeOperand) -> bool:
         """Whether an operand has its place in a concatenation."""
-        return operand.name in self.placement.places
+        return operand.name in self.placement.slices
 
     def is_image(self, operand: RuntimeOperand) -> bool:
         """Whether an operand should lie channels-last."""

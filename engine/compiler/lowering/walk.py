@@ -93,7 +93,7 @@ def _lower_chain(lowering: Lowering, chain: Chain) -> None:
     op, bound = chain.last, chain.last.layer
     assert bound is not None
     try:
-        _commit(lowering, _or_apart(lowering, lambda: lower_chain(Context(op, bound, lowering), chain)))
+        _commit(lowering, _retry_outside_concat(lowering, lambda: lower_chain(Context(op, bound, lowering), chain)))
         return
     except (NotLoweredError, EngineError):
         pass
@@ -154,7 +154,7 @@ def _made(lowering: Lowering, op: RuntimeOperator, bound: BoundLayer) -> Lowered
     """What becomes of an operator: what its rule makes of it, or a step of its reference layer."""
 
     try:
-        return _or_apart(lowering, lambda: _by_rule(lowering, op, bound))
+        return _retry_outside_concat(lowering, lambda: _by_rule(lowering, op, bound))
     except NotLoweredError as declined:
         return _by_reference(lowering, op, str(declined))
     except EngineError:
@@ -164,13 +164,13 @@ def _made(lowering: Lowering, op: RuntimeOperator, bound: BoundLayer) -> Lowered
         return _by_reference(lowering, op, f"its lowering failed with {type(exc).__name__}")
 
 
-def _or_apart(lowering: Lowering, make: Callable[[], Lowered]) -> Lowered:
+def _retry_outside_concat(lowering: Lowering, make: Callable[[], Lowered]) -> Lowered:
     """What a rule makes; one that declines a place in a concatenation is asked again with memory in one piece.
 
     Raises:
         NotLoweredError: it declines, and nothing has changed.
     """
-    lowering.placement.settle()
+    lowering.placement.checkpoint()
     try:
         return make()
     except NotLoweredError:
@@ -180,7 +180,7 @@ def _or_apart(lowering: Lowering, make: Callable[[], Lowered]) -> Lowered:
         try:
             return make()
         except NotLoweredError:
-            lowering.placement.give_back(withdrawn)
+            lowering.placement.restore(withdrawn)
             raise
 
 
@@ -246,7 +246,7 @@ def _memory(lowering: Lowering, operand: RuntimeOperand) -> View | None:
     if spec is None or (spec.dtype in QUANTISED and lowering.quantises):
         return None
     if spec.dtype == FLOAT32 and spec.size:
-        return lowering.place(operand)
+        return lowering.allocate(operand)
     return row_major(spec.sizes, spec.dtype)
 
 

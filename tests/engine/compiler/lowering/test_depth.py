@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from engine import Session
-from engine.compiler.lowering.layout import MAX_NESTING, find_images, find_places
+from engine.compiler.lowering.layout import MAX_NESTING, find_images, find_slices
 from engine.graph import RuntimeGraph, RuntimeOperand, execute
 from engine.layers.pooling.max_pool import MaxPool
 from engine.tensor import TensorSpec
@@ -35,7 +35,7 @@ def spec_of(operand: RuntimeOperand) -> TensorSpec | None:
 @pytest.mark.parametrize("rows", [0, 1])
 def test_concatenations_lie_in_each_other_to_a_depth(rows: int) -> None:
     graph = nested_joins(100, rows)
-    places = find_places(graph.operators, spec_of)
+    places = find_slices(graph.operators, spec_of)
     for name in places:
         depth, around = 0, name
         while around in places:

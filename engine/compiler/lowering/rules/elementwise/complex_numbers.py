@@ -47,7 +47,7 @@ def lower_complex_map(context: Context) -> Lowered:
     parts = _Parts(Composition(context), views)
     if spec.dtype == FLOAT32 and not parts.is_cut(tree):
         return parts.composition.finish(*parts.apart(tree))
-    target = context.place() if spec.dtype == FLOAT32 else row_major(spec.sizes, COMPLEX64)
+    target = context.allocate() if spec.dtype == FLOAT32 else row_major(spec.sizes, COMPLEX64)
     parts.store(tree, target)
     return context.lowered(target, *parts.composition.steps)
 

@@ -32,7 +32,7 @@ def finished(context: Context, fused: Fused) -> Lowered:
     first = max(operands, key=lambda view: len({*view.strides} - {0}), default=None)
     is_image = first is not None and first.is_image
     is_made_up = first is None and lowering.is_image(fused.operand)
-    target = lowering.place(fused.operand, is_image or is_made_up, None if is_image else _own_order(operands))
+    target = lowering.allocate(fused.operand, is_image or is_made_up, None if is_image else _own_order(operands))
     result = Result(fused, target, target, operands, lowering.fault_flag)
     strides = [view.strides for view in operands]
     kernel = make_map(sizes, target.strides, strides, _shifted(fused.tree), context.host)

@@ -80,7 +80,7 @@ def lower_dequantise(context: Context) -> Lowered:
     if x.dtype not in _BYTES or context.result_spec.dtype != FLOAT32:
         raise NotLoweredError("there is no kernel for its integers")
     scale, zero = _spread(context, layer, 1, x, (FLOAT32,)), _spread(context, layer, 2, x, _BYTES)
-    target = context.place(is_image=True if x.is_channels_last and not x.is_row_major else None)
+    target = context.allocate(is_image=True if x.is_channels_last and not x.is_row_major else None)
     if zero is None:
         step = _map(context, target, apply("mul", Operand(0), Operand(1)), [x, _needed(scale)])
     else:

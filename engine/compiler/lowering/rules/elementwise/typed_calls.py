@@ -60,8 +60,8 @@ def target_of(context: Context, spec: TensorSpec, x: View) -> View:
         if spec.dtype.itemsize == 1 and spec.dtype.kind in "iu":
             return like(x, spec.dtype)
         if spec.dtype == FLOAT32 and x.dtype.itemsize == 1 and x.dtype.kind in "iu":
-            return context.place(is_image=True)
-    return context.place() if spec.dtype == FLOAT32 else row_major(spec.sizes, spec.dtype)
+            return context.allocate(is_image=True)
+    return context.allocate() if spec.dtype == FLOAT32 else row_major(spec.sizes, spec.dtype)
 
 
 _WORDS = {"maximum": "max", "minimum": "min", "fmax": "max", "fmin": "min"}

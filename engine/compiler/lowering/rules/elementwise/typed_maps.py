@@ -148,7 +148,7 @@ def _low_precision_cast(context: Context) -> Lowered | None:
     dtypes = (x.dtype, spec.dtype)
     if FLOAT32 not in dtypes or not any(map(is_reduced, dtypes)):
         return None
-    target = context.place() if spec.dtype == FLOAT32 else row_major(spec.sizes, spec.dtype)
+    target = context.allocate() if spec.dtype == FLOAT32 else row_major(spec.sizes, spec.dtype)
     return context.lowered(target, convert(x, target, [context.op.name], context.host))
 
 

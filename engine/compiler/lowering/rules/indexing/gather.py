@@ -176,7 +176,7 @@ def picked(context: Context, x: View, source: Sequence[int], slots: Sequence[Slo
     spec = context.lowering.spec(context.op.outputs[0])
     if spec is None or not spec.size:
         raise NotLoweredError("its shape is known only in a run, or it is empty")
-    target = context.place() if spec.dtype == FLOAT32 else row_major(spec.sizes, spec.dtype)
+    target = context.allocate() if spec.dtype == FLOAT32 else row_major(spec.sizes, spec.dtype)
     return context.lowered(target, picking(context, target, x, source, slots))
 
 

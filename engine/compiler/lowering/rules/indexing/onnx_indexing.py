@@ -49,7 +49,7 @@ def lower_one_hot(context: Context) -> Lowered:
     own = constant(np.arange(size, dtype=INT64).reshape(-1, *(1,) * behind))
     place = apply("trunc", X) if index.dtype.kind == "f" else X
     is_there = apply("eq", apply("where", apply("lt", place, 0.0), apply("add", place, float(size)), place), Y)
-    target = context.place(is_image=False) if spec.dtype == FLOAT32 else row_major(spec.sizes, spec.dtype)
+    target = context.allocate(is_image=False) if spec.dtype == FLOAT32 else row_major(spec.sizes, spec.dtype)
     step = computed(
         context, target, apply("where", is_there, Operand(3), Operand(2)), "double",
         derived(index, index.meta.expand_dims(axis)), own,

@@ -40,7 +40,7 @@ def lower_grid_sample(context: Context) -> Lowered:
     if len(x.shape) != len(grid.shape) or len(grid.shape) != len(places) + 2:
         raise NotLoweredError("its grid does not fit")
     image, copies = by_pixels(context, x)
-    target = context.place()
+    target = context.allocate()
     kernel = Sampling(
         batch=x.shape[0],
         channels=x.shape[1],
@@ -71,7 +71,7 @@ def lower_affine_grid(context: Context) -> Lowered:
         constant(end.reshape(1, *(-1 if other == axis else 1 for other in range(rank))))
         for axis, end in enumerate(ends)
     ]
-    target = context.place(is_image=False)
+    target = context.allocate(is_image=False)
     for k in range(rank):
         line = derived(theta, theta.meta[:, k].reshape(n, *(1,) * rank, rank + 1))
         numbers = [derived(line, line.meta[..., j]) for j in range(rank + 1)]
@@ -101,7 +101,7 @@ def lower_regions(context: Context, layer: RoIAlign, x: View, regions: View) -> 
     if len(x.shape) != 4 or len(regions.shape) != 2 or regions.shape[1] != 5:
         raise NotLoweredError("its operands do not fit")
     image, copies = by_pixels(context, x)
-    target = context.place()
+    target = context.allocate()
     strides = target.strides
     kernel = Regions(
         count=regions.shape[0],

@@ -207,7 +207,7 @@ def source_of(context: Context, value: object, dtype: DType) -> View:
 
 def copied(context: Context, x: View) -> tuple[View, list[KernelStep]]:
     """Memory for the result, and a copy of the input in it."""
-    target = context.place(is_image=False) if x.dtype == FLOAT32 else row_major(x.shape, x.dtype)
+    target = context.allocate(is_image=False) if x.dtype == FLOAT32 else row_major(x.shape, x.dtype)
     target = target if target.is_row_major else row_major(x.shape, x.dtype)
     return target, [context.copy(x, target)]
 

@@ -68,7 +68,7 @@ def lower_moved(context: Context) -> Lowered:
     if places.shape != spec.sizes:
         raise NotLoweredError("it makes something else of numbers")
     source, steps = _laid(context, sources, others)
-    target = context.place(is_image=False) if spec.dtype == FLOAT32 else row_major(spec.sizes, spec.dtype)
+    target = context.allocate(is_image=False) if spec.dtype == FLOAT32 else row_major(spec.sizes, spec.dtype)
     if not target.is_row_major:
         target = row_major(spec.sizes, spec.dtype)
     kernel = Picking(

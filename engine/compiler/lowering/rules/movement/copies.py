@@ -84,7 +84,7 @@ def lower_diag(context: Context) -> Lowered:
     x, offset = context.tensor(0), context.layer(Diag).diagonal
     if len(x.shape) == 2:
         return context.lowered(derived(x, x.meta.diagonal(offset)))
-    target = context.place(is_image=False)
+    target = context.allocate(is_image=False)
     line = derived(target, target.meta.diagonal(offset))
     return context.lowered(target, fill(context, target, 0.0), context.copy(x, line))
 
@@ -93,7 +93,7 @@ def lower_diag(context: Context) -> Lowered:
 def lower_slice_copy(context: Context) -> Lowered:
     """The input with another tensor in place of a slice."""
     x, source, layer = context.tensor(0), context.tensor(1), context.layer(SliceCopy)
-    target = context.place()
+    target = context.allocate()
     place = derived(target, target.meta[layer.place(x.shape)])
     steps = [context.copy(x, target)]
     if place.meta.size:
@@ -108,7 +108,7 @@ def lower_cross(context: Context) -> Lowered:
     dim = context.layer(Cross).dim
     axis = sizes.index(3) if dim is None else checked_axis(dim, len(sizes))
     a, b = (derived(each, each.meta.broadcast_to(sizes)) for each in (context.tensor(0), context.tensor(1)))
-    target = context.place(is_image=False)
+    target = context.allocate(is_image=False)
     tree = apply("sub", apply("mul", Operand(0), Operand(1)), apply("mul", Operand(2), Operand(3)))
     for k in range(3):
         after, before = (k + 1) % 3, (k + 2) % 3
@@ -174,7 +174,7 @@ def lower_pad_sequence(context: Context) -> Lowered:
     sources = [each for each in items if isinstance(each, View)] if isinstance(items, list) else []
     if not isinstance(items, list) or len(sources) < len(items) or any(each.dtype != FLOAT32 for each in sources):
         raise NotLoweredError("its sequences are no tensors of float32 that are computed before")
-    target = context.place(is_image=False)
+    target = context.allocate(is_image=False)
     rows = target.meta.moveaxis(0 if layer.batch_first else 1, 0)
     steps = [fill(context, target, layer.padding_value)]
     for row, source in zip(rows, sources, strict=True):
@@ -197,7 +197,7 @@ def lower_stack(context: Context) -> Lowered:
         raise NotLoweredError("there is no kernel for so many tensors")
     if len({part.dtype for part in parts}) > 1:
         raise NotLoweredError("there is no kernel for several dtypes")
-    target = context.place_like(parts[0])
+    target = context.allocate_like(parts[0])
     axis = checked_axis(context.layer(Stack).dim, len(target.shape))
     places = [derived(target, target.meta.moveaxis(axis, 0)[k]) for k, _ in enumerate(parts)]
     return context.lowered(target, *(context.copy(part, place) for part, place in zip(parts, places, strict=True)))
@@ -207,7 +207,7 @@ def lower_stack(context: Context) -> Lowered:
 def lower_repeat(context: Context) -> Lowered:
     """The tensor broadcast along new dimensions before its own."""
     x = context.elements(0)
-    target = context.place_like(x, is_image=False)
+    target = context.allocate_like(x, is_image=False)
     shape = (1,) * (len(target.shape) - len(x.shape)) + x.shape
     sizes = [each for whole, size in zip(target.shape, shape, strict=True) for each in (whole // size, size)]
     spread = x.meta.reshape([each for size in shape for each in (1, size)])
@@ -219,7 +219,7 @@ def lower_repeat(context: Context) -> Lowered:
 def lower_flip(context: Context) -> Lowered:
     """A copy that reads backwards."""
     x = context.elements(0)
-    target = context.place_like(x)
+    target = context.allocate_like(x)
     return context.lowered(target, context.copy(derived(x, context.layer(Layer).forward(x.meta)), target))
 
 
@@ -235,7 +235,7 @@ def lower_glu(context: Context) -> Lowered:
 @kernels_for(Unfold)
 def lower_unfold(context: Context) -> Lowered:
     """All patches, which overlap, as one view of the image with its padding; copied."""
-    x, layer, target = context.tensor(0), context.layer(Unfold), context.place(is_image=False)
+    x, layer, target = context.tensor(0), context.layer(Unfold), context.allocate(is_image=False)
     steps: list[KernelStep] = []
     pairs = [(window.before, window.after) for window in layer.windows]
     if any(map(any, pairs)):

@@ -36,7 +36,7 @@ def lower_pad(context: Context) -> Lowered:
     if border is not None and lowering.is_image(out) and not lowering.is_joined(out):
         further = lowering.border_for(out)
         return _with_zeros(context, x, border, further)
-    target = context.place()
+    target = context.allocate()
     return context.lowered(target, *padded(context, x, target, pairs, layer.mode, value))
 
 

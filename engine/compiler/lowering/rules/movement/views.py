@@ -129,7 +129,7 @@ def lower_unpack(context: Context) -> Lowered:
 
 
 def _reshaped(context: Context, x: View) -> Lowered:
-    target = context.place_like(x)
+    target = context.allocate_like(x)
     seen = target.derive(target.meta.reshape(x.shape))
     if seen is not None:
         return context.lowered(target, context.copy(x, seen))
@@ -148,7 +148,7 @@ def lower_roll(context: Context) -> Lowered:
         raise NotLoweredError("there is no kernel for a roll of all dimensions as one, or of one dimension twice")
     if len(layer.dims) > MOST_ROLLED:
         raise NotLoweredError("there is no kernel for a roll of so many dimensions")
-    target = context.place_like(x)
+    target = context.allocate_like(x)
     pairs = [(x, target)]
     for dim, shift in zip(layer.dims, layer.shifts, strict=True):
         pairs = [part for pair in pairs for part in _rolled(*pair, dim % len(x.shape), shift)]
@@ -177,7 +177,7 @@ def lower_cat(context: Context) -> Lowered:
     if len({part.dtype for part in parts}) > 1:
         raise NotLoweredError("there is no kernel for several dtypes")
     is_single = parts[0].dtype == FLOAT32
-    target = context.lowering.joined(context.op.outputs[0]) if is_single else context.place_like(parts[0])
+    target = context.lowering.joined(context.op.outputs[0]) if is_single else context.allocate_like(parts[0])
     axis = context.layer(join.Cat).dim % len(target.shape)
     steps, in_place, first = [], [], 0
     for index, part in enumerate(parts):
@@ -227,7 +227,7 @@ def lower_shuffle(context: Context) -> Lowered:
     x, layer = context.tensor(0), context.layer(Layer)
     if len(x.shape) != 4:
         raise NotLoweredError("there is no kernel for this rank")
-    target = context.place(is_image=True)
+    target = context.allocate(is_image=True)
     n, c, h, w = x.shape
     order: tuple[int, ...]
     if isinstance(layer, shuffle.ChannelShuffle):

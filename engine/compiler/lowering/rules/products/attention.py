@@ -35,7 +35,7 @@ def lower_attention(context: Context) -> Lowered:
     layer = context.layer(ScaledDotProductAttention)
     query, key, value = (context.tensor(index) for index in range(3))
     mask = mask_of(context, context.argument(3), "keep")
-    target = context.lowering.place(context.op.outputs[0], is_image=False)
+    target = context.lowering.allocate(context.op.outputs[0], is_image=False)
     attended = Attended(
         query=query,
         key=key,
@@ -59,7 +59,7 @@ def lower_chain(context: Context, chain: Chain) -> Lowered:
     for each in chain.scales:
         query = scaling.map(PRODUCT, query, cut(context.stored(_given(context, each.source)), each.stack, finest))
     columns = _factor(context, chain.columns, first, finest)
-    target = context.lowering.place(context.op.outputs[0], is_image=False)
+    target = context.lowering.allocate(context.op.outputs[0], is_image=False)
     attended = Attended(
         query=query,
         key=derived(columns, columns.meta.swapaxes(-1, -2)),

@@ -83,7 +83,7 @@ def lower_bilinear(context: Context) -> Lowered:
 def lower_kron(context: Context) -> Lowered:
     """Every element of one times the whole of the other, laid side by side."""
     a, b, composition = context.tensor(0), context.tensor(1), Composition(context)
-    target = context.place(is_image=False)
+    target = context.allocate(is_image=False)
     rank = max(len(a.shape), len(b.shape))
     sizes_a, sizes_b = ((1,) * (rank - len(each.shape)) + each.shape for each in (a, b))
     spread_a = derived(a, a.meta.reshape([size for m in sizes_a for size in (m, 1)]))

@@ -35,7 +35,7 @@ def lower_encoder_layer(context: Context) -> Lowered:
     )
     steps = _Steps(context, layer)
     activation = apply("gelu" if layer.use_gelu else "relu", _ITSELF)
-    target = context.lowering.place(context.op.outputs[0], is_image=False)
+    target = context.lowering.allocate(context.op.outputs[0], is_image=False)
     if layer.norm_first:
         attended = steps.attended(steps.linear(steps.norm(x, norm_1), qkv))
         x = steps.linear(attended, proj, _SUM, x)

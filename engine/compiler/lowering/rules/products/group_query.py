@@ -57,7 +57,7 @@ def lower_grouped(context: Context) -> Lowered:
         q, k = (_turned(steps, each, rows, layer) for each in (q, k))
     kept = [_kept(steps, new, old, rows, index) for index, (new, old) in enumerate(zip((k, v), past, strict=True), 1)]
     keys, values = (derived(each, each.meta[:, :, :total]) for each in kept)
-    target = context.lowering.place(context.op.outputs[0], is_image=False)
+    target = context.lowering.allocate(context.op.outputs[0], is_image=False)
     attended = Attended(
         query=q,
         key=keys,
@@ -181,7 +181,7 @@ def _kept(composition: Composition, new: View, past: View | None, rows: _Rows, i
     outputs = context.op.outputs
     target = row_major((batch, groups, room, size), FLOAT32)
     if index < len(outputs) and context.lowering.spec(outputs[index]) is not None:
-        target = context.lowering.place(outputs[index], is_image=False)
+        target = context.lowering.allocate(outputs[index], is_image=False)
     count = 0 if past is None else past.shape[2]
     if past is not None:
         own = constant(np.arange(count, dtype=np.float32).reshape(-1, 1))

@@ -249,7 +249,7 @@ class _Form:
 
 def _result(context: Context, fused: Fused, as_image: ImageOf, order: Sequence[int]) -> Result:
     """Memory for the result, in its own order if the kernel can store so, or in this."""
-    target, fault_flag = context.lowering.place(fused.operand, is_image=False), context.lowering.fault_flag
+    target, fault_flag = context.lowering.allocate(fused.operand, is_image=False), context.lowering.fault_flag
     image = target.derive(as_image(target.meta))
     if image is None or image.strides[1] > 1:
         spec = computable(context.lowering.spec(fused.operand), context.dtype)

@@ -65,14 +65,14 @@ class Results:
     views: Mapping[str, View]
 
     @classmethod
-    def placed(cls, context: Context, names: Sequence[str]) -> Results:
+    def allocate(cls, context: Context, names: Sequence[str]) -> Results:
         """Memory for the operator's outputs, which are these."""
         if len(names) != len(context.op.outputs):
             raise NotLoweredError("its outputs are not known")
         operands = dict(zip(names, context.op.outputs, strict=True))
         for operand in operands.values():
             computable(context.lowering.spec(operand), context.dtype)
-        views = {name: context.lowering.place(each, False) for name, each in operands.items()}
+        views = {name: context.lowering.allocate(each, False) for name, each in operands.items()}
         memory = {
             name: view if _is_in_rows(view) else row_major(view.shape, context.dtype) for name, view in views.items()
         }
@@ -112,7 +112,7 @@ def lower_recurrent(context: Context) -> Lowered:
         state, further = initial_state(context, index, network.num_layers * directions, batch, width, _by_layer)
         initial.append(state)
         steps.extend(further)
-    results = Results.placed(context, network.outputs)
+    results = Results.allocate(context, network.outputs)
     for number in range(network.num_layers):
         is_last = number == network.num_layers - 1
         own = slice(number * directions, (number + 1) * directions)
@@ -227,7 +227,7 @@ def _lower_onnx(context: Context, x: View, before: Sequence[KernelStep]) -> Lowe
         state, further = initial_state(context, places[name], directions, lead[not turns], units, directions_first)
         initial.append(state)
         steps.extend(further)
-    results = Results.placed(context, network.results(given))
+    results = Results.allocate(context, network.results(given))
     y, last = results.view("y"), [results.view(name) for name in ("h", "c")[: len(initial)]]
     w, r = context.weight(1), context.weight(2)
     b = None if places["b"] is None else context.weight(places["b"])

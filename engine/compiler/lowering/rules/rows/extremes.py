@@ -131,7 +131,7 @@ def _scanned(
         target = row_major(spec.sizes, spec.dtype)
     else:
         kernel = Scan(mode=mode, outer=sizes[0], size=sizes[1], inner=sizes[2], host=context.host)
-        target = context.place(is_image=False)
+        target = context.allocate(is_image=False)
     if is_reverse:
         x = derived(x, x.meta.flip(axis))
     if not x.is_row_major:

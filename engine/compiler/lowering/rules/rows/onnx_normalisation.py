@@ -97,7 +97,7 @@ def lower_hardmax(context: Context) -> Lowered:
     sizes = [1 if each == axis else size for each, size in enumerate(x.shape)]
     places, _, composition = extremes_of(context, axis, is_largest=True, sizes=sizes)
     own = constant(np.arange(x.shape[axis], dtype=np.int64).reshape(-1, *(1,) * (len(x.shape) - 1 - axis)))
-    target = context.place_like(x)
+    target = context.allocate_like(x)
     wide = [derived(each, each.meta.broadcast_to(x.shape)) for each in (places, own)]
     seen = [target, *wide]
     kernel = make_elements(

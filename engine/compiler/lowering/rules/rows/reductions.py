@@ -51,7 +51,7 @@ def lower_softmax(context: Context) -> Lowered:
         steps.append(context.copy(x, turned))
         x, source = turned, _rows(turned, axis)
     is_image = x.is_image and axis == 1 and len(x.shape) == 4
-    target = context.lowering.place(context.op.outputs[0], is_image, x.order)
+    target = context.lowering.allocate(context.op.outputs[0], is_image, x.order)
     is_direct = source is not None and _same_order(x, target, axis)
     out = target if is_direct else _like(x, axis)
     result = _rows(out, axis)
@@ -131,7 +131,7 @@ def lower_reduction(context: Context) -> Lowered:
     if not axes or not x.shape:
         raise NotLoweredError("there is no kernel for a reduction of no dimensions")
     rows, copies = folded_rows(context, x, axes)
-    target, flat = _in_rows(context.place(is_image=False))
+    target, flat = _in_rows(context.allocate(is_image=False))
     kernel = RowReduction(
         mode=mode,
         rows=rows.shape[0],
@@ -169,7 +169,7 @@ def lower_typed_reduction(context: Context) -> Lowered:
     domain: Domain = "i64" if kinds[0] != "f" else "double" if x.dtype == np.float64 else "float"
     rows, copies = folded_rows(context, x, axes)
     is_placed = spec.dtype == FLOAT32
-    target, flat = _in_rows(context.place(is_image=False) if is_placed else row_major(spec.sizes, spec.dtype))
+    target, flat = _in_rows(context.allocate(is_image=False) if is_placed else row_major(spec.sizes, spec.dtype))
     kernel = TypedReduction(
         mode=mode,
         rows=rows.shape[0],
