@@ -96,10 +96,10 @@ def measure(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
 
 def _in_processes(engine: str, folder: Path, threads: int, cache: str, workers: int) -> dict[str, Any]:
     """What a process has; or each of several that share weights, on average."""
-    from engine import Exchange
+    from engine import SharedBlockServer
 
-    exchange = Exchange()
-    ends = [exchange.connect() for _ in range(workers)] or [None]
+    shared_blocks = SharedBlockServer()
+    ends = [shared_blocks.connect() for _ in range(workers)] or [None]
     command = [sys.executable, "-m", "benchmarks.footprint", "--one", engine, "--folder", str(folder)]
     settings = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), str(threads))
     children = [

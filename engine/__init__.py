@@ -44,7 +44,7 @@ from engine.limits import asking_for_room
 from engine.loading import check, load
 from engine.memory.files import read_file
 from engine.memory.resources import free_memory_bytes, total_memory_bytes
-from engine.memory.sharing import Exchange, share_memory
+from engine.memory.shared_blocks import SharedBlockServer, share_memory
 from engine.onnx import is_onnx
 from engine.options import PASS_NAMES, Options
 from engine.pnnx.files import kind_of_file
@@ -63,7 +63,6 @@ __all__ = [
     "CompileMetrics",
     "Difference",
     "EngineError",
-    "Exchange",
     "ExecutionError",
     "ExportFinding",
     "ExpressionError",
@@ -87,6 +86,7 @@ __all__ = [
     "RuntimeOperator",
     "Session",
     "ShapeError",
+    "SharedBlockServer",
     "TensorSpec",
     "UnsupportedOperatorError",
     "WeightsError",

@@ -68,11 +68,11 @@ def serve(settings: Settings, listener: socket.socket) -> int:
             held.close()
         return run(settings, listener, url)
 
-    exchange, broadcast = engine.Exchange(), WorkerBroadcast()
+    shared_blocks, broadcast = engine.SharedBlockServer(), WorkerBroadcast()
     readiness, scoreboards = Readiness(settings.workers), (Scoreboard(settings.workers), Scoreboard(settings.workers))
 
     def start(index: int) -> SpawnProcess:
-        with exchange.connect() as memory, broadcast.connect(index) as line:
+        with shared_blocks.connect() as memory, broadcast.connect(index) as line:
             shown = url if index == 0 else None
             process = multiprocessing.get_context("spawn").Process(
                 target=_work,

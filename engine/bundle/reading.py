@@ -23,7 +23,7 @@ from engine.errors import BundleError
 from engine.memory.blocks import TornError, read_block
 from engine.memory.files import check_unshared, file_name, open_regular, reason
 from engine.memory.resources import available_cores, total_memory_bytes
-from engine.memory.sharing import shared
+from engine.memory.shared_blocks import shared
 from engine.pnnx.files import take_open
 from engine.stopping import check_wanted
 from engine.tensor import Array

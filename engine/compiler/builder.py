@@ -33,7 +33,7 @@ from engine.errors import CompileError, EngineError
 from engine.graph import RuntimeGraph, RuntimeOperator
 from engine.graph.port import Port
 from engine.memory.blocks import is_mapped, move_to_disk
-from engine.memory.sharing import shared
+from engine.memory.shared_blocks import shared
 from engine.options import Options
 from engine.stopping import Progress, cancellable_progress, silent
 from engine.tensor import Array, TensorSpec

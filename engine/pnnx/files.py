@@ -11,7 +11,7 @@ from typing import BinaryIO, Final, TypeAlias
 from engine.errors import EngineError, ModelFormatError
 from engine.memory.blocks import TornError, clone_block, read_block, spill_block
 from engine.memory.files import Path, file_name, identity, read_file, reading, reason
-from engine.memory.sharing import is_sharing, shared
+from engine.memory.shared_blocks import is_sharing, shared
 from engine.tensor import Array
 
 Writer: TypeAlias = Callable[[BinaryIO], None]

@@ -8,7 +8,7 @@ from typing import BinaryIO, Final
 
 from engine.errors import ModelFormatError
 from engine.memory.files import Path, file_name
-from engine.memory.sharing import shared
+from engine.memory.shared_blocks import shared
 from engine.pnnx.archive import write_archive
 from engine.pnnx.files import ChangingError, identities, read_text_file, replace_files, sibling, take_file
 from engine.pnnx.graph import Graph

@@ -53,12 +53,12 @@ def _host() -> bool:
 
 
 def _welcome(listener: socket.socket) -> None:
-    exchange = engine.Exchange()
+    shared_blocks = engine.SharedBlockServer()
     while True:
         with suppress(OSError):
             child, _ = listener.accept()
             if _user(child) == os.geteuid():
-                exchange.adopt(child)
+                shared_blocks.adopt(child)
             else:
                 child.close()
 

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine import Exchange, RunCancelledError
-from engine.memory import blocks, sharing
+from engine import RunCancelledError, SharedBlockServer
+from engine.memory import blocks, shared_blocks
 from engine.memory.blocks import TornError, is_mapped, release, spill_block
 from engine.pnnx.files import take_file
 from engine.stopping import cancelling
@@ -191,12 +191,12 @@ def test_workers_that_share_memory_have_one_file_or_one_block(
         monkeypatch.setattr(blocks, "_kind_of_disk", lambda descriptor: 0)
     data = content()
     path = file(tmp_path, data)
-    parent = Exchange()
+    parent = SharedBlockServer()
     ends = [parent.connect() for _ in range(2)]
     try:
         taken = []
         for end in ends:
-            sharing.share_memory(end)
+            shared_blocks.share_memory(end)
             taken.append(take_file(path))
         assert [each.tobytes() for each in taken] == [data] * 2
         assert parent.blocks == 1 and len({memory(each) for each in taken}) == 1
@@ -208,7 +208,7 @@ def test_workers_that_share_memory_have_one_file_or_one_block(
             out.write(b"others")
         assert taken[1].tobytes() == data
     finally:
-        sharing._links.clear()
+        shared_blocks._clients.clear()
         del taken
         for end in ends:
             end.close()

@@ -11,14 +11,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from engine import Exchange
-from engine.memory import sharing
-from engine.memory.sharing import MIN_BYTES, _Link, share_memory, shared
+from engine import SharedBlockServer
+from engine.memory import shared_blocks
+from engine.memory.shared_blocks import MIN_BYTES, _SharedBlockClient, share_memory, shared
 from engine.tensor import Array
 from tests.held import open_files
 
 
-class Family(Exchange):
+class Server(SharedBlockServer):
     """A parent whose children are in this process as well."""
 
     def __init__(self) -> None:
@@ -29,17 +29,17 @@ class Family(Exchange):
         self.ends.append(super().connect())
         return self.ends[-1]
 
-    def child(self) -> _Link:
-        return _Link(self.connect())
+    def child(self) -> _SharedBlockClient:
+        return _SharedBlockClient(self.connect())
 
 
 @pytest.fixture
-def exchange() -> Iterator[Family]:
-    family = Family()
-    yield family
-    sharing._links.clear()
+def server() -> Iterator[Server]:
+    parent = Server()
+    yield parent
+    shared_blocks._clients.clear()
     gc.collect()
-    for end in family.ends:
+    for end in parent.ends:
         end.close()
 
 
@@ -59,49 +59,49 @@ def inode(array: Array) -> str:
     raise AssertionError("not mapped")
 
 
-def settle(link: _Link) -> None:
+def settle(client: _SharedBlockClient) -> None:
     """Come back when the parent has heard all that was said before."""
-    assert link._ask(b"?" + bytes(32)) is None
+    assert client._ask(b"?" + bytes(32)) is None
 
 
-def test_two_children_have_one_copy(exchange: Family) -> None:
-    links = [exchange.child() for _ in range(2)]
-    first, second = (link.exchange(block()) for link in links)
+def test_two_children_have_one_copy(server: Server) -> None:
+    clients = [server.child() for _ in range(2)]
+    first, second = (client.share(block()) for client in clients)
     assert inode(first) == inode(second) != "0"
     for each in (first, second):
         np.testing.assert_array_equal(each, block())
         assert not each.flags.writeable
-    assert inode(links[0].exchange(block(1))) != inode(first)
+    assert inode(clients[0].share(block(1))) != inode(first)
 
 
-def test_a_block_goes_with_its_last_user(exchange: Family) -> None:
-    links = [exchange.child() for _ in range(2)]
-    parts = [link.exchange(block())[100:200] for link in links for _ in range(2)]
+def test_a_block_goes_with_its_last_user(server: Server) -> None:
+    clients = [server.child() for _ in range(2)]
+    parts = [client.share(block())[100:200] for client in clients for _ in range(2)]
     while parts:
         np.testing.assert_array_equal(parts.pop(), block()[100:200])
         gc.collect()
-        for link in links:
-            settle(link)
-        assert exchange.blocks == bool(parts)
+        for client in clients:
+            settle(client)
+        assert server.blocks == bool(parts)
 
 
-def test_what_a_child_used_goes_with_the_child(exchange: Family) -> None:
-    link, other = exchange.child(), exchange.child()
-    kept = [each.exchange(block(index)) for index, each in enumerate((other, link))]
-    assert exchange.blocks == 2
-    exchange.ends[1].close()
+def test_what_a_child_used_goes_with_the_child(server: Server) -> None:
+    client, other = server.child(), server.child()
+    kept = [each.share(block(index)) for index, each in enumerate((other, client))]
+    assert server.blocks == 2
+    server.ends[1].close()
     for _ in range(1000):
-        settle(link)
-        if exchange.blocks == 1:
+        settle(client)
+        if server.blocks == 1:
             break
-    assert exchange.blocks == 1
+    assert server.blocks == 1
     np.testing.assert_array_equal(kept[0], block(0))
 
 
-def test_nobody_can_change_a_shared_block(exchange: Family) -> None:
-    link = exchange.child()
-    mine = link.exchange(block())
-    (descriptor,) = exchange._blocks.values()
+def test_nobody_can_change_a_shared_block(server: Server) -> None:
+    client = server.child()
+    mine = client.share(block())
+    (descriptor,) = server._blocks.values()
     with pytest.raises(PermissionError):
         os.truncate(descriptor, 0)
     with pytest.raises(PermissionError):
@@ -109,10 +109,10 @@ def test_nobody_can_change_a_shared_block(exchange: Family) -> None:
     np.testing.assert_array_equal(mine, block())
 
 
-def test_no_descriptor_is_kept_by_a_child(exchange: Family) -> None:
-    link = exchange.child()
+def test_no_descriptor_is_kept_by_a_child(server: Server) -> None:
+    client = server.child()
     before = open_files("/memfd:weights")
-    kept = [link.exchange(block(index)) for index in range(5)]
+    kept = [client.share(block(index)) for index in range(5)]
     assert open_files("/memfd:weights") == before + len(kept)  # those of the parent, which is this process too
 
 
@@ -128,14 +128,14 @@ def test_without_the_parent_a_child_keeps_what_it_has(when: str, caplog: pytest.
             theirs.settimeout(0.05)
         assert shared(content) is content
         assert shared(content) is content
-        sharing._links.clear()
+        shared_blocks._clients.clear()
     assert len(caplog.messages) == 1
 
 
-def test_without_anybody_to_share_with_and_for_little_ones_nothing_is_shared(exchange: Family) -> None:
+def test_without_anybody_to_share_with_and_for_little_ones_nothing_is_shared(server: Server) -> None:
     content = block()
     assert shared(content) is content
-    share_memory(exchange.connect())
+    share_memory(server.connect())
     small = block(0, MIN_BYTES - 1)
     assert shared(small) is small
     once = shared(content)
@@ -143,36 +143,36 @@ def test_without_anybody_to_share_with_and_for_little_ones_nothing_is_shared(exc
     assert shared(once) is once
 
 
-def test_a_block_that_is_not_sealed_is_not_used(exchange: Family) -> None:
+def test_a_block_that_is_not_sealed_is_not_used(server: Server) -> None:
     """Its maker could still change it."""
-    maker, user = (exchange.child() for _ in range(2))
+    maker, user = (server.child() for _ in range(2))
     content = block()
     descriptor = os.memfd_create("open to changes")
     os.write(descriptor, content.data)
-    maker._ask(b"!" + sharing.hashlib.sha256(content.data).digest(), [descriptor])
-    assert user.exchange(content) is content
+    maker._ask(b"!" + shared_blocks.hashlib.sha256(content.data).digest(), [descriptor])
+    assert user.share(content) is content
     os.close(descriptor)
 
 
 @pytest.mark.parametrize("wrong", ["named", "written", "short"])
-def test_a_file_that_somebody_could_change_is_not_used(exchange: Family, wrong: str, tmp_path: Path) -> None:
-    maker, user = (exchange.child() for _ in range(2))
+def test_a_file_that_somebody_could_change_is_not_used(server: Server, wrong: str, tmp_path: Path) -> None:
+    maker, user = (server.child() for _ in range(2))
     content, path = block(), tmp_path / "file"
     path.write_bytes(content.tobytes()[: -1 if wrong == "short" else None])
     descriptor = os.open(path, os.O_RDWR if wrong == "written" else os.O_RDONLY)
     if wrong != "named":
         path.unlink()
-    maker._ask(b"!" + sharing.hashlib.sha256(content.data).digest(), [descriptor])
-    assert user.exchange(content) is content
+    maker._ask(b"!" + shared_blocks.hashlib.sha256(content.data).digest(), [descriptor])
+    assert user.share(content) is content
     os.close(descriptor)
 
 
-def test_a_file_without_a_name_serves_all_children(exchange: Family, tmp_path: Path) -> None:
-    links, content, path = [exchange.child() for _ in range(2)], block(), tmp_path / "file"
+def test_a_file_without_a_name_serves_all_children(server: Server, tmp_path: Path) -> None:
+    clients, content, path = [server.child() for _ in range(2)], block(), tmp_path / "file"
     path.write_bytes(content.tobytes())
     descriptor = os.open(path, os.O_RDONLY)
     path.unlink()
-    first, second = (link.exchange(content, descriptor) for link in links)
+    first, second = (client.share(content, descriptor) for client in clients)
     os.close(descriptor)
     np.testing.assert_array_equal(first, content)
     assert inode(first) == inode(second) != "0"

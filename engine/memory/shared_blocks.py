@@ -1,14 +1,13 @@
-"""Blocks of memory that several processes share: weights are the same for all workers of a server.
+"""Blocks of memory shared by several processes: all workers of a server use one copy of the weights.
 
-The processes have a parent that takes no part in the work. It keeps the descriptor of every block that some child uses,
-by the hash of its bytes; a child that has read a block asks for it, and either gives its own away or takes the one
-there is. A block lies in memory without a file, sealed: nobody can cut it off or write to it any more, not even
-the child that made it. Or it lies on a disk, in a file without a name that is open to be read from only, so that the
-system may drop its pages and find them again. When no child uses a block it is gone.
+The parent of the workers keeps a descriptor of every block in use, by the hash of its bytes, and does nothing else. A
+child that has read a block asks for it; it passes on its own block or takes the existing one. A block is either a
+sealed memory file, which no process can truncate or write to, or an unlinked file on a disk, open for reading only, so
+that the system may drop its pages and read them again. When no child uses a block it is closed.
 
-A child says one of three things, the hash behind each: what it wants, what it has (with a descriptor), and what it no
-longer needs. To the first two the parent answers with a descriptor or without. Children that cannot reach the parent
-keep what they have read to themselves.
+A child sends one of three messages, each followed by the hash: a request, an offer (with a descriptor), or a release.
+The parent answers the first two, with a descriptor or without. Children that cannot reach the parent keep their own
+copies.
 """
 
 from __future__ import annotations
@@ -28,19 +27,19 @@ from typing import Final
 from engine.memory.blocks import is_mapped, map_block
 from engine.tensor import Array
 
-# Smaller ones are not worth a descriptor.
+# Smaller blocks are not worth a descriptor.
 MIN_BYTES: Final = 1 << 16
 _WANT, _HAVE, _DROP = b"?", b"!", b"."
 _SEALS: Final = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
 _MESSAGE_BYTES: Final = 64
-# The parent has nothing else to do than to answer.
-_PATIENCE_S: Final = 30.0
+# The parent only answers messages, so a longer silence is a fault.
+_TIMEOUT_S: Final = 30.0
 
 _log = logging.getLogger("pnnx_serve.engine")
 
 
-class Exchange:
-    """The parent's side."""
+class SharedBlockServer:
+    """The parent's side: keeps a descriptor of every block and answers the children."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -48,22 +47,22 @@ class Exchange:
         self._users: Counter[bytes] = Counter()
 
     def connect(self) -> socket.socket:
-        """What a child is to give to ``share_memory``; whoever passes it on closes his own."""
+        """Return a child's end for ``share_memory``; the caller closes it after passing it on."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        threading.Thread(target=self._serve, args=(ours,), daemon=True, name="exchange").start()
+        threading.Thread(target=self._serve, args=(ours,), daemon=True, name="shared-blocks").start()
         return theirs
 
     def adopt(self, child: socket.socket) -> None:
-        """Answer a child that has come by itself, over a socket that keeps messages apart (SOCK_SEQPACKET)."""
-        threading.Thread(target=self._serve, args=(child,), daemon=True, name="exchange").start()
+        """Serve a child that connected by itself, over a socket that preserves message boundaries (SOCK_SEQPACKET)."""
+        threading.Thread(target=self._serve, args=(child,), daemon=True, name="shared-blocks").start()
 
     @property
     def blocks(self) -> int:
-        """How many blocks are in use."""
+        """Number of blocks in use."""
         return len(self._blocks)
 
     def _serve(self, child: socket.socket) -> None:
-        """Answer a child until it is gone, then take back what it used."""
+        """Answer a child until it disconnects, then release its blocks."""
         used: Counter[bytes] = Counter()
         with child, suppress(OSError):
             while True:
@@ -82,7 +81,7 @@ class Exchange:
             self._drop(digest, count)
 
     def _find(self, digest: bytes, given: list[int]) -> int | None:
-        """The block there is, one more user counted; the one given where there is none."""
+        """Return the descriptor of a block and count a user; keep the given one if there is none yet."""
         with self._lock:
             if given and digest not in self._blocks:
                 self._blocks[digest] = given.pop()
@@ -101,19 +100,19 @@ class Exchange:
                 del self._users[digest]
 
 
-class _Link:
+class _SharedBlockClient:
     """A child's side."""
 
     def __init__(self, parent: socket.socket) -> None:
         self._parent = parent
         self._lock = threading.Lock()
-        parent.settimeout(_PATIENCE_S)
+        parent.settimeout(_TIMEOUT_S)
 
-    def exchange(self, block: Array, file: int | None = None) -> Array:
-        """The same bytes, in memory that all children share.
+    def share(self, block: Array, file: int | None = None) -> Array:
+        """Return the same bytes in memory that all children share.
 
         Args:
-            file: a descriptor of the file without a name that the block lies in; None where it lies in memory.
+            file: a descriptor of the unlinked file that holds the block; None for a block in memory.
 
         Raises:
             OSError: the parent does not answer, or there is no memory.
@@ -130,7 +129,7 @@ class _Link:
             if descriptor is None:
                 return block
         try:
-            if not _is_settled(descriptor) or os.fstat(descriptor).st_size != block.nbytes:
+            if not _is_immutable(descriptor) or os.fstat(descriptor).st_size != block.nbytes:
                 self._drop(digest)
                 return block
             return map_block(descriptor, block.nbytes, partial(self._drop, digest))
@@ -145,59 +144,59 @@ class _Link:
         return found[0] if found else None
 
     def _drop(self, digest: bytes) -> None:
-        # A message is whole and has no answer: it may come between a question and its own, from whichever thread.
+        # A message is atomic and has no answer, so any thread may send it between a request and its answer.
         with suppress(OSError):
             self._parent.send(_DROP + digest)
 
 
-_links: list[_Link] = []
+_clients: list[_SharedBlockClient] = []
 
 
 def share_memory(parent: socket.socket) -> None:
     """Share weights with the other children of a parent from now on.
 
     Args:
-        parent: of ``Exchange.connect``.
+        parent: of ``SharedBlockServer.connect``.
     """
-    _links[:] = [_Link(parent)]
+    _clients[:] = [_SharedBlockClient(parent)]
 
 
 def is_sharing() -> bool:
-    """Whether weights are shared with other processes."""
-    return bool(_links)
+    """Return whether weights are shared with other processes."""
+    return bool(_clients)
 
 
 def shared(block: Array, file: int | None = None) -> Array:
-    """The same bytes, in memory that other processes use as well where there are any; the block itself where not.
+    """Return the same bytes in shared memory; the block itself if this process shares none.
 
     Args:
-        block: uint8, flat, contiguous; nobody writes to it any more. One that is mapped already is left as it is, but
-            for one that comes with its file.
-        file: a descriptor of the file without a name that the block lies in, to read from.
+        block: uint8, flat, contiguous, and no longer written to. A mapped block is returned as it is unless its file
+            is given.
+        file: a descriptor, for reading, of the unlinked file that holds the block.
     """
-    if not _links or block.nbytes < MIN_BYTES or (file is None and is_mapped(block)):
+    if not _clients or block.nbytes < MIN_BYTES or (file is None and is_mapped(block)):
         return block
     try:
-        return _links[0].exchange(block, file)
+        return _clients[0].share(block, file)
     except (ConnectionError, TimeoutError) as error:
-        _links.clear()
+        _clients.clear()
         _log.warning("weights are no longer shared with other processes: %s", error.strerror or type(error).__name__)
         return block
-    except OSError:  # no memory or no descriptor for this one
+    except OSError:  # no memory or no descriptor for this block
         return block
 
 
-def _is_settled(descriptor: int) -> bool:
-    """Whether what it stands for stays as it is: sealed, or a file that has no name and is not open for writing."""
+def _is_immutable(descriptor: int) -> bool:
+    """Return whether the contents of a descriptor cannot change: sealed memory, or a read-only unlinked file."""
     try:
         return fcntl.fcntl(descriptor, fcntl.F_GET_SEALS) & _SEALS == _SEALS
-    except OSError:  # no memory, but a file on a disk
+    except OSError:  # not memory but a file on a disk
         status, mode = os.fstat(descriptor), fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_ACCMODE
         return stat.S_ISREG(status.st_mode) and status.st_nlink == 0 and mode == os.O_RDONLY
 
 
 def _seal(block: Array) -> int:
-    """A descriptor of memory that holds the block and cannot be changed; the caller closes it."""
+    """Return a descriptor of sealed memory with the contents of a block; the caller closes it."""
     descriptor = os.memfd_create("weights", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     try:
         at = 0
