@@ -3,8 +3,8 @@
     graph = engine.load("resnet18.pnnx.param", "resnet18.pnnx.bin")
     outputs = engine.Session(graph).run([x])
 
-Everything a program needs is named here; the rooms below are the engine's own. In the order a model takes: pnnx (the
-pair) -> graph, with layers and expression (what operators mean) -> session -> executor -> passes, compiler.
+The public names are here; the packages below are internal. In the order a model passes them: pnnx (the file pair) ->
+graph, with layers and expression (the semantics of operators) -> session -> executor -> passes, compiler.
 """
 
 from __future__ import annotations

@@ -78,7 +78,7 @@ class Defects:
 
         Raises:
             CompilerDefectError: in place of any exception that is not an EngineError, which is a defect.
-            CompileMemoryError: in place of a MemoryError, which is none.
+            CompileMemoryError: in place of a MemoryError, which is not a defect.
         """
         token = _current.set((self, graph))
         try:
@@ -106,7 +106,7 @@ def report_defect(operator: str, error: Exception, *, is_compiled: bool = False)
 
     Raises:
         CompilerDefectError: the reference layer may not run the operator instead.
-        CompileMemoryError: there was not enough memory, which is no defect, and may be there later.
+        CompileMemoryError: there was not enough memory, which is not a defect; a later attempt may succeed.
     """
     if isinstance(error, MemoryError):
         raise lack_of_memory(operator, error) from error
@@ -118,7 +118,7 @@ def report_defect(operator: str, error: Exception, *, is_compiled: bool = False)
 
 
 def lack_of_memory(where: str, error: MemoryError) -> CompileMemoryError:
-    """Return what a lack of memory while compiling comes out as."""
+    """Return the error for a lack of memory during compilation."""
     return CompileMemoryError(
         "there is not enough memory to compile", where=where, found=f"{error}"[:_LONGEST] or "none"
     )

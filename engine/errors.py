@@ -1,21 +1,21 @@
-"""Everything the engine can refuse, in one tree.
+"""The tree of all errors that the engine raises.
 
 EngineError
 ├─ ModelFormatError          the file pair is not what the PNNX format allows
 │  ├─ ParamSyntaxError       in the text file (place: file and line)
 │  └─ WeightsError           in the archive (place: file and member)
-├─ BundleError               what was compiled ahead of time is damaged, altered, or of another machine or engine
-├─ GraphError                cycle, dangling or doubly made operand, wrong state
+├─ BundleError               a bundle is damaged, altered, or made for another machine or engine
+├─ GraphError                cycle, operand without or with two producers, wrong state
 ├─ ExpressionError           a pnnx.Expression text (place: column)
 ├─ UnsupportedOperatorError  every unknown operator type of a graph at once, with the nearest names
 ├─ ParameterError            a static argument or attribute does not fit its operator (also a ValueError)
 ├─ ShapeError                operands do not fit each other (also a ValueError)
 ├─ InputError                a caller's tensors do not fit the graph (also a ValueError)
 ├─ ExecutionError            an operator failed while running
-├─ RunCancelledError         the caller cancelled the run between two operators, or what compiles for it
+├─ RunCancelledError         the caller cancelled the run between two operators, or its compilation
 └─ CompileError              an operator cannot be lowered; the caller may fall back to the reference
    ├─ CompileMemoryError     there was not enough memory to compile or to run machine code; tried again later
-   └─ CompilerDefectError    the compiler failed in a way that it does not foresee
+   └─ CompilerDefectError    an exception in the compiler that is not a typed refusal
 
 Every error says where, what was found and what was expected. Places are file *names*, operators and
 members, never a path of the machine.
@@ -42,7 +42,7 @@ class EngineError(Exception):
         expected: what would have been right, printed with str().
 
     Attributes:
-        remark: what else speaks for a cause, at the end of the text.
+        remark: a hint at the cause, appended to the text.
     """
 
     remark = ""
@@ -56,21 +56,21 @@ class EngineError(Exception):
 
     @classmethod
     def like(cls, other: EngineError) -> Self:
-        """An error of this class, with the message of another."""
+        """Return an error of this class with the message of another."""
         return cls(other.problem, where=other.where, found=other._found, expected=other._expected)
 
     @property
     def found(self) -> str | None:
-        """The offending value as text, or None when the problem names no value."""
+        """The offending value as text; None when the problem names no value."""
         return None if self._found is _NOTHING else _text(self._found)
 
     @property
     def expected(self) -> str | None:
-        """What would have been right as text, or None when the problem says it all."""
+        """The expected value as text; None when the problem says it all."""
         return None if self._expected is _NOTHING else _text(self._expected)
 
     def at(self, where: str) -> Self:
-        """This error, placed: an operator's layer does not know the operator's name, its caller does."""
+        """Return this error with a location prefixed: a layer does not know its operator's name, its caller does."""
         self.where = f"{where}: {self.where}" if self.where else where
         return self
 
@@ -84,7 +84,7 @@ class EngineError(Exception):
 
 
 def _text(value: object) -> str:
-    """Return a value as text, cut where no reader would follow; a file may hold names and values of any length."""
+    """Return a value as text, cut to a readable length; a file may hold names and values of any length."""
     try:
         text = str(value)
     except ValueError:  # a whole number of more digits than Python is willing to write
@@ -94,10 +94,10 @@ def _text(value: object) -> str:
 
 @contextmanager
 def named(kind: type[EngineError], problem: str, where: str) -> Iterator[None]:
-    """A net below the checks: what is no EngineError comes out as one, so that no caller meets anything else.
+    """Turn every exception of the block into an EngineError, so that callers meet nothing else.
 
     Args:
-        kind: what foreign errors become; the original is their cause.
+        kind: class of the error for foreign exceptions; the original becomes its cause.
         problem, where: as for EngineError.
     """
     try:
@@ -109,7 +109,7 @@ def named(kind: type[EngineError], problem: str, where: str) -> Iterator[None]:
 
 
 def from_foreign(exc: Exception, kind: type[EngineError], problem: str, where: str) -> EngineError:
-    """What an exception that nobody foresaw comes out as."""
+    """Return the error for an exception that no check anticipated."""
     what = "not enough memory" if isinstance(exc, MemoryError) else type(exc).__name__
     return kind(problem, where=where, found=f"{what}: {exc}"[:_FOREIGN])
 
@@ -127,7 +127,7 @@ class WeightsError(ModelFormatError):
 
 
 class BundleError(EngineError):
-    """A bundle is damaged or altered, somebody else may write to it, or it is for another machine or engine."""
+    """A bundle is damaged or altered, writable for other users, or made for another machine or engine."""
 
 
 class GraphError(EngineError):
@@ -139,7 +139,7 @@ class ExpressionError(EngineError):
 
 
 class UnsupportedOperatorError(EngineError):
-    """The graph holds operator types no layer is registered for."""
+    """The graph has operator types without a registered layer."""
 
 
 class ParameterError(EngineError, ValueError):
@@ -155,11 +155,11 @@ class InputError(EngineError, ValueError):
 
 
 class ExecutionError(EngineError):
-    """An operator failed while running, for a reason its layer did not foresee."""
+    """An operator failed while running, for a reason that its layer does not check."""
 
 
 class RunCancelledError(EngineError):
-    """The caller cancelled the run, or the compiling for it; it stopped before the operator or stage named."""
+    """The caller cancelled the run, or its compilation, before the operator or stage named."""
 
 
 class CompileError(EngineError):
@@ -167,18 +167,18 @@ class CompileError(EngineError):
 
 
 class CompileMemoryError(CompileError):
-    """There is not enough memory to compile, or for machine code to run in; this passes, so it is tried again."""
+    """There is not enough memory to compile or to run machine code; retried later, as the lack may pass."""
 
 
 class CompilerDefectError(CompileError):
-    """The compiler failed in a way that it does not foresee; logged and counted, see ``engine.defects``."""
+    """The compiler raised an exception that is not a typed refusal; logged and counted, see ``engine.defects``."""
 
 
 _LIMIT = 60
 
 
 def quoted(text: str) -> str:
-    """``text`` in quotes with unprintable characters escaped, cut in the middle when it is long."""
+    """Return ``text`` in quotes, with unprintable characters escaped, and cut in the middle when it is long."""
     if len(text) <= _LIMIT:
         return repr(text)
     return f"{text[: _LIMIT // 2]!r}...{text[-_LIMIT // 4 :]!r} ({len(text):,} characters)"

@@ -1,4 +1,4 @@
-"""How a graph became runnable, told step by step for people who learn: init, build, order, propagation, expressions."""
+"""Explanation of how a graph became runnable, step by step: init, build, order, propagation, expressions."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from engine.tensor import Array, TensorSpec, format_shape
 
 
 def explain(graph: RuntimeGraph, limit: int = 12) -> str:
-    """The story of a built graph as text.
+    """Return the steps that made a graph runnable, as text for learners.
 
     Args:
         graph: a built graph.
-        limit: at most so many operators are shown in each chapter.
+        limit: number of operators shown in each chapter, at most.
 
     Raises:
         GraphError: the graph is not built.
@@ -106,7 +106,7 @@ def _expressions(graph: RuntimeGraph, limit: int) -> Iterator[str]:
 
 
 def _values(graph: RuntimeGraph, operators: Sequence[RuntimeOperator]) -> dict[str, list[str]]:
-    """For each operator its operands' and results' first values, in a run on ones."""
+    """Return the first values of the operands and results of each operator, in a run on ones."""
     wanted = [operand.name for op in operators for operand in (*op.inputs, *op.outputs)]
     try:
         taps = Session(graph, backend="reference").run(_ones(graph), taps=wanted).taps

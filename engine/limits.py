@@ -1,6 +1,6 @@
-"""What no tensor and no parameter may exceed, looked at before memory is asked for or a loop begins.
+"""Limits of tensors and parameters, checked before memory is allocated or a loop begins.
 
-Sizes are products of Python integers, which do not wrap. The memory that counts is what this process may ever have
+Sizes are products of Python integers, which do not wrap. The memory limit is what this process may ever have
 (resources.py).
 """
 
@@ -22,28 +22,28 @@ from engine.memory.resources import total_memory_bytes
 from engine.tensor import DType, Shape, TensorSpec, format_shape
 
 MAX_RANK: Final = 64
-"""Dimensions numpy can have."""
+"""Largest number of dimensions in numpy."""
 
 MAX_ITEMS: Final = 2**16
-"""Items of a list given as a parameter: a thousand times what the longest real ones have."""
+"""Longest list given as a parameter: a thousand times the longest real ones."""
 
 INT_RANGE: Final = range(-(2**63), 2**63)
-"""What an integer of a graph may be: the format and every tensor hold 64 bits."""
+"""Range of integers in a graph: the format and every tensor hold 64 bits."""
 
 MAX_NESTING: Final = 32
-"""Tuples, lists and dicts inside each other that a value may be."""
+"""Deepest nesting of tuples, lists and dicts in a value."""
 
 MAX_STEPS: Final = 2**20
-"""Turns of a loop of Python that a parameter alone can ask for; each turn computes an array."""
+"""Iterations of a Python loop that a parameter alone can ask for; each computes an array."""
 
 MEMORY_RETRY_S: Final = 10.0
-"""Time after which what could not be compiled for lack of memory is tried again."""
+"""Seconds after which a compilation that failed for lack of memory is retried."""
 
 _UNSHOWN: Final = 8
-# What a layer may lay out on the way: so much in any case, so many times its operands and result where those are large.
+# Intermediate bytes a layer may use: this many in any case, or this multiple of its operands and result.
 _SCRATCH: Final = 1 << 28
 _TIMES: Final = 64
-# What nobody is asked about, and what an array takes beside its elements.
+# Bytes too few to ask for, and bytes of an array object in addition to its elements.
 _LITTLE: Final = 1 << 24
 _OBJECT: Final = 128
 
@@ -75,31 +75,30 @@ class _Asking:
 
 
 def asking_for_room(room: Room) -> AbstractContextManager[None]:
-    """Call this with the bytes of every tensor whose size is looked at, before it is made, while the block runs;
-    who was to be asked before is asked too.
+    """Call ``room`` with the bytes of every tensor before it is made, while the block runs, and then outer callbacks.
 
-    Sizes that values decide (padding that is an input, repetitions, ranges) are known to nobody before a run.
+    Sizes that values decide (padding that is an input, repetitions, ranges) are unknown before a run.
 
     Args:
-        room: raises ShapeError where there is none.
+        room: raises ShapeError if there is not enough memory.
     """
     return _Asking(room)
 
 
 @lru_cache(maxsize=1)
 def memory_bytes() -> int:
-    """Memory this process may have in all; found out once."""
+    """Return the memory this process may have in all; determined once."""
     return total_memory_bytes()
 
 
 def check_size(shape: Sequence[int | None], dtype: DType, what: str = "the result") -> None:
-    """Refuse a tensor that cannot be: too many dimensions, a negative one, or more bytes than half the memory.
+    """Refuse a tensor with too many dimensions, a negative one, or more bytes than half the memory.
 
     A run holds more than one tensor; one that leaves no room for a second cannot be computed from anything.
 
     Args:
         shape: open dimensions count as one.
-        what: what the tensor is, for the message.
+        what: noun for the message.
 
     Raises:
         ShapeError: naming the shape, and both sizes in bytes.
@@ -108,12 +107,12 @@ def check_size(shape: Sequence[int | None], dtype: DType, what: str = "the resul
         raise ShapeError(f"{what} has too many dimensions", found=len(shape), expected=f"at most {MAX_RANK}")
     known = [dim for dim in shape if dim is not None]
     if any(type(dim) is not int or dim < 0 for dim in known) and not all(map(_is_dimension, known)):
-        raise ShapeError(f"{what} has a dimension that is none", found=show_shape(shape), expected="integers >= 0")
+        raise ShapeError(f"{what} has an invalid dimension", found=show_shape(shape), expected="integers >= 0")
     _check_bytes(known, dtype, memory_bytes() // 2, what)
 
 
 def check_scratch(shape: Sequence[int | None], dtype: DType, of_bytes: int, what: str) -> None:
-    """Refuse a tensor that is only made on the way, if it is out of all proportion to what is computed from and to.
+    """Refuse an intermediate tensor that is far larger than the operands and the result.
 
     Args:
         shape: open dimensions count as one.
@@ -127,11 +126,11 @@ def check_scratch(shape: Sequence[int | None], dtype: DType, of_bytes: int, what
 
 
 class RoomError(ShapeError):
-    """There is no memory for a tensor, as told from errors that an operator's own words would be better for."""
+    """There is no memory for a tensor; a class of its own, as some operators replace other errors by theirs."""
 
 
 class Held:
-    """What is kept turn after turn of a loop, of which none is large by itself."""
+    """Bytes kept over the iterations of a loop, none of which is large by itself."""
 
     __slots__ = ("_asked", "_bytes")
 
@@ -139,19 +138,19 @@ class Held:
         self._bytes, self._asked = 0, _LITTLE
 
     def add(self, size: int) -> None:
-        """Keep so many bytes more.
+        """Count so many bytes more.
 
         Raises:
-            ShapeError: they are too many by now.
+            ShapeError: they exceed the limit.
         """
         self._bytes += size + _OBJECT
-        if self._bytes > self._asked:  # each time that they have doubled
+        if self._bytes > self._asked:  # each time they have doubled
             self._asked = 2 * self._bytes
             _check_bytes([self._bytes], np.dtype(np.uint8), memory_bytes() // 2, "what the turns of a loop leave")
 
 
 def check_steps(steps: int, what: str, most: int = MAX_STEPS) -> None:
-    """Refuse a loop that nobody would wait for.
+    """Refuse a loop of too many iterations.
 
     Raises:
         ShapeError: naming both numbers.
@@ -161,7 +160,7 @@ def check_steps(steps: int, what: str, most: int = MAX_STEPS) -> None:
 
 
 def check_items(value: object) -> None:
-    """Refuse tuples, lists and dicts that hold too much: one that holds another twice doubles with each operator.
+    """Refuse tuples, lists and dicts with too many values: one that holds another twice doubles with each operator.
 
     Raises:
         ShapeError: more than MAX_ITEMS values in all, or more than MAX_NESTING containers inside each other.
@@ -172,7 +171,11 @@ def check_items(value: object) -> None:
         for each in inner:
             count += len(each)
             if count > MAX_ITEMS:
-                raise ShapeError("too many values in a list", found="more", expected=f"at most {MAX_ITEMS:,} in all")
+                raise ShapeError(
+                    "too many values in a list",
+                    found=f"more than {MAX_ITEMS:,}",
+                    expected=f"at most {MAX_ITEMS:,} in all",
+                )
             level.extend(each.values() if isinstance(each, dict) else each)
         if depth > MAX_NESTING:
             raise ShapeError("lists are nested too deep", found=depth, expected=f"at most {MAX_NESTING}")
@@ -202,7 +205,7 @@ def _check_bytes(known: Sequence[int], dtype: DType, most: int, what: str) -> No
 
 
 def check_results(value: object) -> None:
-    """Refuse what a layer announces, if a tensor in it cannot be.
+    """Refuse an announced result with a tensor that exceeds the limits.
 
     Raises:
         ShapeError: see check_size().
@@ -215,6 +218,6 @@ def check_results(value: object) -> None:
 
 
 def show_shape(shape: Shape | Sequence[int | None]) -> str:
-    """A shape as messages print it, cut short where it has more dimensions than anybody reads."""
+    """Return a shape as printed in messages, cut when it has very many dimensions."""
     short = format_shape(shape[:_UNSHOWN])
     return short if len(shape) <= _UNSHOWN else f"{short[:-1]}, ... ({len(shape)} in all)]"

@@ -23,15 +23,15 @@ def load(
     """Read a PNNX pair or an ONNX file and build its graph: RuntimeGraph, init(), build(). Or read a bundle.
 
     Args:
-        param: path of the ``.pnnx.param`` file, or of an ``.onnx`` file (extra ``onnx``); or of the folder of a bundle,
-            whose every file is held against its manifest, and whose code is run: see docs/security.md.
-        bin: path of the ``.pnnx.bin`` file; by default the one beside ``param``. Its weights are taken as they
-            are at this time: what is done to the file later changes nothing.
-        strict: refuse a graph that would have warnings: contradictions of the file's shapes, suspected export errors.
+        param: path of the ``.pnnx.param`` file, of an ``.onnx`` file (extra ``onnx``), or of the folder of a bundle.
+            All files of a bundle are checked against its manifest, and its code is run: see docs/security.md.
+        bin: path of the ``.pnnx.bin`` file; by default in the folder of ``param``. Its weights are read now; later
+            changes of the file have no effect.
+        strict: refuse a graph with warnings: contradictions of the file's shapes, suspected export errors.
         verify: check the CRC-32 of all weights.
 
     Raises:
-        BundleError: the bundle is damaged or altered, not to be trusted, or for another machine or engine.
+        BundleError: the bundle is damaged, altered, untrusted, or for another machine or engine.
         EngineError: the pair is damaged, uses unknown operators or contradicts itself.
     """
     graph = read(param, bin, verify=verify)
@@ -67,11 +67,11 @@ def check(
 
     Args:
         param, bin: as for load().
-        strict: whether what is otherwise a warning is an error too.
+        strict: whether warnings are errors.
 
     Returns:
         Errors, which forbid serving, then warnings: mismatches of computed and annotated shapes, export errors.
-        Each says what it is about with str().
+        str() gives the message of each.
     """
     try:
         graph = read(param, bin, verify=True, registry=registry)

@@ -1,4 +1,4 @@
-"""What a session was asked for: made once, checked once, and passed whole to all that compiles and runs."""
+"""Options of a session: made and checked once, then passed to everything that compiles and runs."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ MAX_THREADS: Final = 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """How a session runs its graphs; ``Session`` says more of each.
+    """Options of how a session runs its graphs; ``Session`` describes them in full.
 
     Args:
         backend: ``auto``, ``compiled`` or ``reference``.
-        threads: of a run; None for all cores this process may use.
+        threads: threads of a run; None for all cores this process may use.
         winograd: ``auto``, or ``off`` for convolutions that are summed directly.
         passes_off: names of passes to leave out.
-        cache: folder where what was compiled is kept and looked for; None for nowhere.
-        cache_max_bytes: of all that is kept there.
-        instances_max_bytes: of memory for other shapes than the file's, in all graphs of the process together; None
-            for a quarter of what there is.
+        cache: folder of the program cache; None for no cache.
+        cache_max_bytes: size limit of the cache folder.
+        instances_max_bytes: memory for shapes other than the file's, in all graphs of the process together; None for a
+            quarter of the memory.
 
     Raises:
-        ParameterError: an unknown backend, winograd mode or pass, or a number of threads no run can have.
+        ParameterError: an unknown backend, winograd mode or pass, or an invalid number of threads.
     """
 
     backend: Backend = "auto"
@@ -59,12 +59,12 @@ class Options:
 
     @property
     def must_compile(self) -> bool:
-        """Whether no reference answers where nothing is compiled."""
+        """Return whether the reference may not run operators that cannot be compiled."""
         return self.backend == "compiled"
 
 
 def cache_folder(cache: str | os.PathLike[str] | None) -> Path | None:
-    """The folder that ``auto`` stands for, the one given, or None for none.
+    """Return the cache folder: the user's for ``auto``, the one given, or None.
 
     ``auto`` is ``pnnx-serve`` in the user's folder for caches, as the XDG base directory specification has it.
     """

@@ -1,4 +1,4 @@
-"""What measured runs tell, as plain data, and the parts of a split batch as one."""
+"""Results of profiled runs as plain data, and the parts of a split batch joined."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from engine.graph.running.watch import Watch
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredRun:
-    """What one profiled run took.
+    """Measurements of one profiled run.
 
     Args:
-        rows: one an operator of the graph, in its order, as Outputs.profile has them.
-        kernels: of machine code, in the order they ran.
-        peak_bytes: of intermediate values alive at once.
-        buffers: pieces of memory that held them, as Outputs.buffers has them.
+        rows: one row an operator, in the graph's order, like Outputs.profile.
+        kernels: one entry a kernel of machine code, in the order they ran.
+        peak_bytes: most bytes of intermediate values alive at once.
+        buffers: regions of memory that held them, like Outputs.buffers.
     """
 
     rows: list[dict[str, Any]]
@@ -28,7 +28,7 @@ class MeasuredRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
-    """What one thread had of a kernel, in µs after the run began."""
+    """Interval in which one thread ran a kernel, in µs after the start of the run."""
 
     thread: int
     begin_us: float
@@ -36,12 +36,12 @@ class Span:
     chunks: int
 
     def describe(self) -> dict[str, Any]:
-        """As plain data."""
+        """Return the interval as plain data."""
         return {"thread": self.thread, "begin_us": self.begin_us, "end_us": self.end_us, "chunks": self.chunks}
 
 
 def measured(watch: Watch) -> MeasuredRun:
-    """A run of the reference that was watched."""
+    """Return the measurements of a watched run of the reference."""
     rows = [
         {"index": op.index, "name": op.name, "type": op.type, "kernel": "reference", "time_us": spent / 1e3}
         for op, spent in zip((step.operator for step in watch.plan.steps), watch.times_ns, strict=True)
@@ -50,9 +50,9 @@ def measured(watch: Watch) -> MeasuredRun:
 
 
 def _buffers(watch: Watch) -> list[dict[str, Any]]:
-    """Values of a run of the reference as if they lay in one block, each in the lowest gap there was for it.
+    """Return the values of a reference run placed in one imaginary block, each in the lowest free gap.
 
-    numpy gives every one memory of its own: where that is tells nothing.
+    numpy allocates every value separately, so real addresses tell nothing.
     """
     plan, names = watch.plan, {slot: name for name, slot in watch.plan.operands.items()}
     ends = {slot: at for at, step in enumerate(plan.steps) for slot in step.released}
@@ -75,7 +75,7 @@ def _buffers(watch: Watch) -> list[dict[str, Any]]:
 
 
 def join_kernels(runs: Sequence[MeasuredRun]) -> list[dict[str, Any]]:
-    """The kernels of the parts of a split batch as one list: what they took and did adds up, who did it is left out."""
+    """Return the kernels of all parts of a split batch as one list: times and work are summed, threads left out."""
     if len(runs) == 1:
         return runs[0].kernels
     if len({len(run.kernels) for run in runs}) != 1:
@@ -91,12 +91,12 @@ def _sum_of(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def rates(time_us: float, flops: int, moved: int) -> dict[str, float]:
-    """What was done in a time as billions of operations and as bytes a second; nothing where it took none."""
+    """Return the rates of work in a time, as 10^9 operations and as bytes a second; empty for a time of zero."""
     return {"gflops": flops / time_us / 1e3, "bytes_per_s": moved / time_us * 1e6} if time_us > 0 else {}
 
 
 def join_rows(runs: Sequence[MeasuredRun]) -> list[dict[str, Any]]:
-    """The rows of the parts of a split batch as one table: times add up."""
+    """Return the rows of all parts of a split batch as one table; times are summed."""
     if len(runs) == 1:
         return runs[0].rows
     return [

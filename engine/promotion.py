@@ -34,7 +34,7 @@ _COMPLEX128: Final[DType] = np.dtype(np.complex128)
 
 
 class Category(Enum):
-    """What kind of number; as an operand, a Python number of that kind whose value only a run can tell."""
+    """Kind of number; as an operand, a Python number of that kind whose value is unknown before a run."""
 
     BOOL = 0
     INTEGER = 1
@@ -59,7 +59,7 @@ _KINDS: Final = {
 
 @lru_cache(maxsize=256)
 def dtype_category(dtype: DType) -> Category:
-    """The category of a dtype.
+    """Return the category of a dtype.
 
     Raises:
         ShapeError: for dtypes that are not numbers, such as strings and objects.
@@ -67,12 +67,12 @@ def dtype_category(dtype: DType) -> Category:
     if dtype == BFLOAT16:
         return Category.FLOATING
     if dtype.kind not in _KINDS:
-        raise ShapeError("a tensor of this dtype cannot be computed with", found=dtype, expected="a numeric dtype")
+        raise ShapeError("a tensor has a dtype without arithmetic", found=dtype, expected="a numeric dtype")
     return _KINDS[dtype.kind]
 
 
 def category(operand: object) -> Category:
-    """The category of a tensor, a TensorSpec or a Python number; UNKNOWN counts as an integer (a size).
+    """Return the category of a tensor, a TensorSpec or a Python number; UNKNOWN counts as an integer (a size).
 
     Raises:
         ShapeError: for anything else.
@@ -90,17 +90,19 @@ def category(operand: object) -> Category:
         return Category.FLOATING
     if isinstance(operand, complex):
         return Category.COMPLEX
-    raise ShapeError("not a value to compute with", found=repr(operand), expected="a tensor or a number")
+    raise ShapeError(
+        "an operand is neither a tensor nor a number", found=repr(operand), expected="a tensor or a number"
+    )
 
 
 def highest(categories: Iterable[Category]) -> Category:
-    """The highest of some categories."""
+    """Return the highest of some categories."""
     return max(categories, key=lambda one: one.value)
 
 
 @lru_cache(maxsize=1024)
 def promote_types(a: DType, b: DType) -> DType:
-    """The dtype two tensors of the same group meet in: int64 + float16 is float16, uint8 + int8 is int16."""
+    """Return the common dtype of two tensors of one group: int64 + float16 is float16, uint8 + int8 is int16."""
     if a == b:
         return a
     low, high = sorted((dtype_category(a), dtype_category(b)), key=lambda one: one.value)
@@ -116,7 +118,7 @@ def promote_types(a: DType, b: DType) -> DType:
 
 
 def result_type(*operands: object) -> DType:
-    """The dtype in which operands meet.
+    """Return the common dtype of operands.
 
     Args:
         operands: arrays and TensorSpecs of any rank, Python numbers, UNKNOWN (counts as an integer) and categories.
@@ -144,7 +146,7 @@ def result_type(*operands: object) -> DType:
 
 
 def _prefer(higher: DType | None, lower: DType | None) -> DType | None:
-    """The dtype of a group and of one it has priority over."""
+    """Return the dtype of a group and of one with lower priority."""
     if higher is None or lower is None:
         return lower if higher is None else higher
     return _prevailing(higher, lower)
@@ -161,17 +163,17 @@ def _prevailing(higher: DType, lower: DType) -> DType:
 
 
 def float_dtype(dtype: DType) -> DType:
-    """The dtype of a function with fractional results: float32, the default, for integers and bools."""
+    """Return the dtype of a function with fractional results: float32, the default, for integers and bools."""
     return dtype if dtype_category(dtype).value >= Category.FLOATING.value else _FLOAT32
 
 
 def real_dtype(dtype: DType) -> DType:
-    """The dtype of the parts of a complex number; real dtypes are their own."""
+    """Return the dtype of the parts of a complex number; real dtypes are returned unchanged."""
     return {_COMPLEX64: _FLOAT32, _COMPLEX128: _FLOAT64}.get(dtype, dtype)
 
 
 def cast(value: Array | np.generic | Number, dtype: DType) -> Array:
-    """A value as an array of a dtype, without warnings: the array itself where it has that dtype already.
+    """Return a value as an array of a dtype, without warnings; an array of that dtype is returned itself.
 
     Integers wrap, fractions are cut towards zero, an imaginary part is dropped, as PyTorch's ``Tensor.to`` does.
     A Python number becomes a read-only 0-dim array.
@@ -226,7 +228,7 @@ _shared_number = lru_cache(maxsize=4096, typed=True)(_number)
 
 @lru_cache(maxsize=4096)
 def broadcast_shapes(*shapes: Shape) -> Shape:
-    """The shape of an elementwise result; an open dimension stays open unless the other decides.
+    """Return the shape of an elementwise result; an open dimension stays open unless the other decides.
 
     Raises:
         ShapeError: when two dimensions differ and neither is 1, naming both shapes.
@@ -234,7 +236,7 @@ def broadcast_shapes(*shapes: Shape) -> Shape:
     result: Shape = ()
     for shape in shapes:
         result = _broadcast(result, shape)
-    # Numbers of numpy equal Python's, whose place they would take for all who ask later: code is not written with them.
+    # numpy's numbers equal Python's and would replace them in caches; generated code needs Python's.
     return tuple(None if dim is None else plain(dim) for dim in result)
 
 
@@ -255,7 +257,7 @@ def _broadcast(a: Shape, b: Shape) -> Shape:
 
 
 def _broadcast_dim(m: Dim, n: Dim, a: Shape, b: Shape) -> Dim:
-    for one, other in ((m, n), (n, m)):  # whatever a symbolic size is, beside 1 it stays
+    for one, other in ((m, n), (n, m)):  # a symbolic size broadcasts with 1 whatever its value
         if type(one) is int and one == 1:
             return other
     if m == n or m == 1:
@@ -269,5 +271,5 @@ def _broadcast_dim(m: Dim, n: Dim, a: Shape, b: Shape) -> Dim:
 
 
 def is_reduced(dtype: DType) -> bool:
-    """Whether PyTorch computes in float32 and rounds every result: float16 and bfloat16."""
+    """Return whether PyTorch computes in float32 and rounds every result: float16 and bfloat16."""
     return dtype in (_FLOAT16, BFLOAT16)

@@ -1,9 +1,9 @@
 """Functions numpy does not have: erf, gelu, erfc, erfinv, lgamma, digamma.
 
-Every function takes an array of any real dtype and keeps its shape. float64 is good to about 1e-14 (relative; near
-the zeros of lgamma and digamma away from 1 and 2, absolute). Other dtypes are computed in float64 and rounded, save
+Every function takes an array of any real dtype and keeps its shape. The error in float64 is about 1e-14 (relative; near
+the zeros of lgamma and digamma away from 1 and 2, absolute). Other dtypes are computed in float64 and rounded, except
 erf and gelu in float32 and below, on a network's hot path, which stay in float32: 4e-7, of 1 + erf in gelu. Integers
-and bools give float32. NaN stays NaN; nothing warns.
+and bools give float32. NaN stays NaN; no function warns.
 
 Source: own Chebyshev interpolants and fit (tests/data/expression/fit_special.py), Stirling's series.
 """
@@ -22,7 +22,7 @@ from engine.tensor import BFLOAT16, Array, DType
 Coefficients: TypeAlias = tuple[float, ...]  # highest power first
 Function: TypeAlias = Callable[[Array], Array]
 
-# erf(x) = tanh(x P(x*x)) to 1e-7. P grows for good where float32 cannot tell erf from 1: no argument is too large.
+# erf(x) = tanh(x P(x*x)) to 1e-7. P only grows where erf is 1 in float32, so no argument is too large.
 _ERF_TANH: Final[Coefficients] = (
     1.418504350552318e-07, -5.668443058192664e-06, 8.763711854461592e-05, -0.000619784073900732,
     -0.00019183152074460906, 0.1027690561298273, 1.1283792742664638,
@@ -72,12 +72,12 @@ STIRLING: Final[Coefficients] = (-691 / 360360, 1 / 1188, -1 / 1680, 1 / 1260, -
 STIRLING_SLOPE: Final[Coefficients] = (-691 / 32760, 1 / 132, -1 / 240, 1 / 252, -1 / 120, 1 / 12)
 STIRLING_FROM: Final = 12.0  # the first argument for which six terms reach 1e-16
 
-_BLOCK_BYTES: Final = 1 << 18  # of one array; gelu of 8 million float32 takes half the time it takes in one piece
+_BLOCK_BYTES: Final = 1 << 18  # bytes of one array; gelu of 8 million float32 takes half the time it takes as a whole
 _FLOATS: Final[tuple[DType, ...]] = (np.dtype(np.float16), BFLOAT16, np.dtype(np.float32), np.dtype(np.float64))
 
 
 def _blockwise(working: type[np.floating[Any]]) -> Callable[[Function], Function]:
-    """Compute in a working dtype, a block at a time that stays in the cache, and give the dtype of the argument."""
+    """Return a decorator that computes in a working dtype, by blocks that fit the cache; the dtype of results stays."""
 
     def decorate(compute: Function) -> Function:
         @wraps(compute)
@@ -98,7 +98,7 @@ def _blockwise(working: type[np.floating[Any]]) -> Callable[[Function], Function
 
 
 def erf(x: Array) -> Array:
-    """The error function, 2/sqrt(pi) times the integral of exp(-t*t) from 0 to x."""
+    """Compute the error function, 2/sqrt(pi) times the integral of exp(-t*t) from 0 to x."""
     return _erf64(x) if np.asarray(x).dtype == np.float64 else _erf32(x)
 
 
@@ -108,7 +108,7 @@ def _erf32(x: Array) -> Array:
 
 
 def gelu(x: Array) -> Array:
-    """x times the probability that a standard normal variable is below x: x (1 + erf(x / sqrt(2))) / 2."""
+    """Compute x times the probability that a standard normal variable is below x: x (1 + erf(x / sqrt(2))) / 2."""
     return _gelu64(x) if np.asarray(x).dtype == np.float64 else _gelu32(x)
 
 
@@ -126,7 +126,7 @@ def _gelu64(x: Array) -> Array:
 
 
 def _odd_tanh(coefficients: Coefficients, x: Array) -> Array:
-    """tanh(x P(x*x)), a new array."""
+    """Compute tanh(x P(x*x)) as a new array."""
     result = _polynomial(coefficients, x * x)
     result *= x
     np.tanh(result, out=result)
@@ -142,14 +142,14 @@ def _erf64(x: Array) -> Array:
 
 @_blockwise(np.float64)
 def erfc(x: Array) -> Array:
-    """1 - erf(x), without the cancellation: relatively exact for large x."""
+    """Compute 1 - erf(x) without cancellation: relatively exact for large x."""
     small = 1 - _polynomial(ERF, np.minimum(2 * x * x - 1, 1)) * x
     large = _erfc_positive(np.abs(x))
     return np.where(np.abs(x) < 0.5, small, np.where(x < 0, 2 - large, large))
 
 
 def _erfc_positive(x: Array) -> Array:
-    """erfc for x >= 0."""
+    """Compute erfc for x >= 0."""
     x = np.minimum(x, 30.0)  # erfc(30) is 0 in float64
     head = x.astype(np.float32).astype(np.float64)  # head*head is exact, so exp loses nothing to a large square
     gauss = np.exp(-head * head) * np.exp((head - x) * (head + x))
@@ -157,7 +157,7 @@ def _erfc_positive(x: Array) -> Array:
 
 
 def erfinv(y: Array) -> Array:
-    """The x with erf(x) = y: infinite at -1 and 1, NaN beyond."""
+    """Compute the x with erf(x) = y: infinite at -1 and 1, NaN beyond."""
     return _erfinv64(y) if np.asarray(y).dtype == np.float64 else _erfinv32(y)
 
 
@@ -177,7 +177,7 @@ def _erfinv64(y: Array) -> Array:
 
 
 def _near_erfinv(y: Array) -> Array:
-    """erfinv to 1e-8, for 0 <= y < 1."""
+    """Compute erfinv to 1e-8, for 0 <= y < 1."""
     w = -np.log((1 - y) * (1 + y))
     quotient = _polynomial(ERFINV, w / 2.5 - 1)
     tail = w > 5
@@ -187,7 +187,7 @@ def _near_erfinv(y: Array) -> Array:
 
 
 def _with_ends(x: Array, y: Array) -> Array:
-    """erfinv from its values for |y|, and at the ends of its domain."""
+    """Compute erfinv from its values for |y|, and at the ends of its domain."""
     magnitude = np.abs(y)
     x = np.where(magnitude == 1, np.inf, np.where(magnitude > 1, np.nan, x))
     return np.copysign(x, y)
@@ -195,7 +195,7 @@ def _with_ends(x: Array, y: Array) -> Array:
 
 @_blockwise(np.float64)
 def lgamma(x: Array) -> Array:
-    """log(|gamma(x)|): infinite at 0 and the negative integers."""
+    """Compute log(|gamma(x)|): infinite at 0 and the negative integers."""
     magnitude = np.abs(x)
     positive = _lgamma_positive(np.where(magnitude == 0, 1, magnitude))
     reflected = math.log(math.pi) - np.log(np.abs(_sin_pi(magnitude))) - np.log(magnitude) - positive
@@ -204,7 +204,7 @@ def lgamma(x: Array) -> Array:
 
 
 def _lgamma_positive(x: Array) -> Array:
-    """Stirling's series for large x; others are first moved into 1 to 2, where a polynomial times both zeros is exact.
+    """Compute lgamma by Stirling's series for large x; smaller x are shifted into 1 to 2, where a polynomial is exact.
 
     lgamma(x) = lgamma(x + 1) - log(x).
     """
@@ -226,7 +226,7 @@ def _lgamma_positive(x: Array) -> Array:
 
 @_blockwise(np.float64)
 def digamma(x: Array) -> Array:
-    """The slope of lgamma: infinite at 0, NaN at the negative integers."""
+    """Compute the slope of lgamma: infinite at 0, NaN at the negative integers."""
     positive = np.where(x < 0, 1 - x, x)
     moved, shift = positive, np.zeros_like(x)
     for _ in range(int(STIRLING_FROM)):  # digamma(x) = digamma(x + 1) - 1/x
@@ -242,7 +242,7 @@ def digamma(x: Array) -> Array:
 
 
 def _sin_pi(x: Array) -> Array:
-    """sin(pi x), exactly 0 at the integers."""
+    """Compute sin(pi x), exactly 0 at the integers."""
     part = np.mod(np.abs(x), 2)
     folded = np.where(part > 1, part - 1, part)  # sin(pi (p + 1)) = -sin(pi p)
     sine = np.sin(math.pi * np.minimum(folded, 1 - folded))
@@ -254,7 +254,7 @@ def _cos_pi(x: Array) -> Array:
 
 
 def _polynomial(coefficients: Coefficients, x: Array) -> Array:
-    """Horner's rule in the dtype of x, in one array."""
+    """Evaluate a polynomial by Horner's rule in the dtype of x, in one array."""
     first, second, *others = map(x.dtype.type, coefficients)
     result: Array = x * first
     result += second

@@ -1,7 +1,7 @@
-"""The vocabulary of values: dtypes, shapes and what is known of a value before it is computed.
+"""Descriptions of values: dtypes, shapes and what is known of a value before it is computed.
 
-A dimension is an ``int``, or ``None`` when only a run can tell it. A value that is not a tensor (a Python
-number, string, list, tuple, dict or None) stands for itself; ``UNKNOWN`` stands for one only a run can tell.
+A dimension is an ``int``, or ``None`` when it is unknown before a run. A value that is not a tensor (a Python
+number, string, list, tuple, dict or None) stands for itself; ``UNKNOWN`` stands for a value unknown before a run.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ _SCALAR_TYPES: Final = (
 
 
 def parse_dtype(value: object) -> DType:
-    """The numpy dtype for ``torch.float``, a torch ScalarType number, a PNNX code or a numpy dtype.
+    """Return the numpy dtype for ``torch.float``, a torch ScalarType number, a PNNX code or a numpy dtype.
 
     Raises:
         ParameterError: for a dtype neither PyTorch nor PNNX knows.
@@ -76,7 +76,7 @@ def parse_dtype(value: object) -> DType:
     raise ParameterError("unknown dtype", found=repr(value), expected="a torch dtype such as torch.float")
 
 
-# Dtypes that ONNX has and graphs of PyTorch have not.
+# Dtypes of ONNX that graphs of PyTorch do not have.
 _OTHERS: Final[dict[str, DType]] = {
     str(np.dtype(kind).name): np.dtype(kind)
     for kind in (
@@ -94,7 +94,7 @@ KNOWN: Final[frozenset[DType]] = frozenset({*CODES, *_OTHERS.values()})
 
 @lru_cache(maxsize=64)
 def named_dtype(name: str) -> DType:
-    """The dtype that ``dtype_name`` spells like this, whatever graph it comes from.
+    """Return the dtype whose ``dtype_name`` is this, from a graph of PyTorch or ONNX.
 
     Raises:
         ParameterError: there is none.
@@ -103,19 +103,18 @@ def named_dtype(name: str) -> DType:
 
 
 def dtype_name(dtype: DType) -> str:
-    """The name of a dtype in JSON and messages: numpy's, ``string`` of texts, which numpy calls objects."""
+    """Return the name of a dtype in JSON and messages: numpy's, or ``string`` for texts, which numpy calls objects."""
     return "string" if dtype.hasobject else str(dtype.name)
 
 
 @dataclass(frozen=True, slots=True)
 class TensorSpec:
-    """What is known of a tensor before it is computed.
+    """Shape and dtype of a tensor, and its elements where they are known before it is computed.
 
     Args:
         shape: its dimensions, None for an open one.
         dtype: of its elements.
-        value: the elements, read-only, where they are known as well: small tensors that sizes are computed with. Two
-            specs that differ only in it are equal.
+        value: elements, read-only, of small tensors that sizes are computed with; None if unknown. ``==`` ignores it.
     """
 
     shape: Shape
@@ -129,7 +128,7 @@ class TensorSpec:
 
     @property
     def is_static(self) -> bool:
-        """Whether every dimension is known."""
+        """Return whether every dimension is known."""
         return None not in self.shape
 
     @property
@@ -153,7 +152,7 @@ class TensorSpec:
 
 
 class _Unknown:
-    """The one value that stands for "only a run can tell"."""
+    """The type of ``UNKNOWN``, a value that is unknown before a run."""
 
     def __repr__(self) -> str:
         return "UNKNOWN"
@@ -163,7 +162,7 @@ UNKNOWN: Final = _Unknown()
 
 
 def is_known(value: object) -> bool:
-    """Whether a value is wholly known before the run: no tensor and nothing UNKNOWN in it."""
+    """Return whether a value is fully known before the run: no tensor and no UNKNOWN in it."""
     if isinstance(value, (list, tuple)):
         return all(is_known(item) for item in value)
     if isinstance(value, dict):
@@ -172,7 +171,7 @@ def is_known(value: object) -> bool:
 
 
 def known_value(value: object) -> object:
-    """A value as a run will have it, as far as that is known: UNKNOWN for tensors whose elements are not."""
+    """Return a value as far as it is known before the run: UNKNOWN for tensors with unknown elements."""
     if isinstance(value, TensorSpec):
         return UNKNOWN if value.value is None else value.value
     if isinstance(value, list):
@@ -183,7 +182,7 @@ def known_value(value: object) -> object:
 
 
 def scalar_tensor(number: Number) -> Array:
-    """A Python number as the 0-dim tensor that PyTorch makes of it: bool, int64, float32 or complex64."""
+    """Return a Python number as the 0-dim tensor that PyTorch makes of it: bool, int64, float32 or complex64."""
     dtype = np.float32 if isinstance(number, float) else np.complex64 if isinstance(number, complex) else None
     with np.errstate(over="ignore"):
         array = np.asarray(number, dtype)
@@ -192,13 +191,13 @@ def scalar_tensor(number: Number) -> Array:
 
 
 def format_shape(shape: Iterable[Dim], names: Iterable[str | None] = ()) -> str:
-    """``[1, 3, ?, ?]``: shapes as messages print them; of open dimensions the name, if it has one."""
+    """Return a shape as text for messages, ``[1, 3, ?, ?]``; named open dimensions show their name."""
     pairs = zip(shape, itertools.chain(names, itertools.repeat(None)), strict=False)
     return "[" + ", ".join(name or "?" if dim is None else str(dim) for dim, name in pairs) + "]"
 
 
 def product(dims: Iterable[Dim]) -> Dim:
-    """Product of dimensions, None while one of them is open (a zero decides all the same)."""
+    """Return the product of dimensions; None while one of them is open and none is zero."""
     known = tuple(dims)
     try:
         return math.prod(known)  # type: ignore[arg-type]
@@ -207,7 +206,7 @@ def product(dims: Iterable[Dim]) -> Dim:
 
 
 def spec_of(value: object, *, with_value: bool = False) -> object:
-    """What a computed value would have been announced as: arrays become specs, containers item by item.
+    """Return the description of a computed value: arrays become specs, containers item by item.
 
     Args:
         with_value: whether the specs hold the elements too.
@@ -225,7 +224,7 @@ def spec_of(value: object, *, with_value: bool = False) -> object:
 
 
 def is_close(a: Array, b: Array) -> bool:
-    """Whether two results are equal but for sums in another order; the docs state these tolerances.
+    """Return whether two results are equal up to the order of sums; the docs state these tolerances.
 
     Floats may differ by 1e-3 of themselves and 1e-4 of the largest finite magnitude in ``b``; all else must be equal.
     """

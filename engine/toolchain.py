@@ -1,4 +1,4 @@
-"""What else the compiler is asked for; it is imported only then: without llvmlite the engine still runs."""
+"""Entry points of the compiler outside sessions, which import it on demand: without llvmlite the engine still runs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def admit(manifest: Manifest) -> None:
     """Refuse a bundle that is for another machine or another engine.
 
     Raises:
-        BundleError: saying what it is for, and what is here.
+        BundleError: names the target of the bundle, and this machine.
     """
     from engine.compiler.bundling import admission
 
@@ -32,10 +32,10 @@ def admit(manifest: Manifest) -> None:
 
 @contextmanager
 def write_bundle(folder: Path, tag: str | None, replace: bool) -> Iterator[Callable[..., BundleWriter]]:
-    """What makes a bundle of a graph, its options, further files and a target; it is in its place after the block.
+    """Yield a function that makes a bundle of a graph, its options, further files and a target, published in the end.
 
     Raises:
-        BundleError, CompileError: as ``Session.save_bundle`` says.
+        BundleError, CompileError: as for ``Session.save_bundle``.
     """
     if not has_llvm():
         raise CompileError("llvmlite is not installed, so there is no compiler")
@@ -46,21 +46,21 @@ def write_bundle(folder: Path, tag: str | None, replace: bool) -> Iterator[Calla
 
 
 def has_llvm() -> bool:
-    """Whether there is something that compiles; it is not imported to find out."""
+    """Return whether llvmlite is installed, without importing it."""
     try:
         return importlib.util.find_spec("llvmlite") is not None
-    except ValueError:  # it was kept out
+    except ValueError:  # blocked by sys.modules["llvmlite"] = None
         return False
 
 
 def in_background(job: Callable[[Progress], bool]) -> bool:
-    """Have something done that compiles, in the one thread of the process that does so while others run.
+    """Run a job that compiles in the process's background thread for compilation.
 
     Args:
-        job: does a step of it, and says whether there is more to do; told how to let others run meanwhile.
+        job: does one step and returns whether there are more; its argument lets other jobs run in between.
 
     Returns:
-        Whether there is a compiler; nothing is done without.
+        Whether there is a compiler; without one nothing is done.
     """
     try:
         from engine.compiler.runtime.compile_queue import QUEUE
@@ -71,10 +71,10 @@ def in_background(job: Callable[[Progress], bool]) -> bool:
 
 
 def measure_peak(seconds: float = 0.2) -> float:
-    """What one core can do at most: floating-point operations a second of fused multiply-adds on registers, measured.
+    """Measure the peak of one core: floating-point operations a second of fused multiply-adds on registers.
 
     Args:
-        seconds: how long to measure.
+        seconds: duration of the measurement.
 
     Raises:
         CompileError: there is no compiler, or none for this processor.
@@ -87,7 +87,7 @@ def measure_peak(seconds: float = 0.2) -> float:
 
 
 def describe_host(cache: str | os.PathLike[str] | None = "auto", *, again: bool = False) -> dict[str, Any]:
-    """Describe this machine: what a core does, measured once in a process, and what kernels are chosen by.
+    """Describe this machine: the measured rates of a core, and the data by which kernels are chosen.
 
     Args:
         cache: folder where a calibration is kept, as ``Session`` has it.
@@ -104,5 +104,5 @@ def describe_host(cache: str | os.PathLike[str] | None = "auto", *, again: bool 
 
 
 def no_compiler(exc: ImportError) -> CompileError:
-    """The error that says so."""
+    """Return the error for an engine without a compiler."""
     return CompileError("llvmlite cannot be imported, so there is no compiler", found=str(exc))

@@ -1,4 +1,4 @@
-"""Where a graph's numbers leave a reference: recorded values in, the first operator that diverges out."""
+"""Comparison of a graph with recorded values: finds the first operator that diverges."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run held against recorded values, operator by operator."""
+"""Comparison of a run with recorded values, operator by operator."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class ComparedValue:
     """One recorded value and what the graph computed for it.
 
     Args:
-        index: place of the operator in the execution order.
-        operator, type: who makes the value.
+        index: position of the operator in the execution order.
+        operator, type: the operator that makes the value.
         operand: the value's name in the graph.
-        output: its name when the value was recorded as an output of the graph, else None.
-        place: which of the outputs that is, counted from 0, else None.
-        difference: how far it is off.
+        output: its name if the value was recorded as an output of the graph, else None.
+        place: index of that output, else None.
+        difference: its error.
     """
 
     index: int
@@ -41,7 +41,7 @@ class ComparedValue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """All that a comparison found.
+    """Result of a comparison.
 
     Args:
         rows: every recorded value, in execution order.
@@ -69,17 +69,17 @@ class Comparison:
 def compare(
     session: Session, recorded: Mapping[str, Any], *, rtol: float | None = None, atol: float = ATOL
 ) -> Comparison:
-    """Run a graph on recorded inputs and hold every recorded value against what it computes.
+    """Run a graph on recorded inputs and compare every recorded value with the computed one.
 
     Args:
         session: runs the graph.
-        recorded: ``in_0``, ... the inputs; ``out_0``, ... the outputs, nested results laid flat; ``operand/NAME`` or
+        recorded: ``in_0``, ... the inputs; ``out_0``, ... the outputs, nested results flattened; ``operand/NAME`` or
             ``NAME`` the values of operands. Outputs alone are enough.
         rtol: allowed error as a share of the largest magnitude of the recorded value; by default 1e-4 for float32.
         atol: allowed absolute error, added to it.
 
     Raises:
-        InputError: a recorded value belongs to nothing of the graph, an input is missing or does not fit.
+        InputError: the key of a recorded value is unknown, an input is missing or does not fit.
         ParameterError: a tolerance is negative.
         EngineError: the run fails.
     """
@@ -99,7 +99,7 @@ def compare(
 
 
 def _runs_in_parts(session: Session, reference: Reference) -> bool:
-    """Whether the recorded batch is split, so that operands have no value of their own."""
+    """Return whether the recorded batch is split, so that operands have no value of their own."""
     graph = session.graph
     if not is_other_batch(graph.inputs, feed(graph.inputs, reference.inputs)) or session.batching.mode != "split":
         return False
@@ -129,7 +129,7 @@ def _rows(
 
 
 def output_operands(graph: RuntimeGraph) -> list[RuntimeOperand]:
-    """The operand behind every output: the items of a returned tuple, not the tuple, where they can be told apart."""
+    """Return the operand of every output: the items of a returned tuple, not the tuple, if they are known."""
     returned = dict.fromkeys(port.operand for port in graph.outputs)
     leaves = [leaf for name in returned for leaf in _leaves(graph.operands[name])]
     return leaves if len(leaves) == len(graph.outputs) else [graph.operands[port.operand] for port in graph.outputs]
@@ -144,7 +144,7 @@ def _leaves(operand: RuntimeOperand) -> list[RuntimeOperand]:
 
 
 def _suspects(graph: RuntimeGraph, first: ComparedValue, rows: list[ComparedValue]) -> tuple[str, ...]:
-    """Back from the first divergence to values that are known to be right."""
+    """Return the operators between the first divergence and values that are known to be right."""
     sound = {row.operand for row in rows if not row.difference.diverges}
     found: dict[str, int] = {}
     waiting = [graph.operands[first.operand]]
@@ -157,7 +157,7 @@ def _suspects(graph: RuntimeGraph, first: ComparedValue, rows: list[ComparedValu
 
 
 def _origins(session: Session, reference: Reference, outputs: Outputs) -> tuple[NonFiniteOrigin, ...]:
-    """A second run keeps every operand, but only where something is not finite."""
+    """Return the origins of non-finite values; a second run keeps every operand, only if something is not finite."""
     values = [*outputs, *outputs.taps.values()]
     if not any(holds("NaN", value) or holds("infinity", value) for value in values):
         return ()

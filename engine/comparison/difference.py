@@ -1,8 +1,8 @@
-"""How far one value lies from another.
+"""Difference of two values.
 
-Floating-point values are judged by their largest error against the *scale* of the reference, its largest finite
+Floating-point values are judged by their largest error relative to the *scale* of the reference, its largest finite
 magnitude: an element near zero among large ones is not expected to be exact. Integers and booleans must be equal.
-NaN and infinities must stand where the reference has them.
+NaN and infinities must be where the reference has them.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ _COARSE_RTOL: Final[dict[DType, float]] = {np.dtype(np.float16): 1e-2, BFLOAT16:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """What was found when a computed value was held against its reference.
+    """Result of comparing a computed value with its reference.
 
     Args:
-        max_abs: the largest absolute error; infinite where only one of the two is finite, or the values do not compare.
+        max_abs: the largest absolute error; infinite if only one of the two is finite, or they cannot be compared.
         scale: the largest finite magnitude of the reference.
         allowed: the largest absolute error that passes.
-        problem: what is wrong apart from the size of the error: shape, kind of numbers, NaN; None when nothing is.
+        problem: a fault other than the size of the error: shape, kind of numbers, NaN; None if there is none.
     """
 
     max_abs: float
@@ -45,12 +45,12 @@ class Difference:
 
     @property
     def diverges(self) -> bool:
-        """Whether the value is not what the reference says."""
+        """Return whether the value differs from the reference by more than is allowed."""
         return self.problem is not None or not self.max_abs <= self.allowed
 
 
 def measure(computed: object, reference: Array, *, rtol: float | None = None, atol: float = ATOL) -> Difference:
-    """Hold a value against its reference.
+    """Compare a value with its reference.
 
     Args:
         computed: an array, a Python number or a list of numbers; anything else is a problem of its own.
@@ -59,7 +59,7 @@ def measure(computed: object, reference: Array, *, rtol: float | None = None, at
     """
     found = as_numbers(computed)
     if found is None:
-        return _incomparable(f"the operand is no tensor but {type(computed).__name__}")
+        return _incomparable(f"the operand is not a tensor but {type(computed).__name__}")
     if found.shape != reference.shape:
         return _incomparable(f"shape {format_shape(found.shape)}, reference {format_shape(reference.shape)}")
     if _kind(found.dtype) != _kind(reference.dtype):
@@ -70,7 +70,7 @@ def measure(computed: object, reference: Array, *, rtol: float | None = None, at
 
 
 def as_numbers(value: object) -> Array | None:
-    """A tensor, a number or a list of numbers as an array; None for any other value."""
+    """Return a tensor, a number or a list of numbers as an array; None for any other value."""
     if isinstance(value, np.ndarray):
         return value
     items = value if isinstance(value, (list, tuple)) else [value]
@@ -80,7 +80,7 @@ def as_numbers(value: object) -> Array | None:
 
 
 def planes(array: Array) -> Array:
-    """Floating-point values in double precision; of complex ones real and imaginary parts side by side."""
+    """Return floating-point values in double precision; complex ones as a stack of real and imaginary parts."""
     if array.dtype.kind == "c":
         wide = array.astype(np.complex128)
         return np.stack([wide.real, wide.imag])

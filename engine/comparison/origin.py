@@ -21,11 +21,11 @@ class NonFiniteOrigin:
 
     Args:
         kind: NaN or infinity.
-        index: place of the operator in the execution order.
-        operator, type, operand: who makes it, and in which result.
-        count, size: how many elements of how many.
-        from_infinity: whether a NaN came out of operands that hold infinities: inf - inf, inf * 0.
-        in_reference: whether the recorded value has one too; None where none was recorded.
+        index: position of the operator in the execution order.
+        operator, type, operand: the operator that makes it, and the result.
+        count, size: number of such elements, and of all elements.
+        from_infinity: whether a NaN came from operands with infinities: inf - inf, inf * 0.
+        in_reference: whether the recorded value has one too; None if none was recorded.
     """
 
     kind: Kind
@@ -42,7 +42,7 @@ class NonFiniteOrigin:
 def find_origins(
     operators: Sequence[RuntimeOperator], values: Mapping[str, object], reference: Mapping[str, object]
 ) -> tuple[NonFiniteOrigin, ...]:
-    """The first NaN and the first infinity of a run, in execution order.
+    """Return the first NaN and the first infinity of a run, in execution order.
 
     Args:
         operators: in execution order.
@@ -54,7 +54,7 @@ def find_origins(
 
 
 def holds(kind: Kind, value: object) -> int:
-    """How many elements of a value, or of the tensors in a tuple, are of this kind."""
+    """Count the elements of this kind in a value, or in the tensors of a tuple."""
     return sum(_count(kind, leaf) for leaf in flatten(value))
 
 
@@ -62,7 +62,7 @@ def _first(
     kind: Kind, operators: Sequence[RuntimeOperator], values: Mapping[str, object], reference: Mapping[str, object]
 ) -> NonFiniteOrigin | None:
     for op, operand in _made(operators):
-        # A mask of infinities among the weights is meant to be there.
+        # Infinities among the weights are intended: masks.
         is_constant = not op.inputs and op.type != "pnnx.Input"
         count = holds(kind, values[operand.name])
         if not count or (is_constant and kind == "infinity"):

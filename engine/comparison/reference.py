@@ -1,4 +1,4 @@
-"""What was recorded, sorted into inputs, operands and outputs of a graph.
+"""Recorded values, sorted into inputs, operands and outputs of a graph.
 
 Keys are ``in_0``, ``in_1``, ... and ``out_0``, ``out_1``, ... for the graph's own inputs and outputs, or any name that
 a request may use for them, and ``operand/NAME``, or just ``NAME``, for any operand. An input may be recorded as an
@@ -25,7 +25,7 @@ _PORT: Final = re.compile(r"(in|out)_(\d+)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reference:
-    """Recorded values by what they belong to.
+    """Recorded values by kind.
 
     Args:
         inputs: one array an input of the graph, in order.
@@ -42,7 +42,7 @@ def sort_out(graph: RuntimeGraph, recorded: Mapping[str, Any]) -> Reference:
     """Sort recorded arrays by their keys.
 
     Raises:
-        InputError: a key that names nothing of the graph, a missing input, a value that is no array of numbers.
+        InputError: an unknown key, a missing input, or a value that is not an array of numbers.
     """
     arrays = {key: _as_array(key, value) for key, value in recorded.items()}
     ports: dict[str, dict[int, Array]] = {"in": {}, "out": {}}
@@ -73,7 +73,7 @@ def _as_array(key: str, value: Any) -> Array:
 
 
 def _port(graph: RuntimeGraph, key: str) -> tuple[str, int] | None:
-    """Return ``in`` or ``out`` and the number of the port that a key means; None for an operand."""
+    """Return ``in`` or ``out`` and the number of the port that a key names; None for an operand."""
     numbered = _PORT.fullmatch(key)
     if numbered is not None:
         return numbered[1], _port_index(graph, numbered)
@@ -100,7 +100,7 @@ def _operand(graph: RuntimeGraph, key: str) -> str:
         return name
     near = difflib.get_close_matches(name, graph.operands, n=3)
     expected = f"in_0, out_0 or the name of an operand{', such as ' + ', '.join(near) if near else ''}"
-    raise InputError("the reference has a value for no operand of the graph", found=f"'{key}'", expected=expected)
+    raise InputError("the reference has an unknown key", found=f"'{key}'", expected=expected)
 
 
 def _input(index: int, port: Port, given: Mapping[int, Array], operands: Mapping[str, Array]) -> Array:
@@ -112,7 +112,7 @@ def _input(index: int, port: Port, given: Mapping[int, Array], operands: Mapping
 
 
 def _portable(array: Array, dtype: DType) -> Array:
-    """bfloat16 is commonly recorded as float32, which holds all its values."""
+    """Return a value in the port's dtype: bfloat16 is commonly recorded as float32, which holds all its values."""
     return array.astype(dtype) if dtype == BFLOAT16 and array.dtype == np.float32 else array
 
 

@@ -1,7 +1,7 @@
 """The running graph: operators joined by operands, their order, shapes and plan, and the reference executor.
 
-building (linked, bound, inferred) -> planning (order, plan) -> running (the reference); batch makes it take any batch,
-surgery changes it, description and footprint tell of it.
+building (linked, bound, inferred) -> planning (order, plan) -> running (the reference); batch generalises it to any
+batch size, surgery changes it, description and footprint describe it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The graph as plain data, for JSON, pictures and people."""
+"""Description of a graph as plain data, for JSON and drawings."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def describe(
     outputs: Sequence[Port],
     warnings: Sequence[GraphWarning],
 ) -> dict[str, Any]:
-    """Everything a graph can tell, as dicts, lists, strings and numbers."""
+    """Return the description of a graph as dicts, lists, strings and numbers."""
     described = [_operator(op) for op in wanted(operators)]
     operands = [operand for op in operators for operand in op.outputs]
     names = {port.operand: _names(port) for port in (*outputs, *inputs)}
@@ -82,7 +82,7 @@ def _operator(op: RuntimeOperator) -> dict[str, Any]:
 
 
 def _flops(op: RuntimeOperator) -> int | None:
-    """Floating-point operations, None while a shape is open."""
+    """Return the floating-point operations; None while a shape is open."""
     specs = [operand.spec for operand in (*op.inputs, *op.outputs)]
     if op.layer is None or any(spec is not None and not spec.is_static for spec in specs):
         return None
@@ -90,7 +90,7 @@ def _flops(op: RuntimeOperator) -> int | None:
     try:
         count = op.layer.flops(output, [operand.value for operand in op.inputs]) if output is not None else 0
         return int(count) if isinstance(count, (int, float)) else None
-    except Exception:  # a count is not worth failing for, whatever the layer made of unusual operands
+    except Exception:  # a count is not worth failing for, whatever a layer does with unusual operands
         return None
 
 
@@ -118,7 +118,7 @@ def _warning(warning: GraphWarning) -> dict[str, Any]:
 
 
 def _plain(value: object) -> object:
-    """A parameter as JSON can hold it: tuples as lists, numbers JSON lacks as text."""
+    """Return a parameter as JSON can hold it: tuples as lists, numbers JSON lacks as text."""
     if isinstance(value, tuple):
         return [_plain(item) for item in value]
     if isinstance(value, complex) or (isinstance(value, float) and value - value != 0):

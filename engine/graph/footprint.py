@@ -1,8 +1,8 @@
-"""What a run will take, from the shapes of its inputs alone: an estimate from above, before anything is allocated.
+"""Estimated memory of a run from the shapes of its inputs alone: an upper bound, before anything is allocated.
 
-The shapes are followed through the graph, values live as long as in ``lifetimes``, and the running operator has copies
-of its operands and its result beside them (padding, casts, terms of an expression), and what its layer says. Sizes that
-only a run can tell count nothing.
+The shapes are followed through the graph, and values live as long as in ``lifetimes``. The running operator adds copies
+of its operands and its result (padding, casts, terms of an expression), and the scratch memory that its layer states.
+Sizes that are unknown before a run count as zero.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from engine.tensor import TensorSpec
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Footprint:
-    """Bytes of a run beside its inputs.
+    """Bytes of a run in addition to its inputs.
 
     Args:
-        peak: at once, at most; outputs among them.
-        outputs: what it returns.
+        peak: most bytes alive at once, outputs included.
+        outputs: bytes of the outputs.
     """
 
     peak: int
@@ -34,14 +34,14 @@ class Footprint:
 
 
 class Footprints:
-    """The footprints of one graph, by the specs of its inputs; what does not depend on them is worked out once."""
+    """Footprints of one graph by the specs of its inputs; data that does not depend on them is computed once."""
 
     def __init__(self, graph: RuntimeGraph) -> None:
         self._graph = graph
         self._lifetimes = lifetimes(graph.operators)
 
     def of(self, specs: Sequence[TensorSpec]) -> Footprint:
-        """The footprint of a run; of one that an operator will refuse, what it takes until then."""
+        """Return the footprint of a run; of one that an operator will refuse, up to that operator."""
         order = self._graph.operators
         values: dict[str, object] = {port.operand: spec for port, spec in zip(self._graph.inputs, specs, strict=True)}
         with suppress(EngineError):
@@ -69,5 +69,5 @@ def _scratch(op: RuntimeOperator, values: Mapping[str, object]) -> int:
 
 
 def _bytes(value: object) -> int:
-    """Of a tensor, or of all in a container; nothing for what is not known."""
+    """Return the bytes of a tensor, or of all in a container; 0 for unknown values."""
     return sum((leaf.size or 0) * leaf.dtype.itemsize for leaf in flatten(value) if isinstance(leaf, TensorSpec))

@@ -1,4 +1,4 @@
-"""The edges of a running graph."""
+"""Edges of a running graph."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, eq=False)
 class RuntimeOperand:
-    """A value flowing between operators: made once, used any number of times.
+    """Value between operators: made once, used any number of times.
 
     Args:
         name: unique in the graph.
         annotation: shape and dtype the file gives, None where it gives none.
-        slot: place in a run's value table.
+        slot: index in a run's value table.
         value: what is known before a run: a TensorSpec, a Python value, a container of them, or UNKNOWN.
         producer: the operator that makes it.
         consumers: the operators that use it, one entry a use: ``cat(x, x)`` is listed twice.
@@ -33,7 +33,7 @@ class RuntimeOperand:
 
     @property
     def spec(self) -> TensorSpec | None:
-        """Shape and dtype, None for values that are not tensors or of which nothing is known."""
+        """Shape and dtype; None for values that are not tensors or are unknown."""
         return self.value if isinstance(self.value, TensorSpec) else None
 
     def __repr__(self) -> str:

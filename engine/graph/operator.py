@@ -1,4 +1,4 @@
-"""The nodes of a running graph."""
+"""Nodes of a running graph."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class RuntimeOperator:
     Args:
         source: the operator as read from the file.
         inputs, outputs: operands in the file's order.
-        layer: what computes it, None for the graph's inputs and outputs.
-        index: place in the execution order, -1 until ordered.
+        layer: computes it; None for the graph's inputs and outputs.
+        index: position in the execution order, -1 until ordered.
     """
 
     source: pnnx.Operator
@@ -39,7 +39,7 @@ class RuntimeOperator:
 
     @property
     def definition(self) -> Layer | None:
-        """The layer that defines what it computes, parameters that arrive as operands still open; None without one."""
+        """The layer that defines the computation, its dynamic parameters still open; None without a layer."""
         return None if self.layer is None else self.layer.layer
 
     @property
@@ -60,7 +60,7 @@ class RuntimeOperator:
 
     @property
     def place(self) -> str:
-        """How messages name the operator: ``conv_12 (nn.Conv2d)``."""
+        """Name of the operator in messages: ``conv_12 (nn.Conv2d)``."""
         return f"{self.name} ({self.type})"
 
     def __repr__(self) -> str:

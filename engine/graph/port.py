@@ -15,7 +15,7 @@ from engine.tensor import TensorSpec, format_shape
 SizeNames: TypeAlias = Mapping[str, tuple[str | None, ...]]
 
 _MOST_DIGITS: Final = 18
-# Names that converters number through: those of operands, and those of operators.
+# Names that converters make from numbers, of operands and of operators.
 _NUMBER: Final = re.compile(r"[0-9]+")
 _NUMBERED: Final = re.compile(r"(pnnx_input_)?[0-9]+")
 
@@ -25,12 +25,12 @@ class Port:
     """An input or output of the graph.
 
     Args:
-        name: the file's, where it gives one; else ``in0``, ``in1``, ... and ``out0``, ``out1``, ...
+        name: the file's, if any; else ``in0``, ``in1``, ... and ``out0``, ``out1``, ...
         operand: the operand it stands for; an item of a returned tuple has the tuple's name.
-        spec: shape and dtype, None where nothing is known.
-        aliases: other names a caller may use, ``in0`` or ``out0`` among them; none of them is another port's name.
-        size_names: what the file calls the open dimensions, None for one without a name; empty where none has one.
-            Dimensions of one name are of one size in every run.
+        spec: shape and dtype, None if unknown.
+        aliases: other names a caller may use, ``in0`` or ``out0`` included; none of them is another port's name.
+        size_names: names of the open dimensions in the file, None for one without; empty if none has a name.
+            Dimensions of one name have one size in every run.
     """
 
     name: str
@@ -41,14 +41,14 @@ class Port:
 
     @property
     def shape_text(self) -> str:
-        """Its shape as messages print it: ``[batch, 3, ?, ?]``; ``any`` where nothing is known."""
+        """Shape as text for messages: ``[batch, 3, ?, ?]``; ``any`` if unknown."""
         return "any" if self.spec is None else format_shape(self.spec.shape, self.size_names)
 
 
 def input_operators(operators: Sequence[RuntimeOperator]) -> list[RuntimeOperator]:
-    """The graph's inputs in the order of the model's arguments: by the number in their name.
+    """Return the graph's inputs in the order of the model's arguments: by the number in their name.
 
-    A converter that drops an unused argument leaves a hole in the numbering, never another order.
+    A converter that drops an unused argument leaves a gap in the numbering, never another order.
     """
     inputs = [op for op in operators if op.type == "pnnx.Input"]
     return sorted(inputs, key=_number) if all(_number(op) >= 0 for op in inputs) else inputs
@@ -77,7 +77,7 @@ def input_ports(operators: Sequence[RuntimeOperator], size_names: SizeNames) -> 
 
 
 def output_ports(operands: Sequence[RuntimeOperand], size_names: SizeNames) -> tuple[Port, ...]:
-    """Return the graph's outputs as ports, nested tuples, lists and dicts laid flat."""
+    """Return the graph's outputs as ports, with nested tuples, lists and dicts flattened."""
     flat = [
         (operand.name, value if isinstance(value, TensorSpec) else None)
         for operand in operands
@@ -100,7 +100,7 @@ def output_ports(operands: Sequence[RuntimeOperand], size_names: SizeNames) -> t
 def _named(ports: Sequence[Port]) -> tuple[Port, ...]:
     """Return numbered ports under the names that the file gives them; the other names become aliases.
 
-    A name that several ports have names none of them, and an alias that means several is no alias.
+    A name shared by several ports names none of them, and an alias of several ports is dropped.
     """
     given = [_given(port) for port in ports]
     times = Counter(given)
@@ -116,14 +116,14 @@ def _named(ports: Sequence[Port]) -> tuple[Port, ...]:
 
 
 def _given(port: Port) -> str:
-    """Return the name that the file gives a numbered port: its operand's, else its operator's; its own without one."""
+    """Return the file's name for a numbered port: that of its operand, else of its operator; else the port's own."""
     if not _NUMBER.fullmatch(port.operand):
         return port.operand
     return next((name for name in port.aliases if not _NUMBERED.fullmatch(name)), port.name)
 
 
 def _names_of(spec: TensorSpec | None, given: Sequence[str | None] | None) -> tuple[str | None, ...]:
-    """The names of dimensions that are open; of those whose size is known it is said instead."""
+    """Return the names of open dimensions, None for known ones; empty if there are none."""
     if spec is None or given is None or len(given) != spec.rank:
         return ()
     names = tuple(name if size is None else None for name, size in zip(given, spec.shape, strict=True))
@@ -131,19 +131,19 @@ def _names_of(spec: TensorSpec | None, given: Sequence[str | None] | None) -> tu
 
 
 def static_specs(ports: Sequence[Port]) -> list[TensorSpec] | None:
-    """Shapes and dtypes of ports; None where something is not known of one."""
+    """Return the shapes and dtypes of ports; None if one is not fully known."""
     specs = [port.spec for port in ports if port.spec is not None and port.spec.is_static]
     return specs if len(specs) == len(ports) else None
 
 
 def batch_size(ports: Sequence[Port]) -> int | None:
-    """The batch size the graph was exported with; None when it is open or the inputs have none in common."""
+    """Return the batch size the graph was exported with; None if it is open or the inputs have none in common."""
     sizes = {port.spec.shape[0] if port.spec is not None and port.spec.shape else None for port in ports}
     return sizes.pop() if len(sizes) == 1 else None
 
 
 def state_axis(index: int, spec: TensorSpec, exported: int) -> int | None:
-    """1 for what can be a state (layers, N, width), else 0; None where neither dimension is the batch."""
+    """Return the batch axis of an input: 1 for a possible state (layers, N, width), else 0; None without a batch."""
     if not spec.shape:
         return None
     if index and spec.rank == 3 and spec.shape[1] == exported:
@@ -152,7 +152,7 @@ def state_axis(index: int, spec: TensorSpec, exported: int) -> int | None:
 
 
 def may_be_state(ports: Sequence[Port], index: int) -> bool:
-    """Whether another size of an input's second dimension may be a batch; only the graph can tell."""
+    """Return whether another size of an input's second dimension may be a batch; only the graph can tell."""
     first, spec = ports[0].spec, ports[index].spec
     if first is None or spec is None or not first.shape or not first.shape[0]:
         return False
@@ -160,7 +160,7 @@ def may_be_state(ports: Sequence[Port], index: int) -> bool:
 
 
 def flatten(value: object) -> Iterator[object]:
-    """The leaves of nested tuples, lists and dicts, in order."""
+    """Yield the leaves of nested tuples, lists and dicts, in order."""
     if isinstance(value, dict):
         value = list(value.values())
     if isinstance(value, (tuple, list)):

@@ -1,4 +1,4 @@
-"""The graph that runs: from a file pair to ordered operators with layers, shapes and a plan."""
+"""The runtime graph: from a file pair to ordered operators with layers, shapes and a plan."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _name_of(path: str | os.PathLike[str]) -> str:
 
 
 class GraphState(enum.Enum):
-    """How far a graph has come."""
+    """Stage of a graph between file and run."""
 
     NEED_INIT = "NEED_INIT"
     NEED_BUILD = "NEED_BUILD"
@@ -52,7 +52,7 @@ class GraphState(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Built:
-    """What build() works out; swapped in as a whole, so a failed build leaves the graph as it was."""
+    """Results of build(); swapped in as a whole, so a failed build leaves the graph unchanged."""
 
     operators: tuple[RuntimeOperator, ...]
     operands: Mapping[str, RuntimeOperand]
@@ -70,13 +70,13 @@ class RuntimeGraph:
 
     Args:
         param: path of the ``.pnnx.param`` file, or of an ``.onnx`` file.
-        bin: path of the ``.pnnx.bin`` file; by default the one beside ``param``. An ONNX file says itself where its
-            tensors are.
+        bin: path of the ``.pnnx.bin`` file; by default in the folder of ``param``. An ONNX file names the files of its
+            tensors itself.
         registry: the layers it may use; by default all registered ones.
     """
 
     bundle: Bundle | None = None
-    """What was compiled of it ahead of time; None for a pair by itself."""
+    """The bundle it was read from, with its compiled programs; None for a plain pair."""
 
     def __init__(
         self, param: str | os.PathLike[str], bin: str | os.PathLike[str] | None = None, *, registry: Registry = registry
@@ -90,19 +90,19 @@ class RuntimeGraph:
 
     @classmethod
     def from_source(cls, source: pnnx.Graph, name: str = "graph", *, registry: Registry = registry) -> RuntimeGraph:
-        """A graph in memory instead of a file pair; it needs build()."""
+        """Return a graph from a source in memory instead of a file pair; it needs build()."""
         return cls._holding(_as_run(source), name, registry)
 
     @classmethod
     def _holding(cls, source: pnnx.Graph, name: str, registry: Registry) -> RuntimeGraph:
-        """A graph of a source that was made of another's, whose modules are called as they were written."""
+        """Return a graph of a source that is derived from another graph's, so its modules are already rewritten."""
         graph = cls(name, registry=registry)
         graph._source = source
         return graph
 
     @classmethod
     def from_bundle(cls, bundle: Bundle, *, registry: Registry = registry) -> RuntimeGraph:
-        """The graph of a bundle that was read; it needs build().
+        """Return the graph of a bundle that was read; it needs build().
 
         Raises:
             ModelFormatError: its pair is not what the format allows.
@@ -115,13 +115,13 @@ class RuntimeGraph:
 
     @property
     def state(self) -> GraphState:
-        """What the graph needs next."""
+        """The stage of the graph: what it needs next."""
         if self._built is not None:
             return GraphState.COMPLETE
         return GraphState.NEED_INIT if self._source is None else GraphState.NEED_BUILD
 
     def init(self, *, verify: bool = False) -> None:
-        """Read the text and take the weights.
+        """Read the text and map the weights.
 
         Args:
             verify: whether to check the CRC-32 of all weights.
@@ -141,10 +141,10 @@ class RuntimeGraph:
 
         Args:
             order: ``kahn``, ``depth_first`` or ``least_memory``; counts only where the graph is not built yet.
-            strict: refuse a graph that would have warnings; it is then as if build() had not been called.
+            strict: refuse a graph that has warnings; the graph then stays as it was before build().
 
         Raises:
-            GraphError: init() has not run; or a cycle, a dangling operand, one with two producers; when strict, the
+            GraphError: init() has not run; or a cycle, an undefined operand, one with two producers; when strict, the
                 first of the warnings, with their number.
             UnsupportedOperatorError: all operator types without a layer.
             ParameterError, ShapeError: an operator contradicts itself or its operands; names the operator.
@@ -181,27 +181,27 @@ class RuntimeGraph:
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """Names of classes that the file gives; none for a pair."""
+        """Names of classes in the file; none for a pair."""
         return self.source.labels
 
     @property
     def inputs(self) -> tuple[Port, ...]:
-        """What a run takes, in the order of the model's arguments."""
+        """Inputs of a run, in the order of the model's arguments."""
         return self._complete.inputs
 
     @property
     def outputs(self) -> tuple[Port, ...]:
-        """What a run returns, nested results laid flat."""
+        """Outputs of a run, nested results flattened."""
         return self._complete.outputs
 
     @property
     def warnings(self) -> tuple[GraphWarning, ...]:
-        """Where computed shapes or dtypes contradict the file's, or something else shows that the export lost it."""
+        """Contradictions of computed and annotated shapes or dtypes, and other signs of a faulty export."""
         return self._complete.warnings
 
     @property
     def is_repeatable(self) -> bool:
-        """Whether the same inputs always give the same outputs; not so where an operator from outside is, or chance."""
+        """Return whether the same inputs always give the same outputs: no random operator, none from outside."""
         return all(op.definition is None or is_repeatable(op.definition) for op in self.operators)
 
     @property
@@ -246,7 +246,7 @@ class RuntimeGraph:
         self.edit(surgery.rename, old, new)
 
     def extract(self, inputs: Sequence[str], outputs: Sequence[str]) -> RuntimeGraph:
-        """The part that computes some operands from others, as a built graph of its own; this one is unchanged.
+        """Return the part that computes some operands from others, as a built graph of its own; this one is unchanged.
 
         Raises:
             GraphError: no such operand, or an output needs an input that is not given.
@@ -259,7 +259,7 @@ class RuntimeGraph:
         return part
 
     def for_any_batch(self) -> RuntimeGraph:
-        """This graph with the first dimension of its inputs open; weights are shared.
+        """Return this graph with the first dimension of its inputs open; weights are shared.
 
         Raises:
             BatchError: naming the operator that forbids another batch.
@@ -269,7 +269,7 @@ class RuntimeGraph:
         return self.for_batches_along((0,) * len(self.inputs))
 
     def for_batches_along(self, axes: Sequence[int]) -> RuntimeGraph:
-        """This graph with one dimension of each input open.
+        """Return this graph with one dimension of each input open.
 
         Raises:
             BatchError: naming the operator that forbids another batch.
@@ -279,11 +279,11 @@ class RuntimeGraph:
         graph = self._holding(source, self.name, self._registry)
         layers = {id(op.source): op.layer for op in self.operators if op.layer is not None}
         graph._built = _build(source, self._registry, "kahn", layers)
-        graph.bundle = self.bundle  # whose programs say themselves of which graph they are
+        graph.bundle = self.bundle  # each of its programs names its graph
         return graph
 
     def rebuilt(self, source: pnnx.Graph) -> RuntimeGraph:
-        """A graph made from this one by changing its source, built; what did not change keeps its layer and weights.
+        """Return a built graph with a changed source; unchanged operators keep their layers and weights.
 
         Raises:
             EngineError: the changed source is no valid graph.
@@ -293,7 +293,7 @@ class RuntimeGraph:
         return graph
 
     def infer(self, specs: Sequence[TensorSpec]) -> dict[str, object]:
-        """What is known of every operand when the inputs have these specs; the graph itself is unchanged.
+        """Return what is known of every operand when the inputs have these specs; the graph itself is unchanged.
 
         Raises:
             EngineError: an operator does not accept what follows from these inputs.
@@ -302,11 +302,11 @@ class RuntimeGraph:
         return propagate(self.operators, inputs)
 
     def describe(self) -> dict[str, Any]:
-        """Everything the graph can tell, as plain data; see docs/graph.md for the keys."""
+        """Return the description of the graph as plain data; see docs/graph.md for the keys."""
         return describe(self.name, self.state.value, self.operators, self.inputs, self.outputs, self.warnings)
 
     def text(self) -> str:
-        """The text file of the pair, as save() writes it."""
+        """Return the text file of the pair, as save() writes it."""
         return pnnx.format_param(self.source, f"{self.name}.pnnx.param")
 
     def save(self, param: str | os.PathLike[str], bin: str | os.PathLike[str]) -> None:
@@ -318,7 +318,7 @@ class RuntimeGraph:
 
 
 def _as_run(source: pnnx.Graph) -> pnnx.Graph:
-    """A file's graph with modules called and parts assigned as they were written, and strides over storage."""
+    """Return a file's graph with captured parameters, assignments and strided views resolved."""
     return with_assignments(over_storage(without_captured(source)))
 
 
@@ -333,7 +333,7 @@ def _build(
     try:
         follow(kahn(operators), values)
     except EngineError as error:
-        if layers is None:  # as the file has it, changed by nobody
+        if layers is None:  # as the file has it, not edited
             error.remark = diagnose_refusal(error, kahn(operators), operands, values)
         raise
     for name, value in values.items():

@@ -1,7 +1,7 @@
-"""Taking a graph apart and putting it together: each function makes a new graph from an old one.
+"""Edits of a graph: each function makes a new graph from an old one.
 
-Operators and operands are named as in the file. A function refuses with GraphError what would leave an operand without
-a maker or with two; whether the operators of the result fit each other is for the next build to say.
+Operators and operands are named as in the file. A function raises GraphError if an operand would be left without a
+maker or with two; the next build checks that the operators of the result fit each other.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ def insert_after(graph: Graph, target: str, new: Operator, index: int = 0) -> Gr
 def remove(graph: Graph, target: str) -> Graph:
     """Take an operator out; consumers of its output get its first input instead.
 
-    An operator nobody uses is simply dropped.
+    An operator without consumers is simply dropped.
 
     Raises:
         GraphError: no such operator, it has no input to stand in for its output, or several outputs in use.
     """
     op = graph.operators[_find(graph, target)]
     if op.type in ("pnnx.Input", "pnnx.Output"):
-        raise GraphError("the graph's inputs and outputs stay", where=target)
+        raise GraphError("inputs and outputs of the graph cannot be removed or replaced", where=target)
     used = [name for name in op.outputs if any(name in each.inputs for each in graph.operators)]
     if len(used) > 1 or (used and not op.inputs):
         found = f"{len(op.inputs)} inputs, {len(used)} outputs in use"
@@ -94,7 +94,7 @@ def rename(graph: Graph, old: str, new: str) -> Graph:
         GraphError: neither bears the old name, or the new one is taken or not a word.
     """
     if not new or any(character.isspace() for character in new):
-        raise GraphError("a name is one word", found=repr(new))
+        raise GraphError("a name must be one word", found=repr(new))
     if any(op.name == old for op in graph.operators):
         named = [with_fields(op, name=new, written="") if op.name == old else op for op in graph.operators]
         return _checked(graph, named)
@@ -112,7 +112,7 @@ def rename(graph: Graph, old: str, new: str) -> Graph:
 def extract(
     graph: Graph, inputs: Sequence[str], outputs: Sequence[str], specs: Mapping[str, TensorSpec] | None = None
 ) -> Graph:
-    """The part of the graph that computes some operands from others, as a graph of its own.
+    """Return the part of the graph that computes some operands from others, as a graph of its own.
 
     Args:
         inputs: operands that become the inputs ``pnnx_input_0``, ...
@@ -120,7 +120,7 @@ def extract(
         specs: annotations for the new inputs where the file has none.
 
     Raises:
-        GraphError: no such operand, no output asked for, or an output needs an input that is not among ``inputs``.
+        GraphError: unknown operand, no outputs, or an output needs an input that is not among ``inputs``.
     """
     makers = {name: op for op in graph.operators for name in op.outputs}
     for name in (*inputs, *outputs):
@@ -156,12 +156,12 @@ def _needed(makers: Mapping[str, Operator], given: Collection[str], outputs: Seq
 
 
 def _without_outputs(op: Operator, taken: Collection[str]) -> Operator:
-    """An operator one of whose outputs is given from outside makes it under a name nobody uses."""
+    """Return an operator with outputs that are given from outside renamed to unused names."""
     return with_fields(op, outputs=tuple(f"{name}_unused" if name in taken else name for name in op.outputs))
 
 
 def _with(graph: Graph, target: str, what: Literal["input", "output"], index: int) -> tuple[int, Operator]:
-    """Where an operator stands, and the operator itself, which has such an input or output."""
+    """Return the position of an operator that has such an input or output, and the operator."""
     position = _find(graph, target)
     op = graph.operators[position]
     count = len(op.inputs if what == "input" else op.outputs)
@@ -171,7 +171,7 @@ def _with(graph: Graph, target: str, what: Literal["input", "output"], index: in
 
 
 def _with_others(graph: Graph, position: int, *operators: Operator) -> Graph:
-    """The graph with other operators in the place of one."""
+    """Return the graph with one operator replaced by others."""
     return _checked(graph, [*graph.operators[:position], *operators, *graph.operators[position + 1 :]])
 
 
@@ -184,7 +184,7 @@ def _find(graph: Graph, name: str) -> int:
 
 def _first_output(op: Operator) -> str:
     if not op.outputs:
-        raise GraphError("the new operator makes nothing", where=op.name)
+        raise GraphError("the new operator has no output", where=op.name)
     return op.outputs[0]
 
 
@@ -204,7 +204,7 @@ def _renamed_inputs(op: Operator, names: Mapping[str, str]) -> Operator:
 
 
 def _checked(graph: Graph, operators: Iterable[Operator]) -> Graph:
-    """The graph with these operators, makers before users.
+    """Return the graph with these operators, makers before users.
 
     Raises:
         GraphError: a name repeats, an operand has two makers or none, or there is a cycle.
@@ -228,7 +228,7 @@ def _checked(graph: Graph, operators: Iterable[Operator]) -> Graph:
 
 
 def _sorted(operators: Sequence[Operator], makers: Mapping[str, Operator]) -> list[Operator]:
-    """The order given, except that makers are moved up before their first user."""
+    """Return the operators in the given order, except that makers are moved before their first user."""
     order: dict[str, Operator] = {}
     for op in operators:
         waiting = {op.name: op}

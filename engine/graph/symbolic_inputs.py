@@ -1,4 +1,4 @@
-"""Inputs whose open dimensions are symbolic sizes, so that one inference stands for all of them."""
+"""Symbolic inputs: open dimensions as symbolic sizes, so that one inference holds for all their values."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def symbolic_specs(
 
 
 class SizesOf:
-    """Values of open sizes for other inputs of a graph.
+    """Function from input shapes to the values of the open sizes.
 
     Args:
         env, opened: as ``symbolic_specs`` returns them.
@@ -53,16 +53,16 @@ class SizesOf:
     def __init__(self, env: ShapeEnv, opened: Sequence[TensorSpec]) -> None:
         self._dtypes = [spec.dtype for spec in opened]
         numbers = {name: number for number, name in enumerate(env.names)}
-        # Of every dimension the number of its open size, or its size as a negative number less one.
+        # For every dimension the number of its open size, or -1 - its known size.
         self._shapes = [[numbers[repr(dim)] if is_symbolic(dim) else -1 - dim for dim in spec.sizes] for spec in opened]
         self._count = len(numbers)
 
     @classmethod
     def like(cls, described: Sequence[Any], count: int) -> SizesOf:
-        """Return the same again from what ``described`` returns, of so many open sizes.
+        """Rebuild from what ``described`` returns, with ``count`` open sizes.
 
         Raises:
-            TypeError, ValueError, ParameterError: it is not of ``described``.
+            TypeError, ValueError, ParameterError: the data is invalid.
         """
         found = object.__new__(cls)
         found._shapes = [list(map(int, shape)) for shape, _ in described]
@@ -77,7 +77,7 @@ class SizesOf:
         return [(shape, dtype_name(dtype)) for shape, dtype in zip(self._shapes, self._dtypes, strict=True)]
 
     def __call__(self, specs: Sequence[TensorSpec]) -> list[int] | None:
-        """Return the values in the order in which sizes were opened; None where these are no such inputs."""
+        """Return the values in the order in which sizes were opened; None where the inputs do not fit."""
         found = [-1] * self._count
         for shape, dtype, spec in zip(self._shapes, self._dtypes, specs, strict=True):
             if len(shape) != len(spec.shape) or dtype != spec.dtype:

@@ -30,15 +30,15 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 PIECE_BYTES: Final = 8 << 20
-"""Long enough for a thread, short enough for whoever asks whether it is still wanted."""
+"""Enough work for a thread, and short enough between two checks for cancellation."""
 _MOST_THREADS: Final = 4
 
 
 def side_by_side(do: Callable[[T], R], pieces: Sequence[T]) -> Iterator[R]:
-    """What comes of every piece, in order; by several threads where there are several pieces.
+    """Yield the results for all pieces in order, computed by several threads.
 
     Raises:
-        RunCancelledError: nobody wants it any more.
+        RunCancelledError: the work was cancelled.
     """
     threads = min(_MOST_THREADS, available_cores(), len(pieces))
     if threads < 2:
@@ -56,15 +56,14 @@ def side_by_side(do: Callable[[T], R], pieces: Sequence[T]) -> Iterator[R]:
 
 
 _FICLONE: Final = 0x40049409
-# File systems on disks of this machine where room that was set aside is there when it is written to: ext4, XFS, and
-# what lies over them in containers.
+# Local file systems that keep allocated space for later writes: ext4, XFS, and overlays over them in containers.
 _DISKS: Final = frozenset({0xEF53, 0x58465342, 0x794C7630})
 _LARGE_BYTES: Final = 4 << 20
-# More than this is asked for only where there is so much: the system promises memory it does not have.
+# Larger requests are first checked against the free memory: the system overcommits.
 _CHECKED_BYTES: Final = 64 << 20
 _FLAGS: Final = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
 _MAP_FIXED: Final = 0x10
-# To map and forget the descriptor: Python's own mmap keeps one open for as long as it lives.
+# libc's mmap, because Python's keeps a descriptor open as long as the map lives.
 _libc: Final = ctypes.CDLL(None, use_errno=True)
 _libc.mmap.restype = ctypes.c_void_p
 _libc.mmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t, *([ctypes.c_int] * 3), ctypes.c_long)
@@ -74,11 +73,11 @@ _libc.madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
 
 
 class TornError(Exception):
-    """A file was shorter than it had said: somebody writes to it."""
+    """A file is shorter than its size said: another process writes to it."""
 
 
 def read_block(descriptor: int, size: int) -> Array:
-    """So many bytes of a file from its beginning, copied; read-only.
+    """Return the first ``size`` bytes of a file, copied; read-only.
 
     Raises:
         TornError: there are fewer.
@@ -102,15 +101,15 @@ def read_block(descriptor: int, size: int) -> Array:
 
 
 def map_block(descriptor: int, size: int, released: Callable[[], object] | None = None) -> Array:
-    """A file that nobody can write to any more, mapped; read-only. The descriptor may be closed afterwards.
+    """Return an immutable file as a read-only map. The descriptor may be closed afterwards.
 
     Args:
-        released: called when nobody uses the block any more, in any thread.
+        released: called, in any thread, when the block is no longer used.
 
     Raises:
         OSError: it cannot be mapped.
     """
-    # Never written to, the pages of a private map are the file's own. Older systems map nothing else of a sealed one.
+    # Unwritten pages of a private map are the file's own; older systems map a sealed file only like this.
     address = _libc.mmap(None, size, mmap.PROT_READ, mmap.MAP_PRIVATE, descriptor, 0)
     if address in (None, ctypes.c_void_p(-1).value):
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
@@ -125,11 +124,11 @@ def map_block(descriptor: int, size: int, released: Callable[[], object] | None 
 
 
 def clone_block(descriptor: int, folder: str, size: int, keep: Callable[[int], object] | None = None) -> Array | None:
-    """A file as it is now, without copying it; None where the file system cannot, or may not be written to.
+    """Return the current contents of a file as a clone without copying; None where the file system cannot.
 
     Args:
         folder: where the file lies.
-        keep: given a descriptor of the clone, to read from, which is closed afterwards.
+        keep: called with a descriptor of the clone, for reading, which is closed afterwards.
     """
 
     def clone(nameless: int) -> Array | None:
@@ -140,16 +139,16 @@ def clone_block(descriptor: int, folder: str, size: int, keep: Callable[[int], o
 
 
 def spill_block(descriptor: int, folder: str, size: int, keep: Callable[[int], object] | None = None) -> Array | None:
-    """A file as it is now, copied to a disk; None where there is no disk with plenty of room that may be written to.
+    """Return the current contents of a file as a copy on a disk; None without a writable disk with enough room.
 
     Args:
-        folder: where the file lies; that of temporary files is the other one that is tried.
-        keep: given a descriptor of the copy, to read from, which is closed afterwards.
+        folder: where the file lies; the folder of temporary files is tried as well.
+        keep: called with a descriptor of the copy, for reading, which is closed afterwards.
 
     Raises:
         TornError: there are fewer bytes.
     """
-    if size > free_memory_bytes():  # no more than memory would have to hold otherwise
+    if size > free_memory_bytes():  # as much as would be needed in memory
         return None
 
     def copy(nameless: int) -> Array | None:
@@ -170,10 +169,10 @@ def spill_block(descriptor: int, folder: str, size: int, keep: Callable[[int], o
 
 
 def disk_block(pieces: Callable[[], Iterator[Array]], size: int) -> Array | None:
-    """Bytes in a new file without a name, mapped; None where there is no disk with plenty of room.
+    """Return bytes in a new unlinked file, mapped; None without a disk with enough room.
 
     Args:
-        pieces: gives them, as contiguous arrays one after the other; more than once where a folder fails.
+        pieces: yields them as contiguous arrays; called again after a failure.
     """
 
     def write(nameless: int) -> Array | None:
@@ -194,15 +193,15 @@ def disk_block(pieces: Callable[[], Iterator[Array]], size: int) -> Array | None
 
 
 def move_to_disk(block: Array, folder: str) -> bool:
-    """Let the whole pages of a block in memory be those of a new file without a name: what nobody reads takes none.
+    """Replace the whole pages of a block in memory by those of a new unlinked file; unread pages then take no memory.
 
     Args:
-        block: flat and contiguous; a part of anonymous memory that is mapped and is unmapped as a whole. Nobody writes
-            to it any more.
-        folder: where the file may lie; that of temporary files is the other one that is tried.
+        block: flat and contiguous; a part of anonymous memory that is mapped and is unmapped as a whole, and no longer
+            written to.
+        folder: where the file may lie; the folder of temporary files is tried as well.
 
     Returns:
-        Whether it was: only where there is a disk with plenty of room that may be written to.
+        Whether it was moved: only with a writable disk with enough room.
     """
     skip = -block.ctypes.data % mmap.PAGESIZE
     size = max(0, block.nbytes - skip) // mmap.PAGESIZE * mmap.PAGESIZE
@@ -224,17 +223,17 @@ def move_to_disk(block: Array, folder: str) -> bool:
 
 
 def _in_nameless_file(use: Callable[[int], T], folder: str) -> T | None:
-    """Make a file without a name, in a folder or in that of temporary files, and give its descriptor to a function.
+    """Call a function with the descriptor of a new unlinked file, in a folder or in that of temporary files.
 
     Returns:
-        Its answer, unless that is None or False: then the next folder is tried, and None is the last word.
+        Its first result that is neither None nor False; else None.
     """
     if not hasattr(os, "O_TMPFILE"):
         return None
     for place in (folder, None):
         with suppress(OSError):
             where = tempfile.gettempdir() if place is None else place
-            # O_EXCL: nor can it be given a name.
+            # O_EXCL: it cannot be given a name later.
             nameless = os.open(where, os.O_TMPFILE | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600)
             try:
                 answer = use(nameless)
@@ -246,13 +245,13 @@ def _in_nameless_file(use: Callable[[int], T], folder: str) -> T | None:
 
 
 def _has_room(nameless: int, size: int) -> bool:
-    """Whether a file lies on a disk that has twice as much room as is wanted."""
+    """Return whether a file lies on a disk with twice the room that is needed."""
     room = os.fstatvfs(nameless)
     return _kind_of_disk(nameless) in _DISKS and room.f_bavail * room.f_frsize >= 2 * size
 
 
 def _mapped(nameless: int, size: int, keep: Callable[[int], object] | None) -> Array:
-    """A file without a name as a block; the function is given a descriptor of it, to read from."""
+    """Return an unlinked file as a block; ``keep`` is called with a descriptor of it, for reading."""
     block = map_block(nameless, size)
     if keep is not None:
         _with_reader(nameless, keep)
@@ -260,7 +259,7 @@ def _mapped(nameless: int, size: int, keep: Callable[[int], object] | None) -> A
 
 
 def _with_reader(nameless: int, keep: Callable[[int], object]) -> None:
-    """Open a file that has no name once more, to read from only, while the function looks at it."""
+    """Reopen an unlinked file for reading while the function uses it."""
     reader = os.open(f"/proc/self/fd/{nameless}", os.O_RDONLY | os.O_CLOEXEC)
     try:
         keep(reader)
@@ -269,18 +268,18 @@ def _with_reader(nameless: int, keep: Callable[[int], object]) -> None:
 
 
 def _kind_of_disk(descriptor: int) -> int:
-    """The number of the file system a file lies on; 0 where that cannot be found out."""
+    """Return the magic number of the file system a file lies on; 0 if unknown."""
     answer = (ctypes.c_ulong * 64)()
     return 0 if _libc.fstatfs(descriptor, ctypes.byref(answer)) else int(answer[0])
 
 
 def is_mapped(data: Array) -> bool:
-    """Whether an array is a part of a block that is mapped."""
+    """Return whether an array is a part of a mapped block."""
     return _owner(data) is not None
 
 
 def release(data: Array) -> None:
-    """Give back the pages of the mapped block an array is a part of; whoever reads it again finds them."""
+    """Give back the pages of the mapped block an array is a part of; a later read loads them again."""
     owner = _owner(data)
     if owner is not None:
         _libc.madvise(ctypes.addressof(owner), ctypes.sizeof(owner), mmap.MADV_DONTNEED)
@@ -294,7 +293,7 @@ def _owner(data: Array) -> ctypes.Array[ctypes.c_ubyte] | None:
 
 
 def _take(at: int, end: int, take: Callable[[int, int], int]) -> None:
-    """Take some bytes of a file; ``take`` is told where, and how many at most, and says how many."""
+    """Read a range of a file by ``take(offset, most)``, which returns the bytes it took."""
     while at < end:
         count = take(at, end - at)
         if count == 0:
@@ -303,14 +302,14 @@ def _take(at: int, end: int, take: Callable[[int, int], int]) -> None:
 
 
 def _pieces(descriptor: int, size: int) -> Iterator[tuple[int, int]]:
-    """Where a file has bytes, in pieces: from where, and to where."""
+    """Yield the ranges of a file that have data, as (from, to), cut into pieces."""
     for first, end in _filled(descriptor, size):
         for at in range(first, end, PIECE_BYTES):
             yield at, min(at + PIECE_BYTES, end)
 
 
 def _filled(descriptor: int, size: int) -> Iterator[tuple[int, int]]:
-    """Where a file has bytes: what it leaves out is zero, as fresh memory is."""
+    """Yield the ranges of a file that have data; holes are zero, like fresh memory."""
     at = 0
     while at < size:
         try:

@@ -1,8 +1,8 @@
-"""Files that somebody else names or writes: opened without waiting, read within a limit.
+"""Files named or written by others: opened without blocking, read within a limit.
 
-A name may stand for anything: a pipe whose other end never comes, a device without an end, a folder, a ring of links.
-Only regular files are opened; a link to one is as good as the file, unless the caller says otherwise. Messages carry
-the name of a file, never a folder.
+A name may stand for anything: a pipe without a writer, a device without an end, a folder, a ring of links. Only regular
+files are opened; a link to one is followed unless the caller forbids it. Messages carry the name of a file, never a
+folder.
 """
 
 from __future__ import annotations
@@ -18,29 +18,29 @@ from engine.errors import ModelFormatError
 
 Path: TypeAlias = str | os.PathLike[str]
 
-# Without O_NONBLOCK a pipe that replaces the file between two looks would be waited for.
+# Without O_NONBLOCK, open would wait for a pipe that replaced the file after the check.
 _FLAGS: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK
 _PIECE_BYTES: Final = 1 << 20
 OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
-"""Bits of a mode that let others than the owner write."""
-# Room to see that a file goes on behind its stated size.
+"""Mode bits that let other users write."""
+# Bytes read beyond the stated size, to notice that a file is longer.
 _SPARE_BYTES: Final = 4096
 
 
 class NotRegularError(OSError):
-    """A name stands for something that is not a file with an end."""
+    """A name stands for something other than a regular file."""
 
     def __init__(self) -> None:
         super().__init__(errno.EINVAL, "not a regular file")
 
 
 def file_name(path: Path) -> str:
-    """The last part of a path."""
+    """Return the last part of a path."""
     return os.path.basename(os.fsdecode(path))
 
 
 def open_regular(path: Path, *, follow: bool = True, folder: int | None = None) -> int:
-    """A descriptor of a regular file, to read from; the caller closes it. Never waits.
+    """Return a descriptor of a regular file, for reading; the caller closes it. Never waits.
 
     Args:
         follow: whether the name may be a link.
@@ -48,10 +48,10 @@ def open_regular(path: Path, *, follow: bool = True, folder: int | None = None) 
 
     Raises:
         NotRegularError: it is not a regular file.
-        OSError: there is none, or it cannot be read.
-        ValueError: no path at all, such as one with a zero byte.
+        OSError: it does not exist or cannot be read.
+        ValueError: an invalid path, such as one with a zero byte.
     """
-    # Looked at first: to open a device may already do something.
+    # Checked before opening: opening a device may have side effects.
     _check_regular(os.stat(path, dir_fd=folder, follow_symlinks=follow))
     descriptor = os.open(path, _FLAGS | (0 if follow else os.O_NOFOLLOW), dir_fd=folder)
     try:
@@ -64,7 +64,7 @@ def open_regular(path: Path, *, follow: bool = True, folder: int | None = None) 
 
 @contextlib.contextmanager
 def reading(path: Path) -> Iterator[int]:
-    """A descriptor of a regular file while the block runs; what the system refuses becomes an error of ours.
+    """Yield a descriptor of a regular file; system errors become an EngineError.
 
     Raises:
         ModelFormatError: the file does not exist, is not a regular file or cannot be read; placed at its name.
@@ -84,10 +84,10 @@ def reading(path: Path) -> Iterator[int]:
 
 
 def read_file(path: Path, max_bytes: int) -> bytes:
-    """All bytes of a regular file.
+    """Return all bytes of a regular file.
 
     Args:
-        max_bytes: the most that are read; a file that is longer, or grows longer meanwhile, is refused.
+        max_bytes: limit; a file that is longer, or becomes longer while it is read, is refused.
 
     Raises:
         ModelFormatError: the file does not exist, is not a regular file, cannot be read or is too large; placed at
@@ -104,7 +104,7 @@ def read_file(path: Path, max_bytes: int) -> bytes:
 
 
 def _read(descriptor: int, stated: int, max_bytes: int) -> bytes:
-    """What a file holds, whatever size it stated; a little more than the limit where it holds more."""
+    """Return the contents of a file whatever its stated size; slightly more than the limit where it is longer."""
     pieces: list[bytes] = []
     length = 0
     while length <= max_bytes:
@@ -117,7 +117,7 @@ def _read(descriptor: int, stated: int, max_bytes: int) -> bytes:
 
 
 def check_owner(status: os.stat_result) -> None:
-    """Refuse what another user than this one and root may change.
+    """Refuse a file that users other than this one and root may change.
 
     Raises:
         OSError: EPERM.
@@ -127,7 +127,7 @@ def check_owner(status: os.stat_result) -> None:
 
 
 def check_unshared(status: os.stat_result) -> None:
-    """Refuse what another user has written, or may have: whoever runs what it holds runs that user's code.
+    """Refuse a file that other users may have written: running its code would run theirs.
 
     Raises:
         OSError: EPERM.
@@ -138,12 +138,12 @@ def check_unshared(status: os.stat_result) -> None:
 
 
 def identity(status: os.stat_result) -> tuple[int, ...]:
-    """What is another one after a file was replaced or written to."""
+    """Return a key that changes when a file is replaced or written to."""
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
 def reason(error: OSError | ValueError) -> str:
-    """What the system says, without the path it says it of."""
+    """Return the system's message without the path."""
     return (error.strerror if isinstance(error, OSError) else str(error)) or type(error).__name__
 
 

@@ -1,13 +1,13 @@
-"""What this process may use of the machine: cores and memory.
+"""Resources that this process may use: cores and memory.
 
-A machine, every control group this process is in, and its own limits each say how much; the least of them counts. All
-of it is read from the files of /proc and /sys/fs/cgroup, of either version; what is not there, says "max" or makes no
-sense limits nothing. Groups lie within each other, and a limit of an outer one holds for all within it. In a container
-the outer ones may not be seen, and the path of the own one may be that of the host: then the top of what is mounted is
-the own one, so parents are walked up to it whether they exist or not.
+The machine, every control group of this process, and its own limits each set a limit; the smallest counts. All are read
+from the files of /proc and /sys/fs/cgroup, of either version; a file that is missing, says "max" or is malformed sets
+no limit. Control groups are nested, and a limit of an outer group holds for all within it. In a container the outer
+groups may be invisible, and the path of the own group may be that of the host: then the top of the mounted hierarchy is
+the own group, so parents are walked up to it whether they exist or not.
 
-Nothing but the standard library is imported, not even the engine's own: who settles BLAS's threads asks for cores
-before there is numpy.
+Only the standard library is imported, nothing of the engine either: the number of BLAS threads is set from the cores
+before numpy is imported.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ ROOT: Final = Path("/")
 
 _GROUPS: Final = Path("sys/fs/cgroup")
 _SELF: Final = Path("proc/self")
-# Beyond this a group of the first version says that it has no limit.
+# A larger number in a cgroup of version 1 stands for no limit.
 _UNLIMITED: Final = 1 << 60
-# Where nothing can be found out.
+# Assumed where no limit can be read.
 _ASSUMED: Final = 4 << 30
 _FILE_BYTES: Final = 1 << 16
 _DEEPEST: Final = 64
@@ -32,46 +32,46 @@ _DEEPEST: Final = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Limit:
-    """What may be had, and what of that cannot be had any more."""
+    """A limit of bytes, and the bytes of it that are in use."""
 
     most: int
     used: int = 0
 
 
 def available_cores() -> int:
-    """At least one; a quota is rounded down, because a group that used its quota up is stopped for a while."""
+    """Return the number of usable cores, at least 1; a quota is rounded down, as a group that used it up is paused."""
     quota = cpu_quota()
     return max(1, affinity() if quota is None else min(affinity(), int(quota)))
 
 
 def affinity() -> int:
-    """The cores that the scheduler may run this process on."""
+    """Return the number of cores that the scheduler may run this process on."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def cpu_quota(root: Path = ROOT) -> float | None:
-    """Cores' worth of time that the control groups allow; None without a limit.
+    """Return the cores' worth of time that the control groups allow; None without a limit.
 
     Args:
-        root: of the file system; another one in tests.
+        root: root folder of the file system, for tests.
     """
     return min(_quotas(root), default=None)
 
 
 def total_memory_bytes(root: Path = ROOT) -> int:
-    """Memory this process may have in all; what is mapped already counts where its own limits do.
+    """Return the memory this process may have in all, minus what its own limits already count as mapped.
 
     Args:
-        root: of the file system; another one in tests.
+        root: root folder of the file system, for tests.
     """
     return max(1, min((limit.most for limit in _limits(root)), default=_ASSUMED))
 
 
 def free_memory_bytes(root: Path = ROOT) -> int:
-    """Memory this process may still take as things are, what the system keeps of files and can give up included.
+    """Return the memory this process may still take now, including reclaimable page cache.
 
     Args:
-        root: of the file system; another one in tests.
+        root: root folder of the file system, for tests.
     """
     return max(0, min((limit.most - limit.used for limit in _limits(root)), default=_ASSUMED))
 
@@ -108,28 +108,28 @@ def _groups(root: Path) -> Iterator[_Limit]:
         if sizes:
             used = _number(_read(folder / ("memory.current" if is_unified else "memory.usage_in_bytes"))) or 0
             stat = _rows(folder / "memory.stat", " ")
-            # What was read of files and is not in use goes as soon as something else is wanted.
+            # Cached file pages that are not in use are reclaimed on demand.
             cached = stat.get("inactive_file" if is_unified else "total_inactive_file", 0)
             yield _Limit(most=min(sizes), used=max(0, used - cached))
 
 
 def _group_folders(root: Path, controller: str) -> dict[Path, bool]:
-    """The folders of all groups that limit this process -> whether they are of the second version."""
+    """Return the folders of all groups that limit this process, each with whether it is of cgroup version 2."""
     tops = {True: (root / _GROUPS, root / _GROUPS / "unified"), False: (root / _GROUPS / controller,)}
-    # Without a word about the own group it is the one at the top.
+    # If the own group is not listed, it is the one at the top.
     found = [(True, Path()), (False, Path())]
     for line in _read(root / _SELF / "cgroup").splitlines():
         hierarchy, _, rest = line.partition(":")
         controllers, _, path = rest.partition(":")
         if hierarchy == "0" or controller in controllers.split(","):
-            # A path that leads out of what is mounted says nothing.
+            # A path outside the mounted hierarchy is ignored.
             inside = Path(*[part for part in path.split("/") if part not in ("", ".", "..")][:_DEEPEST])
             found += [(hierarchy == "0", group) for group in (inside, *inside.parents)]
     return {top / group: is_unified for is_unified, group in found for top in tops[is_unified]}
 
 
 def _process(root: Path) -> Iterator[_Limit]:
-    """Limits of the process itself count what is mapped already, libraries and threads among it."""
+    """Yield limits of the process itself, which count everything that is mapped, libraries and threads included."""
     pages = [_number(part) or 0 for part in _read(root / _SELF / "statm").split()]
     mapped = dict(zip(("size", "resident", "shared", "text", "lib", "data"), pages, strict=False))
     kinds = {"Max address space": "size", "Max data size": "data"}
@@ -142,7 +142,7 @@ def _process(root: Path) -> Iterator[_Limit]:
 
 
 def _rows(path: Path, separator: str) -> dict[str, int]:
-    """Lines of a name and a number."""
+    """Return the lines of a file that hold a name and a number."""
     rows: dict[str, int] = {}
     for line in _read(path).splitlines():
         name, _, rest = line.partition(separator)
@@ -161,5 +161,5 @@ def _read(path: Path) -> str:
     try:
         with path.open("rb") as file:
             return file.read(_FILE_BYTES).decode("utf-8", "replace")
-    except (OSError, ValueError):  # not there, not ours to read, or a name with a zero byte
+    except (OSError, ValueError):  # missing, unreadable, or a name with a zero byte
         return ""

@@ -1,12 +1,12 @@
-"""A graph made ready to run: the session, and what it runs it with.
+"""A graph made ready to run: the session, and the parts that run it.
 
-session    what a program or a server holds
-batches    inputs of another batch than the file's: by a graph for any batch, or in parts
-dispatch   what is known of shapes that have come before: their graph, and what a run needs
-executor   runs graphs, and says what is compiled of them
+session    the object that a program or a server holds
+batches    inputs of another batch size than the file's: by a graph for any batch, or split into parts
+dispatch   facts about shapes that were seen before: their graph, and the needs of a run
+executor   runs graphs, and answers questions about compiled programs
 policies   the ways to run: compiled only, reference only, or a race of both
-bodies     the same for bodies of operators that choose or repeat
-outputs    what a run returns
+bodies     the same for subgraphs of operators that branch or loop
+outputs    the result of a run
 """
 
 from engine.session.outputs import Outputs

@@ -1,4 +1,4 @@
-"""How inputs of another batch than the file's are run: by a graph for any batch, or in parts of the file's size."""
+"""Batches: inputs of another batch size than the file's run by a graph for any batch, or split into parts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from engine.tensor import Array, TensorSpec, format_shape
 
 
 class Batches:
-    """The batches of one session's graph.
+    """The batch sizes of one session's graph.
 
     Args:
         executor: runs it, and knows what is compiled.
@@ -31,20 +31,20 @@ class Batches:
 
     @property
     def batching(self) -> Batching:
-        """How batches other than the exported one run; found out when first asked, from the graph."""
+        """How batches other than the exported one run; determined on first use, from the graph."""
         with self._lock:
             if self._batching is None:
                 self._batching = decide(self._graph)
             return self._batching
 
     def cut(self, arrays: list[Array]) -> Cut:
-        """How inputs are run, whatever their batch.
+        """Return how the inputs are run, whatever their batch.
 
         Args:
             arrays: the inputs, in graph order.
 
         Raises:
-            InputError: the graph takes no such batch.
+            InputError: the graph cannot run this batch.
         """
         if not is_other_batch(self._graph.inputs, arrays):
             return Cut(self._graph, [arrays])
@@ -57,10 +57,10 @@ class Batches:
         return Cut(self._graph, cut(arrays, batching.exported or 1, batching.inputs), batching.outputs or ())
 
     def graph_for(self, specs: list[TensorSpec], compiling: bool = False) -> tuple[RuntimeGraph, list[TensorSpec]]:
-        """The graph that runs inputs of these specs, and the specs of a part where it runs them in parts.
+        """Return the graph that runs inputs of these specs, and the specs of a part where it runs them in parts.
 
         Args:
-            compiling: whether to compile what tells how another batch than the exported one runs.
+            compiling: whether to compile the exported shapes, which decides how other batches run.
         """
         ports = [port.spec for port in self._graph.inputs]
         if all(port is None or _is_same(port, spec) for port, spec in zip(ports, specs, strict=True)):
@@ -74,16 +74,16 @@ class Batches:
         return self._graph, self.batching.specs(specs, self.batching.exported)
 
     def with_batch(self, specs: list[TensorSpec], batch: int) -> list[TensorSpec]:
-        """Specs of the inputs with another batch than the file's."""
+        """Return the specs of the inputs with another batch size than the file's."""
         ports = [port.spec for port in self._graph.inputs]
         first = ports[0].shape[:1] if ports and ports[0] is not None else ()
         return specs if first == (batch,) else self.batching.specs(specs, batch)
 
     def _prefers_parts(self, batch: int, compiling: bool) -> bool:
-        """Whether machine code runs a batch faster in parts of the exported size, where they can be joined.
+        """Return whether machine code runs a batch faster in parts of the exported size, and these can be joined.
 
         Args:
-            compiling: whether to compile for the exported shapes, which tells; without it the answer is no until it is.
+            compiling: whether to compile for the exported shapes first; else the answer is no until they are compiled.
         """
         exported, own = self.batching.exported, self.own
         if own is None or not exported or not batch or batch % exported or not self._can_join:
@@ -94,12 +94,12 @@ class Batches:
 
     @property
     def is_settled(self) -> bool:
-        """Whether the code for the exported shapes is there, or never will be."""
+        """Return whether the code for the exported shapes exists, or never will."""
         return self.own is None or not self._executor.compiles or self._executor.holds(self._graph, self.own)
 
     @property
     def _can_join(self) -> bool:
-        """Whether parts of a batch can be joined: the file says of every output how long its batch is."""
+        """Return whether parts of a batch can be joined: the file gives the batch axis of every output."""
         outputs, axes = [port.spec for port in self._graph.outputs], self.batching.outputs
         if axes is None or len(axes) != len(outputs):
             return False
@@ -111,5 +111,5 @@ class Batches:
 
 
 def _is_same(port: TensorSpec, spec: TensorSpec) -> bool:
-    """Whether a spec is as the file has it, in the dimensions that may hold a batch."""
+    """Return whether a spec is the file's in the dimensions that may hold a batch."""
     return all(dim in (None, size) for size, dim in zip(spec.shape[:2], port.shape[:2], strict=False))

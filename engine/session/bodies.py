@@ -1,6 +1,6 @@
-"""Bodies of operators that choose or repeat, run as the graph around them is: compiled, by their shapes.
+"""Subgraphs of operators that branch or loop, run like the graph around them: compiled, by their shapes.
 
-What goes in and out are tensors nearly always. Where they are not, and where there is no kernel, the reference runs.
+Inputs and outputs are nearly always tensors. If one is not, or there is no kernel, the reference runs.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from engine.graph import RuntimeGraph
 from engine.graph.building.bodies import Body
 from engine.tensor import Array, TensorSpec
 
-# Input shapes and inferred results that are remembered.
+# Number of input shapes whose inferred results are kept.
 _MAX_KNOWN: Final = 64
 
 
 class Runner(Protocol):
-    """Executor of one graph, as a body needs it."""
+    """Executor of one graph, as a subgraph needs it."""
 
     @property
     def compiles(self) -> bool:
@@ -39,20 +39,20 @@ class Runner(Protocol):
         """Return the function that runs a graph."""
 
     def request(self, graph: RuntimeGraph, specs: Sequence[TensorSpec]) -> None:
-        """Compile for these shapes in the background, if they are met once more."""
+        """Compile for these shapes in the background, if they occur once more."""
 
     def prepare(self, graph: RuntimeGraph, specs: Sequence[TensorSpec]) -> Any:
-        """Compile ahead of the first run."""
+        """Compile before the first run."""
 
     def close(self) -> None:
-        """Give back memory and threads."""
+        """Release memory and threads."""
 
 
 class CompiledBody:
-    """A body that a runner of its own runs; many threads may.
+    """Subgraph with a runner of its own; many threads may use it.
 
     Args:
-        runner: of this body alone: what cannot be compiled here says nothing of the graph around.
+        runner: of this subgraph alone: what cannot be compiled here does not affect the outer graph.
     """
 
     def __init__(self, body: Body, runner: Runner) -> None:
@@ -68,16 +68,16 @@ class CompiledBody:
 
     @property
     def count(self) -> int:
-        """How many values it takes."""
+        """Number of operands."""
         return self._body.count
 
     def infer(self, inputs: Sequence[object]) -> list[object]:
-        """What is known of its results.
+        """Return what is known of the results.
 
         Raises:
             EngineError: an operator does not accept what follows from these inputs.
         """
-        # Who runs the operator asks each time, for the size of its results; what follows from shapes alone stays.
+        # Every run of the operator needs the size of its results; results that follow from shapes alone are cached.
         specs = tuple([each for each in inputs if isinstance(each, TensorSpec) and each.value is None])
         if len(specs) != len(inputs):
             return self._body.infer(inputs)
@@ -95,7 +95,7 @@ class CompiledBody:
 
         Raises:
             EngineError: an operator refuses its operands or fails.
-            RunCancelledError: nobody wants it any more.
+            RunCancelledError: the run was cancelled.
         """
         arrays = [each for each in inputs if type(each) is np.ndarray]
         if len(arrays) != self.count or not self._runner.compiles:
@@ -105,11 +105,11 @@ class CompiledBody:
         if is_compilable is None:
             specs = [TensorSpec(each.shape, each.dtype) for each in arrays]
             if not all(isinstance(each, TensorSpec) for each in self._body.infer(specs)):
-                results = self._body.run(arrays)  # only a run tells whether its results are tensors
+                results = self._body.run(arrays)  # unknown before a run whether its results are tensors
                 self._remember(key, all(type(each) is np.ndarray for each in results))
                 return results
             self._remember(key, True)
-            if self._is_new:  # the graph around it was met before
+            if self._is_new:  # the outer graph has run before
                 self._is_new = False
                 self._runner.request(self._graph, specs)
         elif not is_compilable:
@@ -118,7 +118,7 @@ class CompiledBody:
             compiled = self._runner.run(self._graph, arrays, None)
         except (RunCancelledError, CompilerDefectError):
             raise
-        except CompileMemoryError:  # there may be enough the next time
+        except CompileMemoryError:  # there may be enough memory the next time
             return self._body.run(arrays)
         except (CompileError, InputError):  # nothing to compile, or a result that is not a tensor
             compiled = []
@@ -134,14 +134,14 @@ class CompiledBody:
             self._is_compilable[key] = is_compilable
 
     def prepare(self, specs: Sequence[TensorSpec]) -> None:
-        """Compile it for these operands, if that can be."""
+        """Compile it for these operands, if possible."""
         try:
             self._runner.prepare(self._graph, specs)
         except RunCancelledError:
             raise
-        except EngineError:  # a branch for other shapes; a run says what is wrong
+        except EngineError:  # a branch for other shapes; a run reports what is wrong
             return
 
     def close(self) -> None:
-        """Give back memory and threads; a later run makes them anew."""
+        """Release memory and threads; a later run creates them again."""
         self._runner.close()

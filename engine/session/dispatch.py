@@ -1,4 +1,4 @@
-"""The dispatch cache: how inputs of known shapes are run, and what a run on them needs."""
+"""The dispatch cache: how inputs of known shapes are run, and the resources of a run."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ T = TypeVar("T")
 Given: TypeAlias = Sequence[Any] | Mapping[str, Any] | Array
 Shapes: TypeAlias = tuple[Any, ...]
 
-# A fact is small; a client that sends ever new shapes must not make them many.
+# Entries are small, but a client that keeps sending new shapes must not fill the memory.
 _MAX_KNOWN: Final = 256
 
 
 class DispatchCache(dict[Shapes, T]):
-    """Facts about inputs by their shapes, up to a number of them; many threads may use it."""
+    """Cache of facts about inputs by their shapes, of limited size; many threads may use it."""
 
     def __init__(self) -> None:
         super().__init__()
         self._lock = threading.Lock()
 
     def keep(self, key: Shapes, known: T) -> None:
-        """Keep a fact; where there is no room all others are dropped."""
+        """Store a fact; if the cache is full, it is emptied first."""
         with self._lock:
             if len(self) >= _MAX_KNOWN:
                 self.clear()
@@ -39,14 +39,14 @@ class DispatchCache(dict[Shapes, T]):
 
 
 class Route(NamedTuple):
-    """The graph that ran inputs of some shapes, and where each of its inputs was found in what was given."""
+    """The graph that ran inputs of some shapes, and the position of each of its inputs among the caller's."""
 
     graph: RuntimeGraph
     places: list[Any]
 
 
 class Estimate(NamedTuple):
-    """Needs of a run on inputs of some shapes: so many parts of these specs, run by this graph."""
+    """Resources of a run on inputs of some shapes: the number of parts, their specs and their graph."""
 
     graph: RuntimeGraph
     specs: list[TensorSpec]
@@ -55,7 +55,7 @@ class Estimate(NamedTuple):
 
 
 class Estimates:
-    """Estimates of one session's graph; nothing is computed or compiled to find out.
+    """Resource estimates of one session's graph; nothing is computed or compiled for them.
 
     Args:
         executor: runs it, and knows what is compiled.
@@ -69,7 +69,7 @@ class Estimates:
         self._known: DispatchCache[Estimate] = DispatchCache()
 
     def of(self, inputs: Given) -> Estimate:
-        """Return the estimate for such inputs, worked out once for each shape.
+        """Return the estimate for such inputs, computed once for each shape.
 
         Raises:
             InputError: the inputs do not fit the graph.
@@ -84,7 +84,7 @@ class Estimates:
         return known
 
     def bytes_of(self, inputs: Given) -> int:
-        """Return the bytes of a run, as ``Session.estimate_bytes`` says."""
+        """Return the bytes of a run, as defined by ``Session.estimate_bytes``."""
         known = self.of(inputs)
         outputs = known.parts * known.footprint.outputs
         if self._executor.holds(known.graph, known.specs):
@@ -101,8 +101,8 @@ class Estimates:
 
 
 def shapes_of(inputs: Given) -> Shapes | None:
-    """Return names or places, shapes and dtypes; None where not all are arrays."""
-    is_named = type(inputs) is dict or isinstance(inputs, Mapping)  # the first is what most are, and asked sooner
+    """Return names or positions, shapes and dtypes; None where not all are arrays."""
+    is_named = type(inputs) is dict or isinstance(inputs, Mapping)  # a dict is the usual case and faster to test
     if is_named:
         given: Collection[tuple[Any, Any]] = inputs.items()  # type: ignore[union-attr]  # it is one
     elif isinstance(inputs, np.ndarray):
@@ -116,7 +116,7 @@ def shapes_of(inputs: Given) -> Shapes | None:
 
 
 def places_in(inputs: Given, arrays: Sequence[Array]) -> list[Any] | None:
-    """Return where in what was given each of these arrays is; None where one was made of it."""
+    """Return the position of each array among the caller's inputs; None if one was converted."""
     if isinstance(inputs, np.ndarray):
         inputs = [inputs]
     given: Collection[tuple[Any, Any]] = inputs.items() if isinstance(inputs, Mapping) else list(enumerate(inputs))

@@ -1,4 +1,4 @@
-"""Runs a session's graphs in the way its policy says, and answers questions about what is compiled of them."""
+"""Execution of a session's graphs by its policy, and answers to questions about their compiled programs."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 
 class Executor:
-    """Runs a session's graphs; many threads may call it at once.
+    """Runner of a session's graphs; many threads may call it at once.
 
     Args:
-        is_inner: for a body inside of a graph, whose failures are logged at DEBUG.
+        is_inner: for a subgraph of a graph, whose failures are logged at DEBUG.
         defects: receives defects of the compiler; None for a log of its own.
 
     Attributes:
@@ -53,7 +53,7 @@ class Executor:
 
     @property
     def failure(self) -> str | None:
-        """Return why the reference runs graphs that should be compiled; None while nothing has failed."""
+        """Reason why the reference runs graphs that should be compiled; None while nothing has failed."""
         return self._policy.failure
 
     @property
@@ -65,7 +65,7 @@ class Executor:
         """Return the outputs of a graph, joined where it runs in parts.
 
         Args:
-            runs: receives what each part took, one after the other; None where it is not measured.
+            runs: receives the measurements of each part in order; None for no measurement.
 
         Raises:
             EngineError: as ``Policy.run``; or the outputs of the parts do not fit together.
@@ -91,8 +91,8 @@ class Executor:
         """Compile a graph for inputs of these shapes ahead of its first run.
 
         Args:
-            refresh: compile even what was compiled before.
-            tune: the same, with kernels measured against each other.
+            refresh: compile again what was compiled before.
+            tune: the same, with candidate kernels timed against each other.
 
         Returns:
             What was made, as plain data; only ``failure`` where nothing was.
@@ -106,38 +106,38 @@ class Executor:
         )
 
     def request(self, graph: RuntimeGraph, specs: Sequence[TensorSpec]) -> None:
-        """Note that these shapes were met: if they come again, code for them is made in the background."""
-        with suppress(CompileError):  # the reference goes on answering
+        """Count an occurrence of these shapes: if they come again, they are compiled in the background."""
+        with suppress(CompileError):  # the reference continues to answer
             if self.compiles:
                 self._graphs.of(graph).begin(specs)
 
     def close(self) -> None:
-        """Give back the memory and the threads of what was compiled; a later run makes it anew."""
+        """Release the memory and threads of compiled programs; a later run creates them again."""
         for compiled in self._graphs.all():
             compiled.close()
 
-    # -- questions: they compile nothing -----------------------------------------------------------------------------
+    # -- queries, which compile nothing ------------------------------------------------------------------------------
 
     def carries(self, graph: RuntimeGraph, specs: Sequence[TensorSpec]) -> bool:
         """Return whether the bundle a graph came from has code for these shapes."""
         return graph.bundle is not None and self.compiles and self._graphs.of(graph).builder.carries(specs)
 
     def find(self, graph: RuntimeGraph) -> CompiledGraph | None:
-        """Return what was compiled of a graph, where that is what runs it."""
+        """Return the compiled form of a graph, if machine code runs it."""
         return self._graphs.find(graph) if self.compiles else None
 
     @property
     def compiled_bytes(self) -> int:
-        """Return the memory of what was compiled: code, packed weights, arenas."""
+        """Memory of compiled programs: code, packed weights, arenas."""
         return sum(compiled.instances.bytes for compiled in self._graphs.all())
 
     def holds(self, graph: RuntimeGraph, specs: Sequence[TensorSpec]) -> bool:
-        """Return whether machine code for these shapes is there, and the memory it runs in."""
+        """Return whether machine code for these shapes and its memory are ready."""
         found = self.find(graph)
         return found is not None and found.instances.program(specs) is not None
 
     def prefers_parts(self, graph: RuntimeGraph, specs: Sequence[TensorSpec], parts: int) -> bool:
-        """Return whether so many runs of these shapes are faster than one of a batch; no if they are not compiled."""
+        """Return whether so many runs of these shapes are faster than one of a batch; false if not compiled."""
         found = self.find(graph)
         return found is not None and found.prefers_parts(specs, parts)
 
@@ -145,7 +145,7 @@ class Executor:
         """Add to a graph's description how it runs: which kernel computes each operator, or why none does.
 
         Args:
-            specs: of the inputs; None where they are open: then the kernels are those of the shapes that ran last.
+            specs: of the inputs; None where they are open, for the kernels of the shapes that ran last.
         """
         if graph.bundle is not None:
             description["bundle"] = self._describe_bundle(graph, graph.bundle)
@@ -162,7 +162,7 @@ class Executor:
                     row["kernel"] = None
 
     def _describe_bundle(self, graph: RuntimeGraph, bundle: Bundle) -> dict[str, Any]:
-        """Return what was compiled ahead of time, and what becomes of other shapes, as plain data."""
+        """Return the programs of the bundle, and how other shapes run, as plain data."""
         manifest = bundle.manifest
         described = {
             "engine": manifest.engine,

@@ -1,4 +1,4 @@
-"""What a run returns."""
+"""Outputs of a run."""
 
 from __future__ import annotations
 
@@ -10,18 +10,17 @@ from engine.tensor import Array
 
 
 class Outputs(list[Array]):
-    """The outputs of a run, in graph order.
+    """Outputs of a run, in graph order.
 
     Args:
         arrays: the output tensors.
-        names: as the graph's ports have them.
-        profile: one entry an operator in execution order, with its time in µs; None unless asked for.
+        names: the names of the graph's ports.
+        profile: one entry an operator in execution order, with its time in µs; None unless requested.
         kernels: one entry a kernel of machine code in the order they ran; empty unless profiled.
         taps: value of every tapped operand by name.
         peak_bytes: bytes of intermediate values alive at once; None unless the run was profiled.
-        buffers: one entry a piece of memory that held values, of a profiled run that was not split: where it began, its
-            bytes, the operands in it, and the first and last of the kernels (of the profile's entries, where the
-            reference ran) between which it was somebody's.
+        buffers: for a profiled run that was not split, one entry a region of memory that held values: its start, its
+            bytes, its operands, and the first and last kernel (entry of the profile, if the reference ran) of its use.
     """
 
     def __init__(
@@ -41,12 +40,12 @@ class Outputs(list[Array]):
         self.buffers: list[dict[str, Any]] = []
 
     def asdict(self) -> dict[str, Array]:
-        """The outputs by name."""
+        """Return the outputs by name."""
         return dict(zip(self.names, self, strict=True))
 
 
 def join_taps(watches: Sequence[Watch], taps: Sequence[str]) -> dict[str, Any]:
-    """Values of the tapped operands; a list of them, one a part, where the batch was split."""
+    """Return the values of the tapped operands; a list of one value a part if the batch was split."""
     if len(watches) == 1:
         return watches[0].taps
     return {name: [watch.taps[name] for watch in watches] for name in taps}

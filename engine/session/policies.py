@@ -1,8 +1,8 @@
 """The three ways to run a graph, of which a session chooses one when it is made: ``policy_for(options)``.
 
 ReferenceOnly   every operator by its numpy layer
-CompiledOnly    machine code, made while the caller waits; an error where it cannot be made
-Race            machine code where there is some; the reference while it is made, and where it cannot be
+CompiledOnly    machine code, compiled while the caller waits; an error if it cannot be compiled
+Race            machine code if available; the reference until it is compiled, and if it cannot be
 
 The compiler is imported only when something is compiled: without llvmlite the engine still runs, on the reference.
 """
@@ -43,7 +43,7 @@ _log = logging.getLogger("pnnx_serve.engine")
 
 
 class Policy(Protocol):
-    """A way to run graphs.
+    """Way to run graphs.
 
     Attributes:
         failure: why the reference runs graphs that should be compiled; None while nothing has failed.
@@ -75,7 +75,7 @@ class ReferenceOnly:
 class CompiledOnly:
     """Policy that answers with machine code or an error.
 
-    The reference runs what only a run tells: results of other shapes than the file says, an index outside of a table.
+    The reference still runs cases found during a run: results of unexpected shapes, an index out of range.
     """
 
     failure: str | None = None
@@ -84,10 +84,10 @@ class CompiledOnly:
         self._graphs = graphs
 
     def run(self, graph: RuntimeGraph, inputs: Sequence[Array], runs: list[MeasuredRun] | None) -> list[Array]:
-        """Run machine code, compiled now if there is none."""
+        """Run machine code, compiling it now if there is none."""
         if not _are_tensors(inputs):
             kinds = ", ".join(sorted({type(each).__name__ for each in inputs}))
-            raise CompileError("machine code takes tensors alone", found=kinds)
+            raise CompileError("machine code takes only tensors", found=kinds)
         try:
             compiled = self._graphs.of(graph)
             return compiled.run(inputs, None, None, runs)
@@ -104,10 +104,10 @@ class CompiledOnly:
 
 
 class Race:
-    """Policy that answers with whichever is there first: machine code or the reference.
+    """Policy that answers with whichever is ready first: machine code or the reference.
 
     Args:
-        level: of the log line that says that the reference runs a graph which should be compiled.
+        level: of the log message that the reference runs a graph which should be compiled.
     """
 
     def __init__(self, graphs: CompiledGraphs, level: int) -> None:
@@ -119,7 +119,7 @@ class Race:
         self.failure: str | None = None
 
     def run(self, graph: RuntimeGraph, inputs: Sequence[Array], runs: list[MeasuredRun] | None) -> list[Array]:
-        """Run machine code if there is some or it is worth waiting for, else race the reference against compiling."""
+        """Run machine code if it exists or is worth waiting for, else race the reference against compilation."""
         if self._has_given_up() or not _are_tensors(inputs):
             return run_reference(graph, inputs, runs)
         try:
@@ -128,10 +128,10 @@ class Race:
             if instance is None:
                 instance = self._wait_for(graph, compiled, inputs, is_measured=runs is not None)
         except CompileError as error:
-            if _have_elements(inputs):  # there are no kernels for empty tensors; what comes next may have elements
+            if _have_elements(inputs):  # there are no kernels for empty tensors; later inputs may have elements
                 self._give_up(error, graph)
             return run_reference(graph, inputs, runs)
-        except EngineError:  # the reference refuses these inputs as well, or answers
+        except EngineError:  # the reference either refuses these inputs as well, or answers
             return run_reference(graph, inputs, runs)
         if instance is None:
             return self._race(graph, compiled, inputs, runs)
@@ -140,9 +140,10 @@ class Race:
     def _wait_for(
         self, graph: RuntimeGraph, compiled: CompiledGraph, inputs: Sequence[Array], *, is_measured: bool
     ) -> Instance | None:
-        """Compile for these inputs if the answer should wait for it; else have it compiled in the background.
+        """Compile for these inputs if the answer should wait for it; else compile in the background.
 
-        The shapes of the file come again: only their first answer is raced, and only if there is much to compile.
+        The shapes of the file are expected again: only their first answer is raced, and only if there is much to
+            compile.
         """
         specs = [TensorSpec(array.shape, array.dtype) for array in inputs]
         if compiled.builder.has_gap(specs):
@@ -161,7 +162,7 @@ class Race:
     def _race(
         self, graph: RuntimeGraph, compiled: CompiledGraph, inputs: Sequence[Array], runs: list[MeasuredRun] | None
     ) -> list[Array]:
-        """Run the reference, and drop that run as soon as the background has compiled for these inputs."""
+        """Run the reference; stop that run as soon as the background has compiled for these inputs."""
         try:
             with cancelling(lambda: compiled.is_ready(inputs)):
                 outputs = run_reference(graph, inputs, runs)
@@ -172,7 +173,7 @@ class Race:
         return outputs
 
     def prepare(self, graph: RuntimeGraph, prepare: Callable[[CompiledGraph], dict[str, Any]]) -> dict[str, Any]:
-        """Compile, or say why the reference runs the graph."""
+        """Compile, or return why the reference runs the graph."""
         if self._has_given_up():
             return {"failure": self.failure}
         try:
@@ -182,7 +183,7 @@ class Race:
             return {"failure": str(error)}
 
     def _has_given_up(self) -> bool:
-        """Return whether the reference runs every graph; after a lack of memory it does so only for a while."""
+        """Return whether the reference runs every graph; after a lack of memory only for a limited time."""
         if time.monotonic() >= self._retry_at:
             self._retry_at, self.failure = math.inf, None
             for compiled in self._without_memory:
@@ -191,7 +192,7 @@ class Race:
         return self.failure is not None
 
     def _give_up(self, error: CompileError, graph: RuntimeGraph) -> None:
-        """Leave a graph to the reference; programs of a bundle go on, and the reference runs other shapes."""
+        """Leave a graph to the reference; existing programs of a bundle stay in use."""
         is_passing = isinstance(error, CompileMemoryError)
         if graph.bundle is not None:
             compiled = self._graphs.of(graph)
@@ -211,10 +212,10 @@ class Race:
 
 
 class CompiledGraphs:
-    """The graphs of a session that were compiled; many threads may ask.
+    """Compiled graphs of a session; many threads may use them.
 
     Args:
-        compiles: makes a body of an operator ready that chooses or repeats.
+        compiles: compiles a subgraph of an operator that branches or loops.
     """
 
     def __init__(self, options: Options, defects: Defects, compiles: Callable[[Body], RunnableBody]) -> None:
@@ -223,7 +224,7 @@ class CompiledGraphs:
         self._found: dict[int, tuple[RuntimeGraph, CompiledGraph]] = {}
 
     def of(self, graph: RuntimeGraph) -> CompiledGraph:
-        """Return the compiled graph, which makes its programs when they are asked for.
+        """Return the compiled graph, which compiles its programs on demand.
 
         Raises:
             CompileError: there is no compiler.
@@ -244,12 +245,12 @@ class CompiledGraphs:
             return self._found[id(graph)][1]
 
     def find(self, graph: RuntimeGraph) -> CompiledGraph | None:
-        """Return the compiled graph if it was asked for before."""
+        """Return the compiled graph if it exists."""
         found = self._found.get(id(graph))
         return None if found is None else found[1]
 
     def all(self) -> list[CompiledGraph]:
-        """Return all that were asked for."""
+        """Return all compiled graphs."""
         with self._lock:
             return [compiled for _, compiled in self._found.values()]
 
@@ -258,7 +259,7 @@ def run_reference(graph: RuntimeGraph, inputs: Sequence[Array], runs: list[Measu
     """Run every operator of a graph by its numpy layer.
 
     Args:
-        runs: receives what the run took; None where it is not measured.
+        runs: receives the measurements; None for no measurement.
     """
     if runs is None:
         return execute(graph.plan, inputs)
@@ -275,16 +276,16 @@ def _run_compiled(
     instance: Instance | None,
     runs: list[MeasuredRun] | None,
 ) -> list[Array]:
-    """Run machine code, or the reference where only that can tell what is wrong or must not wait for other code."""
+    """Run machine code, or the reference if only that can name the fault or must not wait for other code."""
     otherwise = partial(run_reference, graph, inputs, None) if runs is None else None
     try:
         return compiled.run(inputs, instance, otherwise, runs)
-    except (UnforeseenResultError, CompileError):  # other shapes than the file says; no code without Winograd
+    except (UnforeseenResultError, CompileError):  # other shapes than annotated; no code without Winograd
         return run_reference(graph, inputs, runs)
 
 
 def _are_tensors(inputs: Sequence[object]) -> bool:
-    """Return whether all are arrays: not a sequence of tensors, nor an optional value left out."""
+    """Return whether all are arrays, not sequences of tensors or omitted optional values."""
     return _ARRAYS.issuperset(map(type, inputs))
 
 

@@ -1,4 +1,4 @@
-"""A graph made ready to run: what a program or a server holds."""
+"""The session: a graph made ready to run, held by a program or a server."""
 
 from __future__ import annotations
 
@@ -28,28 +28,28 @@ from engine.toolchain import write_bundle
 
 
 class Session:
-    """Runs a graph; many threads may call it at once.
+    """Runner of a graph; many threads may call it at once.
 
     Args:
         graph: a built graph; editing it later changes nothing in this session.
-        backend: ``reference`` runs every operator's numpy layer. ``compiled`` runs machine code, made when shapes are
-            first met, and the layers of the operators there is no kernel for. ``auto`` is ``compiled``, and the
-            reference where nothing can be compiled; for a graph of many operators that the cache does not have, until
-            it is compiled in the background, unless ``prepare`` has; and for shapes other than the file's until code
-            for them is made: those that come again are compiled there, one after the other.
+        backend: ``reference`` runs every operator's numpy layer. ``compiled`` runs machine code, compiled when shapes
+            first occur, and the layers of operators without a kernel. ``auto`` is ``compiled`` with the reference as
+            fallback: if nothing can be compiled; while a large graph that is not in the cache is compiled in the
+            background, unless ``prepare`` was called; and for shapes other than the file's, which are compiled in the
+            background when they come again.
         threads: cores one run may use; None for all this process may use.
         winograd: ``auto``, or ``off`` for convolutions that are summed directly: slower, and closer to the reference.
         passes_off: names of the graph optimisations to leave out; see docs/passes.md.
-        cache: folder where machine code is kept, and found by the next process. ``auto`` is ``pnnx-serve`` in the
-            user's folder for caches; None compiles anew in every process.
-        cache_max_bytes: of all that is kept there; what was not used for longest goes first.
-        instances_max_bytes: of memory for machine code, weights and values of other shapes than the file's, in all
-            sessions of the process together; shapes that are met less often run on the reference. None is a quarter
-            of the memory there is.
+        cache: folder of the program cache, shared with later processes. ``auto`` is ``pnnx-serve`` in the user's
+            folder for caches; with None every process compiles anew.
+        cache_max_bytes: size limit of the cache; the least recently used programs are evicted first.
+        instances_max_bytes: limit of memory for machine code, weights and values of shapes other than the file's, in
+            all sessions of the process together; the reference runs less frequent shapes. None is a quarter of the
+            memory.
 
     Raises:
-        ParameterError: an option that cannot be, as ``Options`` has it.
-        GraphError: it is no graph, or not built.
+        ParameterError: an invalid option, see ``Options``.
+        GraphError: not a graph, or not built.
     """
 
     def __init__(
@@ -65,8 +65,10 @@ class Session:
         instances_max_bytes: int | None = None,
     ) -> None:
         if not isinstance(graph, RuntimeGraph):
-            raise GraphError("this is no graph", found=type(graph).__name__, expected="RuntimeGraph(param, bin), built")
-        self.graph = copy.copy(graph)  # as it is now: editing the caller's changes nothing here
+            raise GraphError(
+                "the argument is not a graph", found=type(graph).__name__, expected="RuntimeGraph(param, bin), built"
+            )
+        self.graph = copy.copy(graph)  # a copy: editing the caller's changes nothing here
         self.options = Options(
             backend=backend,
             threads=threads,
@@ -81,13 +83,13 @@ class Session:
         self._estimates = Estimates(self.graph, self._executor, self._batches)
         self._routes: DispatchCache[Route] = DispatchCache()
         self._names = tuple(port.name for port in self.graph.outputs)
-        _ = graph.plan  # a graph that is not built is refused here
+        _ = graph.plan  # raises if the graph is not built
         stored = (each.data.nbytes for operator in self.graph.source.operators for each in operator.attributes.values())
         self._weights_bytes = sum(stored)
 
     @property
     def batching(self) -> Batching:
-        """How batches other than the exported one run; found out when first asked, from the graph."""
+        """How batches other than the exported one run; determined on first use, from the graph."""
         return self._batches.batching
 
     @property
@@ -97,29 +99,29 @@ class Session:
 
     @property
     def backend(self) -> str:
-        """What runs the graph: ``compiled`` or ``reference``."""
+        """The backend in use: ``compiled`` or ``reference``."""
         return "compiled" if self._executor.compiles else "reference"
 
     def close(self) -> None:
-        """Give back the memory and the threads of what was compiled; a run that comes later makes it anew."""
+        """Release the memory and threads of compiled programs; a later run creates them again."""
         self._executor.close()
 
     @property
     def memory(self) -> dict[str, int]:
-        """Return bytes by kind: ``weights`` as the file has them, ``compiled`` code with packed weights and arenas.
+        """Bytes by kind: ``weights`` as the file has them, ``compiled`` code with packed weights and arenas.
 
-        Where a graph is compiled its kernels read the packed weights, and the system may take back the pages of others.
+        Kernels of a compiled graph read the packed weights, and the system may reclaim the pages of the others.
         """
         return {"weights": self._weights_bytes, "compiled": self._executor.compiled_bytes}
 
     @property
     def compile_failure(self) -> str | None:
-        """Why the reference runs a graph that should be compiled; None while nothing has failed."""
+        """Reason why the reference runs a graph that should be compiled; None while nothing has failed."""
         return self._executor.failure
 
     @property
     def compiler_defects(self) -> int:
-        """Return how often the compiler failed in a way that is not a typed refusal."""
+        """Number of compiler failures that were not typed refusals."""
         return self._executor.defects.count
 
     def describe_defects(self) -> list[dict[str, Any]]:
@@ -139,29 +141,29 @@ class Session:
         Args:
             inputs: array-likes in graph order, or by name; a fixed first dimension may be any batch size.
             profile: also measure every operator; parts of a batch then run one after the other.
-            taps: names of operands whose values are returned too, in ``taps`` of the result; such a run is the
-                reference's, for machine code does not make every operand.
-            cancelled: asked before every operator, and every some milliseconds of machine code, by every thread that
-                runs a part of a batch; when it says yes the run stops with RunCancelledError.
+            taps: names of operands whose values are returned too, in ``taps`` of the result; the reference runs them,
+                as machine code does not compute every operand.
+            cancelled: called before every operator, and every few milliseconds of machine code, by every thread that
+                runs a part of a batch; if it returns true the run stops with RunCancelledError.
 
         Returns:
             The outputs in graph order; they share no memory with the inputs or each other.
 
         Raises:
             InputError: the inputs do not fit the graph.
-            CompileError: backend ``compiled`` and nothing can be compiled.
-            EngineError: an operator refuses or fails; names the operator.
+            CompileError: the backend is ``compiled`` and nothing can be compiled.
+            EngineError: an operator refuses its operands or fails; names the operator.
         """
         try:
             with cancelling(cancelled):
                 return self._run_any(inputs, profile, tuple(taps))
         except EngineError:
             raise
-        except Exception as exc:  # a net below every check: no caller meets anything but an EngineError
+        except Exception as exc:  # callers meet nothing but an EngineError
             raise from_foreign(exc, ExecutionError, "the run failed", self.graph.name) from exc
 
     def _in_order(self, arrays: Sequence[Array]) -> Outputs:
-        """Name the arrays that the graph gives; a list whose length only a run tells makes more of them than ports."""
+        """Name the arrays of the graph's outputs; a returned list of unknown length can give more arrays than ports."""
         is_known = len(arrays) == len(self._names)
         return Outputs(arrays, self._names if is_known else [f"out{index}" for index in range(len(arrays))])
 
@@ -201,10 +203,10 @@ class Session:
         return outputs
 
     def estimate_bytes(self, inputs: Given) -> int:
-        """What a run on these inputs takes beside them, at most, as far as shapes tell; worked out once for each shape.
+        """Return the most bytes that a run on these inputs takes in addition to them, as far as shapes tell.
 
-        Where machine code for these shapes is there, so is its memory, and only the outputs are new. Nothing is
-        compiled to find out.
+        Computed once for each shape; nothing is compiled for it. If machine code for these shapes exists, its memory
+        exists too, and only the outputs are new.
 
         Args:
             inputs: as for ``run``; nothing is computed.
@@ -215,7 +217,7 @@ class Session:
         return self._estimates.bytes_of(inputs)
 
     def is_compiled(self, inputs: Given) -> bool:
-        """Whether a run on these inputs finds the machine code it needs; else it compiles, or is the reference's.
+        """Return whether the machine code for these inputs is ready; else a run compiles or uses the reference.
 
         Raises:
             InputError: the inputs do not fit the graph.
@@ -224,7 +226,7 @@ class Session:
         return self._executor.holds(known.graph, known.specs)
 
     def wish(self, inputs: Given) -> None:
-        """Have code made in the background for inputs of these shapes, if they are met more than once.
+        """Request background compilation for inputs of these shapes; it starts if they occur more than once.
 
         Raises:
             InputError: the inputs do not fit the graph.
@@ -233,15 +235,15 @@ class Session:
         self._executor.request(known.graph, known.specs)
 
     def note(self, specs: Sequence[TensorSpec], subject: str) -> bytes | None:
-        """What ``keep`` kept, in this process or an earlier one, of this graph run in this way on such a machine."""
+        """Return the data that ``keep`` stored for this graph, these options and this CPU, or None."""
         found = self._executor.find(self.graph)
         return None if found is None else found.builder.note(specs, f"{subject} {found.threads} threads")
 
     def keep(self, specs: Sequence[TensorSpec], subject: str, content: bytes) -> None:
-        """Keep something that was found out, in the cache of what is compiled; nothing where there is none.
+        """Store measured data in the program cache; without a cache nothing happens.
 
         Args:
-            specs: of the inputs it is about.
+            specs: of the inputs it belongs to.
             content: at most 64 kB.
         """
         found = self._executor.find(self.graph)
@@ -249,10 +251,10 @@ class Session:
             found.builder.keep(specs, f"{subject} {found.threads} threads", content)
 
     def discard(self, specs: Sequence[TensorSpec]) -> None:
-        """Give back the memory of what was compiled for inputs of these shapes; those of the file stay.
+        """Release the compiled programs for inputs of these shapes; those of the file's shapes stay.
 
         Raises:
-            InputError: the graph takes no such batch.
+            InputError: the graph cannot run this batch.
         """
         graph, known = self._batches.graph_for(list(specs))
         found = self._executor.find(graph)
@@ -269,22 +271,22 @@ class Session:
         progress: Progress | None = None,
         cancelled: Callable[[], bool] | None = None,
     ) -> dict[str, Any] | None:
-        """Compile now what runs of the exported shapes, or of others, will need.
+        """Compile now for the exported shapes, or for others.
 
         Args:
             batch: another batch size than theirs.
-            specs: of the inputs, in graph order; the exported ones without it.
-            refresh: compile even what was compiled before, here or in the cache.
-            tune: the same, with the best candidates for each kernel measured against each other on this machine, which
-                takes some seconds; which of them is fastest is kept beside the cache, for all that is compiled later.
-            progress: told how far it is.
-            cancelled: asked between kernels, and the like, whether it is no longer wanted.
+            specs: of the inputs, in graph order; by default the exported ones.
+            refresh: compile again what was compiled before, here or in the cache.
+            tune: the same, with the best candidates for each kernel timed on this machine, which takes some seconds;
+                the winners are stored with the cache, for all later compilations.
+            progress: called with the progress.
+            cancelled: called between kernels, returns whether to stop.
 
         Returns:
-            What was made, as plain data, see docs/graph.md; None on the reference, and where sizes are open.
+            The compiled programs as plain data, see docs/graph.md; None on the reference, and where sizes are open.
 
         Raises:
-            InputError: the graph takes no such batch.
+            InputError: the graph cannot run this batch.
             CompileError: backend ``compiled`` and nothing can be compiled.
             RunCancelledError: ``cancelled`` said so.
         """
@@ -299,10 +301,10 @@ class Session:
             return self._executor.prepare(graph, known, refresh=refresh, tune=tune, progress=progress or silent)
 
     def carries(self, specs: Sequence[TensorSpec]) -> bool:
-        """Whether the bundle the graph came from has a program for inputs of these shapes; no where it is a pair.
+        """Return whether the bundle the graph came from has a program for inputs of these shapes; false for a pair.
 
         Raises:
-            InputError: the graph takes no such batch.
+            InputError: the graph cannot run this batch.
         """
         return self.graph.bundle is not None and self._executor.carries(*self._batches.graph_for(list(specs)))
 
@@ -320,35 +322,35 @@ class Session:
         progress: Progress | None = None,
         cancelled: Callable[[], bool] | None = None,
     ) -> list[dict[str, Any]]:
-        """Write a folder that ``engine.load`` takes for the model: the pair, and what is compiled of it now.
+        """Write a bundle, a folder that ``engine.load`` accepts as a model: the pair, and programs compiled now.
 
         A process that loads it on such a machine, with the same engine, needs no compiler for these shapes.
 
         Args:
-            folder: where; appears whole or not at all.
-            shapes: specs of the inputs, of each program; that of the exported shapes is always there.
-            batches: other batch sizes than the exported one, of a program each.
-            name: of the model; the graph's own without it.
-            files: what else goes with it: content by name.
-            target: level (``avx512``, ``avx2``, ``sse``, ``neon``) whose every machine is to run it; None for machines
-                such as this one.
+            folder: the target; it appears whole or not at all.
+            shapes: specs of the inputs of each further program; the exported shapes are always included.
+            batches: further batch sizes, of a program each.
+            name: of the model; by default the graph's.
+            files: further files: content by name.
+            target: level (``avx512``, ``avx2``, ``sse``, ``neon``) that all target machines have; None for machines
+                like this one.
             tag: write an OCI image layout that holds the bundle by this name, instead of the folder itself.
-            replace: whether a bundle that is there may be replaced.
-            progress: told how far it is.
-            cancelled: asked between kernels, and the like, whether it is no longer wanted.
+            replace: whether an existing bundle may be replaced.
+            progress: called with the progress.
+            cancelled: called between kernels, returns whether to stop.
 
         Returns:
             A row for each program: ``file``, ``inputs`` and ``bytes``.
 
         Raises:
             BundleError: the folder holds something else, or cannot be written.
-            InputError: sizes are open and no shapes are given, or the graph takes no such batch.
-            CompileError: there is no compiler, or no such level.
-            RunCancelledError: ``cancelled`` said so.
+            InputError: sizes are open and no shapes are given, or the graph cannot run such a batch.
+            CompileError: there is no compiler, or the level is unknown.
+            RunCancelledError: ``cancelled`` returned true.
         """
         wanted = [*([] if self._batches.own is None else [self._batches.own]), *map(list, shapes)]
         if not wanted:
-            raise InputError("the graph leaves sizes open", where="a bundle", expected="shapes of its inputs")
+            raise InputError("the graph has open sizes", where="save_bundle", expected="shapes of its inputs")
         with cancelling(cancelled), write_bundle(Path(folder), tag, replace) as begin:
             writer = begin(self.graph, self.options, name or self.graph.name, files or {}, target)
             given = {each.name: getattr(self.options, each.name) for each in fields(self.options)}
@@ -361,15 +363,15 @@ class Session:
         return [each.describe() | {"bytes": manifest.files[each.file].bytes} for each in manifest.programs]
 
     def describe(self, cancelled: Callable[[], bool] | None = None) -> dict[str, Any]:
-        """The graph's description together with how this session runs it.
+        """Return the graph's description together with how this session runs it.
 
-        Nothing is compiled or run to find out: kernels are told of what was, by a run or by ``prepare``.
+        Nothing is compiled or run for it: kernels are listed if a run or ``prepare`` has compiled them.
 
         Args:
-            cancelled: asked between operators, and the like, whether it is no longer wanted.
+            cancelled: called between operators, returns whether to stop.
 
         Raises:
-            RunCancelledError: ``cancelled`` said so.
+            RunCancelledError: ``cancelled`` returned true.
         """
         with cancelling(cancelled):
             description = self.graph.describe()

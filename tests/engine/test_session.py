@@ -61,8 +61,8 @@ def test_inputs_come_in_every_reasonable_form(relu: RuntimeGraph, inputs: Any) -
         ([X, X], "wrong number of inputs: found 2, expected 1 (in0)"),
         ({"x": X}, "input 'in0' is missing: found x, expected in0"),
         ({"in0": X, "y": X}, "unknown input 'y', expected in0"),
-        (None, "inputs are no sequence or mapping: found NoneType"),
-        ("text", "inputs are no sequence or mapping: found str"),
+        (None, "inputs are neither a sequence nor a mapping: found NoneType"),
+        ("text", "inputs are neither a sequence nor a mapping: found str"),
         ([X.astype(np.float64)], "input 'in0': wrong dtype: found float64, expected float32"),
         ([X[0]], "input 'in0': wrong rank: found [3] with 1 dimensions, expected 2 ([?, 3])"),
         ([X[:, :2]], "input 'in0': wrong shape: found [2, 2], expected [?, 3]"),
@@ -226,5 +226,5 @@ def test_an_empty_batch_leaves_the_session_compiled(relu: RuntimeGraph) -> None:
 
 
 def test_what_is_no_graph_is_refused_by_name() -> None:
-    with pytest.raises(GraphError, match=r"no graph: found str, expected RuntimeGraph\(param, bin\)"):
+    with pytest.raises(GraphError, match=r"not a graph: found str, expected RuntimeGraph\(param, bin\)"):
         Session("model.pnnx.param")  # type: ignore[arg-type]

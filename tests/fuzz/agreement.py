@@ -19,7 +19,7 @@ _LARGEST_ERROR: Final = 1e-4
 _NOT_COMPILED: Final = (
     "no operator of the graph has a kernel",
     "is too large to be kept",
-    "machine code takes tensors alone",
+    "machine code takes only tensors",
     "too many axes for machine code",
 )
 # Steps between neighbouring numbers near zero that sums in another order may be apart.

@@ -1,4 +1,4 @@
-"""From operators as read to operators joined (linking) and inferred (inference), and what contradicts the file.
+"""From operators as read to a built graph: rewritten (source_rewrites), linked (linking), inferred (inference).
 
-export_diagnosis explains it; generalise makes a graph for any batch.
+export_diagnosis explains contradictions with the file; generalise makes a graph for any batch.
 """

@@ -1,6 +1,7 @@
-"""Bodies of operators that choose or repeat: graphs of their own, built when the operator gets its layer.
+"""Subgraphs of operators that branch or loop, built when the operator gets its layer.
 
-What builds a graph also links it, and linking makes layers: so whoever builds says how, once, when it is imported.
+Building a graph includes linking, and linking makes layers; to avoid an import cycle, runtime_graph registers how a
+subgraph is built.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class Built(Protocol):
 
     @property
     def plan(self) -> Plan:
-        """A run."""
+        """The plan of a run."""
 
     @property
     def inputs(self) -> tuple[Port, ...]:
@@ -46,27 +47,29 @@ _HOW: Final[dict[str, Any]] = {}
 
 
 def builds_bodies(build: Build, execute: Execute) -> None:
-    """Say how a body is built, and how it is run."""
+    """Register the functions that build and run a subgraph."""
     _HOW.update(build=build, execute=execute)
 
 
 class Body:
-    """A body that can be run: some values in, some out.
+    """A runnable subgraph of an operator.
 
     Attributes:
-        graph: what it was built to.
-        results: the operands that it gives.
+        graph: the built graph.
+        results: names of the result operands.
     """
 
     def __init__(self, source: pnnx.Graph, registry: Registry) -> None:
         if not _HOW:
-            raise GraphError("nobody has said how bodies are built")
+            raise GraphError(
+                "no function that builds subgraphs is registered", expected="engine.graph.runtime_graph imported"
+            )
         self.graph: Built = _HOW["build"](source, registry)
         self.results = [op.inputs[0] for op in source.operators if op.type == "pnnx.Output"]
 
     @property
     def count(self) -> int:
-        """How many values it takes."""
+        """Number of operands."""
         return len(self.graph.inputs)
 
     @property
@@ -76,16 +79,16 @@ class Body:
 
     @property
     def source(self) -> pnnx.Graph:
-        """As it was read."""
+        """The source as it was read."""
         return self.graph.source
 
     @property
     def operands(self) -> list[str]:
-        """Names of the operands that the body takes."""
+        """Names of the operands."""
         return [port.operand for port in self.graph.inputs]
 
     def infer(self, inputs: Sequence[object]) -> list[object]:
-        """What is known of its results.
+        """Return what is known of the results.
 
         Raises:
             EngineError: an operator does not accept what follows from these inputs.
@@ -95,7 +98,7 @@ class Body:
         return [known[name] for name in self.results]
 
     def run(self, inputs: Sequence[object]) -> list[object]:
-        """Its results; none shares memory with an input that may be written to.
+        """Return the results; none shares memory with an input that may be written to.
 
         Raises:
             EngineError: an operator refuses its operands or fails.
@@ -110,7 +113,7 @@ class Body:
 
 
 def bodies_of(bodies: Mapping[str, pnnx.Graph], registry: Registry) -> tuple[tuple[str, Body], ...]:
-    """The bodies of an operator, built."""
+    """Return the built subgraphs of an operator."""
     return tuple((name, Body(source, registry)) for name, source in bodies.items())
 
 

@@ -69,7 +69,7 @@ CAUSES: Final[tuple[tuple[Fits, str], ...]] = (
 
 
 def likely_cause(op: RuntimeOperator, computed: TensorSpec, annotated: TensorSpec) -> str | None:
-    """What the converter probably lost, None where nothing known fits."""
+    """Return what the converter probably lost; None where no known case fits."""
     return next((cause for fits, cause in CAUSES if fits(op, computed, annotated)), None)
 
 
@@ -89,7 +89,7 @@ class ExportFinding:
     cause: str
 
     def as_error(self) -> GraphError:
-        """What a strict build raises for it."""
+        """Return the error that a strict build raises."""
         return GraphError(f"operand '{self.operand}' {self.finding}; perhaps {self.cause}", where=self.operator)
 
     def __str__(self) -> str:
@@ -103,7 +103,7 @@ _FUSED_BATCH_NORM: Final = re.compile(r"(conv|convtranspose|linear)bn[123]d_\d+"
 
 
 def _is_filled_already(op: RuntimeOperator) -> Finding | None:
-    """An in-place fill of a constant: the converter folds the constant as the trial run left it, filled everywhere."""
+    """Find an in-place fill of a constant, which the converter folded after its trial run had filled it."""
     value = op.params.get("value")
     constant = op.inputs[0].producer if op.type in ("Tensor.masked_fill", "aten::masked_fill") and op.inputs else None
     if constant is None or not constant.name.startswith(_FOLDED) or not isinstance(value, (int, float)):
@@ -132,7 +132,7 @@ CHECKS: Final[tuple[Callable[[RuntimeOperator], Finding | None], ...]] = (_is_fi
 
 
 def diagnose_export(operands: Iterable[RuntimeOperand], untyped: Collection[str]) -> Iterator[ExportFinding]:
-    """Everything suspicious about the operands.
+    """Yield everything suspicious about the operands.
 
     Args:
         operands: of the whole graph.
@@ -150,14 +150,14 @@ def diagnose_export(operands: Iterable[RuntimeOperand], untyped: Collection[str]
 
 
 _RESHAPING: Final = (Squeeze, Unsqueeze, Transpose, MatrixTranspose, AsStrided, Reshape)
-"""squeeze_, unsqueeze_, transpose_ and swapaxes_, t_, strided views, resize_"""
+"""In-place forms: squeeze_, unsqueeze_, transpose_ and swapaxes_, t_, strided views, resize_."""
 
 _MAX_STEPS: Final = 64
-"""Operators looked at; real models change a tensor in place a few times in a row."""
+"""Operators that are searched; real models change a tensor in place a few times in a row."""
 
 
 def is_shape_of_later(operand: RuntimeOperand) -> bool:
-    """Whether an operand is annotated as what in-place operators make of it afterwards."""
+    """Return whether an operand is annotated with the shape that later in-place operators give it."""
     waiting = [(operand, False)]
     for _ in range(_MAX_STEPS):
         if not waiting:
@@ -172,7 +172,7 @@ def is_shape_of_later(operand: RuntimeOperand) -> bool:
 
 
 def _keeps_shape(op: RuntimeOperator) -> bool | None:
-    """Whether an operator, were it in place, leaves its first operand the shape it has; None if it cannot be one."""
+    """Return whether an operator, if in place, keeps the shape of its first operand; None if it cannot be in place."""
     if isinstance(op.definition, _RESHAPING):
         return False
     before, after = op.inputs[0].spec, op.outputs[0].spec

@@ -1,9 +1,9 @@
-"""A graph exported at one batch size, made to take any.
+"""Generalisation of a graph exported at one batch size to any batch size.
 
 The batch dimension of the inputs, mostly the first, is followed through the graph at another size. Where an operator's
-constants hard-code the exported one, they are rewritten: the dimension of a reshape or expand that carries the batch
-becomes -1, a constant that meets a batched operand is expanded to its batch. Whether the result treats the items of a
-batch apart is not decided here but proved (engine.graph.batch.independence).
+constants hard-code the exported size, they are rewritten: the dimension of a reshape or expand that carries the batch
+becomes -1, and a constant that meets a batched operand is expanded to its batch. Independence of the items of a batch
+is not decided here but proved (engine.graph.batch.independence).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from engine.stopping import wanted
 from engine.tensor import UNKNOWN, TensorSpec, product
 
 FACTOR = 11
-"""The batch tried is this many times the exported one: a prime that seldom divides another dimension."""
+"""The tried batch is this multiple of the exported one: a prime that seldom divides another dimension."""
 
 
 class BatchError(GraphError):
@@ -35,7 +35,7 @@ class BatchError(GraphError):
 def generalise_batch(
     source: pnnx.Graph, order: Sequence[RuntimeOperator], registry: Registry, axes: Mapping[str, int]
 ) -> pnnx.Graph:
-    """Let the batch dimension of every input be open.
+    """Return the graph with the batch dimension of every input open.
 
     Args:
         source: the graph as read.
@@ -54,10 +54,10 @@ def generalise_batch(
 
 
 class _Tracer:
-    """Follows another batch through the operators, one after the other, rewriting those that need it.
+    """Visitor that follows another batch through the operators and rewrites those that need it.
 
     Attributes:
-        base: what is known of every operand at the exported batch size.
+        base: known values of every operand at the exported batch size.
         values: the same at FACTOR times that size.
     """
 
@@ -73,12 +73,12 @@ class _Tracer:
         self._makers: dict[str, RuntimeOperator] = {}
 
     def opened(self, name: str, spec: TensorSpec) -> TensorSpec:
-        """An annotation with its batch dimension open."""
+        """Return an annotation with its batch dimension open."""
         axis = self._batch_axis(name)
         return spec if axis is None else TensorSpec((*spec.shape[:axis], None, *spec.shape[axis + 1 :]), spec.dtype)
 
     def follow(self, op: RuntimeOperator) -> None:
-        """Take one operator over."""
+        """Process one operator."""
         self.base.update({operand.name: operand.value for operand in op.outputs})
         self._makers.update({operand.name: op for operand in op.outputs})
         if op.type == "pnnx.Input":
@@ -116,12 +116,12 @@ class _Tracer:
         raise BatchError(failure.problem, where=op.place)
 
     def _candidates(self, op: RuntimeOperator) -> Iterator[list[pnnx.Operator]]:
-        """The operator as it is, then ways to rewrite it; the last of each list is the operator itself."""
+        """Yield the operator unchanged, then rewrites of it; the last item of each list is the operator itself."""
         yield [self._open_sizes(op) if op.type in ("Tensor.reshape", "Tensor.expand") else op.source]
         yield from self._expansions(op)
 
     def _try(self, candidate: Sequence[pnnx.Operator], op: RuntimeOperator) -> dict[str, object]:
-        """What is known of the candidates' operands."""
+        """Return what is known of the candidates' operands."""
         values: dict[str, object] = {}
         for source in candidate:
             if source is op.source and op.layer is not None:
@@ -134,12 +134,12 @@ class _Tracer:
         return values
 
     def _carries(self, op: RuntimeOperator, values: Mapping[str, object]) -> bool:
-        """Whether the batch reaches every tensor the operator makes, in one dimension of each."""
+        """Return whether the batch reaches every result tensor of the operator, in one dimension each."""
         pairs = [pair for o in op.outputs for pair in _pairs(self.base[o.name], values[o.name])]
         return all(scaled_axis(*pair) is not None or not isinstance(pair[0], TensorSpec) for pair in pairs)
 
     def _open_sizes(self, op: RuntimeOperator) -> pnnx.Operator:
-        """A reshape or expand whose batched dimension is -1."""
+        """Return a reshape or expand with -1 for its batched dimension."""
         key = "shape" if op.type == "Tensor.reshape" else "sizes"
         sizes = op.params.get(key)
         given, made = self.base[op.inputs[0].name], self.base[op.outputs[0].name]
@@ -155,10 +155,10 @@ class _Tracer:
         return replace(op.source, params={**op.params, key: opened})
 
     def _expansions(self, op: RuntimeOperator) -> Iterator[list[pnnx.Operator]]:
-        """The operator with its constant operands brought to the batch.
+        """Yield the operator with its constant operands expanded to the batch.
 
-        Those of size one in their first or second dimension are expanded. Others are repeated along the first: what was
-        folded for one item of the exported batch comes again for every item.
+        Constants of size one in their first or second dimension are expanded. Others are repeated along the first: the
+        constant folded for the items of the exported batch is repeated for every item.
         """
         names = dict.fromkeys(operand.name for operand in op.inputs if not self._is_batched(operand.name))
         specs = {name: spec for name in names if isinstance(spec := self.base[name], TensorSpec) and spec.shape}
@@ -172,7 +172,7 @@ class _Tracer:
     def _with_batched(
         self, op: RuntimeOperator, specs: Mapping[str, TensorSpec], method: str, other: str, axis: int
     ) -> list[pnnx.Operator]:
-        """The operator, before it for each of the operands a method call whose sizes come from the graph's input."""
+        """Return the operator after one method call for each of the operands, with sizes from the graph's input."""
         helpers = []
         for name, spec in specs.items():
             result = f"{name}_batched_for_{op.name}"
@@ -192,7 +192,7 @@ class _Tracer:
         return [*helpers, replace(op.source, inputs=inputs)]
 
     def _repeats(self, name: str, spec: TensorSpec) -> bool:
-        """Whether a constant is the same for every item of the exported batch."""
+        """Return whether a constant is the same for every item of the exported batch."""
         if self._exported == 1:
             return True
         if (spec.shape[0] or 0) % self._exported:
@@ -201,7 +201,7 @@ class _Tracer:
         return all(each.tobytes() == items[0].tobytes() for each in items)
 
     def _constant(self, name: str) -> Any:
-        """The value of an operand that does not depend on the inputs."""
+        """Return the value of an operand that does not depend on the inputs."""
         maker = self._makers[name]
         if maker.layer is None:
             raise BatchError("an input has no batch", where=maker.place)
@@ -221,7 +221,7 @@ def _pairs(base: object, value: object) -> list[tuple[object, object]]:
 
 
 def scaled_axis(base: object, value: object) -> int | None:
-    """The one dimension in which a tensor grew by FACTOR while the others stayed, if there is one."""
+    """Return the one dimension that grew by FACTOR while the others stayed; None if there is none."""
     if not isinstance(base, TensorSpec) or not isinstance(value, TensorSpec) or base.rank != value.rank:
         return None
     grown = [k for k, (a, b) in enumerate(zip(base.shape, value.shape, strict=True)) if a != b]
@@ -230,9 +230,9 @@ def scaled_axis(base: object, value: object) -> int | None:
 
 
 def _reshaped_axis(given: TensorSpec, made: TensorSpec, axis: int) -> int:
-    """Where a dimension goes in a reshape: the first place with as many elements before it as before.
+    """Return where a dimension goes in a reshape: the first axis with as many elements before it as before.
 
-    First, because the batch is the slowest part of a dimension it was merged into.
+    The first, because the batch is the slowest part of a dimension it was merged into.
     """
     before = product(given.shape[:axis])
     return next((k for k in range(made.rank) if product(made.shape[:k]) == before), 0)

@@ -1,4 +1,4 @@
-"""What is known of every operand before a run, held against what the file says."""
+"""Inference of every operand's shape and dtype before a run, compared with the file's annotations."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Mismatch:
 
     Args:
         operator: the operator that makes it, with its type.
-        cause: what the converter probably lost, None where nothing known fits.
+        cause: what the converter probably lost, None where no known case fits.
     """
 
     operator: str
@@ -35,7 +35,7 @@ class Mismatch:
     cause: str | None = None
 
     def as_error(self) -> GraphError:
-        """What a strict build raises for it."""
+        """Return the error that a strict build raises."""
         cause = "" if self.cause is None else f"; perhaps {self.cause}"
         return GraphError(
             f"operand '{self.operand}' contradicts the file",
@@ -50,7 +50,7 @@ class Mismatch:
 
 
 def propagate(order: Iterable[RuntimeOperator], inputs: Mapping[str, object]) -> dict[str, object]:
-    """Follow what is known of the graph's inputs through every operator.
+    """Infer what is known of every operand from the graph's inputs.
 
     Args:
         order: operators, makers before users.
@@ -68,7 +68,7 @@ def propagate(order: Iterable[RuntimeOperator], inputs: Mapping[str, object]) ->
 
 
 def follow(order: Iterable[RuntimeOperator], values: dict[str, object]) -> None:
-    """``propagate``, in place: where an operator refuses its operands, what was found before it is kept.
+    """Infer like ``propagate``, but into ``values``: if an operator refuses its operands, earlier results are kept.
 
     Raises:
         EngineError: when operands cannot fit their operator; names the operator.
@@ -101,11 +101,11 @@ def _kind(value: object) -> str:
 
 
 class UnforeseenResultError(ExecutionError):
-    """What an operator computed is not what the file says it does; without another opinion that was believed."""
+    """A result has another shape or dtype than the file's annotation, used for lack of an inference rule."""
 
 
 def computed_outputs(op: RuntimeOperator, result: Any) -> Sequence[object]:
-    """What forward() returned as one value an output; a user's layer must keep what its infer() promised.
+    """Return the result of forward() as one value an output; a user's layer must keep what its infer() promised.
 
     Raises:
         ExecutionError: another number of values, or others than were announced.
@@ -123,7 +123,7 @@ def computed_outputs(op: RuntimeOperator, result: Any) -> Sequence[object]:
 
 
 def _alone(op: RuntimeOperator, result: Any) -> Any:
-    """The one tensor that a user's layer returned or announced as a list; of what may be a list nothing is known."""
+    """Return the one tensor that a user's layer returned or announced as a list; a real list is returned unchanged."""
     if op.layer is None or not op.layer.is_foreign or len(op.outputs) != 1 or not isinstance(result, (tuple, list)):
         return result
     if len(result) == 1 and (isinstance(result, tuple) or op.outputs[0].annotation is not None):
@@ -135,7 +135,7 @@ def _alone(op: RuntimeOperator, result: Any) -> Any:
 
 
 def split_outputs(op: RuntimeOperator, result: Any) -> Sequence[object]:
-    """What a layer returned, or announced, as one value an output.
+    """Return the result of a layer, or its announcement, as one value an output.
 
     Raises:
         ExecutionError: when the layer returned another number of values.
@@ -152,7 +152,7 @@ def split_outputs(op: RuntimeOperator, result: Any) -> Sequence[object]:
 
 
 def find_mismatches(operands: Iterable[RuntimeOperand]) -> list[Mismatch]:
-    """Operands whose spec the file contradicts."""
+    """Return the operands whose inferred spec contradicts the file."""
     return [mismatch for operand in wanted_quick(operands) if (mismatch := _check(operand)) is not None]
 
 
@@ -186,10 +186,11 @@ def diagnose_refusal(
     operands: Mapping[str, RuntimeOperand],
     values: Mapping[str, object],
 ) -> str:
-    """What speaks for a loss in the converter; nothing where nothing does.
+    """Return a remark on why the converter is probably to blame for a refused operand; empty without evidence.
 
-    The file has the shapes that PyTorch computed. Where one before the error is another, something was lost there;
-    where all are as it says, and it says what the operator gives that refuses them, this one is not what it was.
+    The file has the shapes that PyTorch computed. If an inferred shape before the error differs, the converter lost
+    something there. If all agree and the file has a shape for the refusing operator's result, that operator was
+    changed.
 
     Args:
         error: of the first operator whose operands do not fit it.
@@ -216,7 +217,7 @@ GraphWarning: TypeAlias = Mismatch | ExportFinding
 
 
 def strict_error(warnings: Sequence[GraphWarning]) -> GraphError:
-    """The first of some warnings as an error that says how many there are."""
+    """Return the first of some warnings as an error that states their number."""
     error, others = warnings[0].as_error(), len(warnings) - 1
     if others:
         error.problem += f" (and {others} more like it)"

@@ -1,4 +1,4 @@
-"""Operators as read, joined by their operands. Edges are keyed by operand, never by producer."""
+"""Linking: operators as read, joined by their operands. Edges are keyed by operand, never by producer."""
 
 from __future__ import annotations
 
@@ -61,14 +61,14 @@ def _make_operands(source: pnnx.Graph) -> dict[str, RuntimeOperand]:
 
 @dataclass(frozen=True, slots=True)
 class _Binder:
-    """Gives every operator its layer."""
+    """Factory of the layers of operators."""
 
     annotations: Mapping[str, TensorSpec]
     registry: Registry
     shared: Mapping[int, BoundLayer]
 
     def layer(self, op: pnnx.Operator) -> BoundLayer | None:
-        """The layer of an operator; the graph's inputs and outputs have none."""
+        """Return the layer of an operator; the graph's inputs and outputs have none."""
         if op.type in BOUNDARY_TYPES:
             return None
         return self.shared.get(id(op)) or bind_operator(op, self.annotations, self.registry)
@@ -88,7 +88,7 @@ def _make_operator(op: pnnx.Operator, operands: Mapping[str, RuntimeOperand], bi
 
 
 def _check_constants(source: pnnx.Graph, registry: Registry) -> None:
-    """Refuse ONNX operators one of whose constants the converter wrote as None: their answer would be another's."""
+    """Refuse ONNX operators with a constant that the converter wrote as None: their results would be wrong."""
     lost = {name: op.name for op in source.operators if _is_none(op) for name in op.outputs}
     if not lost:
         return
@@ -109,18 +109,18 @@ def _is_none(op: pnnx.Operator) -> bool:
 
 
 def _check_counts(op: pnnx.Operator) -> None:
-    """Inputs make one operand, outputs take one, everything else makes something."""
+    """Refuse wrong numbers of operands: an input makes one, an output takes one, others make at least one."""
     found = f"{len(op.inputs)} inputs, {len(op.outputs)} outputs"
     counts = (len(op.inputs), len(op.outputs))
     expected = {"pnnx.Input": (0, 1), "pnnx.Output": (1, 0)}.get(op.type)
     if expected is not None and counts != expected:
         raise GraphError("wrong number of operands", where=f"{op.name} ({op.type})", found=found)
     if expected is None and not op.outputs:
-        raise GraphError("the operator makes nothing", where=f"{op.name} ({op.type})", found=found)
+        raise GraphError("the operator has no output", where=f"{op.name} ({op.type})", found=found)
 
 
 def bind_operator(op: pnnx.Operator, annotations: Mapping[str, TensorSpec], registry: Registry) -> BoundLayer:
-    """The layer of one operator, its arguments resolved.
+    """Return the layer of one operator, its arguments resolved.
 
     Raises:
         ParameterError: its parameters or attributes do not fit its type; names the operator.
@@ -154,10 +154,10 @@ def _check_names(operators: list[RuntimeOperator]) -> None:
 
 
 def reused_layers(operators: Iterable[RuntimeOperator], source: pnnx.Graph) -> dict[int, BoundLayer]:
-    """id() of an operator of ``source`` -> the layer of the operator it was made from.
+    """Return the layers of a graph that a changed copy of it can reuse, by id() of the copy's operator.
 
-    An operator may have been given other operands by name, but nothing a layer is made from may differ: type,
-    parameters, attributes, labels, and what the file says of its operands.
+    An operator may have other operand names, but nothing a layer is made from may differ: type, parameters, attributes,
+    labels, and the annotations of its operands.
     """
     old = {op.name: op for op in operators if op.layer is not None}
     reused: dict[int, BoundLayer] = {}

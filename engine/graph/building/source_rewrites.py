@@ -1,4 +1,15 @@
-"""Rewrites of a file's graph before it is linked: captured parameters and assignments to parts of tensors."""
+"""Rewrites of a file's graph before it is linked: captured parameters, and assignments to parts of tensors.
+
+Captured parameters: the tracer passes parameters first, whatever the call order. A parameter shared by two modules (a
+language model's embedding, which is also the weight of its last layer) becomes an operator of its own. All but the
+first of the modules take its result as an operand and still hold the values as an attribute; that operand is dropped.
+A parameter passed to a module from outside (a learned initial state) comes before the computed operands; where
+shapes tell, operands are put in the order of ``forward``.
+
+Assignments: at lower optimisation levels the converter writes ``x[1:, 0] = y`` as the views ``a = x[1:]`` and
+``b = a[:, 0]``, and ``Tensor.copy(b, y)``. The result of that operator stands for all of ``x``, with ``y`` in the place
+of the views. Each view is turned into an operator that puts values in its place.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +23,14 @@ from engine.tensor import Shape, TensorSpec
 
 _RECURRENT: Final = ("nn.RNN", "nn.GRU", "nn.LSTM")
 _FOLDED: Final = "pnnx_fold_"
-"""How what the converter has computed is called: it stands where the model has it."""
+"""Prefix of the names of constants that the converter folded; they stand where the model has them."""
 
 _MOST_OPERANDS: Final = 64
-"""Operands of a module that are looked at: each is compared with its attributes, which a file may make long."""
+"""Most operands of a module that are examined: each is compared with all attributes, which may be many."""
 
 
 def without_captured(source: Graph) -> Graph:
-    """The graph with every module called as it was written; the same one if they all are."""
+    """Return the graph with every module called as it was written; the same object if nothing changes."""
     makers = [op for op in source.operators if _is_constant(op)]
     constants = {op.outputs[0]: op.attributes["data"] for op in makers}
     given = {op.outputs[0] for op in makers if not op.name.startswith(_FOLDED)}
@@ -39,7 +50,7 @@ def _is_constant(op: Operator) -> bool:
 
 
 def _called(op: Operator, constants: Mapping[str, Attribute]) -> Operator:
-    """A module without the operands that are attributes of its own; one that is called with nothing else stays."""
+    """Return a module without operands that are attributes of its own, but with at least one operand."""
     if not op.type.startswith("nn.") or not 2 <= len(op.inputs) <= _MOST_OPERANDS:
         return op
     own = list(op.attributes.values())
@@ -51,7 +62,7 @@ def _called(op: Operator, constants: Mapping[str, Attribute]) -> Operator:
 
 
 def _in_order(op: Operator, given: set[str], annotations: Mapping[str, TensorSpec]) -> Operator:
-    """A module called with parameters in front, if they fit better behind."""
+    """Return a module with leading parameters moved behind its input, if they fit better there."""
     count = sum(1 for _ in takewhile(lambda name: name in given, op.inputs))
     if not 0 < count == len(op.inputs) - 1:
         return op
@@ -68,7 +79,7 @@ def _in_order(op: Operator, given: set[str], annotations: Mapping[str, TensorSpe
 
 
 def _is_state(op: Operator, state: Shape | None, x: Shape | None) -> bool:
-    """Whether a shape is that of a recurrent layer's first state, and another that of what it reads."""
+    """Return whether one shape is that of a recurrent layer's first state, and another that of its input."""
     given = op.params.get
     layers, widths = given("num_layers"), (given("hidden_size"), given("proj_size") or given("hidden_size"))
     if state is None or x is None or len(state) != len(x) or not isinstance(layers, int):
@@ -84,14 +95,14 @@ _RENAMED: Final[dict[str, dict[str, str]]] = {
     "Tensor.slice": {"input": "self"},
     "Tensor.select": {"input": "self", "dim": "dims", "index": "selects"},
 }
-"""Views, and what their arguments are called by the operator that puts values in their place."""
+"""Views, and their arguments' names in the operator that writes into the view."""
 
 _MOST_VIEWS: Final = 16
-"""Views of views that are followed."""
+"""Longest chain of views that is followed."""
 
 
 def with_assignments(source: Graph) -> Graph:
-    """The graph with every assignment to a part of a tensor as operators; the same one if there is none."""
+    """Return the graph with every assignment to a part of a tensor as operators; the same object if there is none."""
     if not any(op.type == _COPY for op in source.operators):
         return source
     makers = {name: op for op in source.operators for name in op.outputs}
@@ -102,7 +113,7 @@ def with_assignments(source: Graph) -> Graph:
 def _assigned(
     op: Operator, makers: Mapping[str, Operator], annotations: Mapping[str, TensorSpec]
 ) -> Iterator[Operator]:
-    """An operator, or those that an assignment stands for, of the innermost view first."""
+    """Yield an operator, or those that an assignment stands for, the innermost view first."""
     views = _views(op, makers, annotations) if op.type == _COPY and len(op.outputs) == 1 else []
     names = [f"{op.outputs[0]}_{k}" for k in range(len(views))] + [*op.outputs]
     yield replace(op, outputs=tuple(names[:1]))
@@ -119,7 +130,7 @@ def _assigned(
 
 
 def _views(op: Operator, makers: Mapping[str, Operator], annotations: Mapping[str, TensorSpec]) -> list[Operator]:
-    """The views that are written through, the innermost first; none where all of a tensor is written to."""
+    """Return the views that are written through, the innermost first; none where the whole tensor is written to."""
     found: list[Operator] = []
     name = _operand(op, "self")
     while (
@@ -134,19 +145,19 @@ def _views(op: Operator, makers: Mapping[str, Operator], annotations: Mapping[st
 
 
 def _operand(op: Operator, label: str) -> str:
-    """The operand of a name, or else the first."""
+    """Return the operand with a label, or else the first."""
     return op.inputs[op.labels.index(label) if label in op.labels else 0] if op.inputs else ""
 
 
 def _labels(view: Operator) -> tuple[str, ...]:
-    """The names of a view's operands; none where the file leaves open what they are."""
+    """Return the labels of a view's operands; none where the file leaves some out."""
     if len(view.inputs) == 1:
         return ("input",)
     return tuple(label for label in view.labels if label) if all(view.labels) else ()
 
 
 def _may_be(whole: TensorSpec | None, result: TensorSpec | None) -> bool:
-    """Whether a result may be a tensor with other values, by the file's annotations."""
+    """Return whether, by the file's annotations, a result may be a tensor with some values replaced."""
     if whole is None or result is None:
         return True
     pairs = zip(whole.shape, result.shape, strict=False)

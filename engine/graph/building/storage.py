@@ -1,8 +1,8 @@
-"""Strides of ``"torch.as_strided"`` count in its input's storage, which a view shares with what it is a view of.
+"""Resolution of ``"torch.as_strided"``, whose strides count in the storage that a view shares with its base tensor.
 
-A transposed tensor still lies in memory as before it was transposed, and whoever strides over it (Longformer's windows,
-say) counts on that. A file says nothing of storage, but views can be followed: where the input lies otherwise than its
-shape says, the operator is given the tensor whose storage it is.
+A transposed tensor keeps its memory layout, and the strides (of Longformer's windows, for example) depend on
+that. A file does not describe storage, but views can be followed: where an input's layout differs from its shape, the
+operator is given the tensor whose storage it is.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _RESHAPES: Final = frozenset(
     )
 )
 _MOST: Final = 64
-"""Views that are followed; real models have four or five in a row."""
+"""Longest chain of views that is followed; real models have four or five in a row."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where a tensor lies: in the storage of an operand, with what steps between elements."""
+    """Layout of a tensor: the operand that owns the storage, and the strides between elements."""
 
     operand: str
     shape: tuple[int, ...]
@@ -47,7 +47,7 @@ class _Place:
 
 
 def over_storage(source: Graph) -> Graph:
-    """The graph with every ``"torch.as_strided"`` reading the operand in whose storage it counts."""
+    """Return the graph with every ``"torch.as_strided"`` reading the operand that owns the storage."""
     if not any(op.type == "torch.as_strided" for op in source.operators):
         return source
     makers = {name: op for op in source.operators for name in op.outputs}
@@ -65,7 +65,7 @@ def _over_storage(op: Operator, makers: Mapping[str, Operator], annotations: Map
 
 
 def _place(name: str, makers: Mapping[str, Operator], annotations: Mapping[str, TensorSpec]) -> _Place | None:
-    """Where an operand lies; None where a shape is not known, or views are too many."""
+    """Return the layout of an operand; None where a shape is unknown, or views are too many."""
     views: list[tuple[str, Operator]] = []
     while (maker := makers.get(name)) is not None and _is_view(maker):
         if len(views) == _MOST:
@@ -95,7 +95,7 @@ def _sizes(name: str, annotations: Mapping[str, TensorSpec]) -> tuple[int, ...] 
 
 
 def _viewed(op: Operator, place: _Place, result: str, shape: tuple[int, ...]) -> _Place | None:
-    """Where a view of a tensor lies; a reshape that no strides can express is a copy."""
+    """Return the layout of a view of a tensor; a reshape that no strides can express is a copy."""
     if op.type in _RESHAPES:
         strides = _split(place, shape)
         return _Place(result, shape, _in_order(shape)) if strides is None else _Place(place.operand, shape, strides)
@@ -106,12 +106,12 @@ def _viewed(op: Operator, place: _Place, result: str, shape: tuple[int, ...]) ->
 
 
 def _in_order(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Strides of elements in the order of their indices."""
+    """Return contiguous strides."""
     return tuple(accumulate(shape[:0:-1], mul, initial=1))[::-1] if shape else ()
 
 
 def _split(place: _Place, shape: tuple[int, ...]) -> tuple[int, ...] | None:
-    """Strides of the same elements in another shape; None where there are none. Source: torch's computeStride."""
+    """Return strides of the same elements in another shape, None if impossible. Source: torch's computeStride."""
     runs = _runs(place)
     strides: list[int] = []
     for size in reversed(shape):
@@ -129,7 +129,7 @@ def _split(place: _Place, shape: tuple[int, ...]) -> tuple[int, ...] | None:
 
 
 def _runs(place: _Place) -> list[tuple[int, int]]:
-    """Counts and steps of the longest runs of elements that follow each other evenly."""
+    """Return counts and steps of the longest evenly spaced runs of elements."""
     runs: list[tuple[int, int]] = []
     for size, step in zip(place.shape, place.strides, strict=True):
         if size == 1:

@@ -1,1 +1,1 @@
-"""Before a run: order, then lifetimes, and slots and memory by them (plan)."""
+"""Planning of a run: execution order and lifetimes (execution_order), then slots and memory (plan)."""

@@ -24,10 +24,10 @@ from engine.tensor import TensorSpec
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lifetime:
-    """When a value is made and when it is last used, as indices into the order; and its bytes.
+    """Interval of a value from where it is made to its last use, as indices into the order.
 
     Args:
-        bytes: its own.
+        bytes: of the value itself.
     """
 
     operand: RuntimeOperand
@@ -37,23 +37,23 @@ class Lifetime:
 
 
 def counts(operand: RuntimeOperand) -> bool:
-    """Whether a value's bytes count: not those of the graph's inputs (the caller's) or weights (the file's)."""
+    """Return whether a value's bytes count: not those of the graph's inputs (the caller's) or weights (the file's)."""
     layer = operand.producer.layer if operand.producer is not None else None
     return layer is not None and not isinstance(layer.layer, Constant)
 
 
 def bytes_of(operand: RuntimeOperand) -> int:
-    """Bytes of a tensor that counts; nothing where only a run can tell its size, and for containers."""
+    """Return the bytes of a tensor that counts; 0 where its size is unknown before a run, and for containers."""
     if not counts(operand) or not isinstance(operand.value, TensorSpec):
         return 0
     return (operand.value.size or 0) * operand.value.dtype.itemsize
 
 
 def lifetimes(order: Sequence[RuntimeOperator]) -> list[Lifetime]:
-    """The lifetime of every value in this order, in the order they are made."""
+    """Return the lifetime of every value in this order, in the order they are made."""
     place = {op.name: index for index, op in enumerate(order)}
     ends: dict[str, int] = {}
-    # Users come before makers, so that containers know their end before their items ask.
+    # Backwards, so that the end of a container is known before its items need it.
     for op in wanted_quick(reversed(order)):
         for operand in op.outputs:
             ends[operand.name] = max(
@@ -75,12 +75,12 @@ def _last_use(user: RuntimeOperator, place: Mapping[str, int], ends: Mapping[str
 
 
 def peak_bytes(order: Sequence[RuntimeOperator]) -> int:
-    """The largest number of bytes alive at once, operands and results of the running operator included."""
+    """Return the largest number of bytes alive at once, operands and results of the running operator included."""
     return max(alive_bytes((each, each.bytes) for each in lifetimes(order)), default=0)
 
 
 def alive_bytes(sizes: Iterable[tuple[Lifetime, int]]) -> Iterator[int]:
-    """How many bytes are alive at every step up to the last that any value lives in.
+    """Return the number of bytes alive at every step up to the last use of a value.
 
     Args:
         sizes: lifetimes, and the bytes each counts for.
@@ -98,7 +98,7 @@ Ready: TypeAlias = deque[RuntimeOperator]
 
 
 def kahn(operators: Sequence[RuntimeOperator]) -> Order:
-    """Breadth-first (Kahn 1962): operators run in the order in which their last operand is made.
+    """Order breadth-first (Kahn 1962): operators run in the order in which their last operand is made.
 
     Raises:
         GraphError: when operators feed each other in a cycle; names them.
@@ -107,7 +107,7 @@ def kahn(operators: Sequence[RuntimeOperator]) -> Order:
 
 
 def depth_first(operators: Sequence[RuntimeOperator]) -> Order:
-    """Depth-first: a branch is followed to its end, so that its values die young.
+    """Order depth-first: each branch is followed to its end, so that its values have short lifetimes.
 
     Raises:
         GraphError: when operators feed each other in a cycle; names them.
@@ -116,10 +116,10 @@ def depth_first(operators: Sequence[RuntimeOperator]) -> Order:
 
 
 def least_memory(operators: Sequence[RuntimeOperator]) -> Order:
-    """The order with the lowest peak of live bytes among three: the two above and a greedy one.
+    """Return the order with the lowest peak of live bytes among three: kahn, depth_first and a greedy one.
 
     The greedy order always runs the operator that leaves the fewest bytes alive; finding the true minimum is
-    NP-hard. Sizes of values that only a run can tell count as nothing.
+    NP-hard. Values of unknown size count as zero.
 
     Raises:
         GraphError: when operators feed each other in a cycle; names them.
@@ -146,11 +146,11 @@ def steps(
     take: Callable[[Ready], RuntimeOperator] = deque.popleft,
     add: Callable[[Ready, Order], None] = deque.extend,
 ) -> Iterator[tuple[RuntimeOperator, Ready]]:
-    """Every operator once all its operands are made, and those that are ready after it.
+    """Yield every operator after the makers of its operands, with the operators that are ready after it.
 
     Args:
-        take: which of those that are ready comes next; the first of them.
-        add: where new ones are put; behind the others.
+        take: removes the next operator from the ready ones; by default the first.
+        add: adds new ready ones; by default at the end.
 
     Raises:
         GraphError: when operators feed each other in a cycle; names them.
@@ -169,7 +169,7 @@ def steps(
 
 
 def _growth(op: RuntimeOperator, uses: Mapping[str, int]) -> int:
-    """How many more bytes are alive after the operator than before it."""
+    """Return the increase of live bytes caused by the operator."""
     made = sum(bytes_of(operand) for operand in op.outputs)
     freed = {o.name: bytes_of(o) for o in op.inputs if uses[o.name] == op.inputs.count(o)}
     return made - sum(freed.values())
@@ -189,7 +189,7 @@ def _find_cycle(operators: Sequence[RuntimeOperator], done: Collection[str]) -> 
     path: dict[str, None] = {}
     while op.name not in path:
         path[op.name] = None
-        # Every operator left over waits for another one left over.
+        # Every remaining operator waits for another remaining one.
         op = next(o.producer for o in op.inputs if o.producer is not None and o.producer.name not in done)
     names = list(path)
     cycle = names[names.index(op.name) :]
@@ -204,10 +204,10 @@ ORDERS: Final[Mapping[str, Callable[[Sequence[RuntimeOperator]], Order]]] = {
 
 
 def arrange(operators: Sequence[RuntimeOperator], order: str) -> Order:
-    """The operators in an order chosen by name.
+    """Return the operators in an order chosen by name.
 
     Raises:
-        ParameterError: no such order.
+        ParameterError: unknown order.
         GraphError: when operators feed each other in a cycle; names them.
     """
     if order not in ORDERS:

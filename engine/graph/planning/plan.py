@@ -1,4 +1,4 @@
-"""The execution order worked out ahead: which slots each step reads, writes and may forget."""
+"""The plan of a run: the slots of the value table that each step reads, writes and releases."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from engine.tensor import Shape, TensorSpec, is_known
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One operator of a run, its operands replaced by places in the run's value table.
+    """One operator of a run, its operands replaced by slots of the run's value table.
 
     Args:
         inputs, outputs: slots read and written.
-        released: slots nobody reads after this step.
-        is_open: whether only a run can tell the shapes of the results.
-        is_needed: whether an output of the graph depends on it; a step that is not may fail, and nothing is lost.
+        released: slots that no later step reads.
+        is_open: whether shapes of the results are unknown before a run.
+        is_needed: whether an output of the graph depends on it; the failure of another step does no harm.
     """
 
     operator: RuntimeOperator
@@ -56,7 +56,7 @@ class Plan:
 def make_plan(
     order: Sequence[RuntimeOperator], inputs: Sequence[RuntimeOperand], outputs: Sequence[RuntimeOperand]
 ) -> Plan:
-    """Lay out a run: slots, steps, and where every value dies."""
+    """Return the plan of a run: slots, steps, and the last use of every value."""
     dying: dict[int, list[int]] = {}
     for each in lifetimes(order):
         dying.setdefault(each.end, []).append(each.operand.slot)

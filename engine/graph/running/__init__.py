@@ -1,1 +1,1 @@
-"""A run of the reference: inputs held against the graph (feeding), operator after operator (reference), watched."""
+"""Runs of the reference: inputs checked (feeding), operators executed (reference), values observed (watch)."""

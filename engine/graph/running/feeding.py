@@ -1,4 +1,4 @@
-"""A caller's tensors held against the graph's inputs, before anything runs."""
+"""A caller's tensors, checked against the graph's inputs before the run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _KINDS: Final = "biufcV"  # bfloat16 has kind V
 
 
 def feed(ports: Sequence[Port], given: object) -> list[Array]:
-    """The inputs as arrays in the graph's order.
+    """Return the inputs as arrays in the graph's order.
 
     Args:
         ports: the graph's inputs.
@@ -23,8 +23,8 @@ def feed(ports: Sequence[Port], given: object) -> list[Array]:
             their dtype and must have the graph's; lists of numbers take the graph's dtype.
 
     Raises:
-        InputError: a name, count, dtype or rank that does not fit, or a fixed dimension other than the first; of what
-            may be a recurrent layer's state also the second, which the batching looks at.
+        InputError: a name, count, dtype or rank does not fit, or a fixed dimension that cannot be the batch: any but
+            the first, and in an input that may be a recurrent layer's state any but the first two.
     """
     values = _in_order(ports, given)
     arrays = [_as_array(port, value) for port, value in zip(ports, values, strict=True)]
@@ -38,7 +38,7 @@ def feed(ports: Sequence[Port], given: object) -> list[Array]:
 
 
 def _check_named(ports: Sequence[Port], arrays: Sequence[Array]) -> None:
-    """Dimensions of one name are of one size, in an input and across inputs.
+    """Refuse inputs in which dimensions of one name have different sizes.
 
     Raises:
         InputError: two are not.
@@ -64,7 +64,7 @@ def _in_order(ports: Sequence[Port], given: object) -> Sequence[object]:
     if isinstance(given, np.ndarray):
         given = [given]
     if not isinstance(given, Sequence) or isinstance(given, (str, bytes)):
-        raise InputError("inputs are no sequence or mapping", found=type(given).__name__)
+        raise InputError("inputs are neither a sequence nor a mapping", found=type(given).__name__)
     if len(given) != len(ports):
         expected = f"{len(ports)} ({', '.join(port.name for port in ports) or 'none'})"
         raise InputError("wrong number of inputs", found=len(given), expected=expected)
@@ -116,7 +116,7 @@ def _as_array(port: Port, value: object) -> Array:
 
 
 def _texts(port: Port, value: object) -> Array:
-    """Texts; bytes are taken for UTF-8."""
+    """Return texts as an array; bytes are decoded as UTF-8."""
     try:
         array = np.asarray(value, np.object_)
     except Exception as exc:
@@ -134,7 +134,7 @@ def _kind(value: object, array: Array) -> str:
 
 
 def _typed(array: Array, port: Port, spec: TensorSpec) -> Array:
-    """Python numbers in the graph's dtype, unless that would lose their meaning."""
+    """Return Python numbers in the graph's dtype, unless that would change their values."""
     if array.size and _KINDS.index(array.dtype.kind) > _KINDS.index(spec.dtype.kind):
         found, expected = dtype_name(array.dtype), dtype_name(spec.dtype)
         raise InputError("numbers of the wrong kind", where=_place(port), found=found, expected=expected)
@@ -160,7 +160,7 @@ def _check(port: Port, array: Array, may_be_state: bool) -> Array:
 
 
 def _wanted(port: Port) -> str:
-    """The expected shape; any batch goes for the first dimension."""
+    """Return the expected shape as text; the first dimension may be any batch."""
     shape = port.spec.shape if port.spec is not None else ()
     return format_shape((None, *shape[1:]), port.size_names) if shape else "[]"
 

@@ -1,6 +1,6 @@
-"""The reference executor: every operator by its numpy layer, one after the other. It defines what is correct.
+"""The reference executor: every operator by its numpy layer, one after the other. It defines correct results.
 
-All that changes in a run lives in its own value table, so any number of threads may run one plan.
+All mutable state of a run is its own value table, so any number of threads may run one plan.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ def execute(plan: Plan, inputs: Sequence[Array], watch: Watch | None = None) -> 
 
     Args:
         inputs: one array an input of the graph; never written to.
-        watch: looks into the run.
+        watch: observes the run.
 
     Returns:
-        The graph's outputs, laid flat; none shares memory with an input, a weight or another output.
+        The graph's outputs, flattened; none shares memory with an input, a weight or another output.
 
     Raises:
         EngineError: when an operator refuses its operands or fails; names the operator.
-        RunCancelledError: before an operator, when nobody wants the run any more.
+        RunCancelledError: the run was cancelled before an operator.
     """
     values: list[object] = [None] * plan.slots
     for slot, array in zip(plan.inputs, inputs, strict=True):
@@ -70,24 +70,24 @@ def _read_only(array: Any) -> Any:
 
 
 def as_outputs(values: Sequence[object]) -> list[Array]:
-    """What the graph's output operands hold, laid flat, as arrays of their own."""
+    """Return the values of the graph's output operands, flattened, as arrays of their own."""
     taken: set[int] = set()
     return [_owned(_as_array(leaf), taken) for value in values for leaf in flatten(value)]
 
 
 def _as_array(value: object) -> Array:
-    """Tensors as they are; Python numbers as PyTorch's tracer returns them: 0-dim int64, float32 or bool."""
+    """Return a tensor itself, and a Python number as PyTorch's tracer returns it: 0-dim int64, float32 or bool."""
     if isinstance(value, np.ndarray):
-        return value if type(value) is np.ndarray else value.view(np.ndarray)  # of a quantised tensor the integers
+        return value if type(value) is np.ndarray else value.view(np.ndarray)  # the integers of a quantised tensor
     if isinstance(value, float):
         return np.asarray(value, np.float32)
     if isinstance(value, (bool, int, complex)):
         return np.asarray(value)
-    raise InputError("an output of the graph is no tensor", found=f"{type(value).__name__} {value!r}"[:80])
+    raise InputError("an output of the graph is not a tensor", found=f"{type(value).__name__} {value!r}"[:80])
 
 
 def _owned(array: Array, taken: set[int]) -> Array:
-    """The array, copied if it is a view of an input or weight (those are read-only) or of another output."""
+    """Return the array, copied if it is a view of an input or weight (those are read-only) or of another output."""
     root = array
     while isinstance(root.base, np.ndarray):
         root = root.base

@@ -1,4 +1,4 @@
-"""One operator of a run after the other, by its numpy layer."""
+"""Execution of the operators of a run, one by one, by their numpy layers."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from engine.errors import EngineError
 from engine.graph.building.inference import computed_outputs
 from engine.graph.planning.plan import Plan, Step
 
-# Elements, no two operands of which have a large outer product.
+# Number of elements up to which no two operands have a large outer product.
 _FEW: Final = 4096
 
 
 def run_steps(plan: Plan, inputs: Sequence[object]) -> list[object]:
-    """What a plan makes of values of any kind, as its operators hand them on.
+    """Return the results of a plan for values of any kind, passed on between operators.
 
     Raises:
         EngineError: when an operator refuses its operands or fails; names the operator.
@@ -33,12 +33,12 @@ def run_steps(plan: Plan, inputs: Sequence[object]) -> list[object]:
 
 
 def _is_large(inputs: Sequence[object]) -> bool:
-    """Whether what is made of these may be too large although it was not for other values of the same shapes."""
+    """Return whether results may be too large although they were not for other values of the same shapes."""
     return sum(each.size for each in inputs if isinstance(each, np.ndarray)) > _FEW
 
 
 def run_step(step: Step, values: list[object], is_new: bool) -> None:
-    """Run an operator: its inputs are taken from the table, its outputs put into it."""
+    """Run an operator: its inputs are read from the table, its outputs written to it."""
     op = step.operator
     if op.layer is None:
         return

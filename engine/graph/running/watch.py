@@ -1,4 +1,4 @@
-"""Looking into a run while it happens: times, values, memory."""
+"""Observation of a run: times, values, memory."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from engine.tensor import Array
 
 
 class Watch:
-    """What one run is asked to tell; a run that nobody watches pays nothing.
+    """Observer of one run; a run without one has no overhead.
 
     Args:
         plan: the plan that will run.
@@ -47,15 +47,15 @@ class Watch:
         return bool(self._wanted)
 
     def begin(self, values: Sequence[object]) -> None:
-        """Called once the inputs are in the value table."""
+        """Record the inputs, once they are in the value table."""
         self._keep(self.plan.inputs, values)
 
     def before(self) -> None:
-        """Called before every step."""
+        """Start the timer of a step."""
         self._start = time.perf_counter_ns()
 
     def after(self, step: Step, values: Sequence[object]) -> None:
-        """Called after every step, before values are released."""
+        """Record a step's time, values and memory, before values are released."""
         end = time.perf_counter_ns()
         self._keep(step.outputs, values)
         if self._measured:
@@ -67,7 +67,7 @@ class Watch:
             value = values[slot]
             if isinstance(value, np.ndarray):
                 self.sizes[slot] = value.nbytes
-        alive = {id(value): value.nbytes for value in self._arrays(values)}  # one that has two names counts once
+        alive = {id(value): value.nbytes for value in self._arrays(values)}  # a value with two names counts once
         self.peak_bytes = max(self.peak_bytes, sum(alive.values()))
 
     def _arrays(self, values: Sequence[object]) -> Iterator[Array]:
@@ -85,5 +85,5 @@ class Watch:
 def _slot(plan: Plan, name: str) -> int:
     if name not in plan.operands:
         known = ", ".join(list(plan.operands)[:8])
-        raise InputError("no such operand to tap", found=repr(name), expected=f"one of {known}, ...")
+        raise InputError("unknown operand in taps", found=repr(name), expected=f"one of {known}, ...")
     return plan.operands[name]

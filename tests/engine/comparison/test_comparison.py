@@ -106,7 +106,7 @@ def test_a_negative_tolerance_is_refused(net: RuntimeGraph, options: dict[str, f
     ({"in_0": X}, "nothing to compare with: found in_0, expected out_0"),
     ({"in_0": X, "out_1": X}, "the reference has 'out_1', expected at most 1 outputs"),
     ({"in_0": X, "in_1": X, "out_0": X}, "the reference has 'in_1', expected at most 1 inputs"),
-    ({"in_0": X, "operand/conv1": X}, "for no operand of the graph: found 'operand/conv1', expected in_0, out_0 or"),
+    ({"in_0": X, "operand/conv1": X}, "has an unknown key: found 'operand/conv1', expected in_0, out_0 or"),
     ({"in_0": X, "out_0": np.array(["a"])}, "'out_0' of the reference: not an array of numbers: found <U1"),
     ({"in_0": X[0], "out_0": X}, "input 'in0': wrong rank"),
     ({"in_0": X.astype(int), "out_0": X}, "input 'in0': wrong dtype"),

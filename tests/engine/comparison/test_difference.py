@@ -64,8 +64,8 @@ def test_complex_values_are_compared_by_their_planes() -> None:
 @pytest.mark.parametrize(("computed", "problem"), [
     (array(1, 2), "shape [2], reference [1]"),
     (array(1, dtype=np.int64), "dtype int64, reference float32"),
-    (None, "the operand is no tensor but NoneType"),
-    ((array(1), array(1)), "the operand is no tensor but tuple"),
+    (None, "the operand is not a tensor but NoneType"),
+    ((array(1), array(1)), "the operand is not a tensor but tuple"),
 ])  # fmt: skip
 def test_values_that_do_not_compare_diverge_with_the_reason(computed: object, problem: str) -> None:
     difference = measure(computed, array(1))

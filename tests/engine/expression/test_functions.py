@@ -163,10 +163,11 @@ INTEGERS = np.array([4, -1, 3])
         ("remainder(@0,@1)", (INTEGERS, np.zeros(3, np.uint8)), "remainder(@0,@1): integer division by zero"),
         ("add(@0,@1)", (SHORT, np.zeros(2)), "add(@0,@1): shapes do not broadcast: found [3] and [2], "
          "expected each dimension equal or 1, counted from the last"),
-        ("mul(add(@0,1),2)", (None,), "add(@0,1): not a value to compute with: found None, "
+        ("mul(add(@0,1),2)", (None,), "add(@0,1): an operand is neither a tensor nor a number: found None, "
          "expected a tensor or a number"),
-        ("neg(@0)", ([1, 2],), "neg(@0): not a value to compute with: found [1, 2], expected a tensor or a number"),
-        ("neg(@0)", (np.array(["a"]),), "neg(@0): a tensor of this dtype cannot be computed with: found <U1, "
+        ("neg(@0)", ([1, 2],), "neg(@0): an operand is neither a tensor nor a number: found [1, 2], "
+         "expected a tensor or a number"),
+        ("neg(@0)", (np.array(["a"]),), "neg(@0): a tensor has a dtype without arithmetic: found <U1, "
          "expected a numeric dtype"),
         ("sub(@0,1)", (SHORT > 1,), "sub(@0,1): sub does not take bools: found a bool, expected numbers"),
         ("sub(@0,@0)", (SHORT > 1,), "sub(@0,@0): sub is not defined for this dtype: found bool, "

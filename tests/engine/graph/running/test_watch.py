@@ -33,7 +33,7 @@ def test_taps_return_any_operand_by_name(net: RuntimeGraph) -> None:
 
 
 def test_a_tap_on_no_operand_is_refused(net: RuntimeGraph) -> None:
-    with pytest.raises(InputError, match="no such operand to tap: found 'x', expected one of 0, 1, 2"):
+    with pytest.raises(InputError, match="unknown operand in taps: found 'x', expected one of 0, 1, 2"):
         Session(net).run([X], taps=["x"])
 
 

@@ -36,7 +36,12 @@ REFUSALS: list[tuple[str, tuple[object, ...], dict[str, Any], str]] = [
         {"start": 5, "end": 0, "step": 1},
         "step does not lead from start to end: found arange(5, 0, 1)",
     ),
-    ("torch.arange", (), {"end": "five"}, "not a value to compute with: found 'five', expected a tensor or a number"),
+    (
+        "torch.arange",
+        (),
+        {"end": "five"},
+        "an operand is neither a tensor nor a number: found 'five', expected a tensor or a number",
+    ),
     ("aten::meshgrid", ([M, V], "ij"), {}, "a grid is made of vectors: found [3, 4], expected [n]"),
     ("aten::meshgrid", ([V, V], "yx"), {}, "unknown indexing: found yx, expected ij or xy"),
     ("aten::one_hot", (M, 4), {}, "only integers name classes: found float32"),
