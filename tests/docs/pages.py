@@ -110,7 +110,7 @@ class Reader:
         self._exits.enter_context(server)
         self._exits.callback(server.kill)
         banner = ""
-        while "  try  " not in banner:
+        while not re.search(r"^  \d+ threads? ", banner, re.M):
             line = server.stdout.readline()  # type: ignore[union-attr]
             assert line, f"the server ended after: {banner}"
             banner += line
