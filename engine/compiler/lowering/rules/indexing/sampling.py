@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from engine.compiler.kernels.expr import Expr, Operand, apply
-from engine.compiler.kernels.images.regions import Regions
+from engine.compiler.kernels.images.roi_align import Regions
 from engine.compiler.kernels.images.sampling import Sampling
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.rules.composition import Composition
