@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from engine.compiler.kernels.images.deforming import Deforming, Segment
+from engine.compiler.kernels.images.deformable import Deforming, Segment
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.rules.convolution.conv import convolved
 from engine.compiler.lowering.rules.indexing.sampling import by_pixels
