@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from engine.compiler.codegen.ir import Function, Index, Module, Value, as_value, constant, vector
 from engine.compiler.kernels.channels import fitting_lanes
 from engine.compiler.kernels.functions.arithmetic import like
-from engine.compiler.kernels.images.sampling import Channels, Tap, together
+from engine.compiler.kernels.images.grid_sample import Channels, Tap, together
 from engine.compiler.kernels.indexing.gather import OUTSIDE
 from engine.compiler.kernels.kernel import Kernel, block_of, start
 from engine.ir.dims import largest, smallest

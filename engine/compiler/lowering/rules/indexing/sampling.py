@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from engine.compiler.kernels.expr import Expr, Operand, apply
+from engine.compiler.kernels.images.grid_sample import Sampling
 from engine.compiler.kernels.images.roi_align import Regions
-from engine.compiler.kernels.images.sampling import Sampling
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.rules.composition import Composition
 from engine.compiler.lowering.rules.registry import kernels_for

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from engine.compiler.codegen.host import describe
-from engine.compiler.kernels.images.sampling import Sampling
+from engine.compiler.kernels.images.grid_sample import Sampling
 from engine.layers.vision.grid import GridSample
 from tests.engine.compiler.kernels.guarded import guarded_array
 from tests.engine.compiler.kernels.running import LEVELS, run
