@@ -12,8 +12,8 @@ import numpy as np
 from engine.compiler.kernels.elements import make_elements
 from engine.compiler.kernels.expr import Number, Operand, apply
 from engine.compiler.kernels.pooling.global_average import Of
-from engine.compiler.kernels.pooling.places import PoolPlaces
 from engine.compiler.kernels.pooling.pool import Pool as PoolKernel
+from engine.compiler.kernels.pooling.pool_indices import PoolPlaces
 from engine.compiler.kernels.windows import WindowAxis
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.fusion import as_image

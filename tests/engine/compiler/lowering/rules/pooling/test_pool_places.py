@@ -9,7 +9,7 @@ import pytest
 
 from engine import Session
 from engine.compiler.codegen.host import describe
-from engine.compiler.kernels.pooling.places import PoolPlaces
+from engine.compiler.kernels.pooling.pool_indices import PoolPlaces
 from engine.compiler.kernels.windows import WindowAxis
 from engine.layers.pooling.max_pool import MaxPool
 from engine.pnnx import Operator
