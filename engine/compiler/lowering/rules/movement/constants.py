@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from engine.compiler.kernels.indexing.counting import COUNTED, Counting
+from engine.compiler.kernels.indexing.arange import COUNTED, Counting
 from engine.compiler.kernels.indexing.picking import Positions
 from engine.compiler.kernels.indexing.scattering import Scattering
 from engine.compiler.lowering.context import Context
