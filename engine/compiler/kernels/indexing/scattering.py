@@ -17,7 +17,7 @@ from typing import Literal, Self
 from engine.compiler.codegen.ir import Function, Index, Module, Sizes, Value, as_value, constant
 from engine.compiler.kernels.elements import TYPES
 from engine.compiler.kernels.indexing.gather import OUTSIDE, load_index
-from engine.compiler.kernels.indexing.picking import Positions
+from engine.compiler.kernels.indexing.gather_elements import Positions
 from engine.compiler.kernels.kernel import Kernel, block_of, derived, start
 from engine.ir.dims import largest, smallest
 

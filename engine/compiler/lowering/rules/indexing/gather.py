@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from engine.compiler.kernels.indexing.picking import Picking, Positions
+from engine.compiler.kernels.indexing.gather_elements import Picking, Positions
 from engine.compiler.kernels.map import merge_loops
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.rules.composition import Composition

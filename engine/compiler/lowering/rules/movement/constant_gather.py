@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from engine.compiler.kernels.indexing.picking import ELEMENTS, Picking, Positions
+from engine.compiler.kernels.indexing.gather_elements import ELEMENTS, Picking, Positions
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.rules.registry import FALLBACKS, KERNEL_RULES
 from engine.compiler.lowering.steps import KernelStep, Lowered, NotLoweredError, derived

@@ -9,7 +9,7 @@ import pytest
 
 from engine import EngineError, Session, TensorSpec
 from engine.compiler.codegen.host import describe
-from engine.compiler.kernels.indexing.picking import Picking, Positions
+from engine.compiler.kernels.indexing.gather_elements import Picking, Positions
 from engine.compiler.kernels.ordering.scan import Scan
 from engine.compiler.kernels.rows.extreme import Extreme
 from engine.pnnx import Operator

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from engine.compiler.codegen.host import describe
-from engine.compiler.kernels.indexing.picking import Positions
+from engine.compiler.kernels.indexing.gather_elements import Positions
 from engine.compiler.kernels.indexing.scattering import Scattering
 from engine.pnnx import Operator
 from tests.engine.compiler.kernels.guarded import guarded_array
