@@ -11,7 +11,7 @@ import numpy as np
 from engine.compiler.kernels.elements import TYPES
 from engine.compiler.kernels.expr import Number, Operand, apply
 from engine.compiler.kernels.indexing.gather_elements import Positions
-from engine.compiler.kernels.indexing.scattering import Mode, Scattering
+from engine.compiler.kernels.indexing.scatter import Mode, Scattering
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.rules.composition import Composition
 from engine.compiler.lowering.rules.elementwise.typed_calls import domain_of

@@ -6,7 +6,7 @@ import numpy as np
 
 from engine.compiler.kernels.indexing.arange import COUNTED, Counting
 from engine.compiler.kernels.indexing.gather_elements import Positions
-from engine.compiler.kernels.indexing.scattering import Scattering
+from engine.compiler.kernels.indexing.scatter import Scattering
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.rules.indexing.gather import BITS, indices_of
 from engine.compiler.lowering.rules.registry import kernels_for

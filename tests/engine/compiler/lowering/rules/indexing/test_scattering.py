@@ -7,7 +7,7 @@ import pytest
 
 from engine.compiler.codegen.host import describe
 from engine.compiler.kernels.indexing.gather_elements import Positions
-from engine.compiler.kernels.indexing.scattering import Scattering
+from engine.compiler.kernels.indexing.scatter import Scattering
 from engine.pnnx import Operator
 from tests.engine.compiler.kernels.guarded import guarded_array
 from tests.engine.compiler.kernels.running import LEVELS, run
