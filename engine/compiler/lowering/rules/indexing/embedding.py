@@ -6,7 +6,7 @@ from typing import cast
 
 import numpy as np
 
-from engine.compiler.kernels.indexing.bags import Bags, Mode
+from engine.compiler.kernels.indexing.embedding_bag import Bags, Mode
 from engine.compiler.kernels.indexing.gather import Gather
 from engine.compiler.lowering.context import Context, as_rows
 from engine.compiler.lowering.rules.indexing.gather import BITS, indices_of

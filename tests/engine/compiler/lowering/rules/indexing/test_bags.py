@@ -9,7 +9,7 @@ import pytest
 
 from engine import EngineError, Session, TensorSpec
 from engine.compiler.codegen.host import describe
-from engine.compiler.kernels.indexing.bags import Bags
+from engine.compiler.kernels.indexing.embedding_bag import Bags
 from tests.engine.compiler.kernels.guarded import guarded_array
 from tests.engine.compiler.kernels.running import LEVELS, run
 from tests.engine.graph.build import built, op
