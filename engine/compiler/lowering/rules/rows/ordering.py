@@ -10,7 +10,7 @@ import numpy as np
 
 from engine.compiler.kernels.elements import TYPES
 from engine.compiler.kernels.expr import Expr, Operand, apply
-from engine.compiler.kernels.ordering.searching import Searching
+from engine.compiler.kernels.ordering.binary_search import Searching
 from engine.compiler.kernels.ordering.sorting import SORTED, Sorting
 from engine.compiler.kernels.ordering.wide_sorting import WIDE, WideSorting
 from engine.compiler.lowering.context import Context

@@ -7,8 +7,8 @@ import pytest
 
 from engine import Session
 from engine.compiler.codegen.host import describe
+from engine.compiler.kernels.ordering.binary_search import Searching
 from engine.compiler.kernels.ordering.scan import RunningExtreme
-from engine.compiler.kernels.ordering.searching import Searching
 from engine.layers.reduction.scan import CumMax, CumMin
 from tests.engine.compiler.kernels.guarded import guarded_array
 from tests.engine.compiler.kernels.running import LEVELS, run
