@@ -24,7 +24,7 @@ import numpy as np
 from engine.compiler.codegen.ir import Function, Index, Loop, Module, Sizes, Value, hint, is_open
 from engine.compiler.kernels.channels import Panel, cases, panels_of, width_of
 from engine.compiler.kernels.convolution.conv_tile import TileCode, TileWriter, emit_tile
-from engine.compiler.kernels.convolution.integers import ways
+from engine.compiler.kernels.convolution.integer_products import ways
 from engine.compiler.kernels.convolution.tiles import ConvTile, wide_tiles
 from engine.compiler.kernels.grid import Grid
 from engine.compiler.kernels.kernel import Convolution, Strides, derived, place, start

@@ -15,7 +15,7 @@ from itertools import product
 from engine.compiler.codegen.host import Memory
 from engine.compiler.codegen.ir import Function, Index, Module, Value, constant, vector
 from engine.compiler.kernels.channels import MOST_TERMS, Panel, load_panel, starts_of, terms_a_turn, width_of
-from engine.compiler.kernels.convolution.integers import add_bytes, add_pairs, as_floats, as_integers
+from engine.compiler.kernels.convolution.integer_products import add_bytes, add_pairs, as_floats, as_integers
 from engine.compiler.kernels.expr import cost
 from engine.compiler.kernels.folding import total
 from engine.compiler.kernels.kernel import Epilogue, Strides

@@ -13,7 +13,7 @@ from engine.compiler.kernels.convolution.depthwise_tile import rank_tiles as ran
 from engine.compiler.kernels.convolution.dots import DotConv, rank_dot_tiles
 from engine.compiler.kernels.convolution.dots import pays as pays_as_dots
 from engine.compiler.kernels.convolution.grouped import Bundle, GroupedConv, pays, rank_bundle_tiles
-from engine.compiler.kernels.convolution.integers import DOTS, ways
+from engine.compiler.kernels.convolution.integer_products import DOTS, ways
 from engine.compiler.kernels.convolution.tiles import PANEL_SIZES, choose_tile, rank_tiles
 from engine.compiler.kernels.kernel import Convolution, Strides
 from engine.compiler.kernels.winograd.blocking import choose_blocking, offered_for

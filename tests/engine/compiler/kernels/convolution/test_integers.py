@@ -11,7 +11,7 @@ from engine.compiler.codegen.host import Host, describe, detect
 from engine.compiler.codegen.ir import Module
 from engine.compiler.codegen.object_code import assemble
 from engine.compiler.kernels.convolution.conv import Conv
-from engine.compiler.kernels.convolution.integers import DOTS, ways
+from engine.compiler.kernels.convolution.integer_products import DOTS, ways
 from engine.compiler.kernels.convolution.tiles import choose_tile
 from engine.compiler.kernels.expr import Operand, apply
 from engine.compiler.kernels.kernel import Epilogue, Strides
