@@ -7,7 +7,7 @@ from dataclasses import replace
 from string import ascii_letters
 
 from engine.compiler.kernels.expr import Operand, apply
-from engine.compiler.kernels.products.groups import GroupedProduct
+from engine.compiler.kernels.products.grouped_product import GroupedProduct
 from engine.compiler.kernels.products.product import choose_product_tile
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.fusion import unfused

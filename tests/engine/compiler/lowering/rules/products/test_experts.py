@@ -7,7 +7,7 @@ import pytest
 
 from engine import EngineError, Session, TensorSpec
 from engine.compiler.codegen.host import describe
-from engine.compiler.kernels.products.groups import GroupedProduct
+from engine.compiler.kernels.products.grouped_product import GroupedProduct
 from engine.tensor import Array
 from tests.engine.compiler.kernels.guarded import guarded_array
 from tests.engine.compiler.kernels.running import LEVELS, run
