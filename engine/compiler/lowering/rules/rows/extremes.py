@@ -11,7 +11,7 @@ import numpy as np
 from engine.compiler.kernels.elements import TYPES, Domain
 from engine.compiler.kernels.expr import Operand
 from engine.compiler.kernels.ordering.scan import RunningExtreme, Scan, TypedScan
-from engine.compiler.kernels.rows.extreme import Extreme
+from engine.compiler.kernels.rows.argmax import Extreme
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.rules.composition import Composition
 from engine.compiler.lowering.rules.registry import kernels_for

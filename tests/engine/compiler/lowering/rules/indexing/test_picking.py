@@ -11,7 +11,7 @@ from engine import EngineError, Session, TensorSpec
 from engine.compiler.codegen.host import describe
 from engine.compiler.kernels.indexing.gather_elements import Picking, Positions
 from engine.compiler.kernels.ordering.scan import Scan
-from engine.compiler.kernels.rows.extreme import Extreme
+from engine.compiler.kernels.rows.argmax import Extreme
 from engine.pnnx import Operator
 from tests.engine.compiler.kernels.guarded import guarded_array
 from tests.engine.compiler.kernels.running import LEVELS, run
