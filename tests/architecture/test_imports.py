@@ -49,11 +49,11 @@ ALLOWED: dict[str, set[str]] = {
     "engine.profiling": {"engine.graph"},
     "engine.compiler.codegen.ir": {"engine.ir"},
     "engine.compiler.codegen.host": {"engine.errors"},
-    "engine.compiler.codegen.elf": {"engine.errors"},
-    "engine.compiler.codegen.loading": {"engine.compiler.codegen.elf", "engine.errors"},
+    "engine.compiler.codegen.loader": {"engine.errors"},
+    "engine.compiler.codegen.loader": {"engine.compiler.codegen.loader", "engine.errors"},
     "engine.compiler.codegen.leftovers": set(),
     "engine.compiler.codegen.object_code": {"engine.errors"}
-    | {"engine.compiler.codegen.host", "engine.compiler.codegen.leftovers", "engine.compiler.codegen.loading"},
+    | {"engine.compiler.codegen.host", "engine.compiler.codegen.leftovers", "engine.compiler.codegen.loader"},
     "engine.compiler.kernels": VOCABULARY
     | {"engine.compiler.codegen.host", "engine.compiler.codegen.ir", "engine.special"},
     "engine.compiler.lowering": VOCABULARY

@@ -17,10 +17,9 @@ from hypothesis import strategies as st
 
 from engine import CompileError
 from engine.compiler.codegen import object_code
-from engine.compiler.codegen.elf import ObjectFile
 from engine.compiler.codegen.host import describe, detect, import_llvm
 from engine.compiler.codegen.ir import Module
-from engine.compiler.codegen.loading import Block, UnknownFormError
+from engine.compiler.codegen.loader import Block, ObjectFile, UnknownFormError
 
 ROOT = Path(__file__).parents[4]
 HOST = detect()
