@@ -51,9 +51,9 @@ ALLOWED: dict[str, set[str]] = {
     "engine.compiler.codegen.host": {"engine.errors"},
     "engine.compiler.codegen.loader": {"engine.errors"},
     "engine.compiler.codegen.loader": {"engine.compiler.codegen.loader", "engine.errors"},
-    "engine.compiler.codegen.leftovers": set(),
+    "engine.compiler.codegen.memory_release": set(),
     "engine.compiler.codegen.object_code": {"engine.errors"}
-    | {"engine.compiler.codegen.host", "engine.compiler.codegen.leftovers", "engine.compiler.codegen.loader"},
+    | {"engine.compiler.codegen.host", "engine.compiler.codegen.memory_release", "engine.compiler.codegen.loader"},
     "engine.compiler.kernels": VOCABULARY
     | {"engine.compiler.codegen.host", "engine.compiler.codegen.ir", "engine.special"},
     "engine.compiler.lowering": VOCABULARY

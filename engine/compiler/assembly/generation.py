@@ -13,7 +13,7 @@ from engine.compiler.assembly.addressing import buffer_rows, native_steps, regio
 from engine.compiler.assembly.clearing import with_borders_cleared
 from engine.compiler.assembly.memory import find_lifetimes, plan_memory, storages_of
 from engine.compiler.assembly.objects import make_objects
-from engine.compiler.codegen.leftovers import give_back_freed
+from engine.compiler.codegen.memory_release import give_back_freed
 from engine.compiler.executable import Buffers, Executable, ReferenceCall, Region, Segment
 from engine.compiler.lowering import Lowering
 from engine.compiler.lowering.steps import KernelStep, ReferenceStep, Step

@@ -10,8 +10,8 @@ from typing import Any, Final
 from weakref import WeakValueDictionary
 
 from engine.compiler.codegen.host import Host, import_llvm
-from engine.compiler.codegen.leftovers import give_back
 from engine.compiler.codegen.loader import Block, UnknownFormError, names_of
+from engine.compiler.codegen.memory_release import give_back
 from engine.errors import CompileError
 
 # Most bytes of cached object code: graphs share kernels, and all programs the step loop.

@@ -19,7 +19,7 @@ from typing import Final
 
 import numpy as np
 
-from engine.compiler.codegen.leftovers import give_back_freed
+from engine.compiler.codegen.memory_release import give_back_freed
 from engine.compiler.storage import ALIGNMENT
 from engine.errors import CompileMemoryError
 from engine.graph import RuntimeGraph

@@ -12,7 +12,7 @@ import pytest
 
 from engine.compiler.codegen import leftovers, object_code
 from engine.compiler.codegen.host import describe
-from engine.compiler.codegen.leftovers import give_back, is_unwritten, library_pages
+from engine.compiler.codegen.memory_release import give_back, is_unwritten, library_pages
 
 SIZE = 64 * mmap.PAGESIZE
 NAME = "libof_this_test"
