@@ -11,8 +11,8 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Final
 
-from engine.compiler.inlining.budget import MOST_ADDED, Budget, size_of
 from engine.compiler.inlining.rewriting import Choices, may_be_rewritten, rewritten
+from engine.compiler.inlining.trip_counts import MOST_ADDED, Budget, size_of
 from engine.errors import EngineError, RunCancelledError
 from engine.graph import RuntimeGraph
 from engine.ir.dims import is_same

@@ -6,10 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from engine.compiler.inlining.budget import Budget, size_of
 from engine.compiler.inlining.sequences import Sequences
 from engine.compiler.inlining.splice import Splice
-from engine.compiler.inlining.turns import truth_of, turns_of_loop, turns_of_map, turns_of_scan
+from engine.compiler.inlining.trip_counts import Budget, size_of, truth_of, turns_of_loop, turns_of_map, turns_of_scan
 from engine.compiler.inlining.unrolling import unroll_loop, unroll_map, unroll_scan
 from engine.errors import ShapeError
 from engine.graph import RuntimeGraph, RuntimeOperator

@@ -10,8 +10,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from engine.compiler.inlining.budget import Budget
 from engine.compiler.inlining.splice import Splice
+from engine.compiler.inlining.trip_counts import Budget
 from engine.compiler.inlining.unrolling import cut
 from engine.errors import EngineError, RunCancelledError
 from engine.graph import RuntimeOperator

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import engine
-from engine.compiler.inlining.budget import MOST_ADDED, MOST_TURNS, size_of
 from engine.compiler.inlining.inlining import MOST_KEPT, MOST_KEPT_OPERATORS, Inlining
+from engine.compiler.inlining.trip_counts import MOST_ADDED, MOST_TURNS, size_of
 from engine.graph.building.bodies import Body
 from tests.engine.compiler.inlining.loops import BOOL, WEIGHTS, body
 from tests.engine.onnx_files.models import INT64, model, node, save, value
