@@ -2,22 +2,156 @@
 
 Exporters emit a branch for every ``if`` of a script, although most test a rank or a size, and a loop whose trip count
 is a dimension. An inlined subgraph gets kernels like the operators around it, and later operators know its shapes.
+
 """
 
 from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
 
-from engine.compiler.inlining.rewriting import Choices, may_be_rewritten, rewritten
-from engine.compiler.inlining.trip_counts import MOST_ADDED, Budget, size_of
-from engine.errors import EngineError, RunCancelledError
-from engine.graph import RuntimeGraph
+from engine.compiler.inlining.sequences import Sequences
+from engine.compiler.inlining.splice import Splice
+from engine.compiler.inlining.trip_counts import (
+    MOST_ADDED,
+    Budget,
+    size_of,
+    truth_of,
+    turns_of_loop,
+    turns_of_map,
+    turns_of_scan,
+)
+from engine.compiler.inlining.unrolling import unroll_loop, unroll_map, unroll_scan
+from engine.errors import EngineError, RunCancelledError, ShapeError
+from engine.graph import RuntimeGraph, RuntimeOperator
 from engine.ir.dims import is_same
+from engine.layers.onnx.control.control import If, Loop, Scan, SequenceMap
+from engine.layers.onnx.control.sequence import ConcatFromSequence, SequenceAt, SequenceLength, SplitToSequence
 from engine.pnnx import Graph
 from engine.tensor import TensorSpec
+
+Choices = tuple[tuple[str, object], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Rewritten:
+    """Source, and the decisions made; equal decisions on one graph give equal sources."""
+
+    source: Graph
+    choices: Choices
+
+
+def may_be_rewritten(op: RuntimeOperator) -> bool:
+    """Return whether shapes may decide what becomes of an operator."""
+    return type(op.definition) in _HANDLERS
+
+
+def rewritten(graph: RuntimeGraph, values: Mapping[str, object], budget: Budget) -> Rewritten | None:
+    """Return the source of a graph with everything decided inlined; None if nothing is.
+
+    Args:
+        values: known spec or value of every operand.
+    """
+    walk = _Walk(graph, values, budget)
+    operators = {op.name: op for op in graph.operators}
+    choices: list[tuple[str, object]] = []
+    for source in graph.source.operators:
+        op = operators[source.name]
+        handler = _HANDLERS.get(type(op.definition))
+        choice = handler(walk, op) if handler is not None else None
+        if choice is None:
+            walk.splice.add(source)
+            walk.sequences.follow(op)
+        else:
+            choices.append((op.name, choice))
+    return Rewritten(walk.splice.source, tuple(choices)) if choices else None
+
+
+class _Walk:
+    """State of a walk over a graph."""
+
+    def __init__(self, graph: RuntimeGraph, values: Mapping[str, object], budget: Budget) -> None:
+        self.splice = Splice(graph.source)
+        self.sequences = Sequences(self.splice, values, budget)
+        self._values, self._budget = values, budget
+
+    def known(self, op: RuntimeOperator) -> list[Any]:
+        """Return the known specs or values of an operator's operands."""
+        return [self._values[each.name] for each in op.inputs]
+
+    def branch(self, op: RuntimeOperator) -> object:
+        """Inline the branch taken."""
+        choice: Any = op.definition
+        condition = truth_of(self._values[op.inputs[0].name])
+        if condition is None:
+            return None
+        try:
+            body = choice.branch(condition)
+        except ShapeError:  # there is none; a run reports it
+            return None
+        given = choice.captured(condition, self.splice.names(each.name for each in op.inputs[1:]))
+        self.splice.branch(op.name, body, given, [each.name for each in op.outputs])
+        return condition
+
+    def loop(self, op: RuntimeOperator) -> object:
+        """Unroll a loop."""
+        loop: Any = op.definition
+        turns = turns_of_loop(loop, self.known(op), self._budget)
+        if turns is None or not self._add(turns, loop.body("body"), loop.count):
+            return None
+        empty = [] if turns else loop.nothing(self.known(op))
+        unroll_loop(self.splice, op, turns, empty)
+        return (turns, *(each.shape for each in empty))
+
+    def scan(self, op: RuntimeOperator) -> object:
+        """Unroll a scan."""
+        scan: Any = op.definition
+        length = turns_of_scan(scan, self.known(op), self._budget)
+        if length is None or not self._add(length, scan.body("body"), scan.count + length * scan.inputs):
+            return None
+        axes = scan.axes(scan.input_axes, scan.parts(self.known(op))[1])
+        empty = [] if length else scan.nothing(self.known(op))
+        unroll_scan(self.splice, op, axes, length, empty)
+        return (length, *axes, *(each.shape for each in empty))
+
+    def map(self, op: RuntimeOperator) -> object:
+        """Unroll a map."""
+        layer: Any = op.definition
+        known = self.known(op)
+        turns = turns_of_map(layer, known, self._budget)
+        columns: list[Any] = []
+        for each, spec in zip(op.inputs[: layer.inputs], known, strict=False):
+            is_list = isinstance(spec, (list, tuple))
+            columns.append(self.sequences.items(each.name) if is_list else self.splice.names([each.name])[0])
+        if turns is None or None in columns or not self._add(turns, layer.body("body"), layer.count):
+            return None
+        items = unroll_map(self.splice, op, columns)
+        for outer, names in zip(op.outputs, items, strict=True):
+            self.sequences.holds(outer.name, names)
+        return tuple(each if isinstance(each, str) else tuple(each) for each in columns)
+
+    def sequence(self, op: RuntimeOperator) -> object:
+        """Replace a list operator."""
+        return self.sequences.dissolve(op)
+
+    def _add(self, turns: int, body: Any, others: int) -> bool:
+        return self._budget.add(turns * size_of(body.operators) + others)
+
+
+_HANDLERS: Final[Mapping[type | None, Callable[[_Walk, RuntimeOperator], object]]] = {
+    If: _Walk.branch,
+    Loop: _Walk.loop,
+    Scan: _Walk.scan,
+    SequenceMap: _Walk.map,
+    SequenceAt: _Walk.sequence,
+    SequenceLength: _Walk.sequence,
+    ConcatFromSequence: _Walk.sequence,
+    SplitToSequence: _Walk.sequence,
+}
+
 
 # Most cached variants of a graph, intermediate ones included, and their operators in total.
 MOST_KEPT: Final = 32
