@@ -10,8 +10,7 @@ import numpy as np
 
 from engine.compiler.addresses import MemorySpace
 from engine.compiler.assembly.addressing import buffer_rows, native_steps, region_of
-from engine.compiler.assembly.clearing import with_borders_cleared
-from engine.compiler.assembly.memory import find_lifetimes, plan_memory, storages_of
+from engine.compiler.assembly.memory import find_lifetimes, plan_memory, storages_of, with_borders_cleared
 from engine.compiler.assembly.objects import make_objects
 from engine.compiler.codegen.memory_release import give_back_freed
 from engine.compiler.executable import Buffers, Executable, ReferenceCall, Region, Segment

@@ -3,17 +3,24 @@
 The less memory a run uses, the more of it is still cached when it is used again. So large images share bytes with any
 tensor, and their zero borders are cleared again after another tensor has overwritten them. Small images with a border
 share only with storages of equal frames, which write the same inner elements, so their borders are cleared once.
+
+With symbolic sizes, which tensor is larger depends on the sizes, so bytes cannot be packed. Tensors with disjoint
+lifetimes share a *slot*, which is as large as its largest tensor; slots lie one after the other. The hints decide which
+tensors share: good for sizes near the hints, and valid for every size.
+
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 
 from engine.compiler.addresses import MemorySpace
-from engine.compiler.codegen.host import Memory
-from engine.compiler.lowering.steps import KernelStep, Step
+from engine.compiler.codegen.host import Host, Memory
+from engine.compiler.kernels.images.border import Border, Bordered
+from engine.compiler.lowering.steps import KernelStep, Pointer, Step
 from engine.compiler.storage import ALIGNMENT, Frame, Storage, View
+from engine.ir.dims import hint, is_same, largest
 
 # Share of the L2 cache. Larger images with borders may share memory with any tensor.
 SHARED_SHARE = 1 / 4
@@ -140,3 +147,121 @@ def _is_unclean(
 def aligned(size: int) -> int:
     """Return a size rounded up to whole cache lines."""
     return -(-size // ALIGNMENT) * ALIGNMENT
+
+
+def with_borders_cleared(
+    steps: Sequence[Step], unclean: Collection[Storage], host: Host, *, is_apart: bool = False
+) -> list[Step]:
+    """Return the steps, with each border of ``unclean`` cleared by the first step that uses the storage.
+
+    Args:
+        is_apart: whether to clear them in separate steps, so that kernels do not depend on it.
+    """
+    result: list[Step] = []
+    pending = set(unclean)
+    for step in steps:
+        found = [storage for storage in dict.fromkeys(storages_of(step)) if storage in pending]
+        pending.difference_update(found)
+        for storage in found:
+            if storage.frame is None:
+                continue
+            is_double = storage.meta.dtype.itemsize == 8
+            border = _border(storage.frame, host.of_doubles if is_double else host)
+            if isinstance(step, KernelStep) and not is_apart:
+                step = _bordered(step, border, storage)
+            else:
+                result.append(KernelStep(kernel=border, pointers=(Pointer(storage),), operators=_operators(step)))
+        result.append(step)
+    return result
+
+
+def _operators(step: Step) -> tuple[str, ...]:
+    return step.operators[:1] if isinstance(step, KernelStep) else (step.operator.name,)
+
+
+def _border(frame: Frame, host: Host) -> Border:
+    return Border(
+        batch=frame.batch, rows=frame.rows, columns=frame.columns, pitch=frame.pitch, border=frame.border, host=host
+    )
+
+
+def _bordered(step: KernelStep, border: Border, storage: Storage) -> KernelStep:
+    kernel = Bordered(host=border.host, inner=step.kernel, border=border, arguments=len(step.pointers))
+    return replace(step, kernel=kernel, pointers=(*step.pointers, Pointer(storage)))
+
+
+@dataclass(slots=True)
+class _Slot:
+    """Memory that several tensors use one after the other.
+
+    Args:
+        frame: of all its tensors, if reserved for images of equal borders.
+    """
+
+    frame: Frame | None = None
+    is_apart: bool = False
+    tensors: list[tuple[Storage, Lifetime]] = field(default_factory=list)
+
+    def is_free(self, life: Lifetime) -> bool:
+        """Return whether none of its tensors is in use at that time."""
+        return not any(each.overlaps(life) for _, each in self.tensors)
+
+    @property
+    def bytes(self) -> int:
+        """Return its size."""
+        return aligned(largest(*(storage.bytes for storage, _ in self.tensors)))
+
+    def is_unclean(self, storage: Storage, life: Lifetime) -> bool:
+        """Return whether the border of a tensor may have been overwritten.
+
+        It is clean if a tensor of an equal frame used the memory last, or if all its tensors have that frame.
+        """
+        if all(_is_alike(each.frame, storage.frame) for each, _ in self.tensors):
+            return False
+        before = [(other.last, each) for each, other in self.tensors if other.last < life.first]
+        return not before or not _is_alike(max(before, key=lambda pair: pair[0])[1].frame, storage.frame)
+
+
+def plan_symbolic_memory(steps: Sequence[Step], kept: Iterable[View], caches: Memory) -> MemoryPlan:
+    """Plan the arena; offsets and bytes are symbolic sizes.
+
+    Args:
+        kept: views that are read after the last step.
+        caches: of the target processor.
+    """
+    lifetimes = find_lifetimes(steps, kept)
+    slots: list[_Slot] = []
+    for storage in sorted(lifetimes, key=lambda each: (-hint(each.bytes), lifetimes[each].first)):
+        _slot_for(storage, lifetimes[storage], slots, SHARED_SHARE * caches.second_bytes).tensors.append(
+            (storage, lifetimes[storage])
+        )
+    slots.sort(key=lambda slot: not slot.is_apart)
+    offsets: dict[Storage, int] = {}
+    unclean: set[Storage] = set()
+    clean: list[tuple[int, int]] = []
+    end = 0
+    for slot in slots:
+        begin, end = end, end + slot.bytes
+        zeroed = [(storage, life) for storage, life in slot.tensors if storage.is_zeroed]
+        dirty = {storage for storage, life in zeroed if slot.is_unclean(storage, life)}
+        offsets |= {storage: begin for storage, _ in slot.tensors}
+        unclean |= dirty
+        if len(dirty) < len(zeroed):
+            clean.append((begin, end))
+    return MemoryPlan(offsets, lifetimes, end, frozenset(unclean), tuple(clean))
+
+
+def _slot_for(storage: Storage, life: Lifetime, slots: list[_Slot], shared_bytes: float) -> _Slot:
+    """Return the slot of a tensor, given in descending size: the smallest free one, else a new one."""
+    is_apart = storage.is_zeroed and (storage.frame is None or hint(storage.bytes) < shared_bytes)
+    frame = storage.frame if is_apart else None
+    for slot in reversed(slots):
+        if slot.is_apart == is_apart and _is_alike(slot.frame, frame) and slot.is_free(life):
+            return slot
+    slots.append(_Slot(frame, is_apart))
+    return slots[-1]
+
+
+def _is_alike(a: Frame | None, b: Frame | None) -> bool:
+    """Return whether two frames are equal for all sizes."""
+    return a is b or (a is not None and b is not None and is_same(a.numbers, b.numbers))

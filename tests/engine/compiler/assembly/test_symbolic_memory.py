@@ -9,8 +9,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.compiler.assembly.memory import Lifetime, MemoryPlan
-from engine.compiler.assembly.symbolic_memory import plan_symbolic_memory
+from engine.compiler.assembly.memory import Lifetime, MemoryPlan, plan_symbolic_memory
 from engine.compiler.codegen.host import Memory
 from engine.compiler.lowering.steps import ReferenceStep
 from engine.compiler.storage import View, channels_last, row_major
