@@ -50,7 +50,6 @@ ALLOWED: dict[str, set[str]] = {
     "engine.compiler.codegen.ir": {"engine.ir"},
     "engine.compiler.codegen.host": {"engine.errors"},
     "engine.compiler.codegen.loader": {"engine.errors"},
-    "engine.compiler.codegen.loader": {"engine.compiler.codegen.loader", "engine.errors"},
     "engine.compiler.codegen.memory_release": set(),
     "engine.compiler.codegen.object_code": {"engine.errors"}
     | {"engine.compiler.codegen.host", "engine.compiler.codegen.memory_release", "engine.compiler.codegen.loader"},

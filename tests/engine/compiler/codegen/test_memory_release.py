@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from engine.compiler.codegen import leftovers, object_code
+from engine.compiler.codegen import memory_release, object_code
 from engine.compiler.codegen.host import describe
 from engine.compiler.codegen.memory_release import give_back, is_unwritten, library_pages
 
@@ -59,7 +59,7 @@ def test_pages_that_are_the_files_own_are_given_back_and_found_again(
 ) -> None:
     content = library(False)
     assert int(content.sum()) == 7 * SIZE and resident_bytes(content) == SIZE
-    monkeypatch.setattr(leftovers, "library_pages", lambda: library_pages(NAME))
+    monkeypatch.setattr(memory_release, "library_pages", lambda: library_pages(NAME))
     give_back()
     assert resident_bytes(content) == 0
     assert int(content.sum()) == 7 * SIZE
@@ -67,7 +67,7 @@ def test_pages_that_are_the_files_own_are_given_back_and_found_again(
 
 def test_a_page_that_was_written_to_keeps_all_of_them(library: Library, monkeypatch: pytest.MonkeyPatch) -> None:
     content = library(True)
-    monkeypatch.setattr(leftovers, "library_pages", lambda: library_pages(NAME))
+    monkeypatch.setattr(memory_release, "library_pages", lambda: library_pages(NAME))
     give_back()
     assert content[3 * mmap.PAGESIZE] == 9 and int(content.sum()) == 7 * SIZE + 2
 
@@ -82,10 +82,10 @@ def test_only_such_files_are_looked_at(library: Library) -> None:
 
 
 def test_a_system_that_does_not_say_keeps_what_it_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(leftovers, "_MAPS", tmp_path / "none")
+    monkeypatch.setattr(memory_release, "_MAPS", tmp_path / "none")
     give_back()
     monkeypatch.undo()
-    monkeypatch.setattr(leftovers, "_PAGES", tmp_path / "none")
+    monkeypatch.setattr(memory_release, "_PAGES", tmp_path / "none")
     give_back()
 
 
