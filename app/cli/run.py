@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from app.cli.arguments import files, models
 from app.cli.output import write_json
-from app.codec.arrays.numpy_files import write_npz
+from app.codec.numpy_files import write_npz
 from app.messages import printable
 from app.models.model import Model
 from app.models.request import InferRequest, InferResult

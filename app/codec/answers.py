@@ -13,7 +13,7 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from app.codec.arrays.numpy_files import portable
+from app.codec.numpy_files import portable
 from app.memory.reservation import charge, check
 from app.small_arrays import all_finite, dtype_name, few_values
 from app.string_tensors import as_strings, is_text

@@ -5,10 +5,10 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
-from app.codec.arrays.numpy_files import NPY_MAGIC, ZIP_MAGIC, npy_message, npz_message
-from app.codec.forms.body import parse_form
-from app.codec.json.body import parse_json_body
+from app.codec.form import parse_form
+from app.codec.json_body import parse_json_body
 from app.codec.message import Message
+from app.codec.numpy_files import NPY_MAGIC, ZIP_MAGIC, npy_message, npz_message
 from app.errors import InvalidRequestError, UnsupportedMediaTypeError
 from app.images.decode import FORMATS, Picture
 from app.images.header_scan import format_of

@@ -9,7 +9,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from app.cli.arguments.options import UsageError
-from app.codec.arrays.numpy_files import read_npy, read_npz
+from app.codec.numpy_files import read_npy, read_npz
 from app.errors import InvalidRequestError, ServiceError
 from app.images.decode import Picture
 from app.messages import quoted

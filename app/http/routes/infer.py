@@ -16,11 +16,11 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.codec.advice import advised
 from app.codec.answers import SLAB, dump_json, dump_pieces, json_tensors
-from app.codec.arrays.numpy_files import write_npy, write_npz
-from app.codec.forms.body import read_outputs
+from app.codec.form import read_outputs
+from app.codec.json_tensors import advised
 from app.codec.message import Message, read_version
+from app.codec.numpy_files import write_npy, write_npz
 from app.codec.parse import JSON, NPY, NPZ, PNG, parse, reads_all
 from app.errors import InvalidRequestError, NotAcceptableError, ServiceError
 from app.http.body import INLINE_BYTES, encoding_of, first_headers, respond

@@ -11,7 +11,7 @@ from typing import Any, Final
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.codec.json.text import parse_json
+from app.codec.json_body import parse_json
 from app.errors import RefusedError
 from app.http.body import read_body
 from app.http.responses import json_response

@@ -9,9 +9,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from app.codec.advice import advise
-from app.codec.json.lists import LongList
-from app.codec.json.tensors import decode_input, filled
+from app.codec.json_lists import LongList
+from app.codec.json_tensors import advise, decode_input, filled
 from app.errors import RefusedError, RequestTooLargeError
 from app.images.decode import Picture
 from app.images.header_scan import format_of

@@ -12,7 +12,7 @@ import orjson
 from numpy.typing import NDArray
 
 from app.codec.answers import Slabs, dump_json, dump_pieces
-from app.codec.arrays.numpy_files import portable
+from app.codec.numpy_files import portable
 from app.errors import InvalidRequestError, RefusedError
 from app.memory.reservation import charge, check
 from app.messages import brief, cut, quoted

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from app.codec.json.text import parse_request_json
+from app.codec.json_body import parse_request_json
 from app.errors import RefusedError
 from app.messages import brief, cut
 from app.protocol.v2.shared_memory import REGION, RegionSlice, read_slice

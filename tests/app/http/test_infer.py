@@ -10,7 +10,7 @@ import httpx
 import numpy as np
 import pytest
 
-from app.codec import advice
+from app.codec import json_tensors
 from tests.app.client import Client
 from tests.app.pictures import encoded, gradient, npy, npz, png
 
@@ -248,13 +248,13 @@ def test_an_empty_batch_is_answered_with_an_empty_batch(zoo: Client) -> None:
 def test_a_large_tensor_as_text_earns_one_line_of_advice(
     zoo: Client, path: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(advice, "_told", {})
+    monkeypatch.setattr(json_tensors, "_advised", {})
     x = np.arange(21_000, dtype=np.float32).reshape(-1, 3)
     document: Any = {"inputs": x.tolist()}
     if path.startswith("/v2"):
         document = {"inputs": [{"name": "in0", "shape": x.shape, "datatype": "FP32", "data": x.tolist()}]}
-    with caplog.at_level("INFO", "app.codec.advice"):
+    with caplog.at_level("INFO", "app.codec.json_tensors"):
         for _ in range(2):
             assert zoo.post(path, json=document).status_code == 200
-    told = [record.args for record in caplog.records if record.name == "app.codec.advice"]
+    told = [record.args for record in caplog.records if record.name == "app.codec.json_tensors"]
     assert told == [("one", 84)]

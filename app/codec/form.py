@@ -10,9 +10,9 @@ from typing import Any, Final
 
 import orjson
 
-from app.codec.arrays.numpy_files import NPY_MAGIC, ZIP_MAGIC, named, read_npy, read_npz
-from app.codec.forms.multipart import Part, split_parts
 from app.codec.message import Message, output_names, read_version
+from app.codec.multipart import Part, split_parts
+from app.codec.numpy_files import NPY_MAGIC, ZIP_MAGIC, named, read_npy, read_npz
 from app.errors import InputMismatchError, InvalidRequestError, RequestTooLargeError
 from app.images.decode import Picture
 from app.messages import cut, quoted

@@ -17,8 +17,8 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
-from app.codec.arrays.zip_members import DEFLATED, STORED, Member, ZipError, members, unpack
 from app.codec.message import Message
+from app.codec.zip_members import DEFLATED, STORED, Member, ZipError, members, unpack
 from app.errors import InvalidRequestError, RequestTooLargeError
 from app.memory.reservation import charge
 from app.messages import cut

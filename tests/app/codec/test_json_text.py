@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.codec.json import limits
-from app.codec.json.limits import check_parsed, count
-from app.codec.json.limits import depth as measured
-from app.codec.json.text import parse_json
+from app.codec import json_limits as limits
+from app.codec.json_body import parse_json
+from app.codec.json_limits import check_parsed, count
+from app.codec.json_limits import depth as measured
 from app.errors import InvalidRequestError, RequestTooLargeError
 
 TREES = st.recursive(

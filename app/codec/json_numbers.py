@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import engine
-from app.codec.json.lists import LongList
+from app.codec.json_lists import LongList
 from app.errors import InputMismatchError, InvalidRequestError
 from app.signature import describe
 from app.small_arrays import all_finite, few_values

@@ -12,11 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import engine
-from app.codec.json import lists
-from app.codec.json.body import parse_json_body
-from app.codec.json.lists import LongList
-from app.codec.json.numbers import to_array
-from app.codec.json.text import parse_json, parse_request_json
+from app.codec import json_lists as lists
+from app.codec.json_body import parse_json, parse_json_body, parse_request_json
+from app.codec.json_lists import LongList
+from app.codec.json_numbers import to_array
 from app.errors import InputMismatchError, InvalidRequestError, RequestTooLargeError, ServiceError
 from app.protocol.v2.request import parse_request
 from app.settings import Settings

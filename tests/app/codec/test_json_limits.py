@@ -11,9 +11,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from app.codec.json import limits, tensors
-from app.codec.json.body import parse_json_body
-from app.codec.json.text import parse_json, parse_request_json
+from app.codec import json_limits as limits
+from app.codec import json_tensors as tensors
+from app.codec.json_body import parse_json, parse_json_body, parse_request_json
 from app.errors import InvalidRequestError, RequestTooLargeError
 from app.settings import Settings
 
@@ -36,7 +36,7 @@ def body_of(unit: bytes, count: int) -> bytes:
 def test_lists_strings_and_escapes_are_counted_before_anything_is_parsed(
     unit: bytes, each: int, limit: int, what: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("app.codec.json.text.orjson.loads", lambda _: pytest.fail("it was parsed"))
+    monkeypatch.setattr("app.codec.json_body.orjson.loads", lambda _: pytest.fail("it was parsed"))
     with pytest.raises(RequestTooLargeError, match=f"too many {what}: found .*send tensors as .npy"):
         parse_json(body_of(unit, limit // each + 2))
 

@@ -19,7 +19,7 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from app.codec.json.limits import BINARY, count, not_json
+from app.codec.json_limits import BINARY, count, not_json
 from app.errors import InvalidRequestError, RequestTooLargeError
 from app.memory.reservation import charge, check
 

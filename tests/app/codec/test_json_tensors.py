@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 import engine
-from app.codec.json.tensors import decode_inputs
+from app.codec.json_tensors import decode_inputs
 from app.errors import InputMismatchError, InvalidRequestError, RequestTooLargeError, ServiceError
 from app.images.decode import Picture
 from app.settings import Settings

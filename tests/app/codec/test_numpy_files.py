@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from app.codec.answers import dump_json
-from app.codec.arrays.numpy_files import read_npy, read_npz, write_npz
+from app.codec.numpy_files import read_npy, read_npz, write_npz
 from app.errors import InvalidRequestError, RequestTooLargeError, ServiceError
 from app.settings import Settings
 from tests.app.pictures import npy, npz

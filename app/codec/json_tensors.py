@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import base64
 import binascii
+import logging
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 import engine
-from app.codec.json.numbers import spelling, to_array
+from app.codec.json_numbers import spelling, to_array
 from app.errors import InputMismatchError, InvalidRequestError, RequestTooLargeError
 from app.images.decode import Picture
 from app.memory.reservation import charge, check
@@ -203,4 +204,41 @@ def _declared_dtype(name: object, port: engine.Port) -> np.dtype[Any]:
         input=port.name,
         found=cut(name) if isinstance(name, str) else brief(name),
         expected=dtype_name(expected),
+    )
+
+
+log = logging.getLogger(__name__)
+
+# From here on the text takes longer to read than most models take to run.
+_LARGE: Final = 1 << 16
+# Models come and go as long as a server lives.
+_MAX_MODELS: Final = 1000
+
+_advised: dict[str, None] = {}
+
+
+def advised(decode: Callable[[Signature], Inputs], model: str) -> Callable[[Signature], Inputs]:
+    """The same decoding of JSON, with advice where there is some to give."""
+
+    def decoding(signature: Signature) -> Inputs:
+        inputs = decode(signature)
+        for value in inputs.values():
+            advise(model, value)
+        return inputs
+
+    return decoding
+
+
+def advise(model: str, value: Any) -> None:
+    """A client has sent this input as JSON."""
+    if not isinstance(value, np.ndarray) or value.nbytes <= _LARGE or model in _advised:
+        return
+    if len(_advised) >= _MAX_MODELS:
+        _advised.clear()
+    _advised[model] = None
+    log.info(
+        "model '%s': a tensor of %d kB came as JSON; as .npy to /infer, or binary to /v2, it would take a tenth of the"
+        " time to read",
+        model,
+        value.nbytes // 1000,
     )

@@ -1,1 +1,0 @@
-"""Bodies of ``.npy`` and ``.npz`` files."""
