@@ -1,6 +1,7 @@
-"""The service: engines over HTTP.
+"""The service: models served over HTTP and gRPC.
 
-process -> http -> serving -> models -> engine: the server process, what speaks HTTP, what can be done with models, and
-the models. Beside that way: codec (bodies <-> arrays), images, tasks (outputs -> predictions), protocol (messages of
-others), memory (what requests hold together), render (graphs as drawings), cli (``pnnx-serve``), measuring.
+process -> http, grpc -> serving -> models -> engine: server processes, protocols, operations on models, and models.
+Beside these: codec (bodies <-> arrays), images, tasks (outputs -> predictions), protocol (messages of the Open
+Inference Protocol), scheduling, memory, render (graphs as drawings), trials and measuring, remote (stores), cli
+(``pnnx-serve``).
 """

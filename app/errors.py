@@ -1,30 +1,32 @@
-"""Everything a client can be told, with its status, and the one table from the engine's errors to statuses.
+"""Errors that clients get, with their statuses, and the statuses of the engine's errors.
 
 ServiceError                      status  code
 ├─ InvalidRequestError            400     invalid_request       the request itself is malformed
-├─ UnauthorizedError              401     unauthorized          no key, or one that is not known; with WWW-Authenticate
-├─ ForbiddenError                 403     forbidden             the key is not good for this, or there is none
+│  └─ RefusedError                400     invalid_request       the protocol or the model does not allow it
+├─ UnauthorizedError              401     unauthorized          no key, or an unknown one; with WWW-Authenticate
+├─ ForbiddenError                 403     forbidden             the key does not allow this request
 ├─ NotFoundError                  404     not_found             no such route
-│  ├─ ModelNotFoundError          404     model_not_found       the message lists the names there are
-│  └─ VersionNotFoundError        404     version_not_found     the message lists the versions there are
+│  ├─ ModelNotFoundError          404     model_not_found       the message lists the models
+│  └─ VersionNotFoundError        404     version_not_found     the message lists the versions
 ├─ MethodNotAllowedError          405     method_not_allowed
-├─ NotAcceptableError             406     not_acceptable        no answer of the kind Accept asks for
+├─ NotAcceptableError             406     not_acceptable        no answer in a format that Accept names
 ├─ RequestTimeoutError            408     request_timeout       headers or body did not arrive in time
-├─ RequestTooLargeError           413     too_large             body, picture, tensor or batch over a limit
+├─ RequestTooLargeError           413     too_large             body, image, tensor or batch over a limit
 ├─ UrlTooLongError                414     url_too_long
 ├─ UnsupportedMediaTypeError      415     unsupported_media_type
 ├─ InputMismatchError             422     input_mismatch        well-formed, but does not fit the model
 ├─ ModelLoadError                 422     load_failed           a model that was to be loaded cannot be served
-├─ QueueFullError                 429     queue_full            with Retry-After
+├─ RetryLaterError                                              with Retry-After
+│  ├─ QueueFullError              429     queue_full
+│  ├─ ModelNotReadyError          503     not_ready             loading, failed or stopping
+│  └─ TooManyConnectionsError     503     too_many_connections
 ├─ HeadersTooLargeError           431     headers_too_large     too many, or too long
-├─ InferenceFailedError           500     inference_failed      our fault; the reason is in the log only
-├─ InternalError                  500     internal              our fault; the reason is in the log only
-├─ ModelNotReadyError             503     not_ready             loading, failed or stopping; with Retry-After
-├─ TooManyConnectionsError        503     too_many_connections  with Retry-After
+├─ InferenceFailedError           500     inference_failed      fault of the server; the reason is only in its log
+├─ InternalError                  500     internal              fault of the server; the reason is only in its log
 └─ DeadlineExceededError          504     deadline_exceeded
 
-Every body has one shape: ``{"error": {"code", "message", "detail"?}}``. No message names a path of the machine, and
-none is longer than an answer to a mistake should be: whatever a client or a file wrote is cut where it is long.
+Every body has the form ``{"error": {"code", "message", "detail"?}}``. No message contains a path of the machine, and
+text from clients and files is cut to a bounded length.
 """
 
 from __future__ import annotations
@@ -38,9 +40,8 @@ from app.messages import cut
 _MESSAGE: Final = 4_000
 _DETAIL: Final = 1_000
 _ITEMS: Final = 1_000
-# Every engine error a request can meet. What the caller's tensors cause is the caller's (422); so is what an expression
-# or a parameter makes of them, for a model is served only after it has run. A run is cancelled when its time is up
-# (504), the rest is ours.
+# All engine errors that a request can cause. Errors in a run are due to the client's tensors (422), also those of
+# expressions and parameters, since a model is served only after it has run. A run is cancelled at its deadline (504).
 ENGINE_STATUS: Final[dict[type[engine.EngineError], int]] = {
     engine.EngineError: 500,
     engine.ModelFormatError: 500,
@@ -60,18 +61,18 @@ ENGINE_STATUS: Final[dict[type[engine.EngineError], int]] = {
 
 
 class ConfigError(Exception):
-    """A model's config.toml, labels or files do not fit; becomes the reason of the model's failed state."""
+    """A model's config.toml, labels or files are invalid; becomes the reason of its failed state."""
 
     def __str__(self) -> str:
         return cut(super().__str__(), _MESSAGE)
 
 
 class ServiceError(Exception):
-    """Base of everything a client can be told.
+    """Base of all errors that clients get.
 
     Args:
         message: one sentence: where, what was found, what was expected.
-        detail: the same for programs, JSON-able; left out when empty.
+        detail: the same as JSON for programs; left out when empty.
     """
 
     status: ClassVar[int] = 500
@@ -85,11 +86,11 @@ class ServiceError(Exception):
 
     @property
     def headers(self) -> dict[str, str]:
-        """Headers that belong to the status."""
+        """Return the headers that belong to the status."""
         return {}
 
     def body(self) -> dict[str, Any]:
-        """The JSON body, the same shape for every error."""
+        """Return the JSON body."""
         error: dict[str, Any] = {"code": self.code, "message": self.message}
         if self.detail:
             error["detail"] = self.detail
@@ -97,24 +98,24 @@ class ServiceError(Exception):
 
 
 class InvalidRequestError(ServiceError):
-    """The request is malformed whatever the model is."""
+    """The request is malformed, for any model."""
 
     status, code = 400, "invalid_request"
 
 
 class UnauthorizedError(ServiceError):
-    """The request brings no key, or one that is not known."""
+    """The request has no key, or an unknown one."""
 
     status, code = 401, "unauthorized"
 
     @property
     def headers(self) -> dict[str, str]:
-        """What to bring, as RFC 9110 section 11.6.1 asks."""
+        """Return WWW-Authenticate, as RFC 9110 section 11.6.1 requires."""
         return {"WWW-Authenticate": "Bearer"}
 
 
 class ForbiddenError(ServiceError):
-    """The server does this only for others: those whose key is good for it, or who run it."""
+    """The key does not allow this request, or without keys the request comes from another machine."""
 
     status, code = 403, "forbidden"
 
@@ -144,7 +145,7 @@ class MethodNotAllowedError(ServiceError):
 
 
 class NotAcceptableError(ServiceError):
-    """Accept asks for a kind of answer this request has not."""
+    """Accept names no format that this request can be answered in."""
 
     status, code = 406, "not_acceptable"
 
@@ -168,13 +169,13 @@ class HeadersTooLargeError(ServiceError):
 
 
 class RequestTooLargeError(ServiceError):
-    """A body, picture, tensor or batch is over its limit."""
+    """A body, image, tensor or batch is over its limit."""
 
     status, code = 413, "too_large"
 
 
 class UnsupportedMediaTypeError(ServiceError):
-    """The Content-Type or Content-Encoding is not one the route takes."""
+    """The route does not accept this Content-Type or Content-Encoding."""
 
     status, code = 415, "unsupported_media_type"
 
@@ -186,13 +187,13 @@ class InputMismatchError(ServiceError):
 
 
 class ModelLoadError(ServiceError):
-    """A model that was to be loaded on demand cannot be served; what served before does."""
+    """A model that was loaded on demand cannot be served; the version served before stays."""
 
     status, code = 422, "load_failed"
 
 
 class InferenceFailedError(ServiceError):
-    """The model failed on an input it should have taken."""
+    """The model failed on an input that it should accept."""
 
     status, code = 500, "inference_failed"
 
@@ -210,10 +211,10 @@ class DeadlineExceededError(ServiceError):
 
 
 class RetryLaterError(ServiceError):
-    """Base of the errors that go away by themselves: they carry Retry-After in whole seconds.
+    """Base of temporary errors, which carry Retry-After in whole seconds.
 
     Args:
-        retry_after_ms: the same more exactly, where the time is known.
+        retry_after_ms: the same in milliseconds, where it is known more exactly.
     """
 
     def __init__(
@@ -225,7 +226,7 @@ class RetryLaterError(ServiceError):
 
     @property
     def headers(self) -> dict[str, str]:
-        """Retry-After, as RFC 9110 section 10.2.3 spells it, and Retry-After-Ms with a fraction."""
+        """Return Retry-After (RFC 9110 section 10.2.3), and Retry-After-Ms with a fraction."""
         headers = {"Retry-After": str(self.retry_after_s)}
         if self.retry_after_ms is not None:
             headers["Retry-After-Ms"] = f"{self.retry_after_ms:.3f}"
@@ -233,13 +234,13 @@ class RetryLaterError(ServiceError):
 
 
 class QueueFullError(RetryLaterError):
-    """The model has as many requests waiting as it may."""
+    """The model's queue, or the memory for requests, is full."""
 
     status, code = 429, "queue_full"
 
 
 class TooManyConnectionsError(RetryLaterError):
-    """As many connections are at work as may be open."""
+    """The limit of open connections is reached."""
 
     status, code = 503, "too_many_connections"
 
@@ -251,17 +252,17 @@ class ModelNotReadyError(RetryLaterError):
 
 
 def from_engine(error: engine.EngineError | ConfigError, model_name: str) -> ServiceError:
-    """What a client is told of an error met while running a model; the caller logs the cause of a 500."""
+    """Return the client's error for an error in a run; the caller logs the cause of a 500."""
     status = next((ENGINE_STATUS[cls] for cls in type(error).__mro__ if cls in ENGINE_STATUS), None)
     if status == DeadlineExceededError.status:
         return DeadlineExceededError(f"'{model_name}' did not answer within the request's time")
     if isinstance(error, engine.EngineError) and status == InputMismatchError.status:
         return InputMismatchError(str(error), where=error.where or None, found=error.found, expected=error.expected)
-    return InferenceFailedError(f"model '{model_name}' failed on this input; the server's log says why")
+    return InferenceFailedError(f"model '{model_name}' failed on this input; see the server's log")
 
 
 def _bounded(value: object) -> object:
-    """A detail as JSON can hold it and an error should: numbers of at most 64 bits, short texts, lists that end."""
+    """Return a detail as bounded JSON: numbers of at most 64 bits, short texts, short lists."""
     if isinstance(value, str):
         return cut(value, _DETAIL)
     if isinstance(value, int) and not -(2**63) <= value < 2**64:
@@ -272,7 +273,7 @@ def _bounded(value: object) -> object:
 
 
 def http_error(status: int, message: str, detail: Mapping[str, object] | None = None) -> ServiceError:
-    """The ServiceError for a status the framework raised by itself."""
+    """Return the error for a status that the framework raised."""
     known: dict[int, type[ServiceError]] = {
         cls.status: cls for cls in (NotFoundError, MethodNotAllowedError, RequestTooLargeError, InputMismatchError)
     }
@@ -280,4 +281,4 @@ def http_error(status: int, message: str, detail: Mapping[str, object] | None = 
 
 
 class RefusedError(InvalidRequestError):
-    """A request that says something the protocol or the model does not take."""
+    """The protocol or the model does not allow what the request says."""

@@ -1,6 +1,6 @@
-"""Where a store is: a folder, or an address elsewhere (app/remote fetches what is there).
+"""Location of a store: a folder, or a remote address that app/remote fetches.
 
-An address may hold a password or a signature. Whatever is told of it, in logs and messages, is what is left without.
+An address may contain a password or a signature, which never appears in logs and messages.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _DIGEST: Final = re.compile(r"sha256=([0-9a-f]{64})")
 
 @dataclass(frozen=True, slots=True)
 class Remote:
-    """A store that is fetched. ``str`` of it may be told; its url may not.
+    """Remote store. ``str`` of it is safe to log; its url is not.
 
     Args:
-        url: as it was given, without the fragment.
-        digest: SHA-256 that the archive, or the list of a folder's files, is to have.
+        url: the address without the fragment.
+        digest: expected SHA-256 of the archive, or of the list of a folder's files.
     """
 
     url: str = field(repr=False)
@@ -42,31 +42,31 @@ class Remote:
 
     @property
     def scheme(self) -> str:
-        """``s3``, ``gs``, ``https`` or ``http``."""
+        """Return ``s3``, ``gs``, ``https`` or ``http``."""
         return urlsplit(self.url).scheme
 
     @property
     def name(self) -> str:
-        """The last part of its path, or its host: what the store is called."""
+        """Return the last part of the path, or the host, as the name of the store."""
         parts = urlsplit(self.url)
         return PurePosixPath(parts.path).name or parts.netloc.rpartition("@")[2]
 
     @property
     def is_archive(self) -> bool:
-        """Whether the address is that of an archive: one file that holds a store."""
+        """Return whether the address is an archive: one file that contains a store."""
         return self.name.endswith(ARCHIVES)
 
     @property
     def key(self) -> str:
-        """What stands for it in the name of a folder: another signature makes no other store."""
+        """Return a name for the store's cache folder; it does not depend on the signature."""
         return hashlib.sha256(str(self).encode()).hexdigest()[:32]
 
 
 def locate(text: object) -> object:
-    """A ``Remote`` of an address; whatever else it is, as it is.
+    """Return a ``Remote`` for an address, and anything else unchanged.
 
     Raises:
-        ValueError: the address is none that a store can be fetched from.
+        ValueError: no store can be fetched from the address.
     """
     if not isinstance(text, str) or not _URL.match(text):
         return text
@@ -75,26 +75,26 @@ def locate(text: object) -> object:
         parts = urlsplit(url)
         host, _ = parts.hostname or "", parts.port
     except ValueError:
-        raise ValueError("found no address, expected one such as s3://bucket/models") from None
+        raise ValueError("found an invalid address, expected one such as s3://bucket/models") from None
     digest = _DIGEST.fullmatch(fragment)
     if problem := _problem(parts, host) or (fragment and not digest and _FRAGMENT):
         raise ValueError(problem)
     remote = Remote(url.replace(parts.scheme, parts.scheme.lower(), 1), digest[1] if digest else None)
     if parts.query and not remote.is_archive:
-        raise ValueError("found a query, which only the address of an archive may have (.tar, .tar.gz, .tgz)")
+        raise ValueError("found a query, expected one only in the address of an archive (.tar, .tar.gz, .tgz)")
     if fault := plain_http_fault(parts.scheme, host, remote.digest):
         raise ValueError(fault)
     return remote
 
 
 def plain_http_fault(scheme: str, host: str, digest: str | None) -> str | None:
-    """Return why nothing is fetched from a host without TLS, or None."""
+    """Return why a store must not be fetched over plain HTTP, or None."""
     if scheme != "http" or digest is not None or _is_here(host):
         return None
-    return "http:// lets anybody on the way change the models: expected https://, or #sha256= at its end"
+    return "found http://, which lets others modify the models on their way: expected https://, or #sha256= at its end"
 
 
-_FRAGMENT: Final = "found another fragment than #sha256= and 64 hexadecimal digits in small letters"
+_FRAGMENT: Final = "found an unknown fragment, expected #sha256= and 64 lower-case hexadecimal digits"
 
 
 def _problem(parts: SplitResult, host: str) -> str | None:
@@ -103,7 +103,7 @@ def _problem(parts: SplitResult, host: str) -> str | None:
     if not host:
         return "found an address without a host or bucket, expected one such as s3://bucket/models"
     if parts.scheme in BUCKETS and (parts.query or "@" in parts.netloc or ":" in parts.netloc):
-        return f"expected {parts.scheme}://bucket/path and nothing else: credentials come from the environment"
+        return f"found more than a path, expected {parts.scheme}://bucket/path: credentials come from the environment"
     return None
 
 
@@ -115,11 +115,11 @@ def _is_here(host: str) -> bool:
 
 
 def stores_folder(given: Path | None, cache: Path | None) -> Path:
-    """Where files of remote stores are kept.
+    """Return the folder for files of remote stores.
 
     Args:
-        given: by the setting that says so.
-        cache: of compiled code, by its setting.
+        given: the folder in the settings, or None.
+        cache: the folder for compiled code in the settings, or None.
     """
     if given is not None:
         return given

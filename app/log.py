@@ -1,9 +1,8 @@
-"""Log lines: text for people, JSON for machines, each with the id of the request it belongs to.
+"""Log lines as text or JSON, each with the id of its request.
 
-Only the standard library, so that uvicorn's lines and ours go through one pipe and look alike. What is logged may hold
-what a client or a file wrote: here, and nowhere else, a line of text is kept one line, without characters that do
-something to a terminal, and of bounded length. Lines of a traceback are indented, so that none can pass for another
-log line.
+Only the standard library's logging, so that uvicorn's lines have the same form. Log lines may contain text from
+clients and files: this module makes sure that a line of text stays one line, of bounded length, without control
+characters. Lines of a traceback are indented, so that none can be mistaken for another log line.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from app.codec.answers import as_text, dump_json
 from app.messages import cut, printable
 
 request_id: Final[ContextVar[str]] = ContextVar("request_id", default="-")
-# The id of the trace that the request belongs to, where its client names one.
+# Trace id of the request, if the client sends one.
 trace_id: Final[ContextVar[str]] = ContextVar("trace_id", default="-")
 
 _STANDARD: Final = (
@@ -34,16 +33,16 @@ _STANDARD: Final = (
         "trace_id",
     }
 )
-# Characters of a line, and of a traceback: longer ones are cut in the middle.
+# Limits in characters of a line and of a traceback; longer ones are cut in the middle.
 _LINE: Final = 8_000
 _TRACE: Final = 64_000
 
 
 class TextFormatter(logging.Formatter):
-    """``12:00:00 INFO app.models.keeping.store: model 'digits' is ready [request id]``."""
+    """Formatter for lines such as ``12:00:00 INFO app.models.keeping.store: model 'digits' is ready [request id]``."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """One line, and those of the exception; the ids of request and trace only where there are."""
+        """Return one line, followed by those of the exception."""
         text = f"{self.formatTime(record, '%H:%M:%S')} {record.levelname} {record.name}: {_message(record)}"
         extra = " ".join(f"{key}={as_text(value, _LINE)}" for key, value in _extra(record).items())
         ids = " ".join(each.get() for each in (request_id, trace_id) if each.get() != "-")
@@ -58,10 +57,10 @@ class TextFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object a line: time, level, logger, message, request_id, trace_id, the line's own fields, exception."""
+    """Formatter for JSON objects: time, level, logger, message, request_id, trace_id, extra fields, exception."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """A record as one line of JSON."""
+        """Return the record as one line of JSON."""
         line: dict[str, Any] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
@@ -76,17 +75,17 @@ class JsonFormatter(logging.Formatter):
 
 
 def configure_logging(level: str, form: str) -> None:
-    """Send every logger's lines to stderr in the given form ("text" or "json"), from the given level on."""
+    """Send the lines of all loggers to stderr as "text" or "json", from the given level on."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter() if form == "json" else TextFormatter())
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
 
 
 def _as_json(line: dict[str, Any]) -> str:
-    """The line, as exactly as JSON can say it: a line that says less is better than one that is lost."""
+    """Return the line as JSON; values that JSON cannot represent are converted rather than losing the line."""
     ways: tuple[Callable[[], str], ...] = (
         lambda: orjson.dumps(line, default=str).decode(),
-        lambda: json.dumps(line, default=str, allow_nan=False),  # halves of surrogate pairs, integers beyond 64 bits
+        lambda: json.dumps(line, default=str, allow_nan=False),  # lone surrogates, integers beyond 64 bits
         lambda: dump_json(line).decode(),
     )
     for way in ways:
@@ -98,7 +97,7 @@ def _as_json(line: dict[str, Any]) -> str:
 def _message(record: logging.LogRecord) -> str:
     try:
         return record.getMessage()
-    except Exception:  # an argument that cannot be written, or does not fit the text: the rest is worth a line
+    except Exception:  # an argument that cannot be formatted: log the rest
         return f"{as_text(record.msg, _LINE)} {as_text(record.args, _LINE)}"
 
 

@@ -1,4 +1,4 @@
-"""Python files imported by their path."""
+"""Import of Python files by path."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from types import ModuleType
 
 
 def import_file(path: Path, name: str) -> ModuleType:
-    """The module of this name, from this file unless it has been imported before; no package around it is.
+    """Return the module of this name, imported from the file unless it already was; no package is imported.
 
     Raises:
-        ImportError: not a Python file, or whatever else the file raises.
+        ImportError: not a Python file; or any error that the file raises.
     """
     if name in sys.modules:
         return sys.modules[name]

@@ -1,4 +1,4 @@
-"""What pydantic describes: tables of a model's config.toml, bodies of answers, and the kinds of values in them."""
+"""Base classes and value types of pydantic models: tables of config.toml, and bodies of answers."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ ClassIndex = NotNegative | Literal["none"]
 
 
 class Section(BaseModel):
-    """Base of every table of the file. A key that is not in it is an error."""
+    """Base of all tables of config.toml. An unknown key is an error."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class Body(BaseModel):
-    """Base of the shapes of answers. Nothing is validated against them at run time."""
+    """Base of the schemas of answers, which are documented but not validated."""
 
     model_config = ConfigDict(extra="allow")

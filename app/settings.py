@@ -1,7 +1,7 @@
 """Settings of the server by section, with default, unit and one line of help each.
 
 A setting ``name`` is read from the environment variable ``PNNX_SERVE_NAME``, else from the file that
-``PNNX_SERVE_CONFIG`` names (app/sources.py). A test compares docs/settings.md with this file.
+``PNNX_SERVE_CONFIG`` names (app/setting_sources.py). A test compares docs/settings.md with this file.
 Nothing here imports numpy, because the number of threads must be set before that (app/thread_limits.py).
 """
 
@@ -25,7 +25,7 @@ from pydantic import (
 
 from app.location import Remote, locate, stores_folder
 from app.messages import explain_validation, parse_size
-from app.sources import CONFIG, PREFIX, SECRETS, SettingsError, read_file, read_variables, variable
+from app.setting_sources import CONFIG, PREFIX, SECRETS, SettingsError, read_file, read_variables, variable
 
 __all__ = ["PREFIX", "SECRETS", "SECTIONS", "Settings", "SettingsError", "variable"]
 

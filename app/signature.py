@@ -1,4 +1,4 @@
-"""What a model takes and gives, as the codec and the tasks need to know it."""
+"""Inputs and outputs of a model, for codec and tasks."""
 
 from __future__ import annotations
 
@@ -10,31 +10,31 @@ from typing import Any, Final, TypeAlias
 from numpy.typing import NDArray
 
 import engine
+from app.arrays import dtype_name
 from app.errors import InputMismatchError
 from app.images.decode import Picture
 from app.messages import cut, quoted
-from app.small_arrays import dtype_name
 
-# What a request gives for one input: a tensor, or pictures that the model's preprocessing makes one from.
+# Value of an input: a tensor, or images that preprocessing turns into one.
 Input: TypeAlias = NDArray[Any] | tuple[Picture, ...]
 Inputs: TypeAlias = dict[str, Input]
 
-_ADVICE: Final = "; to send pictures, set [preprocess] in the model's config.toml"
+_ADVICE: Final = "; to send images, set [preprocess] in the model's config.toml"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signature:
-    """The named inputs and outputs of a model; picture_input is the one that pictures may stand for."""
+    """Named inputs and outputs of a model; picture_input is the input that takes images."""
 
     inputs: tuple[engine.Port, ...]
     outputs: tuple[engine.Port, ...]
     picture_input: str | None = None
 
     def input(self, name: str) -> engine.Port:
-        """The input of that name or alias.
+        """Return the input of a name or alias.
 
         Raises:
-            InputMismatchError: listing the names there are.
+            InputMismatchError: there is none; lists the names.
         """
         if (port := self.find_input(name)) is not None:
             return port
@@ -45,30 +45,30 @@ class Signature:
         )
 
     def find_input(self, name: str) -> engine.Port | None:
-        """Return the input of that name or alias; None where there is none."""
+        """Return the input of a name or alias, or None."""
         return _find(self.inputs, name)
 
     def matched(self, names: Iterable[str]) -> dict[str, engine.Port]:
-        """Return the input that each name or alias means.
+        """Return the input of each name or alias.
 
         Raises:
-            InputMismatchError: listing the names there are, or naming an input that two of the names mean.
+            InputMismatchError: a name is unknown, or two names mean the same input.
         """
         found = {name: self.input(name) for name in names}
         for name, times in Counter(port.name for port in found.values()).items():
             if times > 1:
-                raise InputMismatchError(f"input '{name}' is given twice", input=name)
+                raise InputMismatchError(f"input '{name}' is given twice, expected once", input=name)
         return found
 
     def output(self, name: str) -> engine.Port | None:
-        """Return the output of that name or alias; None where there is none."""
+        """Return the output of a name or alias, or None."""
         return _find(self.outputs, name)
 
     def only_input(self) -> engine.Port:
-        """The input of a model with one.
+        """Return the only input.
 
         Raises:
-            InputMismatchError: when there are several, so that the caller must name them.
+            InputMismatchError: there are several, which the request must name.
         """
         if len(self.inputs) != 1:
             raise InputMismatchError(
@@ -79,10 +79,10 @@ class Signature:
         return self.inputs[0]
 
     def picture_port(self, name: str | None = None) -> engine.Port:
-        """The input a picture stands for; name, when the request gives one, must be that input's.
+        """Return the input that takes images; a given name must be the name of that input.
 
         Raises:
-            InputMismatchError: when the model, or the input named, takes no pictures.
+            InputMismatchError: the model, or the named input, takes no images.
         """
         if self.picture_input is None and name is None and len(self.inputs) != 1:
             raise InputMismatchError(
@@ -103,12 +103,12 @@ class Signature:
 
     @property
     def input_names(self) -> tuple[str, ...]:
-        """Names, in the order of the graph."""
+        """Return the names in the order of the graph."""
         return tuple(port.name for port in self.inputs)
 
     @property
     def output_names(self) -> tuple[str, ...]:
-        """Names, in the order of the graph."""
+        """Return the names in the order of the graph."""
         return tuple(port.name for port in self.outputs)
 
 
@@ -117,5 +117,5 @@ def _find(ports: Iterable[engine.Port], name: str) -> engine.Port | None:
 
 
 def describe(port: engine.Port) -> str:
-    """``[1, 3, ?, ?] float32``, or what is said where the graph file does not tell."""
+    """Return shape and dtype, ``[1, 3, ?, ?] float32``, or ``of any shape`` if the file does not state them."""
     return "of any shape" if port.spec is None else f"{port.shape_text} {dtype_name(port.spec.dtype)}"

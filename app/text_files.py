@@ -1,4 +1,4 @@
-"""Small text files of the store, which may be anything: of any size, of any kind, under any name; files replaced."""
+"""Small text files of a store, read safely: any size and kind, possibly replaced while the server runs."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ FileIdentity: TypeAlias = tuple[int, ...]
 
 
 def identity_of(path: Path) -> FileIdentity | None:
-    """Return what tells one file from another in its place; None where there is none."""
+    """Return values that change when the file is replaced or written, or None if there is no file."""
     try:
         status = os.stat(path)
     except (OSError, ValueError):
         return None
-    # The last one cannot be set: a tool that restores a file's time does not hide that it has written to it.
+    # ctime cannot be set: it changes even if a tool restores the modification time.
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
 def read_text(path: Path, max_bytes: int, *, encoding: str = "utf-8") -> str:
-    """The text of a regular file, whose lines end in line feeds however they end in the file.
+    """Return the text of a regular file, with line feeds as line ends.
 
     Raises:
-        ConfigError: it is missing, unreadable, no regular file, too long or not in this encoding; names no file.
+        ConfigError: missing, unreadable, not regular, too long or in another encoding; does not name the file.
     """
     try:
         text = engine.read_file(path, max_bytes).decode(encoding)

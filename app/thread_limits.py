@@ -1,8 +1,8 @@
-"""How many threads this process may use, decided before numpy is imported.
+"""Number of threads of this process, decided before numpy is imported.
 
-BLAS libraries size their pools when numpy loads them, from the machine's cores: in a container with a quota of two
-cores on a machine of 64 that is 64 threads fighting for two. So this module imports nothing but the standard
-library and one file of the engine's, and the program settles its threads first of all.
+BLAS libraries size their thread pools by the machine's cores when numpy loads them: in a container limited to two
+cores of 64 these are 64 threads on two cores. So this module imports only the standard library and one file of the
+engine, and the program sets its threads first.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ BLAS_VARIABLES: Final = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THR
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThreadBudget:
-    """The decision and what it was made from; None where there is no limit."""
+    """Number of threads and the limits it follows from; None means no limit."""
 
     affinity: int
     quota: float | None
@@ -30,9 +30,9 @@ class ThreadBudget:
 
     @property
     def threads(self) -> int:
-        """min(affinity, quota rounded down, setting), shared out among the workers; at least one.
+        """Return min(affinity, quota rounded down, setting) divided by the workers, at least 1.
 
-        Rounded down, because the kernel stops a group that used up its quota for the rest of the period.
+        The quota is rounded down because the kernel stops a group that has used its quota for the rest of the period.
         """
         limits = [self.affinity, *([int(self.quota)] if self.quota else []), *([self.setting] if self.setting else [])]
         return max(1, min(limits) // self.workers)
@@ -47,7 +47,7 @@ class ThreadBudget:
 
 
 def thread_budget(setting: int | None = None, workers: int = 1) -> ThreadBudget:
-    """The threads one server process may use; setting is the user's own limit for all of them together."""
+    """Return the threads of one server process; setting is the user's limit for all workers together."""
     # ``import engine`` would import numpy.
     package = Path(getattr(find_spec("engine"), "origin", "")).parent
     resources = import_file(package / "memory" / "resources.py", "engine_resources")
@@ -55,6 +55,6 @@ def thread_budget(setting: int | None = None, workers: int = 1) -> ThreadBudget:
 
 
 def limit_threads(threads: int, environ: MutableMapping[str, str] = os.environ) -> None:
-    """Set the BLAS thread counts for a numpy that is imported later; what the user has set stays."""
+    """Set the BLAS thread counts for a numpy that is imported later, unless the user has set them."""
     for name in BLAS_VARIABLES:
         environ.setdefault(name, str(threads))

@@ -1,4 +1,4 @@
-"""Which version of the program, or of another one, is installed."""
+"""Installed versions of this program and of others."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from importlib import metadata
 
 
 def version(distribution: str = "pnnx-serve", otherwise: str = "0") -> str:
-    """As the installed package says; ``otherwise`` where there is none, as when we run from a folder."""
+    """Return the version of an installed package, or ``otherwise`` if it is not installed (a source folder)."""
     try:
         return metadata.version(distribution)
     except metadata.PackageNotFoundError:

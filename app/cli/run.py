@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from app.arrays import dtype_name
 from app.cli.arguments import files, models
 from app.cli.output import write_json
 from app.codec.numpy_files import write_npz
@@ -21,7 +22,6 @@ from app.progress import compiling, progress
 from app.render.spelling import shortened, time_text
 from app.settings import Settings
 from app.signature import Inputs
-from app.small_arrays import dtype_name
 from app.tasks.task import Finding
 
 

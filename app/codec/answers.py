@@ -13,10 +13,9 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
+from app.arrays import all_finite, as_strings, dtype_name, few_values, is_text
 from app.codec.numpy_files import portable
 from app.memory.reservation import charge, check
-from app.small_arrays import all_finite, dtype_name, few_values
-from app.string_tensors import as_strings, is_text
 
 _DEPTH: Final = 32
 _LONGEST: Final = 10_000

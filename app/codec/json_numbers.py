@@ -13,11 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 import engine
+from app.arrays import all_finite, few_values, from_lists, is_text
 from app.codec.json_lists import LongList
 from app.errors import InputMismatchError, InvalidRequestError
 from app.signature import describe
-from app.small_arrays import all_finite, few_values
-from app.string_tensors import from_lists, is_text
 
 _WIDE: Final = np.dtype(np.float64)
 # Integers below it are the same in float64.

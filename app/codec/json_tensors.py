@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import engine
+from app.arrays import dtype_name, is_text
 from app.codec.json_numbers import spelling, to_array
 from app.errors import InputMismatchError, InvalidRequestError, RequestTooLargeError
 from app.images.decode import Picture
@@ -20,8 +21,6 @@ from app.memory.reservation import charge, check
 from app.messages import brief, cut, did_you_mean, quoted
 from app.settings import Settings
 from app.signature import Input, Inputs, Signature
-from app.small_arrays import dtype_name
-from app.string_tensors import is_text
 
 # Characters of base64 that are decoded at once; four are three bytes.
 _PIECE: Final = 1 << 20

@@ -17,6 +17,7 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
+from app.arrays import as_fixed, is_text
 from app.codec.message import Message
 from app.codec.zip_members import DEFLATED, STORED, Member, ZipError, members, unpack
 from app.errors import InvalidRequestError, RequestTooLargeError
@@ -24,7 +25,6 @@ from app.memory.reservation import charge
 from app.messages import cut
 from app.settings import Settings
 from app.signature import Inputs, Signature
-from app.string_tensors import as_fixed, is_text
 
 NPY_MAGIC: Final = b"\x93NUMPY"
 ZIP_MAGIC: Final = b"PK\x03\x04"

@@ -9,13 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from app.arrays import dtype_name
 from app.errors import NotFoundError
 from app.images.drawing import encode_png, to_text
 from app.memory.reservation import charge, check, running
 from app.messages import cut
 from app.models.model import Model
 from app.models.request import InferRequest
-from app.small_arrays import dtype_name
 
 _BINS: Final = 48
 _FIRST: Final = 64

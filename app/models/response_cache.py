@@ -23,11 +23,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 import engine
+from app.arrays import as_bytes, is_text
 from app.errors import ConfigError
 from app.memory.budget import CacheAccount
 from app.memory.reservation import cache_account
 from app.models.folder.config import ResponseCacheConfig
-from app.string_tensors import as_bytes, is_text
 
 Arrays = Mapping[str, NDArray[Any]]
 

@@ -8,10 +8,10 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 import engine
+from app.arrays import blank
 from app.messages import quoted
 from app.models.model import Model
 from app.models.request import InferRequest
-from app.string_tensors import blank
 
 # Multiples of what networks divide by first, then what only some take.
 _SIZES: Final = (64, 32, 128, 16, 224, 256, 96, 8, 7, 4, 2, 1, 3, 5, 10, 12, 100, 20, 50, 24, 48)

@@ -13,13 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 import engine
+from app.arrays import blank, dtype_name, is_text
 from app.errors import ConfigError, InputMismatchError
 from app.images.preprocess import Preprocessor
 from app.messages import cut, quoted, safe_text
 from app.models.folder.layout import WARMUP
 from app.signature import Signature, describe
-from app.small_arrays import dtype_name
-from app.string_tensors import blank, is_text
 
 # Unpacked bytes; a warm-up that needs more is a benchmark.
 MAX_BYTES: Final = 2**30

@@ -9,10 +9,10 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
+from app.arrays import all_finite, few_values
 from app.errors import ConfigError
 from app.images.placement import Placement
 from app.schema import Body, Positive, Section
-from app.small_arrays import all_finite, few_values
 from app.tasks.probabilities import activate, activate_few
 from app.tasks.task import Outputs, Prediction, Task, TaskContext, rounded
 

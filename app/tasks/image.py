@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 from PIL import Image
 from pydantic import Field
 
+from app.arrays import dtype_name
 from app.errors import ConfigError
 from app.images.drawing import encode_png, from_text, to_text
 from app.images.placement import Placement
 from app.memory.reservation import charge, charged
 from app.schema import Body, Channels, Finite, Section
-from app.small_arrays import dtype_name
 from app.tasks.task import DrawingTask, Outputs, Prediction, TaskContext, check_items
 
 # One grey pixel as base64 PNG, for examples.

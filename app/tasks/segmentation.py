@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 from PIL import Image
 from pydantic import Field
 
+from app.arrays import dtype_name
 from app.errors import ConfigError
 from app.images.drawing import blend, decode_png, encode_png, from_text, to_text
 from app.images.palette import Color, generated, parsed
 from app.images.placement import Placement
 from app.memory.reservation import charged, check
 from app.schema import Body, ClassIndex, Fraction, NotNegative, Section
-from app.small_arrays import dtype_name
 from app.tasks.class_maps import (
     MAX_CLASSES,
     NOTHING,

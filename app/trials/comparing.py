@@ -20,12 +20,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 import engine
+from app.arrays import dtype_name
 from app.errors import ConfigError, InputMismatchError, ServiceError
 from app.measuring.timing import summary, turn, turns
 from app.memory.reservation import charge
 from app.messages import safe_text
 from app.models.request import InferRequest, Prepared, Ran
-from app.small_arrays import dtype_name
 from app.trials.entries import Entry
 from app.trials.inputs import example
 from app.trials.sessions import Sessions

@@ -16,12 +16,12 @@ ROOT = Path(__file__).parent.parent.parent
 VOCABULARY = {"engine.defects", "engine.ir", "engine.stopping", "engine.errors", "engine.limits", "engine.tensor"}
 BASICS = {
     "app.errors",
-    "app.small_arrays",
+    "app.arrays",
     "app.location",
     "app.text_files",
     "app.schema",
     "app.settings",
-    "app.sources",
+    "app.setting_sources",
     "app.version",
     "app.messages",
     "engine",
@@ -91,13 +91,13 @@ ALLOWED: dict[str, set[str]] = {
     "app.memory": {"app.errors", "engine"},
     "app.images": BASICS | {"app.memory"},
     "app.tasks": BASICS | {"app.images", "app.memory", "app.signature"},
-    "app.string_tensors": BASICS | {"app.memory"},
-    "app.codec": BASICS | {"app.images", "app.memory", "app.signature", "app.string_tensors"},
+    "app.arrays": BASICS | {"app.memory"},
+    "app.codec": BASICS | {"app.images", "app.memory", "app.signature", "app.arrays"},
     "app.render": BASICS,
     "app.scheduling": BASICS | {"app.memory"},
     "app.models": BASICS
     | {"app.images", "app.python_files", "app.memory", "app.progress", "app.scheduling", "app.signature", "app.tasks"}
-    | {"app.string_tensors"},
+    | {"app.arrays"},
     "app.trials": BASICS | {"app.codec", "app.measuring", "app.memory", "app.models"},
     "app.console": BASICS | {"app.images", "app.memory", "app.models", "app.render", "app.serving"},
     "app.remote": BASICS | {"app.models.folder.layout"},
@@ -108,7 +108,7 @@ ALLOWED: dict[str, set[str]] = {
     "app.metrics": BASICS | {"app.memory", "app.models", "app.serving"},
     "app.protocol": BASICS
     | {"app.version", "app.codec", "app.images", "app.memory", "app.models", "app.scheduling", "app.serving"}
-    | {"app.signature", "app.string_tensors"},
+    | {"app.signature", "app.arrays"},
     "app.tracing": {"app.log", "app.models.statistics", "app.settings", "app.version"},
     "app.grpc": BASICS
     | {

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 import engine
+from app.arrays import dtype_name
 from app.models.keeping.store import Store
 from app.models.keeping.tally import Tally
 from app.models.keeping.version import Entry, Version
-from app.small_arrays import dtype_name
 
 
 def summaries(store: Store) -> list[dict[str, Any]]:

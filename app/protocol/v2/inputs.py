@@ -9,6 +9,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from app.arrays import dtype_name, from_bytes, is_text
 from app.codec.json_lists import LongList
 from app.codec.json_tensors import advise, decode_input, filled
 from app.errors import RefusedError, RequestTooLargeError
@@ -21,8 +22,6 @@ from app.protocol.v2.request import RequestInput, V2Request
 from app.protocol.v2.shared_memory import DISABLED, MemoryRegions, RegionSlice
 from app.settings import Settings
 from app.signature import Input, Inputs, Signature
-from app.small_arrays import dtype_name
-from app.string_tensors import from_bytes, is_text
 
 _LENGTH: Final = 4
 # Bytes of a view of an element in a list, and how many elements are made between two checks for

@@ -11,6 +11,7 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
+from app.arrays import all_finite, as_bytes, few_values, is_text
 from app.codec.answers import Slabs, dump_json, dump_pieces
 from app.codec.numpy_files import portable
 from app.errors import InvalidRequestError, RefusedError
@@ -19,8 +20,6 @@ from app.messages import brief, cut, quoted
 from app.protocol.v2.ports import BYTES, Row, WirePort, WirePorts, datatype_of
 from app.protocol.v2.request import RequestedOutput, V2Request
 from app.protocol.v2.shared_memory import DISABLED, MemoryRegions
-from app.small_arrays import all_finite, few_values
-from app.string_tensors import as_bytes, is_text
 
 # Bytes of a value in JSON.
 _TEXT: Final = 24

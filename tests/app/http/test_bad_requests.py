@@ -137,7 +137,7 @@ ROWS = [
         message="Accept: found 'image/png', this request can be answered as application/json, application/x-npz"),
     # our own fault
     Bad(path="/models/fail/infer", body=b'{"inputs": [[1, 2]]}', status=500, code="inference_failed",
-        message="model 'fail' failed on this input; the server's log says why"),
+        message="model 'fail' failed on this input; see the server's log"),
 ]  # fmt: skip
 
 

@@ -42,11 +42,11 @@ def test_an_address_is_told_without_what_is_secret_in_it(text: str, told: str) -
         ("s3://key:geheim@bucket/models", "credentials come from the environment"),
         ("s3://bucket/models?geheim", "nothing else: credentials come from the environment"),
         ("https://example.org/models?token=geheim", "found a query"),
-        ("https://example.org/model.tar#geheim", "another fragment than #sha256="),
-        ("https://example.org/model.tar#sha256=geheim", "another fragment than #sha256="),
-        ("http://example.org/geheim.tar", "http:// lets anybody on the way change the models"),
-        ("https://example.org:geheim/model.tar", "found no address"),
-        ("https://[geheim/model.tar", "found no address"),
+        ("https://example.org/model.tar#geheim", "found an unknown fragment, expected #sha256="),
+        ("https://example.org/model.tar#sha256=geheim", "found an unknown fragment, expected #sha256="),
+        ("http://example.org/geheim.tar", "found http://, which lets others modify the models"),
+        ("https://example.org:geheim/model.tar", "found an invalid address"),
+        ("https://[geheim/model.tar", "found an invalid address"),
     ],
 )
 def test_what_is_no_address_of_a_store_is_refused_without_an_echo(text: str, why: str) -> None:

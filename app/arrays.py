@@ -1,8 +1,14 @@
-"""Tensors of texts, as models that prepare their own input take them: lists of strings in JSON, UTF-8 elsewhere."""
+"""String tensors, which models with their own preprocessing take, and fast checks of arrays of a few numbers.
+
+Strings are nested lists in JSON, and UTF-8 elsewhere. For arrays of a few numbers numpy's call overhead of
+microseconds outweighs the work.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
+from math import isfinite
 from typing import Any, Final
 
 import numpy as np
@@ -13,35 +19,37 @@ from app.errors import InputMismatchError
 from app.memory.reservation import charge
 
 _TEXTS: Final = np.dtype(np.object_)
-# What Python takes for a text beside its characters, and a place in an array.
+# Bytes of a Python string without its characters, and of an array element.
 _EACH: Final = 64
 _MOST_RANK: Final = 32
 
 
 def is_text(dtype: np.dtype[Any]) -> bool:
-    """Whether a tensor of this dtype holds texts."""
+    """Return whether a tensor of this dtype holds strings."""
     return dtype == _TEXTS
 
 
 def blank(shape: Sequence[int], dtype: np.dtype[Any]) -> NDArray[Any]:
-    """A tensor of noughts, or of empty texts."""
+    """Return a tensor of zeros, or of empty strings."""
     return np.full(shape, "", _TEXTS) if is_text(dtype) else np.zeros(shape, dtype)
 
 
 def from_lists(value: object, port: engine.Port) -> NDArray[Any]:
-    """Nested lists of strings as a tensor.
+    """Return nested lists of strings as a tensor.
 
     Raises:
-        InputMismatchError: they are not evenly nested, or hold something else.
+        InputMismatchError: the lists are not evenly nested, or hold something else.
     """
     shape = _shape(value)
     leaves = [value]
     for size in shape:
         if any(type(each) is not list or len(each) != size for each in leaves):
-            raise InputMismatchError(f"input '{port.name}': the lists are not evenly nested", input=port.name)
+            message = f"input '{port.name}': found lists of unequal length, expected evenly nested lists of strings"
+            raise InputMismatchError(message, input=port.name)
         leaves = [item for each in leaves for item in each]  # type: ignore[attr-defined]
     if any(type(each) is not str for each in leaves):
-        raise InputMismatchError(f"input '{port.name}': a value is no string, expected strings", input=port.name)
+        message = f"input '{port.name}': found a value that is not a string, expected strings"
+        raise InputMismatchError(message, input=port.name)
     return _array(leaves, shape)
 
 
@@ -54,16 +62,17 @@ def _shape(value: object) -> list[int]:
 
 
 def from_bytes(elements: Sequence[memoryview | bytes], shape: Sequence[int], name: str) -> NDArray[Any]:
-    """Texts in UTF-8 as a tensor.
+    """Return UTF-8 texts as a tensor.
 
     Raises:
-        InputMismatchError: one is none.
+        InputMismatchError: a text is not UTF-8.
     """
     charge(sum(map(len, elements)) + _EACH * len(elements))
     try:
         return _array([bytes(each).decode() for each in elements], shape)
     except UnicodeDecodeError as error:
-        raise InputMismatchError(f"input '{name}': a text is not UTF-8: {error.reason}", input=name) from None
+        message = f"input '{name}': found a text that is not UTF-8 ({error.reason}), expected UTF-8"
+        raise InputMismatchError(message, input=name) from None
 
 
 def _array(texts: Sequence[Any], shape: Sequence[int]) -> NDArray[Any]:
@@ -74,19 +83,42 @@ def _array(texts: Sequence[Any], shape: Sequence[int]) -> NDArray[Any]:
 
 
 def as_bytes(array: NDArray[Any]) -> list[bytes]:
-    """Each text as UTF-8; halves of pairs, which it cannot say, as question marks."""
+    """Return each text as UTF-8, with lone surrogates replaced by question marks."""
     texts = [str(each).encode(errors="replace") for each in array.reshape(-1).tolist()]
     charge(sum(map(len, texts)) + _EACH * len(texts))
     return texts
 
 
 def as_strings(array: NDArray[Any]) -> list[str]:
-    """Each text as JSON can say it."""
+    """Return each text without lone surrogates, as JSON can represent it."""
     return [each.decode() for each in as_bytes(array)]
 
 
 def as_fixed(array: NDArray[Any]) -> NDArray[Any]:
-    """Texts as numpy's own dtype for them, which a file needs no pickle for."""
+    """Return texts in numpy's fixed-width dtype, which files store without pickle."""
     texts = as_strings(array)
     charge(4 * len(texts) * max(map(len, texts), default=1))
     return np.array(texts, np.str_).reshape(array.shape)
+
+
+# For larger arrays numpy is faster.
+_FEW: Final = 32
+
+
+def few_values(array: NDArray[Any]) -> list[float] | None:
+    """Return the values of an array of a few floating-point numbers, or None for any other array."""
+    if array.size > _FEW or array.dtype.kind != "f":
+        return None
+    values: list[float] = array.ravel().tolist()
+    return values
+
+
+def all_finite(values: list[float]) -> bool:
+    """Return whether all values are finite."""
+    return all(map(isfinite, values))
+
+
+@lru_cache(maxsize=256)
+def dtype_name(dtype: np.dtype[Any]) -> str:
+    """Return ``dtype.name``, cached since numpy builds it each time; ``string`` for numpy's object dtype."""
+    return "string" if dtype.hasobject else dtype.name

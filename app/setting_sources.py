@@ -1,7 +1,7 @@
-"""Where settings come from besides flags: variables of the environment, and a file.
+"""Sources of settings other than flags: environment variables and a TOML file.
 
-A variable or a key that names no setting is refused, so that a slip of the pen cannot pass as a default. Nothing here
-imports numpy, as in app/settings.py.
+Unknown names are errors, so that a typing mistake cannot pass unnoticed. As app/settings.py this module must not
+import numpy.
 """
 
 from __future__ import annotations
@@ -15,32 +15,32 @@ from typing import Any, Final
 from app.messages import did_you_mean, printable
 
 PREFIX: Final = "PNNX_SERVE_"
-# Names the file of settings, and is none.
+# Names the settings file; not a setting itself.
 CONFIG: Final = "config"
-# Settings with several values: separated by commas in a variable, a list in a file.
+# Settings with several values: comma-separated in a variable, a list in a file.
 LISTS: Final = ("allowed_hosts", "cors_origins", "load_model", "passes_off", "plugins", "required")
-# Never flags or in a file of settings, which everybody on the machine can read; never echoed.
+# Never in flags or the settings file, which other users of the machine may read; never echoed.
 SECRETS: Final = ("keys", "tls_key_password")
 
-# Kubernetes gives every container variables about each service of its namespace: for a service called pnnx-serve
-# these are PNNX_SERVE_SERVICE_HOST, PNNX_SERVE_PORT_80_TCP, ... and PNNX_SERVE_PORT=tcp://10.0.0.1:80.
+# Kubernetes sets variables for each service of a namespace; for a service called pnnx-serve these are
+# PNNX_SERVE_SERVICE_HOST, PNNX_SERVE_PORT_80_TCP, ... and PNNX_SERVE_PORT=tcp://10.0.0.1:80.
 _SERVICE_LINK: Final = re.compile(r"PNNX_SERVE_(SERVICE_(HOST|PORT)\w*|PORT_\d+_\w+)")
 
 
 class SettingsError(Exception):
-    """A variable, argument or file is nothing the server can work with."""
+    """A variable, argument or file is invalid."""
 
 
 def variable(name: str) -> str:
-    """The environment variable of a setting."""
+    """Return the environment variable of a setting."""
     return PREFIX + name.upper()
 
 
 def read_variables(environ: Mapping[str, str], known: Collection[str]) -> dict[str, Any]:
-    """Settings of the environment, and ``config`` where it names a file of them.
+    """Return the settings in the environment, and ``config`` if it names a settings file.
 
     Raises:
-        SettingsError: a variable of the family names no setting.
+        SettingsError: a variable with the prefix names no setting.
     """
     values: dict[str, Any] = {}
     for key, text in environ.items():
@@ -56,17 +56,17 @@ def read_variables(environ: Mapping[str, str], known: Collection[str]) -> dict[s
 
 
 def read_file(path: Path, known: Collection[str]) -> dict[str, Any]:
-    """Settings of a TOML file: ``port = 8000``, ``cors_origins = ["http://page"]``.
+    """Return the settings of a TOML file: ``port = 8000``, ``cors_origins = ["http://page"]``.
 
     Raises:
-        SettingsError: it cannot be read, is no TOML, names what is no setting, or holds a secret.
+        SettingsError: the file cannot be read, is not TOML, or has an unknown setting or a secret.
     """
     try:
         with path.open("rb") as file:
             table = tomllib.load(file)
     except OSError as exc:
         raise SettingsError(f"config '{path}': {exc.strerror}") from None
-    except ValueError as exc:  # no TOML, or no UTF-8
+    except ValueError as exc:  # not TOML, or not UTF-8
         raise SettingsError(f"config '{path}': {printable(str(exc))}") from None
     problems = [problem for name in table if (problem := _problem(name, known))]
     if problems:
@@ -81,7 +81,7 @@ def _problem(name: str, known: Collection[str]) -> str | None:
 
 
 def _split(name: str, value: Any) -> Any:
-    """A list as settings hold it, of text with commas."""
+    """Split comma-separated text of a setting with several values."""
     if name in LISTS and isinstance(value, str):
         return tuple(filter(None, map(str.strip, value.split(","))))
     return value
