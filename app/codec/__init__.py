@@ -1,6 +1,6 @@
-"""Wire bytes <-> arrays. Everything hostile is measured before anything is allocated for it.
+"""Decoding of request bodies to arrays, and encoding of answers. Sizes are checked before memory is allocated.
 
-``parse`` picks the decoder by content type and turns a body into a ``Message``; the message's ``decode`` turns it into
-inputs once the model is known, in the model's thread. A room for each form of body: json, forms (multipart), arrays
-(.npy and .npz). ``answers`` is the way back.
+``parse`` chooses the decoder by content type and turns a body into a ``Message``. The message's ``decode`` makes the
+inputs when the model is known, in the model's thread. There is a decoder for JSON, forms (multipart), .npy, .npz and
+images. ``answers`` encodes results.
 """

@@ -1,7 +1,7 @@
-"""Results -> the bytes of an answer.
+"""Encoding of results.
 
-JSON has no NaN and no infinities: in answers they are the strings "NaN", "Infinity" and "-Infinity", which the JSON of
-a request may use as well; .npz carries them as they are. Complex numbers are pairs [re, im] in JSON.
+JSON has no NaN and infinities: in answers they are the strings "NaN", "Infinity" and "-Infinity", which requests may
+use as well; .npz represents them directly. Complex numbers are pairs [re, im] in JSON.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from app.memory.reservation import charge, check
 _DEPTH: Final = 32
 _LONGEST: Final = 10_000
 _OPTIONS: Final = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS
-# Bytes of a value as text, in a buffer that grows by doubling; and of one as a Python number in a list.
+# Bytes of a value as text, in a buffer that grows by doubling; and of a Python number in a list.
 _TEXT: Final = 24
 _NUMBER: Final = 48
-# Values that are written at once: everybody waits for the writer, a millisecond for so many, and a MiB at most.
+# Values written without a pause: writing holds the interpreter lock, 1 ms for so many and at most a MiB.
 SLAB: Final = 1 << 15
-# Pieces of an answer are put together up to so many bytes.
+# Pieces of an answer are joined up to so many bytes.
 _PIECE: Final = 1 << 19
 
 
 class Slabs:
-    """A large flat array within an answer: written a slab at a time, so that other threads run in between."""
+    """Large flat array in an answer, written in slabs so that other threads run in between."""
 
     def __init__(self, flat: NDArray[Any]) -> None:
         self._flat = flat
@@ -39,10 +39,10 @@ class Slabs:
             charge(_NUMBER * flat.size)
 
     def pieces(self) -> Iterator[bytes]:
-        """The text that orjson makes of the whole.
+        """Yield the JSON of the array in pieces.
 
         Raises:
-            DeadlineExceededError: nobody waits for it any more.
+            DeadlineExceededError: the request was cancelled.
         """
         for start in range(0, self._flat.size, SLAB):
             check()
@@ -53,10 +53,10 @@ class Slabs:
 
 
 def dump_pieces(value: object) -> list[bytes]:
-    """JSON text as ``dump_json`` makes it, in pieces where there are ``Slabs`` in its objects.
+    """Return JSON as ``dump_json`` does, in pieces if there are ``Slabs`` in its objects.
 
     Raises:
-        DeadlineExceededError: nobody waits for it any more.
+        DeadlineExceededError: the request was cancelled.
     """
     pieces: list[bytes] = []
     pending: list[bytes] = []
@@ -87,10 +87,10 @@ def _has_slabs(value: object) -> bool:
 
 
 def dump_json(value: object) -> bytes:
-    """JSON text; arrays inside must be flat and of a dtype orjson knows (see json_tensor).
+    """Return JSON; arrays inside must be flat and of a dtype that orjson supports (see json_tensor).
 
-    What JSON as orjson writes it cannot say becomes text: integers beyond 64 bits, halves of surrogate pairs, objects.
-    A client's or a file's own words in an error are such, and must not turn the error into another.
+    Values that orjson cannot write become text: integers beyond 64 bits, lone surrogates, other objects. They occur in
+    errors that quote a client or a file, and must not cause another error.
     """
     try:
         return orjson.dumps(value, option=_OPTIONS)
@@ -99,7 +99,7 @@ def dump_json(value: object) -> bytes:
 
 
 def _sayable(value: object, depth: int = 0) -> object:
-    """The same value with text in place of what orjson refuses."""
+    """Return the value with text in place of what orjson cannot write."""
     if value is None or isinstance(value, (bool, float, np.ndarray, np.generic)):
         return value
     if isinstance(value, int) and -(2**63) <= value < 2**64:
@@ -112,17 +112,17 @@ def _sayable(value: object, depth: int = 0) -> object:
 
 
 def as_text(value: object, limit: int = _LONGEST) -> str:
-    """``str(value)``, cut, whatever the value is: what cannot be written is told by its kind."""
+    """Return ``str(value)``, cut; a value that cannot be converted is represented by its type."""
     if not isinstance(value, str):
         try:
             value = str(value)
-        except Exception:  # Python refuses to write a number of thousands of digits; other objects do as they like
+        except Exception:  # Python does not write numbers of thousands of digits; other objects may raise anything
             value = f"{value:#x}" if isinstance(value, int) else type(value).__name__
     return value[:limit].encode(errors="replace").decode()
 
 
 def json_tensor(array: NDArray[Any]) -> dict[str, Any]:
-    """``{"shape", "dtype", "data"}``, the data flat in row-major order; ``Slabs`` where it is large."""
+    """Return ``{"shape", "dtype", "data"}`` with flat data in row-major order, as ``Slabs`` if large."""
     if is_text(array.dtype):
         return {"shape": list(array.shape), "dtype": dtype_name(array.dtype), "data": as_strings(array)}
     flat = portable(array).ravel()
@@ -131,7 +131,7 @@ def json_tensor(array: NDArray[Any]) -> dict[str, Any]:
 
 
 def json_tensors(arrays: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
-    """Tensors by name."""
+    """Return tensors by name."""
     charge(_TEXT * sum(array.size for array in arrays.values()))
     return {name: json_tensor(array) for name, array in arrays.items()}
 
@@ -148,9 +148,9 @@ def _is_finite(flat: NDArray[Any]) -> bool:
 
 
 def _values(flat: NDArray[Any], is_spelt: bool) -> NDArray[Any] | list[Any]:
-    """What orjson writes; is_spelt: there are values, here or elsewhere in the array, that JSON has no numbers for.
+    """Return values that orjson can write, NaN and infinities as strings if is_spelt.
 
-    Numbers beside such values are written as the float64 they are.
+    is_spelt: whether any value of the whole array is not finite; then the others are written as float64.
     """
     if flat.dtype.kind == "c":
         values = _values(flat.view(flat.real.dtype), is_spelt)

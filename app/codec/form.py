@@ -1,6 +1,7 @@
-"""multipart/form-data -> Message: pictures become a batch, .npy and .npz parts become inputs by their field's name.
+"""Decoding of multipart/form-data: images become a batch; .npy and .npz files become inputs named by their field.
 
-Parts are told apart by their first bytes: what curl and browsers say of a file's type is a guess from its name.
+The type of a file is determined by its first bytes, since the type that curl and browsers send is a guess from its
+name.
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ from app.settings import Settings
 from app.signature import Input, Inputs, Signature
 
 _FIELDS: Final = ("model", "version", "outputs", "parameters")
-# The most bytes of a field that is no file: names and a few numbers.
+# Most bytes of a plain field.
 _MAX_FIELD: Final = 64 * 1024
 
 
 def parse_form(body: bytes | bytearray, content_type: str, settings: Settings) -> Message:
-    """A form's files as inputs, its plain fields ``model``, ``version``, ``outputs``, ``parameters`` as in JSON.
+    """Return the message of a form: inputs from its files; plain fields have the same meaning as in JSON.
 
     Raises:
         InvalidRequestError: no boundary, a malformed part, an unknown plain field, or no file.
@@ -34,7 +35,7 @@ def parse_form(body: bytes | bytearray, content_type: str, settings: Settings) -
     fields = _plain_fields(part for part in parts if part.file_name is None)
     files = [part for part in parts if part.file_name is not None]
     if not files:
-        raise InvalidRequestError("the form holds no file: send pictures, .npy or .npz, as in curl -F file=@cat.jpg")
+        raise InvalidRequestError("the form has no file, expected images, .npy or .npz, as in curl -F file=@cat.jpg")
     outputs = fields.get("outputs")
     return Message(
         decode=lambda signature: _inputs(files, signature, settings),
@@ -46,10 +47,10 @@ def parse_form(body: bytes | bytearray, content_type: str, settings: Settings) -
 
 
 def read_outputs(text: str) -> tuple[str, ...] | bool:
-    """Read ``true``, ``false`` or names by comma, as query strings and form fields have them.
+    """Return the outputs in a query string or form field: ``true``, ``false`` or comma-separated names.
 
     Raises:
-        InvalidRequestError: a name comes twice, or they are too many.
+        InvalidRequestError: a name is given twice, or there are too many.
     """
     lowered = text.lower()
     if lowered in ("true", "1", "false", "0"):
@@ -103,7 +104,7 @@ def _inputs(files: list[Part], signature: Signature, settings: Settings) -> Inpu
 
 def _add(inputs: Inputs, name: str, value: Input) -> None:
     if name in inputs:
-        raise InputMismatchError(f"input '{name}' is given twice", input=name)
+        raise InputMismatchError(f"input '{name}' is given twice, expected once", input=name)
     inputs[name] = value
 
 

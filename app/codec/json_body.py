@@ -1,4 +1,4 @@
-"""A JSON body -> Message."""
+"""Decoding of JSON bodies: counted before they are parsed, with large tensors parsed in pieces."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from app.errors import InvalidRequestError
 from app.messages import cut, did_you_mean, quoted
 from app.settings import Settings
 
-# A longer body is worth advice on the binary forms.
+# Bodies from this length on cause advice about binary formats.
 _LONG: Final = 1 << 16
-# No output has a longer name, and names are looked up on the event loop.
+# Limit of a name's length, since names are looked up on the event loop.
 _MAX_NAME: Final = 10_000
 _KEYS: Final = ("model", "version", "inputs", "outputs", "parameters", "image")
 
 
 def parse_json_body(body: bytes | bytearray, settings: Settings) -> Message:
-    """``{"inputs", "model"?, "version"?, "outputs"?, "parameters"?}``; ``{"image"}`` is short for it as inputs.
+    """Return the message of ``{"inputs", "model"?, "version"?, "outputs"?, "parameters"?}``, or with ``"image"``.
 
     Raises:
-        InvalidRequestError: not JSON, not an object, an unknown key, or a key of the wrong kind.
+        InvalidRequestError: not JSON, not an object, an unknown key, or a value of the wrong type.
     """
     document = parse_request_json(body)
     inputs = _inputs(document)
@@ -48,8 +48,8 @@ def _inputs(document: Any) -> Any:
         raise InvalidRequestError('the body: expected a JSON object such as {"inputs": [[1, 2, 3]]}')
     if _is_v2(document.get("inputs")):
         raise InvalidRequestError(
-            "the body is of the Open Inference Protocol: send it to POST /v2/models/NAME/infer, or as"
-            ' {"inputs": {name: {"shape", "dtype", "data"}}}'
+            "the body: found a request of the Open Inference Protocol, expected"
+            ' {"inputs": {name: {"shape", "dtype", "data"}}}; or send it to POST /v2/models/NAME/infer'
         )
     for key in document:
         if key not in _KEYS:
@@ -60,7 +60,7 @@ def _inputs(document: Any) -> Any:
 
 
 def _is_v2(inputs: object) -> bool:
-    """Whether these are inputs as the Open Inference Protocol has them: objects with name and datatype."""
+    """Return whether these are inputs of the Open Inference Protocol: objects with name and datatype."""
     first = inputs[0] if isinstance(inputs, list) and inputs else None
     return isinstance(first, dict) and {"name", "datatype"} <= set(first)
 
@@ -90,7 +90,7 @@ def _parameters(value: object) -> dict[str, Any]:
     return value
 
 
-# Texts of at most so many bytes become so few objects that the garbage collector need not be held off.
+# Texts up to this size become so few objects that the garbage collector need not be disabled.
 _SMALL: Final = 1 << 14
 
 
@@ -98,9 +98,9 @@ def parse_json(body: bytes | bytearray) -> Any:
     """Return the value of a JSON text.
 
     Raises:
-        InvalidRequestError: not JSON, NaN or Infinity (which JSON has not), or nested too deep.
-        RequestTooLargeError, QueueFullError: not enough memory for what it becomes, or it holds more values, lists,
-            strings or escapes than a request needs.
+        InvalidRequestError: not JSON, NaN or Infinity (which JSON lacks), or nested too deep.
+        RequestTooLargeError, QueueFullError: not enough memory, or more values, lists, strings or escapes than
+            requests need.
     """
     check_counts(body)
     check_parsed(body)
@@ -108,7 +108,7 @@ def parse_json(body: bytes | bytearray) -> Any:
 
 
 def parse_request_json(body: bytes | bytearray) -> Any:
-    """The same of a text that has "inputs"; a large tensor there is a ``LongList``, long base64 a memoryview.
+    """Return the value of a JSON text with "inputs": a large tensor is a ``LongList``, long base64 a memoryview.
 
     Raises:
         As ``parse_json``.
@@ -117,7 +117,7 @@ def parse_request_json(body: bytes | bytearray) -> Any:
     if (cut := cut_long(body)) is not None:
         around, found = cut
         check_parsed(around)
-        with suppress(InvalidRequestError):  # the place of the fault is told of the whole text
+        with suppress(InvalidRequestError):  # parse the whole text below, for the right position in the message
             document = _loads(around)
             if put_back(document, found):
                 return document
@@ -137,7 +137,7 @@ def _loads(body: bytes | bytearray) -> Any:
 
 @contextmanager
 def without_collector() -> Iterator[None]:
-    """Do not look for cycles while millions of lists are made that have none: the search takes longer than they do."""
+    """Disable the garbage collector while millions of lists without cycles are made, which it would search in vain."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

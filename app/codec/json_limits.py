@@ -1,8 +1,8 @@
-"""Bounds on a JSON text, counted in one pass over its bytes before anything is parsed.
+"""Limits of a JSON text, counted in one pass over its bytes before it is parsed.
 
-No other thread runs while the parser works, or while what it made is released. So what it may be given is bounded:
-bytes, values, lists, strings and escapes. Long lists of numbers are not among them, nor is base64 (lists.py).
-The counts may be too high, for what stands inside of strings is counted too, never too low.
+Parsing, and freeing the result, holds the interpreter lock. So bytes, values, lists, strings and escapes are limited;
+long lists of numbers and base64 are exempt (json_lists.py). Counts include the contents of strings, so they may be too
+high, but never too low.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ import orjson
 from app.errors import InvalidRequestError, RequestTooLargeError
 from app.memory.reservation import charge
 
-# Shorter texts hold too few of anything to be counted.
+# Shorter texts cannot exceed a limit.
 COUNTED_BYTES: Final = 1 << 18
 MAX_BYTES: Final = 8 << 20
-# numpy has as many dimensions at most, and requests wrap tensors in a few objects.
+# numpy's limit of dimensions; requests wrap tensors in a few objects.
 MAX_DEPTH: Final = 32
 MAX_VALUES: Final = 1 << 19
 MAX_LISTS: Final = 1 << 17
 MAX_STRINGS: Final = 1 << 18
 MAX_ESCAPES: Final = 1 << 18
-BINARY: Final = "send tensors as .npy to /infer or in binary to /v2, and pictures as they are"
+BINARY: Final = "send tensors as .npy to /infer or in binary to /v2, and images as files"
 
-# Bytes that CPython on 64 bits takes for a value with its place in a list and in two arrays; for a list; for an object;
-# for a string, a key most likely.
+# Bytes in CPython on 64 bits: a value with its references from a list and two arrays; a list; an object; a string, most
+# likely a key.
 _VALUE: Final = 16 + 32 + 8 + 8
 _LIST: Final = 112
 _OBJECT: Final = 200
 _STRING: Final = 56 + 64
-# Bytes that are looked at together, near to the processor.
+# Block size that fits the processor's cache.
 _BLOCK: Final = 1 << 18
 _NON_FINITE: Final = re.compile(r"-?(nan|inf(inity)?)\b", re.IGNORECASE)
 _NOT_BRACKETS: Final = bytes(set(range(256)) - set(b"[]{}"))
@@ -55,11 +55,11 @@ def check_counts(body: bytes | bytearray) -> None:
 
 
 def check_parsed(text: bytes | bytearray) -> None:
-    """Check what a text becomes when it is parsed at once, and charge the memory for it.
+    """Check the limits that apply when a text is parsed as a whole, and charge the memory.
 
     Raises:
         InvalidRequestError: it is nested too deep.
-        RequestTooLargeError, QueueFullError: it is too long, or not enough memory for them.
+        RequestTooLargeError, QueueFullError: it is too long, or there is not enough memory.
     """
     _check("bytes beside evenly nested lists of numbers and base64", len(text), MAX_BYTES)
     lists, objects, values = text.count(b"["), text.count(b"{"), text.count(b",") + 1
@@ -76,10 +76,9 @@ def check_parsed(text: bytes | bytearray) -> None:
 
 
 def depth(text: bytes | bytearray) -> int:
-    """Return the deepest nesting of lists and objects; without a meaning for a text that is not JSON."""
+    """Return the deepest nesting of lists and objects; meaningless for a text that is not JSON."""
     if b"\\" in text:
-        # In a JSON string backslashes come in pairs or before what they escape: without the pairs, and then without
-        # the quotes that are escaped, the quotes that are left begin and end strings.
+        # Remove escaped backslashes, then escaped quotes: the remaining quotes begin and end strings.
         text = text.replace(b"\\\\", b"").replace(b'\\"', b"")
     outside = b"".join(text.split(b'"')[::2])
     brackets = np.frombuffer(outside.translate(None, _NOT_BRACKETS), np.uint8)
@@ -89,7 +88,7 @@ def depth(text: bytes | bytearray) -> int:
 
 
 def count(text: memoryview, byte: bytes) -> int:
-    """Return how often a byte is in a text, several times as fast as bytes.count."""
+    """Return how often a byte occurs in a text, several times as fast as bytes.count."""
     whole = np.frombuffer(text, np.uint8)
     return sum(
         int(np.count_nonzero(whole[start : start + _BLOCK] == ord(byte))) for start in range(0, whole.size, _BLOCK)

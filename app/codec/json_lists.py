@@ -1,9 +1,9 @@
-"""Long lists of numbers and long strings of a JSON text: cut out before the rest is parsed, and read a piece at a time.
+"""Long lists of numbers and long strings in a JSON text, cut out before the rest is parsed and parsed in pieces.
 
 Parsing holds the interpreter lock, a second for some ten million numbers, and a Python number takes four times the
-memory of the tensor's value. So a list that is plainly a tensor (evenly nested numbers where a request has its inputs)
-is parsed 256 KiB at a time, each piece straight into the array. The extra ``[fast]`` parses the pieces with pysimdjson,
-without a Python object for each number.
+memory of a tensor's value. So a list that looks like a tensor (evenly nested numbers where a request has its inputs)
+is parsed 256 KiB at a time, each piece directly into the array. With the extra ``[fast]`` pysimdjson parses the
+pieces, without a Python object for each number.
 """
 
 from __future__ import annotations
@@ -23,36 +23,36 @@ from app.codec.json_limits import BINARY, count, not_json
 from app.errors import InvalidRequestError, RequestTooLargeError
 from app.memory.reservation import charge, check
 
-# Shorter lists are not worth the search for them.
+# Shorter lists are not worth the search.
 _LEAST: Final = 1 << 12
 _LEAST_STRING: Final = 1 << 16
 _PIECE: Final = 1 << 18
 # Longer numbers are refused.
 _MAX_NUMBER: Final = 1 << 12
-# A text with more strings holds something else than tensors.
+# A text with more strings does not consist of tensors.
 _MAX_QUOTES: Final = 10_000
-# A value in the array as parsed, and in that of the model's dtype, with the text's brackets and commas.
+# Bytes of a value in the parsed array and in the model's dtype, with brackets and commas of the text.
 _VALUE: Final = 24
-# Blanks and brackets in front of the first number of a list, and what is behind the last one up to the next string.
+# Limit of blanks and brackets before the first number of a list, and of the text from the last one to the next string.
 _MAX_EDGE: Final = 1 << 12
 _BEGIN: Final = re.compile(rb"[ \t\n\r]*+:[ \t\n\r]*+((?:\[[ \t\n\r]*+){1,32}+)(?=[^\]])")
 _BEHIND: Final = b" \t\n\r]},:[{"
 _CLOSING: Final = re.compile(rb"[ \t\n\r]*+\]")
 _BLANKS: Final = b" \t\n\r"
-# What is between the last value of one list and the first one of the next.
+# Text between the last value of one list and the first one of the next.
 _BREAK: Final = re.compile(rb"\][][, \t\n\r]*+")
 # Keys of an input that never stand for a tensor.
 _NOT_LISTS: Final = frozenset({"shape", "dtype", "b64", "image"})
 _BASE64: Final = frozenset({"b64", "image"})
-# Stands in for a list or a string while the text around it is parsed. It is random, so that no client can write it.
+# Placeholder for a list or a string while the text around it is parsed; random, so that clients cannot forge it.
 _MARK: Final = secrets.token_hex(16)
 
-# Makes an array of values, given whether they are the first ones of the list.
+# Converts values to an array; the flag says whether they are the first ones of the list.
 Convert = Callable[[Any, bool], NDArray[Any]]
 
 
 class LongList:
-    """Text of a list that most likely holds evenly nested numbers; nothing of it is parsed yet."""
+    """Unparsed text of a list that most likely consists of evenly nested numbers."""
 
     def __init__(self, body: bytes | bytearray, start: int, end: int, depth: int) -> None:
         self._depth = depth
@@ -63,7 +63,7 @@ class LongList:
 
     @property
     def flat_size(self) -> int | None:
-        """The number of values of a flat list; None for a nested one."""
+        """Return the number of values of a flat list, or None for a nested one."""
         return self._commas + 1 if self._depth == 1 else None
 
     def read(self, dtype: np.dtype[Any], convert: Convert) -> NDArray[Any]:
@@ -76,14 +76,14 @@ class LongList:
             DeadlineExceededError: the request's time is up.
         """
         values, breaks, at, before = np.empty(self._commas + 1, dtype), _Breaks(), 0, b""
-        parser = _simdjson() and _simdjson()()  # one for each list: what it gives lies in its memory
+        parser = _simdjson() and _simdjson()()  # one per list, since its results live in its memory
         for start, piece in self._pieces():
             check()
             opened = piece.lstrip(b"[" + _BLANKS)
             core = opened.rstrip(b"]" + _BLANKS)
             if not core and b"[" in piece:
                 raise ValueError("a list is empty")
-            if not core:  # without this a value would be what the memory held before
+            if not core:  # otherwise a value would stay uninitialised
                 raise InvalidRequestError(f"the body is not JSON: a comma without a value, near byte {start}")
             if start > self._start:
                 breaks.add(before + b"," + piece[: len(piece) - len(opened)], at)
@@ -97,7 +97,7 @@ class LongList:
         return values.reshape(breaks.shape(self._depth, len(values)))
 
     def _pieces(self) -> Iterator[tuple[int, bytes]]:
-        """Give pieces of the text that end before a comma, each with its place in the body."""
+        """Yield pieces of the text that end before a comma, each with its offset in the body."""
         at = 0
         while at < len(self._text):
             piece = bytes(self._text[at : at + _PIECE])
@@ -115,7 +115,7 @@ class LongList:
             raise InvalidRequestError("the body is not JSON: a list ends with a comma")
 
     def _values(self, text: bytes, start: int) -> Any:
-        """Return the values of a flat list, which has one at least."""
+        """Return the values of a flat list that is not empty."""
         try:
             return orjson.loads(text)
         except orjson.JSONDecodeError as exc:
@@ -123,10 +123,10 @@ class LongList:
 
 
 def cut_long(body: bytes | bytearray) -> tuple[bytes, list[LongList | memoryview]] | None:
-    """Cut the long lists, and the long strings without escapes, out of a text; None where there are none.
+    """Cut long lists, and long strings without escapes, out of a text; return None if there are none.
 
     Returns:
-        The text with a mark in place of each, a list's as deeply nested as its first value was, and what was cut out.
+        The text with a placeholder for each, nested as deeply as a list's first value, and what was cut out.
     """
     if len(body) < _LEAST:
         return None
@@ -143,7 +143,7 @@ def cut_long(body: bytes | bytearray) -> tuple[bytes, list[LongList | memoryview
 
 
 def put_back(document: Any, found: list[LongList | memoryview]) -> bool:
-    """Put what was cut out in the place of its mark; return whether each list was where a request has a tensor."""
+    """Replace the placeholders by what was cut out; return whether each list was where a request has a tensor."""
     left = dict(enumerate(found))
     document = _with_strings(document, left, "")
     if not isinstance(document, dict) or "inputs" not in document:
@@ -175,7 +175,7 @@ def _with_strings(value: Any, left: dict[int, Any], key: str) -> Any:
 
 
 def _placed(value: Any, left: dict[int, Any]) -> Any:
-    """Return the list whose mark a value is, however deep; any other value as it is."""
+    """Return the list of a placeholder, however deep it is nested; any other value unchanged."""
     whole = value
     while isinstance(value, list) and len(value) == 1:
         (value,) = value
@@ -185,9 +185,9 @@ def _placed(value: Any, left: dict[int, Any]) -> Any:
 
 
 def _spans(body: bytes | bytearray) -> Iterator[tuple[int, int, int]]:
-    """Give where long lists and strings start and end, and how many brackets a list begins with; 0 for a string."""
+    """Yield where long lists and strings start and end, and the depth of a list; 0 for a string."""
     text = body
-    if b"\\" in body:  # escaped quotes end no strings; of the same length, so that places agree
+    if b"\\" in body:  # escaped quotes do not end strings; the replacement has the same length, so offsets stay
         text = body.replace(b"\\\\", b"__").replace(b'\\"', b"__")
     quotes: list[int] = []
     at = text.find(b'"')
@@ -204,7 +204,7 @@ def _spans(body: bytes | bytearray) -> Iterator[tuple[int, int, int]]:
 
 
 def _is_plain(text: memoryview) -> bool:
-    """Return whether a text is printable ASCII without backslashes: a JSON string that means what stands there."""
+    """Return whether a text is printable ASCII without backslashes, so that the string equals its JSON text."""
     whole = np.frombuffer(text, np.uint8)
     for start in range(0, whole.size, _PIECE):
         block = whole[start : start + _PIECE]
@@ -214,7 +214,7 @@ def _is_plain(text: memoryview) -> bool:
 
 
 def _span(text: bytes | bytearray, start: int, end: int) -> tuple[int, int, int] | None:
-    """Return the list behind a key and before the next string."""
+    """Return the list after a key and before the next string."""
     begin = _BEGIN.match(text, start, min(end, start + _MAX_EDGE))
     if begin is None:
         return None
@@ -230,7 +230,7 @@ def _span(text: bytes | bytearray, start: int, end: int) -> tuple[int, int, int]
 
 
 class _Breaks:
-    """Ends of lists and beginnings of the next ones, which tell the shape: all lists of one depth must be as long."""
+    """Boundaries between lists, which give the shape: all lists of one depth must have the same length."""
 
     def __init__(self) -> None:
         self._places: list[Any] = []
@@ -238,7 +238,7 @@ class _Breaks:
         self._known: dict[bytes, int] = {}
 
     def add(self, between: bytes, place: int) -> None:
-        """Add what is between two values; place: how many values are in front.
+        """Add the text between two values; place: number of values before it.
 
         Raises:
             ValueError: it does not begin as many lists as it ends.
@@ -248,10 +248,10 @@ class _Breaks:
         self._counts.append([self._ended(between)])
 
     def add_all(self, text: bytes, place: int) -> None:
-        """Add what is between the values of a text that begins with a value; place: how many values are in front.
+        """Add the text between all values of a piece that begins with a value; place: number of values before it.
 
         Raises:
-            ValueError: it does not begin as many lists as it ends, or has a list beside numbers, or an empty one.
+            ValueError: it does not begin as many lists as it ends, or mixes lists and numbers, or has an empty list.
             InvalidRequestError: it is not JSON.
         """
         found = np.frombuffer(text, np.uint8)
@@ -262,7 +262,7 @@ class _Breaks:
             return
         for each in set(_BREAK.findall(text)):
             self._ended(each)
-        # Each break has one comma, behind the brackets that end its lists.
+        # Each boundary has one comma, after the brackets that end its lists.
         commas = np.searchsorted(np.flatnonzero(found == ord(",")), ends)
         places, counts = np.unique(commas, return_counts=True)
         self._places.append(places + place + 1)
@@ -288,7 +288,7 @@ class _Breaks:
         return tuple(reversed(sizes))
 
     def _ended(self, between: bytes) -> int:
-        """Return how many lists end, and begin anew, between two values."""
+        """Return how many lists end, and begin again, between two values."""
         if between not in self._known:
             compact = between.translate(None, _BLANKS)
             count, begun = compact.count(b"]"), compact.count(b"[")
@@ -304,7 +304,7 @@ class _Breaks:
 
 @functools.cache
 def _simdjson() -> Any:
-    """The parser class of the extra; None without it."""
+    """Return the parser class of the extra, or None without it."""
     try:
         import simdjson
     except ImportError:
@@ -313,9 +313,9 @@ def _simdjson() -> Any:
 
 
 def _read_fast(parser: Any, text: bytes, dtype: np.dtype[Any]) -> NDArray[Any] | None:
-    """Return the numbers of a flat list; None without a parser, and where values are not plainly of the dtype's kind.
+    """Return the numbers of a flat list, or None without a parser and for values not of the dtype's kind.
 
-    orjson then reads them, so that values and errors are the same with and without the extra.
+    orjson then parses them, so that values and errors are the same with and without the extra.
     """
     kind = {"f": "d", "i": "i", "u": "i"}.get(dtype.kind)
     if kind is None or parser is None:

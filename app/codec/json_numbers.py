@@ -1,7 +1,7 @@
-"""Nested lists of JSON values -> arrays. The model's dtype rules: JSON only knows numbers.
+"""Conversion of nested lists of JSON values to arrays. The model's dtype decides, since JSON only has numbers.
 
-Whole numbers fit a float input; numbers with a fraction never fit an integer one; true and false fit bool only. Complex
-inputs need base64 or .npy.
+A float input accepts whole numbers; an integer input accepts no fractions; only a bool input accepts true and false.
+Complex inputs need base64 or .npy.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from app.errors import InputMismatchError, InvalidRequestError
 from app.signature import describe
 
 _WIDE: Final = np.dtype(np.float64)
-# Integers below it are the same in float64.
+# Integers below it are exact in float64.
 _EXACT: Final = 2.0**53
 _LEAST_INT64: Final = -(2.0**63)
 _SPELLINGS: Final = {
@@ -28,14 +28,14 @@ _SPELLINGS: Final = {
 
 
 def to_array(value: object, port: engine.Port, dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Nested lists of numbers, nothing rounded to a whole number and nothing out of range, or of texts as a tensor.
+    """Return nested lists of numbers, without rounding to integers or overflow, or of strings as a tensor.
 
     Raises:
-        InputMismatchError: not evenly nested, other values than the dtype has, or out of its range.
+        InputMismatchError: not evenly nested, values of another kind than the dtype, or out of its range.
         InvalidRequestError: JSON has no numbers of that dtype.
     """
     if dtype.kind == "c":
-        raise InvalidRequestError(f"input '{port.name}' is {dtype.name}: send it as 'b64' or .npy")
+        raise InvalidRequestError(f"input '{port.name}': found JSON numbers, expected {dtype.name} as 'b64' or .npy")
     if not isinstance(value, LongList):
         return _converted(value, True, port, dtype)
     try:
@@ -60,7 +60,7 @@ def _converted(value: object, is_first: bool, port: engine.Port, dtype: np.dtype
         raise _not_a_tensor(value, port, exc) from None
     except (OverflowError, FloatingPointError):
         raise InputMismatchError(
-            f"input '{port.name}': a value is out of range, expected values of {dtype.name}", input=port.name
+            f"input '{port.name}': found a value that is out of range, expected {dtype.name}", input=port.name
         ) from None
 
 
@@ -77,7 +77,7 @@ def _floats(value: object, port: engine.Port, dtype: np.dtype[Any]) -> NDArray[A
 
 @lru_cache(maxsize=32)
 def _largest(dtype: np.dtype[Any]) -> float:
-    """Smaller numbers are no infinity in it."""
+    """Return the largest finite value of a dtype, 0 for other kinds than floats."""
     return float(np.finfo(dtype).max) if dtype.kind == "f" else 0.0
 
 
@@ -129,7 +129,7 @@ def _bools(value: object, port: engine.Port) -> NDArray[Any]:
 
 
 def _leaf_types(value: object) -> set[type]:
-    """The types of what is no list, in nested lists."""
+    """Return the types of the values in nested lists."""
     kinds: set[type] = set()
     if isinstance(value, list):
         _collect(value, kinds)
@@ -174,5 +174,5 @@ def _not_a_tensor(value: object, port: engine.Port, exc: Exception) -> InputMism
 
 
 def spelling(value: object) -> str:
-    """What a value is, in JSON's words."""
+    """Return the name of a value's type in JSON's terms."""
     return _SPELLINGS.get(type(value), "a list" if isinstance(value, list) else "a number")

@@ -1,4 +1,4 @@
-"""The ``inputs`` of a JSON body -> tensors and pictures. A ``dtype`` that is spelt out must be the input's."""
+"""Conversion of the ``inputs`` of a JSON body to tensors and images. A given ``dtype`` must be the input's."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from app.messages import brief, cut, did_you_mean, quoted
 from app.settings import Settings
 from app.signature import Input, Inputs, Signature
 
-# Characters of base64 that are decoded at once; four are three bytes.
+# Characters of base64 decoded without a pause; four are three bytes.
 _PIECE: Final = 1 << 20
 _DATA_URL: Final = b"data:"
 _MAX_DATA_URL: Final = 1024
@@ -30,7 +30,7 @@ _TENSOR_KEYS: Final = frozenset({"shape", "dtype", "data", "b64"})
 
 
 def decode_inputs(value: object, signature: Signature, settings: Settings) -> Inputs:
-    """The ``inputs`` of a JSON request: one unnamed tensor or picture, or an object by input name."""
+    """Return the inputs of a JSON request: one unnamed tensor or image, or an object by input name."""
     if type(value) is not list and isinstance(value, Mapping) and not _is_unnamed(value, signature):
         ports = signature.matched(value).items()
         return {port.name: decode_input(value[name], port, signature, settings) for name, port in ports}
@@ -42,7 +42,7 @@ def decode_inputs(value: object, signature: Signature, settings: Settings) -> In
 
 
 def decode_input(value: object, port: engine.Port, signature: Signature, settings: Settings) -> Input:
-    """One input: a nested list or number, {"shape", "dtype", "data" or "b64"}, {"image"} or a list of those."""
+    """Return an input: nested list or number, {"shape", "dtype", "data" or "b64"}, {"image"} or a list of those."""
     pictures = _pictures(value)
     if pictures is not None:
         signature.picture_port(port.name)
@@ -59,9 +59,9 @@ def decode_input(value: object, port: engine.Port, signature: Signature, setting
 
 
 def _is_unnamed(value: Mapping[str, Any], signature: Signature) -> bool:
-    """Return whether an object is one tensor or picture, not a table of inputs.
+    """Return whether an object is one tensor or image, not a table of inputs.
 
-    Keys that all name inputs make a table, unless it would have a picture's text for a tensor.
+    An object whose keys all name inputs is a table, unless a tensor would be the text of an image.
     """
     if set(value) == {"image"} and isinstance(value["image"], str) and signature.picture_input is not None:
         return True
@@ -70,9 +70,9 @@ def _is_unnamed(value: Mapping[str, Any], signature: Signature) -> bool:
 
 
 def _pictures(value: object) -> tuple[Picture, ...] | None:
-    """The pictures, when the value is {"image": base64} or a list of those."""
+    """Return the images if the value is {"image": base64} or a list of those, otherwise None."""
     items = value if isinstance(value, list) else [value]
-    # Lists of numbers are most of what comes, and end at the first look.
+    # Fast path for lists of numbers, the usual case.
     if not items or type(items[0]) in (list, float, int):
         return None
     if not all(isinstance(item, Mapping) and set(item) == {"image"} for item in items):
@@ -88,7 +88,7 @@ def _base64(text: object, where: str) -> bytes:
     if not isinstance(text, (str, memoryview)):
         raise InvalidRequestError(f"{where}: found {spelling(text)}, expected a base64 string")
     raw = memoryview(text.encode(errors="replace")) if isinstance(text, str) else text
-    if bytes(raw[: len(_DATA_URL)]) == _DATA_URL:  # what a browser's FileReader gives: data:image/png;base64,...
+    if bytes(raw[: len(_DATA_URL)]) == _DATA_URL:  # from a browser's FileReader: data:image/png;base64,...
         raw = raw[bytes(raw[:_MAX_DATA_URL]).find(b",") + 1 :]
     charge(len(raw))
     try:
@@ -98,7 +98,7 @@ def _base64(text: object, where: str) -> bytes:
 
 
 def _decoded(text: memoryview) -> bytes:
-    """Decode base64 in pieces: no other thread runs while one is decoded."""
+    """Decode base64 in pieces, since decoding holds the interpreter lock."""
     if len(text) <= _PIECE:
         return base64.b64decode(text, validate=True)
     pieces: list[bytes] = []
@@ -122,20 +122,23 @@ def _tensor(value: Mapping[str, Any], port: engine.Port, settings: Settings) -> 
 
 
 def filled(data: object, shape: tuple[int, ...] | None, port: engine.Port, dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Values, flat or nested as the shape is, as a tensor of that shape.
+    """Return values, flat or nested as the shape is, as a tensor of that shape.
 
     Args:
-        shape: None for that of the lists.
+        data: the values.
+        shape: None for the shape of the lists.
+        port: the input.
+        dtype: of the tensor.
 
     Raises:
-        InputMismatchError: they do not fill it, are nested in another way, or are not of that dtype.
+        InputMismatchError: their number, nesting or kind does not fit.
     """
     array = to_array(data, port, dtype)
     if shape is None or array.shape == shape:
         return array
     if array.size != math.prod(shape):
         raise InputMismatchError(
-            f"input '{port.name}': data does not fill its shape: found {array.size} values,"
+            f"input '{port.name}': data does not match its shape: found {array.size} values,"
             f" expected {math.prod(shape)} for shape {list(shape)}",
             input=port.name,
             found=array.size,
@@ -152,15 +155,15 @@ def filled(data: object, shape: tuple[int, ...] | None, port: engine.Port, dtype
 
 
 def _spelt(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the part of a shape that nested lists show: none is within an empty one."""
+    """Return the part of a shape that nested lists show, up to the first 0."""
     return shape[: shape.index(0) + 1] if 0 in shape else shape
 
 
 def _from_bytes(raw: bytes, shape: tuple[int, ...] | None, dtype: np.dtype[Any], port: engine.Port) -> NDArray[Any]:
     if is_text(dtype):
-        raise InvalidRequestError(f"input '{port.name}' is of texts: send them as 'data'")
+        raise InvalidRequestError(f"input '{port.name}': found 'b64' for an input of strings, expected 'data'")
     if shape is None:
-        raise InvalidRequestError(f"input '{port.name}': b64 needs 'shape'")
+        raise InvalidRequestError(f"input '{port.name}': found 'b64' without 'shape', expected both")
     expected = math.prod(shape) * dtype.itemsize
     if len(raw) != expected:
         raise InputMismatchError(
@@ -208,16 +211,16 @@ def _declared_dtype(name: object, port: engine.Port) -> np.dtype[Any]:
 
 log = logging.getLogger(__name__)
 
-# From here on the text takes longer to read than most models take to run.
+# From this size on the text takes longer to parse than most models take to run.
 _LARGE: Final = 1 << 16
-# Models come and go as long as a server lives.
+# Limit of remembered models, since a server may load new ones for ever.
 _MAX_MODELS: Final = 1000
 
 _advised: dict[str, None] = {}
 
 
 def advised(decode: Callable[[Signature], Inputs], model: str) -> Callable[[Signature], Inputs]:
-    """The same decoding of JSON, with advice where there is some to give."""
+    """Return decode with advice about large JSON tensors."""
 
     def decoding(signature: Signature) -> Inputs:
         inputs = decode(signature)
@@ -229,15 +232,15 @@ def advised(decode: Callable[[Signature], Inputs], model: str) -> Callable[[Sign
 
 
 def advise(model: str, value: Any) -> None:
-    """A client has sent this input as JSON."""
+    """Log once per model that an input was a large tensor in JSON, and that binary formats are faster."""
     if not isinstance(value, np.ndarray) or value.nbytes <= _LARGE or model in _advised:
         return
     if len(_advised) >= _MAX_MODELS:
         _advised.clear()
     _advised[model] = None
     log.info(
-        "model '%s': a tensor of %d kB came as JSON; as .npy to /infer, or binary to /v2, it would take a tenth of the"
-        " time to read",
+        "model '%s': received a tensor of %d kB as JSON; as .npy to /infer, or in binary to /v2, parsing would take a"
+        " tenth of the time",
         model,
         value.nbytes // 1000,
     )

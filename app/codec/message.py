@@ -1,4 +1,4 @@
-"""What a request says, whatever it was written in."""
+"""A request to /infer in any format, its inputs still encoded."""
 
 from __future__ import annotations
 
@@ -10,20 +10,21 @@ from app.errors import InvalidRequestError
 from app.messages import brief, cut
 from app.signature import Inputs, Signature
 
-# The most outputs that a request may name.
+# Limit of output names in a request.
 MAX_OUTPUTS: Final = 1_000
 _MAX_NAME: Final = 10_000
-# Names for versions begin with a letter (app/models/folder/layout.py).
+# Tags of versions begin with a letter (app/models/folder/layout.py).
 _TAG: Final = re.compile(r"[A-Za-z][A-Za-z0-9._-]{0,63}")
 _NONE: Final[Mapping[str, Any]] = {}
 
 
 class Message(NamedTuple):
-    """A request, its inputs still encoded.
+    """Contents of a request.
 
-    outputs: names of raw outputs wanted, True for all, False for none, None for the default of the kind of request.
-    decode: makes the inputs, given what the model takes; raises ServiceError. Heavy: belongs in a worker thread.
-    is_long_text: whether the inputs are a long JSON text.
+    Args:
+        decode: makes the inputs for a model's signature; raises ServiceError. Slow, so it is called in a thread.
+        outputs: names of raw outputs, True for all, False for none, None for the default of the kind of request.
+        is_long_text: whether the inputs are a long JSON text.
     """
 
     decode: Callable[[Signature], Inputs]
@@ -35,10 +36,10 @@ class Message(NamedTuple):
 
 
 def read_version(value: object) -> int | str | None:
-    """A version as JSON numbers, strings and query strings have it: its number, or a tag.
+    """Return a version from JSON or a query string: a number, or a tag.
 
     Raises:
-        InvalidRequestError: for anything that is neither.
+        InvalidRequestError: the value is neither.
     """
     if value is None:
         return None
@@ -52,10 +53,10 @@ def read_version(value: object) -> int | str | None:
 
 
 def output_names(names: Sequence[str]) -> tuple[str, ...]:
-    """Return the names of the outputs that a request wants.
+    """Return the names of the requested outputs.
 
     Raises:
-        InvalidRequestError: one is named twice, or they are too many.
+        InvalidRequestError: a name is given twice, or there are too many.
     """
     if len(names) > MAX_OUTPUTS:
         raise InvalidRequestError(f"outputs: found {len(names)} names, expected at most {MAX_OUTPUTS}")

@@ -1,7 +1,7 @@
-"""multipart/form-data (RFC 7578) cut into its parts: views of the body, found by searching for the boundary.
+"""Splitting of multipart/form-data (RFC 7578) into its parts, which are views of the body.
 
-Every byte is looked at a bounded number of times, whatever it is: a part begins where the boundary is found, its head
-ends within a bound or the form is refused, and nothing is copied.
+The work is bounded for any body: parts begin at the boundary, a part's head must end within a limit, and nothing is
+copied.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ _MAX_PARTS: Final = 256
 _MAX_HEAD: Final = 8 * 1024
 _MAX_BOUNDARY: Final = 200  # RFC 2046 section 5.1.1 allows 70
 _MAX_PARAMETERS: Final = 32
-# Lines that begin as the boundary does and go on as something else: chance makes none.
+# Limit of lines that begin with the boundary but continue differently, which does not happen by chance.
 _MAX_LOOKALIKES: Final = 1000
 _MAX_PADDING: Final = 256
 
-# ``; name=value`` and ``; name="value"``, the quantifiers possessive: nothing matched is given back.
+# ``; name=value`` and ``; name="value"``. Possessive quantifiers prevent backtracking.
 _PARAMETER: Final = re.compile(
     r""";[ \t]*+([^\s=;"]++)[ \t]*+=[ \t]*+(?:"((?:[^"\\]++|\\.)*+)"|([^;]*+))[ \t]*+""", re.DOTALL
 )
@@ -31,7 +31,7 @@ _ESCAPED: Final = re.compile(r'\\(["\\])')
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One part of a form; file_name is None for a plain field. The data are a view of the body."""
+    """Part of a form; file_name is None for a plain field, data is a view of the body."""
 
     name: str
     file_name: str | None
@@ -39,15 +39,15 @@ class Part:
 
 
 def split_parts(body: bytes | bytearray, content_type: str) -> list[Part]:
-    """The parts of a form, in order.
+    """Return the parts of a form, in order.
 
     Raises:
-        InvalidRequestError: no boundary, a part with a malformed or endless head, or no end.
+        InvalidRequestError: no boundary, a part with a malformed or too long head, or no end.
         RequestTooLargeError: too many parts.
     """
     boundary = parameters(content_type).get("boundary", "")
     if not boundary or len(boundary) > _MAX_BOUNDARY:
-        raise InvalidRequestError("the Content-Type names no boundary: let your HTTP client write it")
+        raise InvalidRequestError("Content-Type: found no boundary, expected one; let the HTTP client write the header")
     parts: list[Part] = []
     for start, end in _spans(body, b"--" + boundary.encode("utf-8", "replace")):
         if len(parts) == _MAX_PARTS:
@@ -57,7 +57,7 @@ def split_parts(body: bytes | bytearray, content_type: str) -> list[Part]:
 
 
 def parameters(header: str) -> dict[str, str]:
-    """The parameters of a Content-Type or Content-Disposition, by name in small letters; the first of a name counts."""
+    """Return the parameters of a Content-Type or Content-Disposition by lower-case name; the first of a name counts."""
     found: dict[str, str] = {}
     position = header.find(";")
     for _ in range(_MAX_PARAMETERS):
@@ -72,16 +72,16 @@ def parameters(header: str) -> dict[str, str]:
 
 
 def _spans(body: bytes | bytearray, delimiter: bytes) -> Iterator[tuple[int, int]]:
-    """Where each part begins and ends, its head included."""
-    # The first boundary may begin the body; every other one begins a line.
+    """Yield where each part begins and ends, its head included."""
+    # The first boundary may be at the start of the body; every other one is at the start of a line.
     found = _boundary(body, delimiter, 0) if body.startswith(delimiter) else None
     if found is None:
         found = _find(body, delimiter, 0)[1]
         if found is None:
-            raise InvalidRequestError("the form is malformed: it does not hold its boundary")
+            raise InvalidRequestError("the form is malformed: it does not contain its boundary")
     while found >= 0:
         start = found
-        end, found_next = _find(body, delimiter, start - 2)  # a part may be nothing but the end of that line
+        end, found_next = _find(body, delimiter, start - 2)  # an empty part consists of that line end only
         if found_next is None:
             raise InvalidRequestError("the form ends before its closing boundary")
         yield start, end
@@ -89,7 +89,7 @@ def _spans(body: bytes | bytearray, delimiter: bytes) -> Iterator[tuple[int, int
 
 
 def _find(body: bytes | bytearray, delimiter: bytes, position: int) -> tuple[int, int | None]:
-    """Where the next line begins that is a boundary, its line end before it included, and what comes behind it."""
+    """Return where the line end before the next boundary begins, and what ``_boundary`` returns for it."""
     line = b"\r\n" + delimiter
     for _ in range(_MAX_LOOKALIKES):
         at = body.find(line, position)
@@ -99,11 +99,13 @@ def _find(body: bytes | bytearray, delimiter: bytes, position: int) -> tuple[int
         if behind is not None:
             return at, behind
         position = at + len(line)
-    raise InvalidRequestError("the form is malformed: its boundary occurs within its parts again and again")
+    raise InvalidRequestError(
+        f"the form is malformed: its boundary occurs within its parts, expected at most {_MAX_LOOKALIKES} times"
+    )
 
 
 def _boundary(body: bytes | bytearray, delimiter: bytes, position: int) -> int | None:
-    """Behind the line of the boundary at a position: -1 when it is the last one, None when it is none."""
+    """Return the position after the line of a boundary, -1 after the last one, or None if there is no boundary."""
     position += len(delimiter)
     if body.startswith(b"--", position):
         return -1
@@ -152,7 +154,7 @@ def _unescaped(pieces: Sequence[str], is_escaped: Sequence[bool]) -> str:
 
 
 def _disposition(head: bytes) -> str:
-    """The Content-Disposition of a part."""
+    """Return the Content-Disposition of a part."""
     for line in head.split(b"\r\n"):
         key, colon, value = line.partition(b":")
         if not colon or key != key.strip():

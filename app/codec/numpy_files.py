@@ -1,8 +1,8 @@
-""".npy and .npz bodies <-> arrays, without numpy's reader: it copies, and it evaluates the header as Python.
+"""Reading and writing of .npy and .npz, without numpy's reader, which copies and evaluates the header as Python.
 
-The layout is numpy's NEP 1: magic, version, header length, a dict as text, then the values. An array of a body is a
-view of the body. Of an archive, stored members are views of it as well; packed ones are unpacked only when all of
-them together fit the body limit, and never beyond what each announces.
+The layout is numpy's NEP 1: magic, version, header length, a dict as text, then the values. Arrays are views of the
+body, also stored members of an archive. Compressed members are decompressed only if all of them fit the body limit
+together, and never beyond the size that each declares.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ _MAX_HEADER: Final = 10_000
 _MAX_MEMBERS: Final = 256
 _MAX_RANK: Final = 32
 _MAX_DIGITS: Final = 18
-# JSON as it is written here has no larger whole number.
+# Largest integer in a JSON answer.
 _MOST: Final = 2**63 - 1
 
 
 def read_npy(body: bytes | bytearray | memoryview, settings: Settings, where: str = "the .npy body") -> NDArray[Any]:
-    """The array of an .npy file, as a view of the body; foreign byte orders are turned.
+    """Return the array of an .npy file as a view of the body; a foreign byte order is converted.
 
     Raises:
-        InvalidRequestError: not an .npy file, cut short, too long, or of a dtype that is no number.
-        RequestTooLargeError: more elements than allowed.
+        InvalidRequestError: not an .npy file, truncated, too long, or not of a numeric dtype.
+        RequestTooLargeError: too many elements.
     """
     dtype, fortran, shape, start = _header(body, where)
     count = math.prod(shape)
@@ -59,22 +59,22 @@ def read_npy(body: bytes | bytearray | memoryview, settings: Settings, where: st
         )
     if len(body) - start != count * dtype.itemsize:
         raise InvalidRequestError(
-            f"{where} does not fill its shape: found {len(body) - start} bytes of values, expected"
+            f"{where} does not match its shape: found {len(body) - start} bytes of values, expected"
             f" {count * dtype.itemsize} for {list(shape)} {dtype.name}"
         )
     flat = np.frombuffer(body, dtype, count, start)
     array = flat.reshape(shape, order="F" if fortran else "C")
     if not dtype.isnative or not array.flags.c_contiguous:
-        charge(array.nbytes)  # it is copied, here or by the run
+        charge(array.nbytes)  # for the copy, made here or by the run
     return array.astype(dtype.newbyteorder("="), copy=False)
 
 
 def read_npz(body: bytes | bytearray | memoryview, settings: Settings) -> dict[str, NDArray[Any]]:
-    """The arrays of an .npz file by name.
+    """Return the arrays of an .npz file by name.
 
     Raises:
-        InvalidRequestError: not an archive of .npy files, damaged, or packed in a way numpy does not write.
-        RequestTooLargeError: more than the body limit when unpacked.
+        InvalidRequestError: not an archive of .npy files, damaged, or compressed with another method.
+        RequestTooLargeError: over the body limit when decompressed.
     """
     try:
         found = members(memoryview(body), _MAX_MEMBERS)
@@ -91,7 +91,7 @@ def read_npz(body: bytes | bytearray | memoryview, settings: Settings) -> dict[s
 
 
 def write_npz(arrays: Mapping[str, NDArray[Any]]) -> bytes:
-    """An uncompressed .npz file; bfloat16, which numpy cannot load again, is widened to float32."""
+    """Return an uncompressed .npz file; bfloat16, which numpy cannot load, is converted to float32."""
     charge(3 * sum(array.nbytes for array in arrays.values()))
     buffer = io.BytesIO()
     np.savez(buffer, allow_pickle=False, **{name: portable(array) for name, array in arrays.items()})
@@ -99,16 +99,16 @@ def write_npz(arrays: Mapping[str, NDArray[Any]]) -> bytes:
 
 
 def write_npy(array: NDArray[Any]) -> list[bytes]:
-    """An .npy file in pieces, the values as they lie; bfloat16 as in an .npz."""
+    """Return an .npy file in pieces, without copying the values; bfloat16 is converted to float32."""
     array = np.asarray(portable(array), order="C")
     head = io.BytesIO()
     np.lib.format.write_array_header_1_0(head, np.lib.format.header_data_from_array_1_0(array))
     values = array.reshape(-1).view(np.uint8).data if array.size else b""
-    return [head.getvalue(), values]  # type: ignore[list-item]  # bytes or what can be read as such
+    return [head.getvalue(), values]  # type: ignore[list-item]  # bytes-like
 
 
 def portable(array: NDArray[Any]) -> NDArray[Any]:
-    """The array in a dtype every numpy knows."""
+    """Return the array in a dtype of plain numpy."""
     if is_text(array.dtype):
         return as_fixed(array)
     return array.astype(np.float32) if array.dtype == _BFLOAT16 else array
@@ -117,7 +117,7 @@ def portable(array: NDArray[Any]) -> NDArray[Any]:
 def _header(body: bytes | bytearray | memoryview, where: str) -> tuple[np.dtype[Any], bool, tuple[int, ...], int]:
     view = memoryview(body)
     if bytes(view[:6]) != NPY_MAGIC or len(view) < 12:
-        raise InvalidRequestError(f"{where} does not start as an .npy file does")
+        raise InvalidRequestError(f"{where} does not begin with the magic bytes of an .npy file")
     wide = view[6] != 1  # version 1 has a length of two bytes, 2 and 3 of four
     start = 12 if wide else 10
     length = int.from_bytes(view[8:start], "little")
@@ -126,26 +126,26 @@ def _header(body: bytes | bytearray | memoryview, where: str) -> tuple[np.dtype[
     text = bytes(view[start : start + length]).decode("latin-1")
     descr, order, shape = _DESCR.search(text), _ORDER.search(text), _SHAPE.search(text)
     if descr is None or order is None or shape is None:
-        raise InvalidRequestError(f"{where} has a header that describes no array of numbers")
+        raise InvalidRequestError(f"{where} has an invalid header, expected 'descr', 'fortran_order' and 'shape'")
     return _dtype(descr[1], where), order[1] == "True", _shape(shape[1], where), start + length
 
 
 def _shape(text: str, where: str) -> tuple[int, ...]:
     dims = [dim.strip() for dim in text.split(",") if dim.strip()]
     if len(dims) > _MAX_RANK or any(len(dim) > _MAX_DIGITS or not dim.isdigit() for dim in dims):
-        raise InvalidRequestError(f"{where} has a shape no array has")
+        raise InvalidRequestError(f"{where} has an invalid shape, expected at most {_MAX_RANK} whole numbers")
     return tuple(map(int, dims))
 
 
 def _dtype(descr: str, where: str) -> np.dtype[Any]:
-    if descr.lstrip("|<") == "V2":  # how numpy writes ml_dtypes.bfloat16
+    if descr.lstrip("|<") == "V2":  # numpy's name of ml_dtypes.bfloat16
         return _BFLOAT16
     try:
         dtype = np.dtype(descr)
     except TypeError:
         dtype = np.dtype(np.void)
     if dtype.kind not in "biufc":
-        raise InvalidRequestError(f"{where} has dtype '{descr}', expected numbers (no objects, no text)")
+        raise InvalidRequestError(f"{where} has dtype '{descr}', expected numbers")
     return dtype
 
 
@@ -160,24 +160,26 @@ def _check_members(found: list[Member], settings: Settings) -> None:
         )
     names = [member.name for member in found]
     if len(set(names)) != len(names):
-        raise InvalidRequestError("the .npz body names an array twice")
+        raise InvalidRequestError("the .npz body has two arrays of the same name, expected each name once")
     for member in found:
         if member.method not in (STORED, DEFLATED):
-            raise InvalidRequestError(f"'{cut(member.name)}' of the .npz body is packed in a way .npz files are not")
+            raise InvalidRequestError(
+                f"'{cut(member.name)}' of the .npz body: found compression method {member.method}, expected 0 or 8"
+            )
 
 
 def npy_message(body: bytes | bytearray, settings: Settings) -> Message:
-    """A ``.npy`` body: one array, for the only input."""
+    """Return the message of an .npy body: one array for the only input."""
     return Message(decode=lambda signature: {signature.only_input().name: read_npy(body, settings)})
 
 
 def npz_message(body: bytes | bytearray, settings: Settings) -> Message:
-    """Arrays by input name; the only array for the only input may have any name."""
+    """Return the message of an .npz body: arrays by input name; a single array for the only input may have any name."""
     return Message(decode=lambda signature: named(read_npz(body, settings), signature))
 
 
 def named(arrays: Mapping[str, NDArray[Any]], signature: Signature) -> Inputs:
-    """Arrays of an archive as inputs."""
+    """Return the arrays of an archive as inputs."""
     if len(arrays) == len(signature.inputs) == 1:
         return {signature.inputs[0].name: next(iter(arrays.values()))}
     return {port.name: arrays[name] for name, port in signature.matched(arrays).items()}

@@ -1,4 +1,4 @@
-"""A body and its Content-Type -> Message: the table of what POST /infer takes."""
+"""Choice of the decoder for a body by its Content-Type."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ NPZ: Final = "application/x-npz"
 PNG: Final = "image/png"
 TAKEN: Final = (JSON, FORM, "image/*", NPY, NPZ)
 
-# What clients say that say nothing: curl calls whatever it sends a form.
+# Types that carry no information: curl labels any body a form.
 _UNTYPED: Final = ("", "application/octet-stream", "application/x-www-form-urlencoded")
 _PICTURE_TYPES: Final = {f"image/{name.lower()}" for name in (*FORMATS, "jpg", "pjpeg", "x-png", "x-ms-bmp", "tif")}
-# What a body that came without a type begins with, pictures apart.
+# First bytes of a body without a type, except images.
 _BEGINNINGS: Final = ((NPY_MAGIC, NPY), (ZIP_MAGIC, NPZ), (b"{", JSON), (b"[", JSON))
 
 
 def parse(body: bytes | bytearray, content_type: str, settings: Settings) -> Message:
-    """What a request says.
+    """Return the contents of a request.
 
     Raises:
-        UnsupportedMediaTypeError: listing the types taken, with the one the body looks like.
-        InvalidRequestError: malformed, or empty.
+        UnsupportedMediaTypeError: lists the accepted types and the one that the body looks like.
+        InvalidRequestError: the body is malformed or empty.
     """
     if not body:
-        raise InvalidRequestError("the body is empty")
+        raise InvalidRequestError(f"the body is empty, expected one of {', '.join(TAKEN)}")
     media_type = _media_type(body, content_type)
     if media_type == JSON:
         return parse_json_body(body, settings)
@@ -54,7 +54,7 @@ def parse(body: bytes | bytearray, content_type: str, settings: Settings) -> Mes
 
 
 def reads_all(body: bytes | bytearray, content_type: str) -> bool:
-    """Whether ``parse`` goes through the body; of arrays and pictures that is left to the message's ``decode``."""
+    """Return whether ``parse`` reads the whole body; arrays and images are read by the message's ``decode``."""
     return _media_type(body, content_type) in (JSON, FORM)
 
 

@@ -1,7 +1,7 @@
-"""The members of a zip archive in memory: as much of PKWARE's APPNOTE as .npz files use, all of it bounded.
+"""Reading of zip archives in memory: the part of PKWARE's APPNOTE that .npz files use, with all sizes bounded.
 
-The standard library's reader makes an object of every entry of a directory before it can be asked how many there are,
-and unpacks what a member holds, not what it announces.
+The standard library's reader creates an object for every directory entry before their number can be checked, and
+decompresses all that a member contains, even beyond the declared size.
 """
 
 from __future__ import annotations
@@ -31,23 +31,23 @@ _ZIP64_EXTRA: Final = 1
 _ENCRYPTED: Final = 0x1
 _UTF8: Final = 0x800
 _MAX_NAME: Final = 255
-# Bytes given to the decompressor at once, and the most it may return at once.
+# Bytes passed to the decompressor at once, and the most that it may return at once.
 _FED: Final = 1 << 16
 _TAKEN: Final = 1 << 20
 
 
 class ZipError(Exception):
-    """The archive is damaged, or of a kind that is not read."""
+    """The archive is damaged or of an unsupported kind."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Member:
-    """One file of an archive.
+    """File of an archive.
 
     Args:
-        method: how it is packed.
-        packed: its bytes as they are in the archive, a view.
-        size, checksum: what the directory says of its bytes once unpacked.
+        method: compression method.
+        packed: view of its compressed bytes.
+        size, checksum: declared size and CRC-32 of the decompressed bytes.
     """
 
     name: str
@@ -58,27 +58,27 @@ class Member:
 
 
 def members(archive: memoryview, limit: int) -> list[Member]:
-    """The files of an archive, at most limit + 1 of them: one more says that there are too many.
+    """Return the files of an archive, at most limit + 1 (one more shows that there are too many).
 
     Raises:
-        ZipError: no archive, damaged, or a member is encrypted.
+        ZipError: not an archive, damaged, or a member is encrypted.
     """
     try:
         return list(_members(archive, limit))
     except struct.error:
-        raise ZipError("it ends early") from None
+        raise ZipError("the archive is truncated") from None
 
 
 def unpack(member: Member) -> memoryview:
-    """The bytes of a member: a view where it is stored as it is, else unpacked, never more than announced.
+    """Return the bytes of a member: a view if stored, otherwise decompressed, never more than declared.
 
     Raises:
-        ZipError: it is damaged, or holds more or less than announced.
-        DeadlineExceededError: nobody waits for it any more.
+        ZipError: it is damaged, or its size differs from the declared one.
+        DeadlineExceededError: the request was cancelled.
     """
     data = member.packed if member.method == STORED else _inflate(member)
     if len(data) != member.size or zlib.crc32(data) != member.checksum:
-        raise ZipError(f"'{member.name}' fails its checksum")
+        raise ZipError(f"'{member.name}' does not match its checksum")
     return data
 
 
@@ -87,7 +87,7 @@ def _members(archive: memoryview, limit: int) -> Iterator[Member]:
     for _ in range(min(count, limit + 1)):
         fields = _ENTRY.unpack_from(archive, at)
         if fields[0] != b"PK\x01\x02":
-            raise ZipError("its directory is damaged")
+            raise ZipError("the archive's directory is damaged")
         flags, method, checksum = fields[3], fields[4], fields[7]
         name_length, extra_length, comment_length = fields[10:13]
         start = at + _ENTRY.size
@@ -102,11 +102,11 @@ def _members(archive: memoryview, limit: int) -> Iterator[Member]:
 
 
 def _directory(archive: memoryview) -> tuple[int, int]:
-    """How many entries the directory has, and where it starts."""
+    """Return the number of entries of the directory, and where it starts."""
     tail = bytes(archive[-(_END.size + _MAX_COMMENT) :])
     found = tail.rfind(b"PK\x05\x06")
     if found < 0:
-        raise ZipError("it has no directory")
+        raise ZipError("the archive has no directory")
     end = len(archive) - len(tail) + found
     _, _, _, _, count, _, start, _ = _END.unpack_from(archive, end)
     at = end - _LOCATOR.size
@@ -115,21 +115,21 @@ def _directory(archive: memoryview) -> tuple[int, int]:
         if signature == b"PK\x06\x07" and record <= at:
             *_, count, _, start = _END64.unpack_from(archive, record)
     if start > end:
-        raise ZipError("its directory lies beyond its end")
+        raise ZipError("the archive's directory is beyond its end")
     return count, start
 
 
 def _name(raw: memoryview, flags: int) -> str:
     if len(raw) > _MAX_NAME:
-        raise ZipError(f"it has a name of {len(raw)} bytes, expected at most {_MAX_NAME}")
+        raise ZipError(f"found a name of {len(raw)} bytes, expected at most {_MAX_NAME}")
     try:
         return bytes(raw).decode("utf-8" if flags & _UTF8 else "cp437")
     except UnicodeDecodeError:
-        raise ZipError("it has a name that is not text") from None
+        raise ZipError("found a name that is not text") from None
 
 
 def _wide(values: tuple[int, int, int], extra: memoryview) -> tuple[int, int, int]:
-    """Sizes and offset, those that did not fit four bytes from the extra field that holds them instead."""
+    """Return sizes and offset; those that do not fit four bytes come from the zip64 field."""
     while len(extra) >= 4 and _OPEN32 in values:
         kind, length = struct.unpack_from("<2H", extra)
         if kind == _ZIP64_EXTRA:
@@ -142,12 +142,12 @@ def _wide(values: tuple[int, int, int], extra: memoryview) -> tuple[int, int, in
 
 def _packed(archive: memoryview, offset: int, size: int, name: str) -> memoryview:
     if offset + size > len(archive):
-        raise ZipError(f"'{name}' lies beyond its end")
+        raise ZipError(f"'{name}' is beyond the end of the archive")
     fields = _LOCAL.unpack_from(archive, offset)
     start = offset + _LOCAL.size + fields[9] + fields[10]
     view = archive[start : start + size]
     if fields[0] != b"PK\x03\x04" or len(view) != size:
-        raise ZipError(f"'{name}' is not where the directory says")
+        raise ZipError(f"'{name}' is not at the offset in the directory")
     return view
 
 
@@ -157,7 +157,7 @@ def _inflate(member: Member) -> memoryview:
     for piece in _pieces(member.packed):
         check()
         if filled + len(piece) > member.size:
-            raise ZipError(f"'{member.name}' holds more than announced")
+            raise ZipError(f"'{member.name}' is larger than its declared size")
         room[filled : filled + len(piece)] = piece
         filled += len(piece)
     return room[:filled]

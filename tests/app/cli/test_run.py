@@ -222,7 +222,7 @@ def test_inputs_that_are_missing_or_too_many_are_a_wrong_call(
         (["linear", "--store", "void"], "the store 'void' cannot be read: No such file or directory"),
         (["linear", "--input", "no.npy"], "no.npy: No such file or directory"),
         (["linear", "--input", "im0=x.npy"], "im0=x.npy: No such file or directory"),
-        (["linear", "--input", "bad.npy"], "'bad.npy' does not start as an .npy file does"),
+        (["linear", "--input", "bad.npy"], "'bad.npy' does not begin with the magic bytes of an .npy file"),
         (["linear", "--input", "bad.npz"], "'bad.npz' is damaged or not an .npz file"),
         (["linear", "--input", "wide.npy"], "input 'in0': wrong shape: found [1, 4], expected"),
         (["linear", "--image", "bad.npy"], "input 'in0' takes no pictures"),

@@ -40,7 +40,10 @@ def test_an_address_is_told_without_what_is_secret_in_it(text: str, told: str) -
         ("file:///geheim", "found the scheme 'file'"),
         ("s3:///geheim", "without a host or bucket"),
         ("s3://key:geheim@bucket/models", "credentials come from the environment"),
-        ("s3://bucket/models?geheim", "nothing else: credentials come from the environment"),
+        (
+            "s3://bucket/models?geheim",
+            "found more than a path, expected s3://bucket/path: credentials come from the environment",
+        ),
         ("https://example.org/models?token=geheim", "found a query"),
         ("https://example.org/model.tar#geheim", "found an unknown fragment, expected #sha256="),
         ("https://example.org/model.tar#sha256=geheim", "found an unknown fragment, expected #sha256="),
