@@ -24,17 +24,25 @@ class Logical(Layer):
     combine: ClassVar[Callable[[Any, Any], Any]]
 
     def infer(self, input: TensorSpec | Numbers, other: TensorSpec | Numbers) -> TensorSpec:
-        operands = with_lists((input, other))
-        for each in operands:
-            category(each)
+        operands = _numeric(with_lists((input, other)))
         shapes = [each.shape for each in operands if isinstance(each, (TensorSpec, np.ndarray))]
         return TensorSpec(broadcast_shapes(*shapes), BOOL)
 
     def forward(self, input: Array | Numbers, other: Array | Numbers) -> Array:
-        operands: tuple[Any, ...] = with_lists((input, other))
-        x, y = operands
+        x, y = _numeric(with_lists((input, other)))
         broadcast_shapes(np.shape(x), np.shape(y))
         return np.asarray(type(self).combine(_truth(x), _truth(y)))
+
+
+def _numeric(operands: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return the operands.
+
+    Raises:
+        ShapeError: an operand is not of a numeric dtype.
+    """
+    for each in operands:
+        category(each)
+    return operands
 
 
 def _truth(value: Any) -> Any:
