@@ -14,14 +14,29 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, Self
 
-from engine.compiler.codegen.ir import Function, Index, Module, Sizes, Value, as_value, constant
+from engine.compiler.codegen.ir import (
+    Function,
+    Index,
+    Module,
+    Sizes,
+    Value,
+    as_value,
+    constant,
+    element_of,
+    lanes_of,
+    vector,
+)
+from engine.compiler.kernels.channels import fitting_lanes
 from engine.compiler.kernels.elements import TYPES
+from engine.compiler.kernels.folding import SIDE_BY_SIDE, walk_row
 from engine.compiler.kernels.indexing.gather import OUTSIDE, load_index
 from engine.compiler.kernels.indexing.gather_elements import Positions
 from engine.compiler.kernels.kernel import Kernel, block_of, derived, start
-from engine.ir.dims import largest, smallest
+from engine.ir.dims import is_symbolic, largest, smallest
 
 Mode = Literal["set", "add", "mul", "max", "min"]
+# Types of which a vector of the host holds as many elements as of float32.
+_IN_VECTORS = ("float32", "int32")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,6 +47,7 @@ class Scattering(Kernel):
         target, source: strides along the loops; 0 in the target for loops over indices.
         dtype: of the elements.
         apart: number of outer loops that write disjoint elements, whatever the indices are.
+        row: number of contiguous elements, in target and source, that each iteration writes.
     """
 
     kind = "scatter"
@@ -43,9 +59,11 @@ class Scattering(Kernel):
     mode: Mode
     dtype: str
     apart: int = 0
+    row: int = 1
 
     def opened(self, sizes: Sizes) -> Self:
-        opened = self.with_open(sizes, "sizes", "target", "source", "positions")
+        symbolic = ["row"] if is_symbolic(self.row) else []
+        opened = self.with_open(sizes, "sizes", "target", "source", "positions", *symbolic)
         return derived(opened, block=sizes.count(self.block))
 
     @property
@@ -56,7 +74,7 @@ class Scattering(Kernel):
     @cached_property
     def block(self) -> int:
         """Return the iterations of a chunk."""
-        each = 16 * math.prod(self.sizes[self.apart :])
+        each = 16 * math.prod(self.sizes[self.apart :]) * self.row
         return largest(1, smallest(self.turns, self.host.chunk_bytes // each))
 
     @property
@@ -65,7 +83,7 @@ class Scattering(Kernel):
 
     @property
     def flops(self) -> int:
-        return math.prod(self.sizes)
+        return math.prod(self.sizes) * self.row
 
     def emit(self, module: Module) -> None:
         f, (target, source, *indices, fault_flag), chunk = start(module, self, 3 + len(self.positions))
@@ -104,19 +122,33 @@ class Scattering(Kernel):
             all_inside = f.binary("and", all_inside, is_inside)
             out = f.at(out, f.mul(f.select(is_inside, index, constant(0, "i64")), each.step), size)
         with f.when(all_inside):
-            self._write(f, out, line)
+            self._write_row(f, out, line)
         with f.unless(all_inside):
             f.store(constant(OUTSIDE, "i32"), fault_flag)
 
-    def _write(self, f: Function, out: Value, line: Value) -> None:
+    def _write_row(self, f: Function, out: Value, line: Value) -> None:
         type_, size = TYPES[self.dtype]
-        value = f.load(type_, line, size)
+        lanes = fitting_lanes(self.row, self.host.lanes) if self.dtype in _IN_VECTORS else 1
+
+        def write(column: Index, count: int, carried: Value) -> Value:
+            self._write(f, f.at(out, column, size), f.at(line, column, size), vector(lanes, type_), count)
+            return carried
+
+        walk_row(f, self.row, lanes, [constant(0, "i64")] * SIDE_BY_SIDE, write)
+
+    def _write(self, f: Function, out: Value, line: Value, type_: str, count: int) -> None:
+        size = TYPES[self.dtype][1]
+        if lanes_of(type_) == 1:
+            value = f.load(type_, line, size)
+            f.store(value if self.mode == "set" else self._combined(f, f.load(type_, out, size), value), out, size)
+            return
+        value = f.load_lanes(type_, line, count)
         if self.mode != "set":
-            value = self._combined(f, f.load(type_, out, size), value)
-        f.store(value, out, size)
+            value = self._combined(f, f.load_lanes(type_, out, count), value)
+        f.store_lanes(value, out, count)
 
     def _combined(self, f: Function, a: Value, b: Value) -> Value:
-        is_float = a.type in ("float", "double")
+        is_float = element_of(a.type) in ("float", "double")
         if self.mode in ("add", "mul"):
             return f.binary(("f" if is_float else "") + self.mode, a, b)
         if not is_float:

@@ -20,6 +20,7 @@ from engine.compiler.lowering.rules.movement.padding import fill
 from engine.compiler.lowering.rules.registry import kernels_for
 from engine.compiler.lowering.steps import WORDS, KernelStep, Lowered, NotLoweredError, derived
 from engine.compiler.storage import FLOAT32, View, row_major
+from engine.ir.dims import is_symbolic
 from engine.layers.definition.layer import Layer
 from engine.layers.indexing.combining import neutral
 from engine.layers.indexing.indexing import IndexPut
@@ -40,6 +41,8 @@ from engine.layers.pooling.unpool import MaxUnpool
 from engine.promotion import cast
 from engine.tensor import DType, dtype_name
 
+# Elements of a long row that a turn writes: a few vectors of any host.
+_PIECE = 64
 _WAYS: dict[str | None, Mode] = {
     None: "set", "none": "set", "add": "add", "sum": "add", "multiply": "mul", "mul": "mul", "prod": "mul",
     "amax": "max", "max": "max", "amin": "min", "min": "min",
@@ -274,13 +277,14 @@ def scattering(
         raise NotLoweredError("it has too many dimensions")
     wide = derived(source, source.meta.broadcast_to(sizes))
     places = [derived(each.view, each.view.meta.broadcast_to(sizes)).strides for each in slots]
+    sizes, kept, steps, row = _without_row(sizes, kept, wide.strides, places)
     # Along these loops the target alone moves: no two of their turns meet.
     free = [k for k, step in enumerate(kept) if step]
     order = [*free, *(k for k in range(len(sizes)) if k not in free)]
     kernel = Scattering(
         sizes=tuple(sizes[k] for k in order),
         target=tuple(kept[k] for k in order),
-        source=tuple(wide.strides[k] for k in order),
+        source=tuple(steps[k] for k in order),
         positions=tuple(
             Positions(
                 strides=tuple(strides[k] for k in order),
@@ -294,6 +298,26 @@ def scattering(
         mode=mode,
         dtype=target.dtype.name,
         apart=len(free),
+        row=row,
         host=context.host,
     )
     return context.step(kernel, target, source, *(each.view for each in slots))
+
+
+def _without_row(
+    sizes: Sequence[int], kept: Sequence[int], source: Sequence[int], places: list[tuple[int, ...]]
+) -> tuple[Sequence[int], Sequence[int], Sequence[int], int]:
+    """Split off the last loop where target and source have its elements side by side and no index moves along it.
+
+    A long row is cut in pieces, which threads share; ``places`` gets the strides of the remaining loops.
+
+    Returns:
+        Sizes, strides of the target and of the source along the remaining loops, and the elements of a row.
+    """
+    if len(sizes) < 2 or kept[-1] != 1 or source[-1] != 1 or any(strides[-1] for strides in places):
+        return sizes, kept, source, 1
+    row, pieces = sizes[-1], 1
+    if not is_symbolic(row) and row % _PIECE == 0:
+        row, pieces = _PIECE, row // _PIECE
+    places[:] = [(*strides[:-1], 0) for strides in places]
+    return (*sizes[:-1], pieces), (*kept[:-1], row), (*source[:-1], row), row
