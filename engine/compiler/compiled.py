@@ -181,6 +181,8 @@ class CompiledGraph:
         """
         if self.builder.has_gap(specs):
             return
+        if self.builder.makes_templates and self.instances.has_templates and not self.instances.has_room(None):
+            return
         is_urgent = self.builder.makes_templates and not self.instances.is_making
         self.instances.begin(specs, is_urgent=is_urgent or list(specs) == self._own)
 

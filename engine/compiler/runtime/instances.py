@@ -92,6 +92,11 @@ class Instances:
         """Return whether a program is made right now."""
         return self._making.locked()
 
+    @property
+    def has_templates(self) -> bool:
+        """Return whether there is a program with symbolic sizes."""
+        return bool(self._templates)
+
     def find(self, inputs: Sequence[TensorSpec] | Sequence[Array]) -> Instance | None:
         """Return the instance for inputs of these shapes, which is about to run; None if there is none."""
         entry = self._ready.get(key_of(inputs))
