@@ -12,6 +12,7 @@ from engine.compiler.executable import Executable
 from engine.compiler.inlining.inlining import Inlining
 from engine.compiler.plan_check import check_output_shapes
 from engine.compiler.runtime.memory import release
+from engine.compiler.stages import staged
 from engine.compiler.subgraphs import bodies_of
 from engine.compiler.upcast import UpcastError, has_low_precision, upcast, upcast_specs
 from engine.compiler.weights import Weights
@@ -200,7 +201,8 @@ class CompilePipeline:
                 off |= {quantised_products.__name__}
             graph = upcast(taken, is_kept=self.is_dynamic) if self._is_upcast else taken
             self._flat = None
-            self._optimised, self._passes = optimise(graph, off, lambda: progress("passes", 0, 1))
+            graph, self._passes = optimise(graph, off, lambda: progress("passes", 0, 1))
+            self._optimised = staged(graph, wide_specs(specs) if self._is_wide else specs)
         return self._optimised
 
     @property

@@ -100,7 +100,7 @@ class BoundLayer:
         Raises:
             ShapeError: naming the shape and both sizes.
         """
-        if not self.dynamic:  # of those forward() finds out anyway
+        if not self.dynamic and not self.layer.has_bodies:  # forward(), and the operators of bodies, check themselves
             self._check_results(self.layer, inputs)
 
     def _check_results(self, layer: Layer, inputs: Sequence[object]) -> None:

@@ -364,6 +364,17 @@ class SequenceMap(Bodied):
         return self.results(columns)
 
 
+@register("engine.Stage")
+class Stage(Bodied):
+    """Part of a graph that runs as a graph of its own, because values computed before it decide its sizes."""
+
+    def infer(self, *operands: Any) -> Any:
+        return self.results(self.body("body").infer(operands))
+
+    def forward(self, *operands: Any) -> Any:
+        return self.results(self.body("body").run(operands))
+
+
 def _known(value: Any) -> Any:
     return spec_of(value, with_value=isinstance(value, np.ndarray) and value.size <= MAX_ELEMENTS)
 

@@ -1,0 +1,157 @@
+"""Stages of a graph: operators whose sizes depend on values run as a graph of their own, once those sizes are known.
+
+A boolean mask, ``NonZero`` or a range up to a computed length gives a tensor whose size no inference can tell. Everything
+behind it moves into the body of one ``Stage`` operator. That body is a graph with open sizes like any other: its
+programs have symbolic sizes, which are bound when the first stage has run. A body may have stages again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from engine import pnnx
+from engine.errors import EngineError
+from engine.graph import RuntimeGraph
+from engine.graph.symbolic_inputs import symbolic_specs
+from engine.ir.dims import is_symbolic
+from engine.tensor import TensorSpec, is_known, known_value
+
+# With fewer operators behind them the reference layers take no longer than a call of a body: 20 us.
+_FEWEST: Final = 4
+# An open size that nothing is known of, for an inference that only asks which sizes are unknown.
+_ANY_SIZE: Final = 64
+
+
+def staged(graph: RuntimeGraph, specs: Sequence[TensorSpec]) -> RuntimeGraph:
+    """Move all operators behind sizes that values decide into one operator; return the graph itself without such.
+
+    Args:
+        specs: of the inputs, for an inference; open dimensions may be None.
+    """
+    if any(port.spec is None for port in graph.inputs):
+        return graph
+    try:
+        known = graph.infer(_opened(graph, specs))
+    except EngineError:  # the program for these shapes will say so
+        return graph
+    stage = _Stage.find(graph.source, known)
+    return graph if stage is None else graph.rebuilt(stage.split(graph.source))
+
+
+def _opened(graph: RuntimeGraph, specs: Sequence[TensorSpec]) -> list[TensorSpec]:
+    """Return the specs of the inputs with symbolic sizes where a dimension is open."""
+    hints = [replace(spec, shape=tuple(_ANY_SIZE if dim is None else dim for dim in spec.shape)) for spec in specs]
+    return symbolic_specs(graph.inputs, hints)[1]
+
+
+@dataclass(frozen=True, slots=True)
+class _Stage:
+    """Operators that run as a graph of their own.
+
+    Args:
+        moved: names of operators that leave the graph.
+        copied: names of operators that compute sizes or hold constants for the moved ones, and stay in the graph too.
+        inputs: operands that the body takes, with what is known of them.
+        outputs: operands that the graph returns and the body makes.
+    """
+
+    moved: frozenset[str]
+    copied: frozenset[str]
+    inputs: Mapping[str, TensorSpec]
+    outputs: tuple[str, ...]
+
+    @classmethod
+    def find(cls, source: pnnx.Graph, known: Mapping[str, object]) -> _Stage | None:
+        """Return the stage behind all operands whose sizes are unknown; None where it would not pay."""
+        makers = {name: op for op in source.operators for name in op.outputs}
+        late: set[str] = set()
+        moved: list[pnnx.Operator] = []
+        for op in source.operators:
+            if op.type == "pnnx.Output":
+                continue
+            if late.intersection(op.inputs):
+                moved.append(op)
+                late.update(op.outputs)
+            else:
+                late.update(name for name in op.outputs if _has_unknown_size(known.get(name)))
+        if len(moved) < _FEWEST:
+            return None
+        names = {op.name for op in moved}
+        copied = _copied(moved, names, makers, known)
+        used = [name for op in (*copied, *moved) for name in op.inputs]
+        outside = [name for name in dict.fromkeys(used) if makers[name].name not in names | {op.name for op in copied}]
+        specs = {name: spec for name in outside if (spec := _port_spec(known.get(name))) is not None}
+        if len(specs) < len(outside):
+            return None
+        returned = [op.inputs[0] for op in source.operators if op.type == "pnnx.Output" and op.inputs]
+        outputs = tuple(name for name in dict.fromkeys(returned) if makers[name].name in names)
+        return cls(frozenset(names), frozenset(op.name for op in copied), specs, outputs)
+
+    def split(self, source: pnnx.Graph) -> pnnx.Graph:
+        """Return the graph with the stage as its last operator."""
+        first = next(op.name for op in source.operators if op.name in self.moved)
+        results = [op for op in source.operators if op.type == "pnnx.Output"]
+        kept = [op for op in source.operators if op.name not in self.moved and op.type != "pnnx.Output"]
+        names = {op.name for op in source.operators}
+        stage = pnnx.Operator(
+            "engine.Stage", _unused(f"{first}_stage", names), tuple(self.inputs), self.outputs,
+            bodies={"body": self._body(source)},
+        )  # fmt: skip
+        return _with(source, [*kept, stage, *results])
+
+    def _body(self, source: pnnx.Graph) -> pnnx.Graph:
+        inside = self.moved | self.copied
+        operators = [
+            *(pnnx.Operator("pnnx.Input", f"stage_input_{k}", (), (name,)) for k, name in enumerate(self.inputs)),
+            *(op for op in source.operators if op.name in inside),
+            *(pnnx.Operator("pnnx.Output", f"stage_output_{k}", (name,)) for k, name in enumerate(self.outputs)),
+        ]
+        return pnnx.Graph(operators, annotations=dict(self.inputs))
+
+
+def _copied(
+    moved: Iterable[pnnx.Operator], names: set[str], makers: Mapping[str, pnnx.Operator], known: Mapping[str, object]
+) -> list[pnnx.Operator]:
+    """Return the operators whose values inference follows: constants, and what is computed from sizes.
+
+    The body computes them from the sizes of its own inputs: as inputs they would be values that decide sizes again.
+    """
+    found: dict[str, pnnx.Operator] = {}
+    waiting = [name for op in moved for name in op.inputs]
+    while waiting:
+        op = makers[waiting.pop()]
+        if op.name in names or op.name in found or op.type == "pnnx.Input":
+            continue
+        if not op.inputs or all(_has_value(known.get(name)) for name in op.outputs):
+            found[op.name] = op
+            waiting.extend(op.inputs)
+    return list(found.values())
+
+
+def _has_unknown_size(value: object) -> bool:
+    return isinstance(value, TensorSpec) and None in value.shape
+
+
+def _has_value(value: object) -> bool:
+    """Return whether inference knows the elements, or the sizes that they are computed from."""
+    return value is not None and (is_known(known_value(value)) or (isinstance(value, TensorSpec) and value.value is not None))
+
+
+def _port_spec(value: object) -> TensorSpec | None:
+    """Return what the file would say of an input of the body: symbolic sizes are open; None for what is no tensor."""
+    if not isinstance(value, TensorSpec) or value.dtype.hasobject:
+        return None
+    return TensorSpec(tuple(None if dim is None or is_symbolic(dim) else dim for dim in value.shape), value.dtype)
+
+
+def _unused(name: str, names: set[str]) -> str:
+    while name in names:
+        name += "_"
+    return name
+
+
+def _with(source: pnnx.Graph, operators: Sequence[pnnx.Operator]) -> pnnx.Graph:
+    made = {name for op in operators for name in op.outputs}
+    return replace(source, operators=list(operators), annotations={k: v for k, v in source.annotations.items() if k in made})
