@@ -1,8 +1,8 @@
 """Stages of a graph: operators whose sizes depend on values run as a graph of their own, once those sizes are known.
 
-A boolean mask, ``NonZero`` or a range up to a computed length gives a tensor whose size no inference can tell. Everything
-behind it moves into the body of one ``Stage`` operator. That body is a graph with open sizes like any other: its
-programs have symbolic sizes, which are bound when the first stage has run. A body may have stages again.
+A boolean mask, ``NonZero`` or a range up to a computed length gives a tensor whose size inference cannot know. All
+operators behind it move into the body of one ``Stage`` operator. That body is a graph with open sizes like any other:
+its programs have symbolic sizes, which are bound when the first stage has run. A body may have stages again.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from engine.graph.symbolic_inputs import symbolic_specs
 from engine.ir.dims import is_symbolic
 from engine.tensor import TensorSpec, is_known, known_value
 
+STAGE: Final = "engine.Stage"
 # With fewer operators behind them the reference layers take no longer than a call of a body: 20 us.
 _FEWEST: Final = 4
 # An open size that nothing is known of, for an inference that only asks which sizes are unknown.
@@ -91,14 +92,11 @@ class _Stage:
 
     def split(self, source: pnnx.Graph) -> pnnx.Graph:
         """Return the graph with the stage as its last operator."""
-        first = next(op.name for op in source.operators if op.name in self.moved)
         results = [op for op in source.operators if op.type == "pnnx.Output"]
         kept = [op for op in source.operators if op.name not in self.moved and op.type != "pnnx.Output"]
-        names = {op.name for op in source.operators}
-        stage = pnnx.Operator(
-            "engine.Stage", _unused(f"{first}_stage", names), tuple(self.inputs), self.outputs,
-            bodies={"body": self._body(source)},
-        )  # fmt: skip
+        # Named like its first operator, a stage is found in profiles of the graph as it was given.
+        name = next(op.name for op in source.operators if op.name in self.moved)
+        stage = pnnx.Operator(STAGE, name, tuple(self.inputs), self.outputs, bodies={"body": self._body(source)})
         return _with(source, [*kept, stage, *results])
 
     def _body(self, source: pnnx.Graph) -> pnnx.Graph:
@@ -136,7 +134,7 @@ def _has_unknown_size(value: object) -> bool:
 
 def _has_value(value: object) -> bool:
     """Return whether inference knows the elements, or the sizes that they are computed from."""
-    return value is not None and (is_known(known_value(value)) or (isinstance(value, TensorSpec) and value.value is not None))
+    return value is not None and is_known(known_value(value))
 
 
 def _port_spec(value: object) -> TensorSpec | None:
@@ -146,12 +144,7 @@ def _port_spec(value: object) -> TensorSpec | None:
     return TensorSpec(tuple(None if dim is None or is_symbolic(dim) else dim for dim in value.shape), value.dtype)
 
 
-def _unused(name: str, names: set[str]) -> str:
-    while name in names:
-        name += "_"
-    return name
-
-
 def _with(source: pnnx.Graph, operators: Sequence[pnnx.Operator]) -> pnnx.Graph:
     made = {name for op in operators for name in op.outputs}
-    return replace(source, operators=list(operators), annotations={k: v for k, v in source.annotations.items() if k in made})
+    annotations = {name: spec for name, spec in source.annotations.items() if name in made}
+    return replace(source, operators=list(operators), annotations=annotations)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
+from engine.compiler.stages import STAGE
 from engine.graph import RuntimeOperator
 from engine.graph.building.bodies import Body
 from engine.layers.onnx.control.control import Bodied
@@ -28,6 +29,9 @@ class RunnableBody(Protocol):
     def prepare(self, specs: Sequence[TensorSpec]) -> None:
         """Compile it for these operands, if that can be."""
 
+    def annotate(self, operators: Sequence[dict[str, Any]]) -> None:
+        """Write the kernels of its operators into their descriptions."""
+
     def close(self) -> None:
         """Give back memory and threads."""
 
@@ -45,6 +49,7 @@ class Bodies:
     def __init__(self, compiles: Compiles | None) -> None:
         self._compiles = compiles
         self._ready: dict[int, tuple[Body, RunnableBody]] = {}
+        self._stages: list[tuple[frozenset[str], RunnableBody]] = []
 
     def inside(self, op: RuntimeOperator) -> RuntimeOperator:
         """An operator whose bodies are compiled; as it is where it has none."""
@@ -52,7 +57,7 @@ class Bodies:
         if not bodies or self._compiles is None or op.layer is None:
             return op
         layer: Any = op.layer.layer
-        ready = tuple((name, self._made(body)) for name, body in bodies)
+        ready = tuple((name, self._made(op, body)) for name, body in bodies)
         layer = replace(layer, annotations=replace(layer.annotations, bodies=ready))
         return RuntimeOperator(op.source, op.inputs, op.outputs, replace(op.layer, layer=layer), op.index)
 
@@ -70,12 +75,22 @@ class Bodies:
                     if len(specs) == len(given):
                         body.prepare(specs)
 
-    def _made(self, body: Body) -> RunnableBody:
+    def _made(self, op: RuntimeOperator, body: Body) -> RunnableBody:
         assert self._compiles is not None
         key = id(body.source)  # turns that were unrolled have bodies of one source
         if key not in self._ready:
             self._ready[key] = body, self._compiles(body)
+            if op.type == STAGE:
+                self._stages.append((frozenset(each.name for each in body.operators), self._ready[key][1]))
         return self._ready[key][1]
+
+    def annotate_stages(self, operators: Sequence[dict[str, Any]]) -> None:
+        """Write the kernels of operators that run in a stage into their descriptions."""
+        for names, body in list(self._stages):
+            rows = [row for row in operators if row["name"] in names and "kernel" in row]
+            for row in rows:
+                row.pop("why", None)
+            body.annotate(rows)
 
     def close(self) -> None:
         """Give back what they take; a later run makes it anew."""

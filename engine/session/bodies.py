@@ -44,6 +44,9 @@ class Runner(Protocol):
     def prepare(self, graph: RuntimeGraph, specs: Sequence[TensorSpec]) -> Any:
         """Compile before the first run."""
 
+    def annotate(self, graph: RuntimeGraph, specs: None, description: dict[str, Any]) -> None:
+        """Add the kernels of a graph's operators to its description."""
+
     def close(self) -> None:
         """Release memory and threads."""
 
@@ -141,6 +144,10 @@ class CompiledBody:
             raise
         except EngineError:  # a branch for other shapes; a run reports what is wrong
             return
+
+    def annotate(self, operators: Sequence[dict[str, Any]]) -> None:
+        """Write the kernels of its operators into their descriptions."""
+        self._runner.annotate(self._graph, None, {"operators": operators})
 
     def close(self) -> None:
         """Release memory and threads; a later run creates them again."""
