@@ -202,7 +202,7 @@ class CompilePipeline:
             graph = upcast(taken, is_kept=self.is_dynamic) if self._is_upcast else taken
             self._flat = None
             graph, self._passes = optimise(graph, off, lambda: progress("passes", 0, 1))
-            self._optimised = staged(graph, wide_specs(specs) if self._is_wide else specs)
+            self._optimised = staged(graph, upcast_specs(specs) if self._is_upcast else specs)
         return self._optimised
 
     @property
