@@ -55,7 +55,7 @@ class Options:
             raise ParameterError("unknown winograd mode", found=repr(self.winograd), expected="auto or off")
         unknown = sorted(self.passes_off - set(PASS_NAMES))
         if unknown:
-            raise ParameterError("no such pass", found=", ".join(unknown), expected=f"one of {', '.join(PASS_NAMES)}")
+            raise ParameterError("unknown pass", found=", ".join(unknown), expected=f"one of {', '.join(PASS_NAMES)}")
 
     @property
     def must_compile(self) -> bool:

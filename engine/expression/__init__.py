@@ -2,7 +2,7 @@
 
 tree = parse("sub(add(@0,@1),mul(@2,3))")
 infix(tree)                      # (@0 + @1) - @2 * 3
-infer(tree, [spec, spec, spec])  # what the value will be
+infer(tree, [spec, spec, spec])  # shape and dtype of the value
 evaluate(tree, [a, b, c])        # the value
 """
 

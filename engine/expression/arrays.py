@@ -1,7 +1,7 @@
-"""Elementwise arithmetic on arrays as PyTorch does it on the CPU, where numpy differs or needs a word.
+"""Elementwise arithmetic on arrays like PyTorch's on the CPU, where numpy differs.
 
 All operands have one dtype already and broadcast; none is changed. float16 and bfloat16 arrive as float32.
-The caller switches numpy's warnings off: an overflow is an infinity here, as in PyTorch.
+The caller switches numpy's warnings off: an overflow gives an infinity, as in PyTorch.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from engine.tensor import Array
 
 
 def sign(x: Array) -> Array:
-    """-1, 0 or 1; 0 for NaN, unlike numpy."""
+    """Compute -1, 0 or 1; 0 for NaN, unlike numpy."""
     return np.asarray(np.asarray(x > 0).view(np.int8) - np.asarray(x < 0).view(np.int8), dtype=x.dtype)
 
 
 def rsqrt(x: Array) -> Array:
-    """1 / sqrt(x)."""
+    """Compute 1 / sqrt(x)."""
     return np.asarray(np.reciprocal(np.sqrt(x)))
 
 
 def divide(a: Array, b: Array) -> Array:
-    """a / b; of complex64 in complex128: numpy multiplies by a reciprocal, infinite where b is a denormal number."""
+    """Compute a / b; complex64 in complex128, as numpy's reciprocal is infinite where b is a denormal number."""
     if a.dtype == np.complex64:
         return np.asarray(np.true_divide(a, b, dtype=np.complex128).astype(np.complex64))
     return np.asarray(np.true_divide(a, b))
 
 
 def keeping_integers(function: Callable[[Array], Array]) -> Callable[[Array], Array]:
-    """A rounding that leaves integers alone, which numpy would turn into floats."""
+    """Return a rounding that leaves integers unchanged, which numpy would turn into floats."""
 
     def rounded(x: Array) -> Array:
         return x if x.dtype.kind in "iu" else function(x)
@@ -41,7 +41,7 @@ def keeping_integers(function: Callable[[Array], Array]) -> Callable[[Array], Ar
 
 
 def floor_divide(a: Array, b: Array) -> Array:
-    """a / b rounded down.
+    """Compute a / b rounded down.
 
     Raises:
         ExpressionError: for integers divided by zero.
@@ -51,7 +51,7 @@ def floor_divide(a: Array, b: Array) -> Array:
 
 
 def remainder(a: Array, b: Array) -> Array:
-    """What floor_divide leaves; it has the sign of the divisor, and a zero that of the dividend, unlike numpy.
+    """Compute the remainder of floor_divide; it has the divisor's sign, and a zero the dividend's, unlike numpy.
 
     Raises:
         ExpressionError: for integers divided by zero.
@@ -65,7 +65,7 @@ def remainder(a: Array, b: Array) -> Array:
 
 
 def fmod(a: Array, b: Array) -> Array:
-    """What a division rounded towards zero leaves; it has the sign of the dividend.
+    """Compute the remainder of a division rounded towards zero; it has the sign of the dividend.
 
     Raises:
         ExpressionError: for integers divided by zero.
@@ -80,9 +80,9 @@ def _check_divisor(b: Array) -> None:
 
 
 def power(base: Array, exponent: Array) -> Array:
-    """base ** exponent; integers wrap, and a negative power of an integer other than 1 and -1 is 0."""
+    """Compute base ** exponent; integers wrap, and a negative power of an integer other than 1 and -1 is 0."""
     if exponent.dtype.kind == "f" and (exponent == 0.5).any():
-        root = (exponent == 0.5) & ((base == 0) | (base == -np.inf))  # where numpy takes sqrt, which has another sign
+        root = (exponent == 0.5) & ((base == 0) | (base == -np.inf))  # numpy uses sqrt here, which gives another sign
         return np.where(root, np.abs(base), np.power(base, exponent))
     if exponent.dtype.kind != "i" or not (exponent < 0).any():
         return np.asarray(np.power(base, exponent))
@@ -92,7 +92,7 @@ def power(base: Array, exponent: Array) -> Array:
 
 
 def power_of_number(base: Array, exponent: Array) -> Array:
-    """base ** exponent for a Python number: PyTorch then takes a shorter way, visible in sqrt(-0.0) and sqrt(-inf)."""
+    """Compute base ** exponent for a Python number: PyTorch has special cases, visible in sqrt(-0.0) and sqrt(-inf)."""
     shorter = _SHORTER.get(exponent.item()) if base.dtype.kind in "fc" else None
     return power(base, exponent) if shorter is None else np.asarray(shorter(base))
 
@@ -109,7 +109,7 @@ _SHORTER: dict[object, Callable[[Array], Array]] = {
 
 
 def logaddexp(a: Array, b: Array) -> Array:
-    """log(exp(a) + exp(b)) without overflow."""
+    """Compute log(exp(a) + exp(b)) without overflow."""
     if a.dtype.kind != "c":
         return np.asarray(np.logaddexp(a, b))
     larger = a.real >= b.real

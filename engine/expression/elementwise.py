@@ -1,7 +1,7 @@
-"""Functions of tensors and numbers: which dtypes they take, which they give, and how they compute.
+"""Functions of tensors and numbers: their operand and result dtypes, and their computation.
 
 With a tensor among the operands, PyTorch's promotion decides the dtype. float16 and bfloat16 are computed in float32
-and every result is rounded. Numbers among themselves are Python's: 64-bit integers, which wrap, float64, complex128.
+and every result is rounded. Numbers alone follow Python: 64-bit integers, which wrap, float64, complex128.
 """
 
 from __future__ import annotations
@@ -48,15 +48,15 @@ _PYTHON_DTYPES: Final[dict[Category, DType]] = {
 
 
 def is_tensor(value: object) -> bool:
-    """Whether a value, or what is announced of it, is a tensor."""
+    """Return whether a value, or its description, is a tensor."""
     return isinstance(value, (np.ndarray, np.generic, TensorSpec))
 
 
 def with_lists(args: Sequence[object]) -> tuple[object, ...]:
-    """Lists of numbers beside a tensor as vectors; with numbers only a run can tell, as the spec of one.
+    """Return the arguments with lists of numbers as vectors if there is a tensor; lists with unknown numbers as specs.
 
     The converter writes a vector of whole numbers (a constant of an ONNX file) as a list and drops its dtype. So a
-    list's dtype counts as little as a number's: beside an int32 tensor it is int32, beside a floating one floating.
+    list's dtype counts as little as a number's: with an int32 tensor it is int32, with a floating one floating.
     """
     if not any(isinstance(arg, (list, tuple)) for arg in args):
         return tuple(args)
@@ -70,7 +70,7 @@ def _is_unknown(arg: object) -> bool:
 
 def _vector(items: Sequence[object], tensors: Sequence[object]) -> object:
     if any(isinstance(item, (list, tuple)) or is_tensor(item) for item in items):
-        return items  # refused by name, with what it holds
+        return items  # the caller refuses it and shows its items
     dtype = result_type(*tensors, highest(map(category, items)))
     if any(item is UNKNOWN or isinstance(item, Category) or has_sizes(item) for item in items):
         return TensorSpec((len(items),), dtype)
@@ -79,7 +79,7 @@ def _vector(items: Sequence[object], tensors: Sequence[object]) -> object:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ElementwiseFunction:
-    """A function computed element by element.
+    """Function computed element by element.
 
     Args:
         name: as expressions spell it.
@@ -104,13 +104,13 @@ class ElementwiseFunction:
     keeps_numbers: bool = False
 
     def evaluate(self, *args: object) -> object:
-        """The value: an array if any argument is one, else a Python number.
+        """Return the value: an array if any argument is one, else a Python number.
 
         numpy may warn of overflow and invalid values here; expressions run under ``np.errstate(all="ignore")``.
 
         Raises:
-            ExpressionError: for dtypes it is not defined for, and for integers divided by 0.
-            ShapeError: for arguments that are no numbers or do not broadcast.
+            ExpressionError: for unsupported dtypes, and for integers divided by 0.
+            ShapeError: for arguments that are not numbers or do not broadcast.
         """
         if any(map(has_sizes, args)):
             return self._of_sizes(args)
@@ -123,9 +123,9 @@ class ElementwiseFunction:
         return cast(self._compute(args, operands), self.result_dtype(dtype))
 
     def infer(self, *args: object) -> object:
-        """Announce what evaluate() would give: a TensorSpec, a number, or the category of one only a run can tell.
+        """Return what is known of evaluate()'s result: a TensorSpec, a number, or the category of an unknown one.
 
-        UNKNOWN may be a tensor of any shape and dtype, to which the others are broadcast: so nothing is known of the
+        UNKNOWN may be a tensor of any shape and dtype, to which the others are broadcast, so nothing is known of the
         result.
         """
         if any(map(_is_unknown, args)):
@@ -140,14 +140,14 @@ class ElementwiseFunction:
         return self._of_sizes(args) if any(map(has_sizes, args)) else self._number(*args)
 
     def _of_sizes(self, args: Sequence[object]) -> object:
-        """Return the result of symbolic sizes; of the numbers that they are where rounding decides."""
+        """Return the result for symbolic sizes; for their values where rounding decides."""
         try:
             return compute_sizes(self.name, args)
         except InexactError:
             return self.evaluate(*specialise_sizes(tuple(args)))
 
     def working_dtype(self, *args: object) -> DType:
-        """The dtype the operands meet in.
+        """Return the common dtype of the operands.
 
         Raises:
             ExpressionError: where PyTorch does not compute in that dtype.
@@ -160,11 +160,11 @@ class ElementwiseFunction:
         if dtype_category(dtype) not in self.accepts:
             raise self._refusal(dtype_name(dtype))
         if not self.takes_bools and any(category(arg) is _BOOL for arg in args):
-            raise ExpressionError(f"{self.name} does not take bools", found="a bool", expected="numbers")
+            raise ExpressionError(f"{self.name} is not defined for bools", found="a bool", expected="numbers")
         return dtype
 
     def result_dtype(self, dtype: DType) -> DType:
-        """The dtype of the result, from the one computed in."""
+        """Return the dtype of the result, from the one computed in."""
         return real_dtype(dtype) if self.is_magnitude else dtype
 
     def _operands(self, args: tuple[object, ...], dtype: DType) -> list[Array]:
@@ -182,7 +182,7 @@ class ElementwiseFunction:
         return number
 
     def _number_category(self, *args: object) -> Category:
-        """What Python numbers are computed as: True and False count as 1 and 0 except among themselves in logic."""
+        """Return the category of a result of Python numbers: True and False count as 1 and 0 except in pure logic."""
         found = highest(map(category, args))
         if self.is_floating and found is not _COMPLEX:
             found = _FLOATING
@@ -199,7 +199,7 @@ class ElementwiseFunction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Power(ElementwiseFunction):
-    """base ** exponent, where a Python number as the exponent has rules of its own."""
+    """Function base ** exponent, with special rules for a Python number as the exponent."""
 
     def working_dtype(self, *args: object) -> DType:
         dtype = ElementwiseFunction.working_dtype(self, *args)
@@ -210,7 +210,7 @@ class Power(ElementwiseFunction):
 
     def _compute(self, args: tuple[object, ...], operands: list[Array]) -> Array:
         base, exponent = args
-        shorter = not is_tensor(exponent) and getattr(base, "dtype", None) != np.float16  # as PyTorch has it
+        shorter = not is_tensor(exponent) and getattr(base, "dtype", None) != np.float16  # like PyTorch
         compute = arrays.power_of_number if shorter else self.compute
         return np.asarray(compute(*operands))
 

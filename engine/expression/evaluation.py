@@ -27,7 +27,7 @@ from engine.tensor import UNKNOWN, TensorSpec, dtype_name, spec_of
 
 
 class Step(NamedTuple):
-    """A node; of a call its function; where among the last values of the stack its arguments are, in their order."""
+    """A node; for a call its function, and the stack positions of its arguments in their order."""
 
     node: Node
     function: Function | None
@@ -36,10 +36,10 @@ class Step(NamedTuple):
 
 @lru_cache(maxsize=1024)
 def program_of(root: Node) -> tuple[Step, ...]:
-    """Every node after those it is made of; the root is the last.
+    """Return every node after its children; the root is the last.
 
     Raises:
-        ExpressionError: for a function there is not.
+        ExpressionError: for an unknown function.
     """
     orders = _orders(root)
     backwards: list[Step] = []
@@ -54,7 +54,7 @@ def program_of(root: Node) -> tuple[Step, ...]:
 
 
 def _orders(root: Node) -> Mapping[Node, tuple[int, ...]]:
-    """Node -> the order in which its children are computed; values of one size are assumed."""
+    """Return for each node the order in which its children are computed; all values are assumed to have one size."""
     orders: dict[Node, tuple[int, ...]] = {}
     most: dict[Node, int] = {}
     kept: dict[Node, int] = {}
@@ -76,7 +76,7 @@ def _orders(root: Node) -> Mapping[Node, tuple[int, ...]]:
 def _function(call: Call) -> Function:
     function = FUNCTIONS.get(call.function)
     if function is None or len(call.args) not in function.arity:
-        raise ExpressionError("no such function", found=f"{call.function} of {len(call.args)}",
+        raise ExpressionError("unknown function", found=f"{call.function} of {len(call.args)}",
                               expected="a function of the language with all its arguments")  # fmt: skip
     return function
 
@@ -85,36 +85,36 @@ Apply: TypeAlias = Callable[[Function, list[object]], object]
 
 
 def evaluate(node: Node, operands: Sequence[object], *, annotated: TensorSpec | None = None) -> object:
-    """The value of an expression.
+    """Return the value of an expression.
 
     Args:
-        operands: what ``@0``, ``@1``, ... stand for: arrays, Python numbers, None, strings, lists of those.
-        annotated: what the file says of the result.
+        operands: values of ``@0``, ``@1``, ...: arrays, Python numbers, None, strings, lists of those.
+        annotated: the file's annotation of the result.
 
     Returns:
         An array (0-dim ones stay arrays), a Python number, None, a string, or a list of those. ``@0`` alone, and a
-        function that changes nothing, return the operand itself; operands are never changed.
+        function without effect, return the operand itself; operands are never modified.
 
     Raises:
-        ExpressionError: for inputs that are not given, dtypes a function is not defined for, integers divided by 0.
-        ShapeError: for operands that do not broadcast, and for values that are no numbers.
+        ExpressionError: for missing inputs, unsupported dtypes, integers divided by 0.
+        ShapeError: for operands that do not broadcast, and for values that are not numbers.
     """
     with np.errstate(all="ignore"):
         return _run(node, operands, _evaluate_call, annotated)
 
 
 def infer(node: Node, operands: Sequence[object], *, annotated: TensorSpec | None = None) -> object:
-    """What evaluate() will return, as far as it is known before the run.
+    """Return what is known before the run of the result of evaluate().
 
     Args:
-        operands: TensorSpecs, values that are known, and UNKNOWN: a number or a tensor only a run can tell.
-        annotated: what the file says of the result.
+        operands: TensorSpecs, known values, and UNKNOWN for a number or a tensor that is unknown before a run.
+        annotated: the file's annotation of the result.
 
     Returns:
         A TensorSpec, a value, UNKNOWN, or a list of those.
 
     Raises:
-        ExpressionError, ShapeError: as evaluate(); and for a tensor on the way that is too large to be.
+        ExpressionError, ShapeError: as evaluate(); and for an intermediate tensor that is too large.
     """
     with np.errstate(all="ignore"):
         return _public(_run(node, [spec_of(operand) for operand in operands], _infer_call, annotated))
@@ -125,10 +125,10 @@ def _evaluate_call(function: Function, args: list[object]) -> object:
 
 
 def peak_bytes(node: Node, operands: Sequence[object], *, annotated: TensorSpec | None = None) -> int:
-    """Bytes of all values that evaluate() holds at once, at most, beside the operands; its result is one of them.
+    """Return the most bytes that evaluate() holds at once in addition to the operands, its result included.
 
     Args:
-        operands: as for infer(); open dimensions count nothing.
+        operands: as for infer(); open dimensions count as zero.
 
     Raises:
         ExpressionError, ShapeError: as evaluate().
@@ -146,7 +146,7 @@ def peak_bytes(node: Node, operands: Sequence[object], *, annotated: TensorSpec 
 
 
 def _peak(root: Node, made: list[int]) -> int:
-    """The most bytes alive, from those that each call makes, in the order they run."""
+    """Return the most bytes alive, given the bytes that each call makes, in the order they run."""
     sizes = iter(made)
     held: list[int] = []
     alive = peak = 0
@@ -174,7 +174,7 @@ def _run(root: Node, operands: Sequence[object], apply: Apply, annotated: Tensor
     check_arity(root, len(operands))
     stack: list[object] = []
     program = program_of(root)
-    root = program[-1].node  # of two equal trees the program may hold the other
+    root = program[-1].node  # the program may hold another, equal tree
     for node, function, places in program:
         if isinstance(node, Input):
             stack.append(operands[node.index])
@@ -183,13 +183,13 @@ def _run(root: Node, operands: Sequence[object], apply: Apply, annotated: Tensor
         elif function is None:
             stack.append(_take(stack, places))
         else:
-            # Not kept by a name here: what a call took is gone when the next one begins.
+            # Not kept in a variable: the operands of a call are released before the next one begins.
             stack.append(_call(root, node, function, _take(stack, places), apply, annotated))
     return stack[0]
 
 
 def _take(stack: list[object], places: Sequence[int]) -> list[object]:
-    """The last values of a stack, which are no longer there; places says where each argument is among them."""
+    """Remove the last values of a stack and return them; ``places`` are the positions of the arguments among them."""
     split = len(stack) - len(places)
     found = stack[split:]
     del stack[split:]
@@ -215,14 +215,14 @@ def _is_integral_division(args: list[object], annotated: TensorSpec | None) -> b
 
 
 def _is_integral_power(args: list[object], annotated: TensorSpec) -> bool:
-    """Whether a power of integers is announced as integers though the exponent is none: ONNX's, cut towards zero."""
+    """Return whether a power of integers with a floating exponent is annotated as integers: ONNX truncates it."""
     integral = dtype_category(annotated.dtype) is Category.INTEGER
     base, exponent = with_lists(args)
     return integral and category(base) is Category.INTEGER and category(exponent) is Category.FLOATING
 
 
 def _public(value: object) -> object:
-    """Numbers only a run can tell are UNKNOWN to the outside, whatever their category."""
+    """Return a value with unknown numbers of any category replaced by UNKNOWN."""
     if isinstance(value, Category):
         return UNKNOWN
     return [_public(item) for item in value] if isinstance(value, list) else value

@@ -1,8 +1,7 @@
-"""The table of all functions an expression may call.
+"""Table of all functions that an expression may call.
 
-A row knows its name, how many arguments it takes (one number, or two for an optional last one), how to evaluate
-arguments and what to announce of the result: a TensorSpec, a known value, or the Category of a number only a run can
-tell.
+A row has the name, the number of arguments (two numbers for an optional last one), the evaluation of arguments, and
+the description of the result: a TensorSpec, a known value, or the Category of a number unknown before a run.
 """
 
 from __future__ import annotations
@@ -25,23 +24,23 @@ from engine.tensor import BFLOAT16, UNKNOWN, Array, DType, Number, TensorSpec, p
 
 
 class Function(Protocol):
-    """What the rows of the table have in common."""
+    """Interface of the rows of the table."""
 
     @property
     def name(self) -> str:
-        """As expressions spell it."""
+        """Name in expressions."""
 
     @property
     def arity(self) -> tuple[int, ...]:
-        """The numbers of arguments it takes, ascending."""
+        """Numbers of arguments it takes, ascending."""
 
     @property
     def evaluate(self) -> Callable[..., object]:
-        """Takes the arguments, returns the value."""
+        """Function from the arguments to the value."""
 
     @property
     def infer(self) -> Callable[..., object]:
-        """Takes what is known of the arguments before the run, returns what is known of the value."""
+        """Function from what is known of the arguments before the run to what is known of the value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,11 +51,11 @@ class Size:
     arity: tuple[int, ...] = (1, 2)
 
     def evaluate(self, tensor: object, dim: object = None) -> object:
-        """The size, an int, or all sizes; -1 is the last dimension."""
+        """Return the size, an int, or all sizes; -1 is the last dimension."""
         return self.infer(tensor, dim)
 
     def infer(self, tensor: object, dim: object = None) -> object:
-        """Like evaluate, and an integer only a run can tell for an open dimension.
+        """Return like evaluate, with an unknown integer for an open dimension.
 
         Raises:
             ExpressionError: for anything but a tensor, and for a dimension it does not have.
@@ -73,9 +72,11 @@ class Size:
         if dim is UNKNOWN or isinstance(dim, Category):
             return Category.INTEGER
         if not isinstance(dim, int) or isinstance(dim, bool):
-            raise ExpressionError("a dimension is no integer", found=repr(dim), expected="an integer")
+            raise ExpressionError("a dimension is not an integer", found=repr(dim), expected="an integer")
         if not -len(sizes) <= dim < len(sizes):
-            raise ExpressionError("no such dimension", found=dim, expected=f"one of {len(sizes)} dimensions")
+            raise ExpressionError(
+                "the dimension is out of range", found=dim, expected=f"one of {len(sizes)} dimensions"
+            )
         return sizes[dim]
 
 
@@ -87,10 +88,10 @@ class Truncate:
     arity: tuple[int, ...] = (1,)
 
     def evaluate(self, x: object) -> object:
-        """A Python int.
+        """Return a Python int.
 
         Raises:
-            ExpressionError: for a tensor of several elements, and for numbers no 64-bit integer is near to.
+            ExpressionError: for a tensor of several elements, and for numbers out of the range of 64-bit integers.
         """
         if isinstance(x, (np.ndarray, np.generic)):
             self._check_single(x.size)
@@ -100,11 +101,11 @@ class Truncate:
         if isinstance(x, int):
             return plain(x)
         if not isinstance(x, float) or not math.isfinite(x) or abs(x) >= 2.0**63:
-            raise ExpressionError("not a number to make an integer of", found=repr(x), expected="a finite real number")
+            raise ExpressionError("the value cannot become an integer", found=repr(x), expected="a finite real number")
         return int(x)
 
     def infer(self, x: object) -> object:
-        """The int, or an integer only a run can tell."""
+        """Return the int, or an unknown integer."""
         if isinstance(x, TensorSpec):
             self._check_single(x.size)
         return Category.INTEGER if _is_open(x) else self.evaluate(x)
@@ -119,8 +120,8 @@ class Truncate:
 class Cast:
     """``torch.float(x)`` and the like: a number rounded to a dtype, or a tensor in it.
 
-    PyTorch has a 0-dim tensor for the number. Where that promotes as a number would (float32, complex64) or is a size
-    (integers, bool) a number it stays, so that shapes can be told before a run; else it becomes a 0-dim array.
+    PyTorch makes a 0-dim tensor of the number. If that promotes like a number (float32, complex64) or is a size
+    (integers, bool) it stays a number, so that shapes can be inferred before a run; else it becomes a 0-dim array.
     """
 
     name: str
@@ -128,16 +129,16 @@ class Cast:
     arity: tuple[int, ...] = (1,)
 
     def evaluate(self, x: object) -> object:
-        """An array for an array; for a number a number or a 0-dim array."""
+        """Return an array for an array; for a number a number or a 0-dim array."""
         if has_sizes(x) and self.dtype == np.int64 and not is_tensor(x):
             return truncate(x)
         if not is_tensor(x) and not isinstance(x, (int, float, complex)):
-            raise ExpressionError("not a value to cast", found=repr(x), expected="a tensor or a number")
+            raise ExpressionError("the value cannot be cast", found=repr(x), expected="a tensor or a number")
         array = cast(x, self.dtype)  # type: ignore[arg-type]
         return array if is_tensor(x) or not self._keeps_numbers else _item(array)
 
     def infer(self, x: object) -> object:
-        """Announce a TensorSpec for one, the number, or the category of a number only a run can tell."""
+        """Return a TensorSpec for an array, the number, or the category of an unknown number."""
         if x is UNKNOWN:
             return UNKNOWN
         if isinstance(x, TensorSpec):
@@ -156,7 +157,7 @@ def _is_open(x: object) -> bool:
 
 
 def _item(array: Array) -> Number:
-    """The one element as a Python number; bfloat16 has no item() that is one."""
+    """Return the one element as a Python number; item() of bfloat16 is not one."""
     number: Number = (array.astype(np.float32) if array.dtype == BFLOAT16 else array).item()
     return number
 

@@ -29,7 +29,7 @@ from engine.expression.functions import FUNCTIONS
 from engine.expression.tree import Call, Input, List, Literal, Node
 
 MAX_LENGTH: Final = 1_000_000
-"""Characters of the longest text that is read; converters write some hundred."""
+"""Longest text in characters; converters write some hundred."""
 
 PUNCTUATION: Final = frozenset("(),[]")
 
@@ -44,19 +44,19 @@ _INT64: Final = range(-(2**63), 2**63)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Token:
-    """A piece of an expression and the column it starts at, counted from 1."""
+    """Token of an expression and the column it starts at, counted from 1."""
 
     text: str
     column: int
 
     def error(self, problem: str, *, expected: str) -> ExpressionError:
-        """The error of finding this token where something else should be."""
+        """Return the error for this token where something else is expected."""
         shown = repr(self.text if len(self.text) <= 40 else self.text[:40] + "...")
         return ExpressionError(problem, where=f"column {self.column}", found=shown, expected=expected)
 
 
 def tokenize(text: str) -> list[Token]:
-    """The tokens of a text.
+    """Return the tokens of a text.
 
     Raises:
         ExpressionError: for a text longer than MAX_LENGTH.
@@ -68,7 +68,7 @@ def tokenize(text: str) -> list[Token]:
 
 
 def literal(token: Token) -> bool | int | float | complex | str | None:
-    """The value a word stands for; floating numbers keep all digits that are written.
+    """Return the value of a word; floating numbers keep all digits that are written.
 
     Raises:
         ExpressionError: for an integer that 64 bits cannot hold.
@@ -97,15 +97,15 @@ def _float(text: str) -> float:
 
 
 MAX_DEPTH: Final = 2_000
-"""Open calls and lists at any place of a text."""
+"""Most calls and lists that may be open at once."""
 
 
 @lru_cache(maxsize=1024)
 def parse(text: str) -> Node:
-    """The tree of an expression.
+    """Return the tree of an expression.
 
     Raises:
-        ExpressionError: with the column, for a text neither reading makes sense of.
+        ExpressionError: with the column, for a text that neither reading accepts.
     """
     tokens = tokenize(text)
     if len(tokens) == 1 and tokens[0].text not in PUNCTUATION:
@@ -118,7 +118,7 @@ def parse(text: str) -> Node:
         refusal = error
     try:
         return _Prefix(tokens, end).read()
-    except ExpressionError as error:  # the first reading knows the place better, but not for the texts it is not for
+    except ExpressionError as error:  # the first reading gives the better column, except for prefix texts
         raise (error if isinstance(refusal, _BareFunctionError) else refusal) from None
 
 
@@ -128,7 +128,7 @@ class _BareFunctionError(ExpressionError):
 
 @dataclass(slots=True, kw_only=True)
 class _Open:
-    """A call or list still being read."""
+    """A call or list that is still being read."""
 
     token: Token
     items: list[Node] = field(default_factory=list)
@@ -142,7 +142,7 @@ class _Open:
 
 
 class _Reader(ABC):
-    """What both readings share: a position in the tokens and the stack of what is open."""
+    """Base of both readings: a position in the tokens, and the stack of open calls and lists."""
 
     def __init__(self, tokens: list[Token], end: Token) -> None:
         self._tokens = tokens
@@ -151,7 +151,7 @@ class _Reader(ABC):
         self._open: list[_Open] = []
 
     def read(self) -> Node:
-        """The tree of the whole text."""
+        """Return the tree of the whole text."""
         while True:
             value = self._start()
             while value is not None:
@@ -167,7 +167,7 @@ class _Reader(ABC):
 
     @abstractmethod
     def _follow(self, value: Node) -> Node | None:
-        """Give a value to what is open; the whole when that ends with it."""
+        """Add a value to the innermost open call or list; return the value that this completes."""
 
     def _peek(self) -> Token:
         return self._tokens[self._place] if self._place < len(self._tokens) else self._end
@@ -240,7 +240,7 @@ class _Prefix(_Reader):
         return self._open.pop().close()
 
     def _follow(self, value: Node) -> Node | None:
-        """What is open, if it has all its arguments; the second of ``size`` is missing only where no value follows."""
+        """Return the innermost open value if it has all arguments; ``size`` omits its second only at the end."""
         top = self._open[-1]
         top.items.append(value)
         if top.is_list:
@@ -251,11 +251,11 @@ class _Prefix(_Reader):
 
 
 def leaf(token: Token) -> Input | Literal:
-    """The node a word stands for: an input or a literal."""
+    """Return the node of a word: an input or a literal."""
     digits = token.text[1:]
     if token.text[0] == "@" and digits.isascii() and digits.isdigit():
         if len(digits) > 9:
-            raise token.error("no graph has so many operands", expected="an input such as @0")
+            raise token.error("the input's number is too large", expected="an input such as @0")
         return Input(int(digits))
     return Literal(literal(token))
 
@@ -268,14 +268,18 @@ def _call(token: Token, args: list[Node]) -> Call:
                               found=len(args), expected=counts)  # fmt: skip
     for position, arg in enumerate(args, 1):
         if isinstance(arg, List) or (isinstance(arg, Literal) and isinstance(arg.value, (str, type(None)))):
-            raise ExpressionError(f"argument {position} of {token.text} is no number", where=f"column {token.column}",
-                                  found="a list" if isinstance(arg, List) else repr(arg.value),
-                                  expected="a tensor or a number")  # fmt: skip
+            found = "a list" if isinstance(arg, List) else repr(arg.value)
+            raise ExpressionError(
+                f"argument {position} of {token.text} is not a number",
+                where=f"column {token.column}",
+                found=found,
+                expected="a tensor or a number",
+            )
     return Call(token.text, tuple(args))
 
 
 def _check_functions(tokens: list[Token]) -> None:
-    """A function nobody knows would pass for a word in prefix notation."""
+    """Refuse unknown functions, which would count as words in prefix notation."""
     for token, follower in pairwise(tokens):
         if follower.text == "(" and token.text not in PUNCTUATION and token.text not in FUNCTIONS:
             near = get_close_matches(token.text[:40], FUNCTIONS, n=1)

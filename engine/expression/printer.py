@@ -1,7 +1,4 @@
-"""Trees as text: what the parser reads, what people read, and an indented picture.
-
-Like the parser, none of these recurses.
-"""
+"""Trees as text: for the parser, in infix notation, and as an indented drawing. Nothing here recurses."""
 
 from __future__ import annotations
 
@@ -16,9 +13,9 @@ from engine.expression.parser import PUNCTUATION, leaf, tokenize
 from engine.expression.tree import Call, Input, List, Literal, Node
 
 DEEPEST: Final = 100
-"""Levels by which a picture of a tree is indented; what is deeper stays there, for every line would be longer."""
+"""Levels by which a drawing is indented; deeper nodes stay at this level, or every line would be longer."""
 
-# Function -> how it is written, the weakest first; those of one strength stand together.
+# Function -> its symbol, the weakest first; functions of one precedence are grouped.
 _STRENGTHS: Final[tuple[dict[str, str], ...]] = (
     {"or": "|"},
     {"xor": "^"},
@@ -35,10 +32,10 @@ _NEG: Final = _BINDING["neg"]
 
 
 def format(root: Node) -> str:
-    """The text ``parse`` reads as this very tree.
+    """Return the text that ``parse`` reads as this tree.
 
     Raises:
-        ExpressionError: for a tree no text stands for, such as a word with a comma in it.
+        ExpressionError: for a tree without a text, such as a word with a comma in it.
     """
     if isinstance(root, Literal):
         return _spelling(root, alone=True)
@@ -74,7 +71,7 @@ def _spelling(node: Literal, *, alone: bool) -> str:
     words = tokenize(value)
     is_word = [word.text for word in words] == [value] and value not in PUNCTUATION and leaf(words[0]) == node
     if not is_word or (value in FUNCTIONS and not alone):
-        raise ExpressionError("no text stands for this word", found=repr(value), expected="a plain word")
+        raise ExpressionError("the word cannot be written", found=repr(value), expected="a plain word")
     return value
 
 
@@ -87,7 +84,7 @@ def _number(value: complex | None) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Operand:
-    """A node where only what binds stronger than ``above``, or is ``same`` as it, goes without parentheses."""
+    """A node that needs parentheses unless it binds stronger than ``above`` or equals ``same``."""
 
     node: Node
     above: int = 0
@@ -95,12 +92,12 @@ class _Operand:
 
 
 def infix(root: Node, names: Sequence[str] | None = None) -> str:
-    """The expression as people write it, with operators: ``(@0 + @1) - @2 * 3``.
+    """Return the expression in infix notation: ``(@0 + @1) - @2 * 3``.
 
-    Operators of one strength are never mixed without parentheses, so nobody has to know which comes first.
+    Operators of one precedence are never mixed without parentheses, so readers need no rules.
 
     Args:
-        names: what to write for ``@0``, ``@1``, ...; inputs beyond them stay as they are.
+        names: texts for ``@0``, ``@1``, ...; inputs beyond them stay as they are.
     """
     pieces: list[str] = []
     pending: list[_Operand | str] = [_Operand(root)]
@@ -114,7 +111,7 @@ def infix(root: Node, names: Sequence[str] | None = None) -> str:
 
 
 def _written(operand: _Operand, names: Sequence[str]) -> list[_Operand | str]:
-    """A node taken one step apart."""
+    """Return a node as symbols and children."""
     node = operand.node
     if isinstance(node, Input):
         return [names[node.index] if node.index < len(names) else f"@{node.index}"]
@@ -131,7 +128,7 @@ def _written(operand: _Operand, names: Sequence[str]) -> list[_Operand | str]:
 
 
 def _needs_parentheses(node: Literal, above: int) -> bool:
-    """Whether a literal with a sign or two parts would be misread beside its operator."""
+    """Return whether a literal with a sign or two parts would be misread next to its operator."""
     is_negative = isinstance(node.value, (int, float)) and repr(node.value).startswith("-")
     return isinstance(node.value, complex) or (above >= _NEG and is_negative)
 
@@ -146,7 +143,7 @@ def _operation(node: Call, strength: int) -> list[_Operand | str]:
 
 
 def explain(root: Node) -> str:
-    """The tree as a picture, one node a line, arguments below their function::
+    """Return a drawing of the tree, one node a line, arguments below their function::
 
     sub
     ├─ @0

@@ -1,4 +1,4 @@
-"""Arithmetic on symbolic sizes, for the functions that sizes are computed with."""
+"""Arithmetic on symbolic sizes, for the functions that expressions of sizes use."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from engine.ir.sizes import size_array
 
 
 def _cut_quotient(a: Any, b: Any) -> Any:
-    """Return a quotient cut towards zero."""
+    """Return a quotient rounded towards zero."""
     return a // b if (a >= 0) == (b > 0) else -(-a // b)
 
 
@@ -53,10 +53,10 @@ _OF_REAL: Final[Mapping[str, Callable[..., Any]]] = MappingProxyType(
 
 
 def compute_sizes(name: str, args: Sequence[Any]) -> Any:
-    """Return what a function makes of arrays and numbers, some of them symbolic: an array where one of them is one.
+    """Return the result of a function of arrays and numbers, some of them symbolic: an array if one of them is one.
 
     Raises:
-        InexactError: it is not computed with symbolic sizes, but with the numbers that they are.
+        InexactError: it cannot be computed with symbolic sizes, only with their values.
     """
     if not any(isinstance(arg, np.ndarray) for arg in args):
         return _computed(name, args, FLOAT64_BITS)

@@ -1,8 +1,8 @@
 """The tree of an expression: literals, inputs, calls and lists.
 
-Nodes are plain, immutable and hashable. Two trees are equal when they print alike: NaN equals NaN, but 1, 1.0 and
+Nodes are plain, immutable and hashable. Two trees are equal if they print the same: NaN equals NaN, but 1, 1.0 and
 True are three literals, and so are 0.0 and -0.0. Nothing here recurses, so a tree may be as deep as its text allows.
-A node knows a digest of all below it, so that comparing two takes no longer where they are large.
+A node has a digest of its subtree, so that comparing large trees is as fast as comparing small ones.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _DIGEST_BYTES: Final = 16
 
 
 class _Node:
-    """What all nodes share: a digest computed once, from those of the children, which stands for the tree."""
+    """Base of all nodes: a digest, computed once from those of the children, identifies the subtree."""
 
     __slots__ = ("_digest",)
 
@@ -26,12 +26,12 @@ class _Node:
 
     @property
     def children(self) -> tuple[Node, ...]:
-        """The nodes this one is made of, in order."""
+        """Children of the node, in order."""
         return ()
 
     @property
     def label(self) -> tuple[object, ...]:
-        """All that tells this node from another with the same children."""
+        """Everything that distinguishes this node from another with the same children."""
         raise NotImplementedError
 
     def __post_init__(self) -> None:
@@ -47,7 +47,7 @@ class _Node:
         return self is other or (isinstance(other, _Node) and self._digest == other._digest)
 
     def __repr__(self) -> str:
-        """The expression in postfix order, as a stack machine runs it: ``<@0 1 add>``."""
+        """Return the expression in postfix order, as a stack machine runs it: ``<@0 1 add>``."""
         return f"<{' '.join(str(node.label[-1]) for node in reversed(_backwards(self)))}>"
 
     def __reduce__(self) -> tuple[type[_Node], tuple[object, ...]]:
@@ -94,7 +94,7 @@ class Call(_Node):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class List(_Node):
-    """``[a,b,...]``: values side by side."""
+    """``[a,b,...]``: a list of values."""
 
     items: tuple[Node, ...]
 
@@ -111,7 +111,7 @@ Node: TypeAlias = Literal | Input | Call | List
 
 
 def _backwards(root: _Node) -> list[_Node]:
-    """Every node before its children, the last child first: the reverse of every node after its children."""
+    """Return every node before its children, the last child first: the reverse of postorder."""
     order: list[_Node] = []
     pending = [root]
     while pending:
@@ -122,18 +122,18 @@ def _backwards(root: _Node) -> list[_Node]:
 
 
 def postorder(root: Node) -> tuple[Node, ...]:
-    """Every node after its children, children in order: what a stack machine runs."""
+    """Return every node after its children, children in order, as a stack machine runs them."""
     return tuple(reversed(_backwards(root)))  # type: ignore[arg-type]
 
 
 @lru_cache(maxsize=1024)
 def inputs(root: Node) -> frozenset[int]:
-    """The input operands an expression reads."""
+    """Return the input operands that an expression reads."""
     return frozenset(node.index for node in postorder(root) if isinstance(node, Input))
 
 
 def check_arity(root: Node, n_inputs: int) -> None:
-    """Check that an expression reads no more inputs than it is given.
+    """Refuse an expression that reads more inputs than it is given.
 
     Raises:
         ExpressionError: for an input @k with k >= n_inputs.
@@ -141,4 +141,4 @@ def check_arity(root: Node, n_inputs: int) -> None:
     last = max(inputs(root), default=-1)
     if last >= n_inputs:
         expected = f"@0 to @{n_inputs - 1}" if n_inputs > 1 else "only @0" if n_inputs else "no input"
-        raise ExpressionError("the expression reads an input it is not given", found=f"@{last}", expected=expected)
+        raise ExpressionError("the expression reads a missing input", found=f"@{last}", expected=expected)

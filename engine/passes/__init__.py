@@ -3,7 +3,7 @@
 graph, reports = optimise(graph)
 graph, reports = optimise(graph, off=["expression_fusion"])
 
-``optimiser`` has their order; support is what they share.
+``optimiser`` has their order; support has their common parts.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Operators that compute the same thing twice."""
+"""Common subexpressions: operators that compute the same value twice."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ Key: TypeAlias = tuple[object, ...]
 
 
 def common_subexpressions(graph: RuntimeGraph) -> Graph:
-    """Let the users of an operator take the outputs of an earlier one of equal type, operands, parameters and data.
+    """Redirect users of an operator to an earlier one of equal type, operands, parameters and data.
 
-    Random operators are never taken for one another.
+    Random operators are never merged.
     """
     rewriter = Rewriter(graph)
-    seen: dict[Key, _Alike] = {}
+    seen: dict[Key, _Candidates] = {}
     for op in wanted_quick(graph.operators):
         if not is_pure(op):
             continue
-        earlier = seen.setdefault(_key(op, rewriter), _Alike()).earlier(op)
+        earlier = seen.setdefault(_key(op, rewriter), _Candidates()).earlier(op)
         if earlier is None:
             continue
         replaced = [rewriter.stand_in(*pair) for pair in zip(op.outputs, earlier.outputs, strict=True)]
@@ -34,15 +34,15 @@ def common_subexpressions(graph: RuntimeGraph) -> Graph:
     return rewriter.result()
 
 
-class _Alike:
-    """Operators that are told apart by their data or layers alone, which are looked at where there are several."""
+class _Candidates:
+    """Operators with equal keys, which may differ in data or layers; data is compared only if there are several."""
 
     def __init__(self) -> None:
         self._first: RuntimeOperator | None = None
         self._others: dict[object, list[RuntimeOperator]] = {}
 
     def earlier(self, op: RuntimeOperator) -> RuntimeOperator | None:
-        """One of them that computes the same; None if there is none, and the operator is now one of them."""
+        """Return an earlier operator that computes the same; if there is none, remember this one and return None."""
         if self._first is None:
             self._first = op
             return None
@@ -56,7 +56,7 @@ class _Alike:
 
 
 def _digest(op: RuntimeOperator) -> object:
-    """Of all data and of what the file says of the operands: comparing each with each would take too long."""
+    """Return a digest of all data and of the operands' annotations: comparing all pairs would take too long."""
     data = [blake2b(as_bytes(op.attributes[name].data).data).digest() for name in sorted(op.attributes)]
     asks = op.layer is not None and op.layer.signature.annotations_field is not None
     said = repr([operand.annotation for operand in (*op.inputs, *op.outputs)]) if asks else ""
@@ -64,7 +64,7 @@ def _digest(op: RuntimeOperator) -> object:
 
 
 def _key(op: RuntimeOperator, rewriter: Rewriter) -> Key:
-    """What is cheap to compare; 1, 1.0 and True are spelled differently, and so are zeros of either sign."""
+    """Return a key that is cheap to compare; 1, 1.0 and True are spelled differently, and so are 0.0 and -0.0."""
     params = sorted((name, repr(value)) for name, value in op.params.items())
     attributes = sorted((name, each.shape, each.code) for name, each in op.attributes.items())
     inputs = tuple(rewriter.resolved(operand.name) for operand in op.inputs)
@@ -72,7 +72,7 @@ def _key(op: RuntimeOperator, rewriter: Rewriter) -> Key:
 
 
 def _is_equal(op: RuntimeOperator, other: RuntimeOperator) -> bool:
-    """Whether the data is equal, and what the file says of the operands where the layers ask for it."""
+    """Return whether the data is equal, and the annotations of the operands if the layers use them."""
     if op.layer is None or other.layer is None or op.attributes != other.attributes:
         return False
     return op.layer.signature.annotations_field is None or op.definition == other.definition

@@ -1,4 +1,4 @@
-"""Tensors that are computed within a list, as in ``x[indices // 2]``, as operators of their own."""
+"""Tensors that are computed inside a list, as in ``x[indices // 2]``, as operators of their own."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from engine.tensor import TensorSpec
 
 
 def computed_items(graph: RuntimeGraph) -> Graph:
-    """Compute the tensors of a list before the list is made: there are kernels for an expression, none for a list."""
+    """Compute the tensors of a list before the list is made: there are kernels for expressions, but not for lists."""
     rewriter, facts = Rewriter(graph), Facts(graph)
     for op in wanted_quick(graph.operators):
         definition = op.definition
@@ -43,11 +43,11 @@ def _take_apart(op: RuntimeOperator, tree: List, rewriter: Rewriter, facts: Fact
 
 
 def _tensor(item: Node, op: RuntimeOperator, facts: Facts) -> TensorSpec | None:
-    """What an item is that is computed and has elements; a number stays where it is."""
+    """Return the spec of an item that is a computed tensor; None for a number, which stays in the list."""
     if not isinstance(item, Call):
         return None
     try:
         found = infer(item, [facts.known(operand) for operand in op.inputs])
-    except EngineError:  # operands that do not fit: the run will say so
+    except EngineError:  # operands that do not fit: the run will report it
         return None
     return found if isinstance(found, TensorSpec) and found.shape else None

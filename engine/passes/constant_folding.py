@@ -26,7 +26,7 @@ from engine.tensor import CODES, UNKNOWN, Array, TensorSpec, known_value, spec_o
 
 
 def with_known_arguments(op: RuntimeOperator, facts: Facts) -> Operator:
-    """The operator with the operands that are known Python values as parameters; itself where there are none."""
+    """Return the operator with known operands that are Python values as parameters; itself if there are none."""
     if op.layer is None or not is_pure(op):
         return op.source
     if isinstance(op.definition, Expression):
@@ -44,7 +44,7 @@ def with_known_arguments(op: RuntimeOperator, facts: Facts) -> Operator:
 
 
 def _parameter(op: RuntimeOperator, index: int, facts: Facts) -> tuple[str, Parameter] | None:
-    """An input as a parameter, name and value; None if it is not known or has to stay an operand."""
+    """Return an input as a parameter, name and value; None if it is unknown or has to stay an operand."""
     value = _without_tensors(facts.known(op.inputs[index]))
     if op.layer is None or value is UNKNOWN or (index == 0 and _needs_first(op.layer.signature)):
         return None
@@ -52,7 +52,7 @@ def _parameter(op: RuntimeOperator, index: int, facts: Facts) -> tuple[str, Para
     if field is not None and _is_parameter(value):
         return field, tuple(value) if isinstance(value, list) else value  # type: ignore[return-value]
     if op.layer.signature.is_variadic:
-        return None  # its inputs are told apart by their place
+        return None  # its inputs are identified by their position
     sources = zip(op.layer.signature.operands, op.layer.positional, strict=True)
     operand = next((name for name, source in sources if source.index == index), None)
     is_number = isinstance(value, (int, float))
@@ -60,7 +60,7 @@ def _parameter(op: RuntimeOperator, index: int, facts: Facts) -> tuple[str, Para
 
 
 def _without_tensors(value: object) -> object:
-    """A known list whose tensors of one element are numbers, as layers take them."""
+    """Return a known list with its tensors of one element as numbers, as layers accept them."""
     if not isinstance(value, list):
         return value
     items = [known_value(item) for item in value]
@@ -68,19 +68,19 @@ def _without_tensors(value: object) -> object:
 
 
 def _needs_first(signature: Signature) -> bool:
-    """Whether the first input has a meaning of its own: the tensor of a method, or one the file is asked about."""
+    """Return whether the first input must stay: the tensor of a method, or one whose annotation is used."""
     return signature.type.startswith("Tensor.") or signature.annotations_field is not None
 
 
 def _is_parameter(value: object) -> bool:
-    """Whether the file can hold a value as a parameter, and read it as the same."""
+    """Return whether the file can hold a value as a parameter and restore it."""
     if isinstance(value, (list, tuple)):
         return bool(value) and all(isinstance(item, (bool, int, float)) for item in value)
     return value is None or isinstance(value, (bool, int, float))
 
 
 def _shorter(op: RuntimeOperator, layer: Expression, facts: Facts) -> Operator:
-    """An expression with what is known in it, sizes among them, as literals; operands it does not read are left out."""
+    """Return an expression with known values, sizes included, as literals; operands it does not read are dropped."""
     known = [facts.known(operand) for operand in op.inputs]
     tree = explicit(layer.tree, known, op.outputs[0].annotation)
     tree = simplified(_with_literals(tree, known), known, op.outputs[0].annotation, rules={})
@@ -99,10 +99,10 @@ def _with_literals(root: Node, known: list[object]) -> Node:
 def folded_subtrees(
     op: RuntimeOperator, layer: Expression, values: Mapping[int, object], rewriter: Rewriter, budget: Budget
 ) -> Operator:
-    """The expression with the calls computed that read nothing but constants; itself where there are none.
+    """Return the expression with the calls computed that read only constants; itself if there are none.
 
     Args:
-        values: index of an input -> its value, for those that are the same in every run.
+        values: index of an input -> its value, for inputs that are the same in every run.
         rewriter: takes the new operators.
         budget: of the constants of the graph.
     """
@@ -125,7 +125,7 @@ def folded_subtrees(
 
 
 def _constant_calls(root: Node, values: Mapping[int, object]) -> list[Node]:
-    """The calls below the root that read constants only and are part of none that does."""
+    """Return the largest calls below the root that read only constants."""
     found: dict[Node, None] = {}
     reads, is_constant = dict[Node, bool](), dict[Node, bool]()
     for node in postorder(root):
@@ -143,7 +143,7 @@ def _constant_calls(root: Node, values: Mapping[int, object]) -> list[Node]:
 
 
 def _value(call: Node, operands: Sequence[object], budget: Budget) -> Array | None:
-    """The value of a call if it is a tensor that can be stored, and does not cost too much."""
+    """Return the value of a call if it is a tensor that can be stored and is not too expensive."""
     made_from = bytes_of([operands[index] for index in inputs(call)])
     try:
         made = bytes_of(infer(call, operands))
@@ -152,7 +152,7 @@ def _value(call: Node, operands: Sequence[object], budget: Budget) -> Array | No
         if not budget.spend(work_of_calls(call, made_from + made), made):
             return None
         value = evaluate(call, operands)
-    except EngineError:  # the run will say so
+    except EngineError:  # the run will report it
         return None
     return value if isinstance(value, np.ndarray) and value.dtype in CODES else None
 
@@ -161,13 +161,13 @@ _MOST_SOURCES: Final = 64
 
 
 def constant_folding(graph: RuntimeGraph, before_each: Callable[[], None] | None = None) -> Graph:
-    """Compute what is known before a run through the reference layers.
+    """Compute values that are known before a run through the reference layers.
 
-    Tensors become stored ones, Python values parameters of the operators that take them. Random operators stay, and so
-    does what would grow too large (support/storage.py) or cost too much (support/budget.py).
+    Tensors become stored ones, Python values parameters of their users. Random operators stay, and so do values that
+    would become too large (support/rewriting.py) or too expensive (support/budget.py).
 
     Args:
-        before_each: called before every operator; what it raises ends the pass.
+        before_each: called before every operator; an exception of it ends the pass.
     """
     folder = _Folder(graph, before_each)
     for op in wanted_quick(graph.operators):
@@ -184,7 +184,7 @@ class _Constant:
 
 
 class _Folder:
-    """Follows constants from operator to operator, then stores those that others use."""
+    """Visitor that follows constants from operator to operator, then stores those with users."""
 
     def __init__(self, graph: RuntimeGraph, before_each: Callable[[], None] | None) -> None:
         self._graph = graph
@@ -198,7 +198,7 @@ class _Folder:
         self._budget = Budget(sum(tensor.nbytes for tensor in stored if tensor is not None))
 
     def follow(self, op: RuntimeOperator) -> None:
-        """Compute an operator if all it takes is known."""
+        """Compute an operator if all its operands are known."""
         if self._before_each is not None:
             self._before_each()
         known = [self._facts.value(operand) for operand in op.outputs]
@@ -217,7 +217,7 @@ class _Folder:
             self._constants[operand.name] = _Constant(value=value, sources=sources)
 
     def _results(self, op: RuntimeOperator, known: list[object]) -> list[object] | None:
-        """The values of an operator's outputs, None if they are not constant or too large."""
+        """Return the values of an operator's outputs; None if they are not constant or too large."""
         if not is_pure(op) or any(operand.name in self._graph.source.complex32 for operand in op.outputs):
             return None
         if all(value is not UNKNOWN for value in known):
@@ -239,25 +239,25 @@ class _Folder:
     def _sources(self, op: RuntimeOperator) -> dict[str, int]:
         constants = (self._constants.get(operand.name) for operand in op.inputs)
         sources = {key: size for each in constants if each is not None for key, size in each.sources.items()}
-        # A long sum of constants must not remember all of them at each of its terms.
+        # A long sum of constants must not keep all of them for each of its terms.
         if len(sources) <= _MOST_SOURCES:
             return sources
         return dict(nlargest(_MOST_SOURCES, sources.items(), key=lambda item: item[1]))
 
     def result(self) -> Graph:
-        """The graph with the constants that are used stored in it."""
+        """Return the graph with the used constants stored in it."""
         needed = {operand.name for op in self._rest for operand in self._rewritten(op)}
         for op in reversed(self._computed):
             stored_ones = [self._stored(operand) for operand in op.outputs if operand.name in needed]
             new = [each for each in stored_ones if each is not None]
             if len(new) == len(stored_ones):
                 self._rewriter.replace(op, *new)
-            else:  # a value no file can hold: the operator stays, and needs what it takes
+            else:  # a value that no file can hold: the operator and its operands stay
                 needed.update(operand.name for operand in op.inputs)
         return self._rewriter.result()
 
     def _rewritten(self, op: RuntimeOperator) -> list[RuntimeOperand]:
-        """Rewrite an operator that is not constant itself; the operands it still takes."""
+        """Rewrite an operator that is not constant itself; return its remaining operands."""
         new = with_known_arguments(op, self._facts)
         if new is op.source and isinstance(op.definition, Expression):
             values = {index: c.value for index, o in enumerate(op.inputs) if (c := self._constants.get(o.name))}
@@ -268,11 +268,11 @@ class _Folder:
         return [operand for operand in op.inputs if operand.name in taken]
 
     def _stored(self, operand: RuntimeOperand) -> Operator | None:
-        """An operator that makes a constant."""
+        """Return an operator that makes a constant."""
         value = self._constants[operand.name].value
         name = self._rewriter.fresh(f"pnnx_fold_{operand.name}")
         if isinstance(value, np.ndarray):
-            is_storable = value.dtype in CODES and type(value) is np.ndarray  # a quantised one knows its scale
+            is_storable = value.dtype in CODES and type(value) is np.ndarray  # a quantised array has a scale
             return tensor(name, value, operand.name) if is_storable else None
         node = _literal(value)
         return None if node is None else Operator("pnnx.Expression", name, (), (operand.name,), {"expr": format(node)})
@@ -286,13 +286,13 @@ def _compute(op: RuntimeOperator, inputs: list[object]) -> list[object] | None:
             results = computed_outputs(op, op.layer.forward(inputs))
     except RunCancelledError:
         raise
-    except Exception:  # whatever it is, a run shows it, at its place
+    except Exception:  # whatever it is, a run reports it at the operator
         return None
     return [np.asarray(result) if isinstance(result, np.generic) else result for result in results]
 
 
 def _literal(value: object) -> Node | None:
-    """A Python value as an expression, None where the language cannot say it."""
+    """Return a Python value as an expression; None if the language cannot express it."""
     items = value if isinstance(value, list) else [value]
     nodes = tuple(Literal(item) for item in items if item is None or isinstance(item, (bool, int, float)))
     if len(nodes) < len(items):

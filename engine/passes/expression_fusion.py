@@ -1,4 +1,4 @@
-"""Element-wise operators in a row as one expression."""
+"""Fusion of consecutive element-wise operators into one expression."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ LONGEST: Final = 64
 """Calls of an expression beyond which nothing more is merged into it."""
 
 WIDEST: Final = 12
-"""Operands it may read."""
+"""Most operands of an expression."""
 
 CHEAP: Final = frozenset({"add", "sub", "mul", "neg", "abs", "square", "max", "min", "maximum", "minimum"})
-"""Functions that may be computed twice, a few of them, where a result is used twice."""
+"""Functions that may be computed twice if a result is used twice."""
 
 REPEATED: Final = 3
-"""How many of them."""
+"""Most such functions in one expression."""
 
 
 def expression_fusion(graph: RuntimeGraph) -> Graph:
-    """Merge element-wise operators into their only user, where both give tensors of one shape and dtype.
+    """Merge element-wise operators into their only user if both have tensors of one shape and dtype.
 
-    The expression has the name of the last of them. Every expression is simplified; see support/algebra.py.
+    The expression gets the name of the last of them. Every expression is simplified; see support/algebra.py.
     """
     rewriter, facts = Rewriter(graph), Facts(graph)
     maps: dict[str, _Map] = {}
@@ -50,10 +50,10 @@ def expression_fusion(graph: RuntimeGraph) -> Graph:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Map:
-    """A function of the elements of some operands.
+    """Function of the elements of some operands.
 
     Args:
-        op: the last operator of it.
+        op: its last operator.
         tree: reads ``operands`` by their index, each of them once in the list.
         absorbed: names of the operators merged into the last one.
     """
@@ -65,7 +65,7 @@ class _Map:
 
     @classmethod
     def of(cls, op: RuntimeOperator, tree: Node) -> _Map:
-        """An operator by itself."""
+        """Return the map of a single operator."""
         operands = tuple({operand.name: operand for operand in op.inputs}.values())
         places = {operand.name: place for place, operand in enumerate(operands)}
         numbers = {index: places[operand.name] for index, operand in enumerate(op.inputs)}
@@ -73,11 +73,11 @@ class _Map:
 
     @property
     def calls(self) -> int:
-        """How many functions are called."""
+        """Number of function calls."""
         return sum(isinstance(node, Call) for node in postorder(self.tree))
 
     def absorbing(self, other: _Map) -> _Map:
-        """This map with the one that makes one of its operands merged into it."""
+        """Return this map merged with the map that makes one of its operands."""
         made = other.op.outputs[0]
         operands = list({o.name: o for o in (*self.operands, *other.operands) if o is not made}.values())
 
@@ -91,7 +91,7 @@ class _Map:
 
 
 def _grown(map: _Map, maps: dict[str, _Map], facts: Facts) -> _Map:
-    """A map with all makers of its operands merged into it that can be."""
+    """Return a map merged with all makers of its operands that allow it."""
     if len(map.operands) > WIDEST or map.calls > LONGEST:
         return map
     for operand in map.operands:

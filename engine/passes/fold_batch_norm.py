@@ -1,4 +1,4 @@
-"""Batch normalisation with known statistics: a multiplication and an addition for each channel."""
+"""Folding of batch normalisations with known statistics, a multiplication and an addition for each channel."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from engine.tensor import TensorSpec
 def fold_batch_norm(graph: RuntimeGraph) -> Graph:
     """Fold normalisations into the weights of the layer before them, or of a convolution without padding after them.
 
-    What cannot be folded becomes an expression, scale * x + shift. Weights are computed in float64 and rounded once.
+    Others become an expression, scale * x + shift. Weights are computed in float64 and rounded once.
     """
     rewriter, facts = Rewriter(graph), Facts(graph)
     for op in wanted_quick(graph.operators):
@@ -29,7 +29,7 @@ def fold_batch_norm(graph: RuntimeGraph) -> Graph:
 
 
 def _into_maker(norm: Normalisation, rewriter: Rewriter, facts: Facts) -> bool:
-    """y = W x + b, then scale * y + shift: (scale * W) x + scale * b + shift."""
+    """Fold into the layer before: y = W x + b, then scale * y + shift is (scale * W) x + scale * b + shift."""
     maker = weighted(norm.maker, facts)
     if maker is None or only_consumer(norm.op.inputs[0]) is not norm.op or maker.channel_axis != 1:
         return False
@@ -42,7 +42,7 @@ def _into_maker(norm: Normalisation, rewriter: Rewriter, facts: Facts) -> bool:
 
 
 def _into_user(norm: Normalisation, rewriter: Rewriter, facts: Facts) -> bool:
-    """W (scale * x + shift) + b: (W * scale) x + W shift + b."""
+    """Fold into the layer after: W (scale * x + shift) + b is (W * scale) x + W shift + b."""
     op = only_consumer(norm.op.outputs[0])
     user = weighted(op, facts)
     if user is None or user.input is not norm.op.outputs[0] or rewriter.is_touched(op):
@@ -58,7 +58,7 @@ def _into_user(norm: Normalisation, rewriter: Rewriter, facts: Facts) -> bool:
 
 
 def _as_expression(norm: Normalisation, rewriter: Rewriter) -> None:
-    """scale * x + shift with both shaped (C, 1, ...), which gives the layer's bits."""
+    """Replace by scale * x + shift with both shaped (C, 1, ...), which gives the same bits as the layer."""
     names, new = [], []
     for name, vector in zip(("scale", "shift"), norm.affine(norm.spec.dtype), strict=True):
         value = vector.reshape(-1, *(1,) * (norm.spec.rank - 2))

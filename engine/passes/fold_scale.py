@@ -1,4 +1,4 @@
-"""Multiplications and additions of constants after a convolution or linear layer."""
+"""Folding of constant factors and terms after a convolution or linear layer into its weights."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def fold_scale(graph: RuntimeGraph) -> Graph:
 
 
 def _feeding(op: RuntimeOperator, facts: Facts) -> Weighted | None:
-    """The layer with weights whose output only this operator uses; all it uses besides is constant."""
+    """Return the layer with weights whose only user is this operator, if its other operands are constant."""
     variable = {operand.name: operand for operand in op.inputs if not isinstance(facts.value(operand), np.ndarray)}
     if len(variable) != 1:
         return None
@@ -53,7 +53,7 @@ def _weights(op: RuntimeOperator, layer: Weighted, facts: Facts) -> tuple[Array,
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Line:
-    """scale * x + shift, float64; how many multiplications and additions it is in the tree."""
+    """A linear function scale * x + shift in float64, with its numbers of multiplications and additions in the tree."""
 
     scale: Array
     shift: Array
@@ -62,7 +62,7 @@ class _Line:
 
 
 def _line(root: Node, op: RuntimeOperator, x: RuntimeOperand, facts: Facts) -> _Line | None:
-    """A tree as a line in ``x``; None if it is none, or rounds more often than once for each of both."""
+    """Return a tree as a linear function of ``x``; None if it is not one, or has several products or several sums."""
     values: dict[Node, _Line | Array | None] = {}
     for node in postorder(root):
         if isinstance(node, Input):
@@ -86,7 +86,7 @@ def _constant(value: object) -> Array | None:
 
 
 def _applied(function: str, arguments: list[_Line | Array | None]) -> _Line | None:
-    """A function of a line and a constant, if the result is a line."""
+    """Return a function of a linear function and a constant, if the result is linear."""
     if function == "neg" and isinstance(arguments[0], _Line):
         line = arguments[0]
         return _Line(scale=-line.scale, shift=-line.shift, products=line.products, sums=line.sums)
@@ -116,7 +116,7 @@ def _combined(function: str, line: _Line, constant: Array) -> _Line | None:
 
 
 def _by_channel(values: Array, layer: Weighted) -> Array | None:
-    """Values as one a channel; None where they differ along another axis."""
+    """Return values as one a channel; None if they differ along another axis."""
     if values.ndim > layer.rank:
         return None
     shape = (1,) * (layer.rank - values.ndim) + values.shape

@@ -37,9 +37,9 @@ _SUM: Final = Call("add", (Input(0), Input(1)))
 
 
 def integer_products(graph: RuntimeGraph) -> Graph:
-    """Give products of bytes with stored weights a form that has a kernel."""
+    """Rewrite products of 8-bit integers with stored weights into a form that has a kernel."""
     rewriter, facts = Rewriter(graph), Facts(graph)
-    # Bytes that know a scale are PyTorch's quantised tensors, and stay so.
+    # Bytes with a scale are PyTorch's quantised tensors, and stay so.
     are_plain = not any(speaks_of_quantised(op.definition) for op in graph.operators)
     for op in wanted_quick(graph.operators):
         if isinstance(op.definition, QLinearConv | QLinearMatMul):
@@ -58,7 +58,7 @@ def integer_products(graph: RuntimeGraph) -> Graph:
 
 
 def _as_sums(op: RuntimeOperator, facts: Facts, rewriter: Rewriter) -> list[Operator]:
-    """The operator with float sums, cast unless they are already; none where it has no kernel, or they could differ."""
+    """Return the operator with float sums, cast if needed; none if it has no kernel, or results could differ."""
     weights = weights_of(op, facts)
     if weights is None or not has_kernel(op, weights, facts) or (most := most_of(weights)) >= _SUMS:
         return []
@@ -90,7 +90,7 @@ def _as_sums(op: RuntimeOperator, facts: Facts, rewriter: Rewriter) -> list[Oper
 
 
 def _bias_added(op: RuntimeOperator, sums: RuntimeOperand, channels: int, rank: int, facts: Facts) -> str | None:
-    """The operand that is added to sums, one number a channel."""
+    """Return the operand that is added to sums, one number a channel."""
     layer = op.definition
     if not isinstance(layer, Expression) or layer.tree != _SUM or len(op.inputs) != 2:
         return None
@@ -105,7 +105,7 @@ def _are_touched(rewriter: Rewriter, *operators: RuntimeOperator) -> bool:
 
 
 def _between_casts(op: RuntimeOperator, rewriter: Rewriter) -> list[Operator]:
-    """The largest of some bytes, as floats."""
+    """Convert a max pool of bytes to one of floats between casts."""
     (x,), (y,) = op.inputs, op.outputs
     floats, most = (rewriter.fresh(f"{op.name}/{what}") for what in ("floats", "most"))
     dtype = "torch.uint8" if y.spec is not None and y.spec.dtype == np.uint8 else "torch.int8"
@@ -123,7 +123,7 @@ def _makes_floats(op: RuntimeOperator) -> bool:
 
 
 def _as_floats(op: RuntimeOperator, facts: Facts, rewriter: Rewriter) -> list[Operator]:
-    """The operators that compute the same; none where a sum could be rounded, or something is known only in a run."""
+    """Return operators that compute the same; none if a sum could be rounded, or an operand is unknown."""
     names = OPERANDS[type(op.definition).__name__]
     x, zero = input_named(op, names[0]), facts.argument(op, names[2])
     product = None if input_named(op, "bias") is not None else _product(op, weights_of(op, facts))
@@ -157,7 +157,7 @@ def _minus(op: RuntimeOperator, rewriter: Rewriter, x: Operator, others: tuple[s
 
 
 def _product(op: RuntimeOperator, weights: Array | None) -> tuple[str, dict[str, Parameter], Array] | None:
-    """Type, parameters and weight of the operator for floats; None where a sum may have to be rounded."""
+    """Return type, parameters and weight of the operator for floats; None if a sum may have to be rounded."""
     if weights is None or not weights.size or most_of(weights) >= WHOLE:
         return None
     floats = np.ascontiguousarray(weights, np.float32)
@@ -190,13 +190,13 @@ def _convolution(layer: ConvInteger, weight: Array) -> tuple[str, dict[str, Para
     return f"nn.Conv{rank}d", params | _widths(weight, layer.group, "channels"), weight
 
 
-# Floats hold all whole numbers up to here.
+# float32 holds all whole numbers up to here.
 WHOLE: Final = 2**24
 _SCALES: Final = {"QLinearConv": ("x_scale", "w_scale"), "QLinearMatMul": ("a_scale", "b_scale")}
 
 
 def requantised(op: RuntimeOperator, facts: Facts, rewriter: Rewriter) -> list[Operator]:
-    """The operators that compute the same, to the bit; none where something is known only in a run."""
+    """Return operators that compute the same, to the bit; none if an operand is unknown."""
     kind = type(op.definition).__name__
     names = OPERANDS[kind]
     operands = [input_named(op, name) for name in names]
@@ -236,7 +236,7 @@ def requantised(op: RuntimeOperator, facts: Facts, rewriter: Rewriter) -> list[O
 
 
 def _scale(op: RuntimeOperator, facts: Facts) -> Array | None:
-    """What sums are multiplied by."""
+    """Return the factor of the sums."""
     found: list[Any] = [facts.argument(op, name) for name in (*_SCALES[type(op.definition).__name__], "y_scale")]
     if not all(isinstance(each, np.ndarray) and each.dtype == np.float32 for each in found):
         return None

@@ -31,22 +31,23 @@ JOINS: Final = "join_in_place"
 ATTENTION: Final = "attention_in_one"
 WAVEFRONT: Final = "layers_side_by_side"
 LOWERING_PASSES: Final = (ACTIVATIONS, RESIDUALS, JOINS, ATTENTION, WAVEFRONT)
-"""What the compiler does while it lowers a graph, reported and left out like a pass: element-wise operators become part
-of the kernel that makes their operand, alone or together with another tensor; parts of a concatenation are computed in
-their place; products, masks and softmax that spell out attention become one kernel; recurrent layers that follow each
-other are computed some steps behind one another."""
+"""Optimisations of the lowering, reported and switched off like passes.
+
+Element-wise operators become part of the kernel that makes their operand, alone or with another tensor; parts of a
+concatenation are computed in place; products, masks and softmax that spell out attention become one kernel; consecutive
+recurrent layers run interleaved, some steps apart.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassReport:
-    """What one pass did, over all its rounds.
+    """Changes by one pass, over all its rounds.
 
     Args:
         name: the pass.
-        removed, added: how many operators it took out and put in.
-        changed: names of the operators it took out, put in or rewrote; those that only got another operand do not
-            count.
-        time_ms: how long it took, building the changed graph included.
+        removed, added: numbers of operators.
+        changed: names of the operators that were removed, added or rewritten; a changed operand alone does not count.
+        time_ms: its time, including building the changed graph.
     """
 
     name: str
@@ -56,12 +57,12 @@ class PassReport:
     time_ms: float = 0.0
 
     def describe(self) -> dict[str, Any]:
-        """As plain data."""
+        """Return the report as plain data."""
         return {**asdict(self), "changed": list(self.changed)}
 
 
 def compare(name: str, before: pnnx.Graph, after: pnnx.Graph, time_ms: float) -> PassReport:
-    """The report of one run of a pass."""
+    """Return the report of one run of a pass."""
     old, new = ({op.name: op for op in graph.operators} for graph in (before, after))
     rewritten = [key for key, op in new.items() if key in old and _differs(old[key], op)]
     removed, added = [key for key in old if key not in new], [key for key in new if key not in old]
@@ -70,7 +71,7 @@ def compare(name: str, before: pnnx.Graph, after: pnnx.Graph, time_ms: float) ->
 
 
 def total(name: str, reports: Sequence[PassReport]) -> PassReport:
-    """Several reports of one pass as one."""
+    """Return several reports of one pass as one."""
     return PassReport(
         name=name,
         removed=sum(report.removed for report in reports),
@@ -86,7 +87,7 @@ def _differs(old: pnnx.Operator, new: pnnx.Operator) -> bool:
 
 
 Pass: TypeAlias = Callable[[RuntimeGraph], pnnx.Graph]
-"""Takes a built graph, returns a new source: ``graph.source`` itself when there is nothing to change."""
+"""Function from a built graph to a new source; ``graph.source`` itself if there is nothing to change."""
 
 PASSES: Final[Mapping[str, Pass]] = MappingProxyType(
     {
@@ -111,7 +112,7 @@ PASSES: Final[Mapping[str, Pass]] = MappingProxyType(
 """Every pass by name, in the order they run."""
 
 ROUNDS: Final = 8
-"""How often all passes run at most; two or three rounds are usual, the last of which finds nothing."""
+"""Most rounds of all passes; two or three are usual, the last of which changes nothing."""
 
 
 def optimise(
@@ -124,19 +125,19 @@ def optimise(
 
     Args:
         off: names of passes to leave out.
-        before_each: called before every pass, and before every operator that is computed ahead; what it raises ends
-            them all.
+        before_each: called before every pass, and before every operator that is folded; an exception of it ends the
+            optimisation.
 
     Returns:
-        The optimised graph, ``graph`` itself where nothing could be done, and a report of each pass that ran.
+        The optimised graph, ``graph`` itself if nothing changed, and a report of each pass that ran.
 
     Raises:
-        ParameterError: ``off`` names a pass there is not.
+        ParameterError: ``off`` has an unknown pass.
         GraphError: the graph is not built.
     """
     unknown = [name for name in off if name not in PASSES]
     if unknown:
-        raise ParameterError("no such pass", found=", ".join(unknown), expected=f"one of {', '.join(PASSES)}")
+        raise ParameterError("unknown pass", found=", ".join(unknown), expected=f"one of {', '.join(PASSES)}")
     reports: dict[str, list[PassReport]] = {name: [] for name in PASSES if name not in off}
     for _ in range(ROUNDS):
         before = graph

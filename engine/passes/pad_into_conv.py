@@ -1,4 +1,4 @@
-"""Padding with zeros that a convolution or a pool can do itself."""
+"""Zero padding that a convolution or a pool can do itself."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ Pairs: TypeAlias = list[tuple[int, int]]
 
 
 def pad_into_conv(graph: RuntimeGraph) -> Graph:
-    """Let a convolution, or a pool that counts its padding, pad its input itself where that is all that is padded.
+    """Move zero padding into a convolution, or into a pool that counts its padding, if nothing else is padded.
 
-    Where before and after differ the convolution must have a name for it: ``same``.
+    If the padding before and after differ, the convolution must be able to express it: ``same``.
     """
     rewriter, facts = Rewriter(graph), Facts(graph)
     for op in wanted_quick(graph.operators):
@@ -41,11 +41,11 @@ def pad_into_conv(graph: RuntimeGraph) -> Graph:
 
 
 def _padding(op: RuntimeOperator, user: RuntimeOperator, facts: Facts) -> Parameter:
-    """The padding with which the user does what both do; None if there is none."""
+    """Return the padding with which the user does the work of both; None if there is none."""
     layer = user.definition if user.layer is not None and is_static(user) else None
     takes_it_once = input_named(user, "input") is op.outputs[0] and user.inputs.count(op.outputs[0]) == 1
     if not isinstance(layer, (Conv, AvgPool)) or not takes_it_once or not user.type.startswith(("nn.", "F.")):
-        return None  # ONNX's own spell padding otherwise
+        return None  # ONNX's own types spell padding differently
     added = _zeros(op, layer.spatial_rank, facts)
     if added is None:
         return None
@@ -53,7 +53,7 @@ def _padding(op: RuntimeOperator, user: RuntimeOperator, facts: Facts) -> Parame
 
 
 def _zeros(op: RuntimeOperator, rank: int, facts: Facts) -> Pairs | None:
-    """How many zeros stand before and after each of so many last axes; None if something else is done."""
+    """Return the numbers of zeros before and after each of the last ``rank`` axes; None if it is not zero padding."""
     layer, spec = op.definition, facts.spec(op.inputs[0])
     value = facts.argument(op, "value")
     is_zero = value is None or (isinstance(value, (int, float)) and value == 0 and math.copysign(1, value) > 0)

@@ -1,4 +1,4 @@
-"""Convolutions side by side whose results are added, as networks are trained that are meant to be deployed as one."""
+"""Parallel convolutions whose results are added, as in networks trained for re-parameterisation (RepVGG)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from engine.tensor import Array
 
 
 def parallel_convolutions(graph: RuntimeGraph) -> Graph:
-    """Add up the weights of convolutions of one tensor whose results are added, and of its normalisation beside them.
+    """Sum the weights of convolutions of one tensor whose results are added, and of a parallel normalisation.
 
     All must see the pixels that the largest of them sees, and give images of one size whatever that of the input.
     Weights are added in float64 and rounded once.
@@ -38,13 +38,13 @@ def parallel_convolutions(graph: RuntimeGraph) -> Graph:
             continue
         for placed in _groups(op, tree, rewriter, facts):
             if _merge(op, tree, placed, rewriter):
-                break  # what the graph knows of the sum holds no more; the next round goes on
+                break  # the facts about the sum are no longer valid; the next round continues
     return rewriter.result()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Branch:
-    """What is added: a convolution, or a normalisation of the tensor, which is one of single pixels and channels.
+    """A summand: a convolution, or a normalisation of the tensor, which is a convolution of single pixels.
 
     Args:
         conv: None for a normalisation.
@@ -59,7 +59,7 @@ class _Branch:
 
     @property
     def taps(self) -> int:
-        """Pixels that a result depends on."""
+        """Number of pixels that a result depends on."""
         return 0 if self.conv is None else prod(self.conv.weight.shape[2:])
 
 
@@ -68,7 +68,7 @@ _Placed: TypeAlias = tuple[_Branch, _Places]
 
 
 def _terms(tree: Node) -> Iterator[Node]:
-    """What a sum adds up, in order."""
+    """Yield the terms of a sum, in order."""
     pending = [tree]
     while pending:
         node = pending.pop()
@@ -79,7 +79,7 @@ def _terms(tree: Node) -> Iterator[Node]:
 
 
 def _groups(op: RuntimeOperator, tree: Node, rewriter: Rewriter, facts: Facts) -> Iterator[list[_Placed]]:
-    """Branches of one tensor that nobody else sees, with their taps among those of the first; at least two."""
+    """Return branches of one tensor without other users, with their taps among those of the first; at least two."""
     groups: dict[str, list[_Branch]] = {}
     times = Counter(op.inputs[index].name for index in uses(tree))
     for node in _terms(tree):
@@ -109,7 +109,7 @@ def _branch(operand: RuntimeOperand, rewriter: Rewriter, facts: Facts) -> _Branc
 
 
 def _places(branch: _Branch, base: _Branch) -> _Places | None:
-    """Where the taps of a branch are among those of the largest, an axis each; None if they are not all there."""
+    """Return the positions of a branch's taps among those of the largest, per axis; None if some are missing."""
     if base.conv is None:
         return None
     windows, whole = _windows(base.conv), base.conv
@@ -127,7 +127,7 @@ def _places(branch: _Branch, base: _Branch) -> _Places | None:
 
 
 def _windows(conv: Weighted) -> list[Window]:
-    """The windows of a convolution with their padding."""
+    """Return the windows of a convolution with their padding."""
     assert isinstance(conv.layer, Conv)
     kernel = conv.weight.shape[2:]
     pairs = zip(conv.layer.windows_of(kernel), conv.layer.padding_of(kernel), strict=True)
@@ -135,7 +135,7 @@ def _windows(conv: Weighted) -> list[Window]:
 
 
 def _along(part: Window, whole: Window) -> Sequence[int] | None:
-    """The taps of a window among those of another that fits as often, whatever the size; None if one is not there."""
+    """Return a window's taps among those of another with as many positions for any size; None if one is missing."""
     rooms = [window.before + window.after - window.extent for window in (part, whole)]
     if part.stride != whole.stride or rooms[0] != rooms[1]:
         return None
@@ -145,7 +145,7 @@ def _along(part: Window, whole: Window) -> Sequence[int] | None:
 
 
 def _merge(op: RuntimeOperator, tree: Node, placed: Sequence[_Placed], rewriter: Rewriter) -> bool:
-    """Put one convolution in the place of all, and of the sum if it adds nothing else."""
+    """Replace all by one convolution, and the sum as well if it has no other terms."""
     base, *others = (branch for branch, _ in placed)
     assert base.conv is not None
     weights = _summed(base.conv, placed)
@@ -166,7 +166,7 @@ def _merge(op: RuntimeOperator, tree: Node, placed: Sequence[_Placed], rewriter:
 
 
 def _summed(base: Weighted, placed: Sequence[_Placed]) -> tuple[Array, Array] | None:
-    """Weights and biases added up, as the largest convolution has them; None where one is not finite."""
+    """Return weights and biases added up, in the layout of the largest convolution; None if one is not finite."""
     weight: Array = np.zeros(base.weight.shape, FLOAT64)
     bias = np.zeros(base.out_channels, FLOAT64)
     with np.errstate(all="ignore"):

@@ -1,7 +1,7 @@
-"""Convolutions and products of what bytes stand for, as products of the bytes: (q - zero) * scale is taken apart.
+"""Products of dequantised bytes as products of the bytes themselves: (q - zero) * scale is factored out.
 
-Quantised networks say in floats what is meant to be computed with bytes: between QuantizeLinear and DequantizeLinear
-stand the usual operators. The sums are exact then, and rounded once, by their scale.
+Quantised networks express byte computations in floats: the usual operators between DequantizeLinear and QuantizeLinear.
+With bytes the sums are exact, and rounded once, by their scale.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from engine.stopping import wanted_quick
 from engine.tensor import Array
 
 _SUMS: Final = 2**31
-# ONNX's spelling has the parameters that ConvInteger has.
+# ONNX's types have the parameters of ConvInteger.
 _CONVOLUTION: Final = "Conv"
 
 
 def quantised_products(graph: RuntimeGraph) -> Graph:
-    """Let convolutions and products of dequantised bytes with dequantised weights be those of the bytes."""
+    """Replace convolutions and products of dequantised bytes with dequantised weights by those of the bytes."""
     rewriter, facts = Rewriter(graph), Facts(graph)
     for op in wanted_quick(graph.operators):
         is_conv = isinstance(op.definition, Conv | OnnxConv) and op.type == _CONVOLUTION
@@ -40,10 +40,10 @@ def quantised_products(graph: RuntimeGraph) -> Graph:
 
 
 def _of_bytes(op: RuntimeOperator, facts: Facts, rewriter: Rewriter, axis: int) -> list[Operator]:
-    """The operators that compute the same; none where it is no such product, or has no kernel.
+    """Return operators that compute the same; none if it is not such a product, or has no kernel.
 
     Args:
-        axis: of the weight, along which output channels lie.
+        axis: output channel axis of the weight.
     """
     x, w = (each.producer for each in op.inputs[:2])
     if x is None or w is None or not all(isinstance(each.definition, DequantizeLinear) for each in (x, w)):
@@ -90,7 +90,7 @@ def _single_scale(op: RuntimeOperator, facts: Facts) -> Array | None:
 
 
 def _weights(op: RuntimeOperator, facts: Facts, axis: int) -> tuple[Array, Array] | None:
-    """Stored bytes with one scale for all or one an output channel, and their distances from the zero points."""
+    """Return stored bytes with one scale in all or one an output channel, and their distances from the zero points."""
     weight, zero, scale = (facts.argument(op, name) for name in ("input", "zero_point", "scale"))
     layer = op.definition
     assert isinstance(layer, DequantizeLinear)

@@ -17,7 +17,7 @@ from engine.stopping import wanted_quick
 
 
 def dead_operators(graph: RuntimeGraph) -> Graph:
-    """Take out what no output of the graph depends on; the graph's inputs stay, used or not."""
+    """Remove operators that no output of the graph depends on; the graph's inputs stay, used or not."""
     rewriter = Rewriter(graph)
     needed: set[str] = set()
     for op in wanted_quick(reversed(graph.operators)):
@@ -34,10 +34,10 @@ _JOINS: Final = (Cat, Stack)
 
 
 def unpacked(op: RuntimeOperator, rewriter: Rewriter) -> bool:
-    """Do without a container between its maker and ``op``; False if there is none, or others need it.
+    """Bypass a container between its maker and ``op``; False if there is none, or it has other users.
 
-    Unpacking hands the items on that were packed; pieces of a tensor come from the operator that cuts them; tensors
-    are joined one by one, not as a list.
+    Unpacking passes on the packed items; pieces of a tensor come from the operator that splits it; tensors are joined
+    one by one, not as a list.
     """
     layer = op.definition
     if isinstance(layer, Unpack):
@@ -46,7 +46,7 @@ def unpacked(op: RuntimeOperator, rewriter: Rewriter) -> bool:
 
 
 def _packed(operand: RuntimeOperand) -> tuple[RuntimeOperand, ...] | None:
-    """What a tuple or list is made of, None if nothing is known of it."""
+    """Return the items of a tuple or list; None if unknown."""
     maker = operand.producer
     if maker is None or not isinstance(maker.definition, (TupleConstruct, ListConstruct)):
         return None
@@ -68,7 +68,7 @@ def _pieces(op: RuntimeOperator, rewriter: Rewriter) -> bool:
     if maker is None or not isinstance(maker.definition, _PIECES):
         return False
     is_list = len(maker.outputs) == 1 and maker.outputs[0].annotation is None
-    # One output stands for the list of pieces; only several are the pieces themselves.
+    # A single output is the list of pieces; several outputs are the pieces themselves.
     if not is_list or len(op.outputs) < 2 or only_consumer(maker.outputs[0]) is not op or rewriter.is_touched(maker):
         return False
     rewriter.replace(maker, with_fields(maker.source, outputs=op.source.outputs))
@@ -87,7 +87,7 @@ def _joined(op: RuntimeOperator, rewriter: Rewriter) -> bool:
 
 
 def identity_removal(graph: RuntimeGraph) -> Graph:
-    """Take out operators that change neither value nor dtype nor shape, and lists only made to be taken apart.
+    """Remove operators that change neither value nor dtype nor shape, and lists that are only unpacked again.
 
     A stack of one tensor becomes an unsqueeze.
     """

@@ -1,4 +1,4 @@
-"""Chains of operators that only move elements, or only see them under another shape."""
+"""Chains of operators that only move elements, or only change the shape."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from engine.stopping import wanted_quick
 
 
 def transpose_cancelling(graph: RuntimeGraph) -> Graph:
-    """Make one permutation of several in a row, one reshape of several views, and nothing of what undoes itself."""
+    """Merge consecutive permutations into one, consecutive views into one reshape, and remove those that cancel out."""
     rewriter, facts = Rewriter(graph), Facts(graph)
-    for op in wanted_quick(reversed(graph.operators)):  # the last of a chain sees all of it
+    for op in wanted_quick(reversed(graph.operators)):  # from the last of a chain all of it is visible
         if rewriter.is_touched(op):
             continue
         if _is_view(op):
@@ -74,16 +74,16 @@ def _order(op: RuntimeOperator, rank: int) -> tuple[int, ...]:
 
 
 def _makers(op: RuntimeOperator, rewriter: Rewriter) -> Iterator[RuntimeOperator]:
-    """The views, or the permutations, that an operator comes right after, the nearest first."""
-    is_alike = _is_view if _is_view(op) else _is_permutation
+    """Yield the views, or the permutations, directly before an operator, the nearest first."""
+    is_same_kind = _is_view if _is_view(op) else _is_permutation
     maker = op.inputs[0].producer
-    while maker is not None and is_alike(maker) and not rewriter.is_touched(maker):
+    while maker is not None and is_same_kind(maker) and not rewriter.is_touched(maker):
         yield maker
         maker = maker.inputs[0].producer
 
 
 def _unshared(op: RuntimeOperator, chain: list[RuntimeOperator], rewriter: Rewriter) -> list[RuntimeOperator]:
-    """The part of a chain that nobody but the operator at its end needs."""
+    """Return the part of a chain that only the operator at its end needs."""
     alone: list[RuntimeOperator] = []
     user = op
     for maker in chain:

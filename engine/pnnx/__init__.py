@@ -1,9 +1,9 @@
-"""The PNNX file pair, read and written without loss. What a graph means is not this package's business.
+"""The PNNX file pair, read and written without loss, and without interpreting its operators.
 
 graph = read("model.pnnx.param")                 # and model.pnnx.bin, as they are now
 write(graph, "copy.pnnx.param", "copy.pnnx.bin")
 
-Read: files -> param (line, values, shapes) and archive -> weights. Written: printer and packing.
+Reading: files -> param (line, values, shapes) and archive -> weights. Writing: printer and archive.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The weights file, a zip archive of stored members, read and written; members are never copied.
 
-Read are plain zip and zip64 records in any mixture: the converter makes every member zip64, other tools do not. The
-directory decides; the header in front of a member must agree with it. Nothing is extracted, still a name that would
-leave a folder is refused. A leading slash is legal: ONNX imports have it.
+Plain zip and zip64 records may be mixed: the converter makes every member zip64, other tools do not. The directory
+decides; the header of a member must agree with it. Nothing is extracted; a name that would leave a folder is refused
+all the same. A leading slash is legal: ONNX imports have it.
 
 Record layouts are those of PKWARE's APPNOTE.TXT 6.3, sections 4.3 and 4.5.3; all integers are little-endian. Members
 are written stored, in the order given, without dates or alignment. Records are plain zip where their values fit, else
@@ -33,7 +33,7 @@ CENTRAL_MAGIC: Final = b"PK\1\2"
 # signature, disk, disk of the directory, records on this disk, records, directory size, its offset, comment length
 END: Final = struct.Struct("<4s4H2LH")
 END_MAGIC: Final = b"PK\5\6"
-# signature, size of what follows, made by, version, disk, disk of the directory, records on this disk, records,
+# signature, size of the rest, made by, version, disk, disk of the directory, records on this disk, records,
 # directory size, its offset
 END64: Final = struct.Struct("<4sQ2H2L4Q")
 END64_MAGIC: Final = b"PK\6\6"
@@ -62,7 +62,7 @@ _ESCAPE = re.compile(r"(?:^|[/\\])\.\.(?:[/\\]|$)|^[A-Za-z]:[/\\]|\0")
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """Where the bytes of a stored member lie.
+    """Location of a stored member's bytes.
 
     Args:
         offset: position of its first byte in the archive.
@@ -77,7 +77,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class _Record:
-    """What the directory says of a member, zip64 values already in their places."""
+    """Directory entry of a member, with zip64 values filled in."""
 
     name: str
     raw_name: bytes
@@ -92,7 +92,7 @@ class _Record:
 
 @dataclass(frozen=True, slots=True)
 class _Directory:
-    """Where the directory lies, as an end record states it."""
+    """Location of the directory, from an end record."""
 
     start: int
     size: int
@@ -100,7 +100,7 @@ class _Directory:
 
 
 def read_directory(data: Buffer) -> dict[str, list[Member]]:
-    """The members of an archive by name; those of one name in the order of the directory.
+    """Return the members of an archive by name; those of one name in the order of the directory.
 
     Args:
         data: the whole archive.
@@ -149,7 +149,7 @@ def _find_directory(data: Buffer) -> _Directory:
 
 
 def _find_end(data: Buffer) -> int:
-    """The end record is last but for a comment, whose length it states."""
+    """Return the end record, which is the last but for a comment of stated length."""
     floor = max(0, len(data) - END.size - _MAX_COMMENT)
     tail = bytes(data[floor:])
     at = tail.rfind(END_MAGIC)
@@ -208,7 +208,7 @@ def _make_record(fields: tuple[int, ...], raw_name: bytes, extra: bytes) -> _Rec
 
 
 def _widen(extra: bytes, size: int, packed: int, header: int = 0, disk: int = 0) -> tuple[int, int, int, int]:
-    """The same values, those that are full replaced by what the zip64 extra field has for them, in this order."""
+    """Return the values with full ones replaced by those of the zip64 extra field, in this order."""
     values = [size, packed, header, disk]
     full = [index for index, most in enumerate((FULL32, FULL32, FULL32, FULL16)) if values[index] == most]
     if full:
@@ -233,7 +233,7 @@ def _zip64_block(extra: bytes) -> bytes:
 
 
 def _locate(data: Buffer, record: _Record, limit: int) -> Member:
-    """Where the member's bytes are, once its own header has confirmed the directory."""
+    """Return the location of the member's bytes, after checking its own header against the directory."""
     _check_stored(record)
     start = record.header + LOCAL.size
     if start > limit or data[record.header : record.header + 4] != LOCAL_MAGIC:
@@ -265,7 +265,7 @@ def _check_header(record: _Record, fields: tuple[int, ...], extra: bytes) -> Non
     _, _, flags, method, _, _, crc, packed, size, *_ = fields
     size, packed, _, _ = _widen(extra, size, packed)
     found = (flags & ENCRYPTED, method, crc, size, packed)
-    # Written to a pipe, a member has its sizes behind its data, and zeros in front.
+    # A member that was written to a pipe has its sizes after its data, and zeros in its header.
     if record.flags & DESCRIPTOR and found[2:] == (0, 0, 0):
         found = (*found[:2], record.crc, record.size, record.packed)
     expected = (0, record.method, record.crc, record.size, record.packed)
@@ -285,11 +285,11 @@ def _check_overlap(spans: list[tuple[int, int, str]]) -> None:
         end, owner = stop, name
 
 
-# From here on sizes and offsets go to zip64 records, as do counts of members.
+# Sizes, offsets and counts of members from here on need zip64 records.
 ZIP64_SIZE = FULL32
 ZIP64_COUNT = FULL16
 _PLAIN, _ZIP64 = 20, 45
-# The first day a zip archive can express: equal graphs make equal archives.
+# The first day a zip archive can express, so that equal graphs make equal archives.
 _DATE: Final = 0x0021
 
 
@@ -323,7 +323,7 @@ def _flags(raw_name: bytes) -> int:
 
 
 def _extra(*values: int) -> bytes:
-    """The zip64 field for the values that are full, in order; empty when none is."""
+    """Return the zip64 field for the values that are full, in order; empty when none is."""
     full = [value for value in values if value >= ZIP64_SIZE]
     return EXTRA.pack(ZIP64_ID, 8 * len(full)) + struct.pack(f"<{len(full)}Q", *full) if full else b""
 

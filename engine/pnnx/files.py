@@ -1,4 +1,4 @@
-"""Files of a model: taken as they are, or replaced both or neither. Messages carry file names, never a folder."""
+"""Files of a model: read as they are now, or replaced both or neither. Messages carry file names, never a folder."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from engine.tensor import Array
 Writer: TypeAlias = Callable[[BinaryIO], None]
 
 MAX_PARAM_BYTES: Final = 2**28
-# Less is copied faster than cloned, and less is not worth a file.
+# Smaller blocks are copied faster than cloned, and not worth a file.
 _CLONED_BYTES: Final = 1 << 20
 _SPILLED_BYTES: Final = 4 << 20
 
 
 def sibling(path: Path) -> str:
-    """The weights file that belongs to a text file: ``x.pnnx.param`` has ``x.pnnx.bin``."""
+    """Return the weights file that belongs to a text file: ``x.pnnx.param`` has ``x.pnnx.bin``."""
     return os.fsdecode(path).removesuffix(".param") + ".bin"
 
 
 def read_text_file(path: Path) -> bytes:
-    """All bytes of a text file.
+    """Return all bytes of a text file.
 
     Raises:
         ModelFormatError: when it does not exist, cannot be read, or is too large to be a text file.
@@ -37,10 +37,10 @@ def read_text_file(path: Path) -> bytes:
 
 
 def take_file(path: Path) -> Array:
-    """The bytes of a file as they are now, in memory that nothing done to the file reaches; read-only.
+    """Return the current bytes of a file, read-only, in memory that later changes of the file do not reach.
 
     Raises:
-        ModelFormatError: when it does not exist, cannot be read, is larger than memory, or changes meanwhile.
+        ModelFormatError: it does not exist, cannot be read, is larger than memory, or changes while it is read.
     """
     with reading(path) as descriptor:
         before = os.fstat(descriptor)
@@ -54,7 +54,7 @@ def take_file(path: Path) -> Array:
 
 
 def take_open(descriptor: int, folder: str, size: int) -> Array:
-    """So many bytes of an open file, in memory that nothing done to the file from then on reaches; read-only.
+    """Return the first ``size`` bytes of an open file, read-only, in memory that later changes do not reach.
 
     Args:
         folder: where the file lies.
@@ -63,7 +63,7 @@ def take_open(descriptor: int, folder: str, size: int) -> Array:
         TornError: there are fewer.
         OSError: they cannot be read, or there is no memory for them.
     """
-    # Workers of one server have one file, or one block in memory, for all of them.
+    # The workers of a server share one file, or one block in memory.
     readers: list[int] = []
     keep = (lambda reader: readers.append(os.dup(reader))) if is_sharing() else None
     try:
@@ -77,14 +77,14 @@ def take_open(descriptor: int, folder: str, size: int) -> Array:
 
 
 class ChangingError(ModelFormatError):
-    """Somebody writes to a file while it is read."""
+    """Another process writes to a file while it is read."""
 
     def __init__(self, *, where: str) -> None:
         super().__init__("the file changes while it is read", where=where)
 
 
 def identities(*paths: Path) -> list[tuple[int, ...] | None]:
-    """Which files stand under these names; None where there is none."""
+    """Return the identity of the file of each name; None where there is none."""
     return [_identity(path) for path in paths]
 
 
@@ -96,14 +96,14 @@ def _identity(path: Path) -> tuple[int, ...] | None:
 
 
 def replace_files(first: tuple[Path, Writer], second: tuple[Path, Writer]) -> None:
-    """Write two files, then put both in their places. After a failure the places are as they were.
+    """Write two files, then move both to their paths. After a failure both paths are unchanged.
 
     Raises:
-        EngineError: when the system refuses, or both places are one; what a writer raises passes through.
+        EngineError: the system refuses, or both paths are the same; errors of a writer pass through.
     """
     names = f"{file_name(first[0])} and {file_name(second[0])}"
     try:
-        # A link to a model stays a link: its target is replaced.
+        # A link to a model stays a link; its target is replaced.
         places = os.path.realpath(first[0]), os.path.realpath(second[0])
         if places[0] == places[1]:
             raise EngineError("two files cannot be written to one place", where=names)
@@ -118,7 +118,7 @@ def replace_files(first: tuple[Path, Writer], second: tuple[Path, Writer]) -> No
 
 @contextlib.contextmanager
 def _staged(place: str, write: Writer) -> Iterator[str]:
-    """A new file beside its place, complete and on disk; gone afterwards unless it was moved away."""
+    """Yield a new file next to its target path, complete and on disk; removed afterwards unless it was moved."""
     path = _beside(place)
     try:
         with open(path, "xb") as out:
@@ -132,11 +132,11 @@ def _staged(place: str, write: Writer) -> Iterator[str]:
 
 @contextlib.contextmanager
 def _restored(place: str) -> Iterator[None]:
-    """A place that is as it was when something fails inside."""
+    """Restore a path if the block fails."""
     backup = _beside(place)
     existed = os.path.lexists(place)
     try:
-        # Where hard links are not to be had the second file could still fail alone.
+        # Without hard links the second file could still fail alone.
         with contextlib.suppress(OSError):
             os.link(place, backup)
         yield
@@ -160,7 +160,7 @@ def _remove(path: str) -> None:
 
 
 def _sync_folder(folder: str) -> None:
-    """Make the new names durable, where the system lets a folder be opened."""
+    """Make the new names durable, if the system allows opening a folder."""
     with contextlib.suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY)
         try:
@@ -177,7 +177,7 @@ _NUMPY: Final = b"\x93NUMPY"
 
 
 def kind_of_file(head: bytes) -> str | None:
-    """What the first bytes of a file look like, in words; None where they are like nothing known.
+    """Return in words what the first bytes of a file look like; None if unknown.
 
     Args:
         head: at least 64 bytes, or all there are.
@@ -200,5 +200,5 @@ def kind_of_file(head: bytes) -> str | None:
 
 
 def _is_onnx(head: bytes) -> bool:
-    """A protocol buffer that begins with the version of its format, then, mostly, with the name of a producer."""
+    """Return whether it is a protocol buffer that begins with its format version and, mostly, a producer's name."""
     return len(head) > 3 and head[0] == 0x08 and head[1] < 0x20 and head[2] in (0x12, 0x1A, 0x22, 0x28, 0x3A, 0x42)

@@ -1,11 +1,15 @@
-"""A PNNX file pair as plain data: nothing added, nothing left out, nothing understood.
+"""A PNNX file pair as plain data: nothing added, left out or interpreted.
 
-Operators stand in file order. Type names are today's (``pnnx.Input``), whichever dialect was read. What an operator
-means, and whether the graph can run, is decided elsewhere.
+Operators are in file order. Type names are today's (``pnnx.Input``), whichever dialect was read. The semantics of
+operators, and whether the graph can run, are decided elsewhere.
 
-Equality is that of the format: two graphs are equal when the same file pair could stand for both. NaN equals NaN,
-``1`` differs from ``1.0`` and ``True``, attributes are compared byte by byte, and neither the line an operator was read
-from nor the name it shared with others there counts.
+Equality is that of the format: two graphs are equal when the same file pair could represent both. NaN equals NaN,
+``1`` differs from ``1.0`` and ``True``, and attributes are compared byte by byte. The line an operator was read from,
+and a name it shared with others there, are ignored.
+
+Operator names are unique, though optimisation level 0 repeats the name of a module that is used twice: the first
+operator keeps it, later ones are called ``name_1``, ``name_2``, ..., skipping names that the file has. The names in
+the file are kept, so that they are written as they were read.
 """
 
 from __future__ import annotations
@@ -59,15 +63,15 @@ class Operator:
     Args:
         type: ``nn.Conv2d``, ``pnnx.Expression``, ``aten::sort``, ...
         name: unique in the graph. Where the file repeats a name, the later operators are called ``name_1``, ``name_2``,
-            ...; see engine/pnnx/graph.py.
+            ...
         inputs: operands consumed, in order; an operand may appear more than once.
         outputs: operands made, in order.
         params: static arguments by name. ``expr`` is always text.
         attributes: stored tensors by name.
         labels: for each input the Python argument it stands for, None where the file names none.
         line: where the operator was read, counted from 1; 0 when it was made in memory.
-        written: the name in the file, where another operator bears it too; else empty.
-        bodies: graphs that it runs itself, by name. The format has no word for them.
+        written: the name in the file, if another operator has it too; else empty.
+        bodies: subgraphs that it runs itself, by name; the format cannot express them.
     """
 
     type: str
@@ -89,8 +93,8 @@ class Operator:
         if not isinstance(other, Operator):
             return NotImplemented
         mine, theirs = ((o.type, o.name, o.inputs, o.outputs, o.labels) for o in (self, other))
-        is_alike = mine == theirs and self.attributes == other.attributes and self.bodies == other.bodies
-        return is_alike and same_params(self.params, other.params)
+        is_equal = mine == theirs and self.attributes == other.attributes and self.bodies == other.bodies
+        return is_equal and same_params(self.params, other.params)
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -101,13 +105,13 @@ class Graph:
 
     Args:
         operators: in file order; every operand is made before it is used.
-        annotations: what the file announces of an operand, None for a dimension left open. Operands that are not
+        annotations: shape and dtype of operands in the file, None for an open dimension. Operands that are not
             tensors, or have no dimensions, usually have none.
         untyped: shapes of the operands whose announced dtype is ``null``, unknown to the converter.
         complex32: operands announced as c32, whose annotation says complex64 for want of a narrower numpy dtype.
-        size_names: of inputs and outputs, the names that the file gives to open dimensions, None for one without. A
-            pair has no word for them, and graphs that differ in nothing else are equal.
-        labels: names of classes that the file gives; a pair has none.
+        size_names: names of the open dimensions of inputs and outputs, None for one without; ignored by equality,
+            as a pair cannot express them.
+        labels: names of classes in the file; a pair has none.
     """
 
     operators: list[Operator]
@@ -119,19 +123,19 @@ class Graph:
 
 
 def as_bytes(data: Array) -> Array:
-    """The memory of an array as a flat uint8 array; a copy only when the array is not contiguous, or holds texts."""
+    """Return the memory of an array as a flat uint8 array; a copy only when it is not contiguous, or holds texts."""
     if data.dtype.hasobject:
         return np.frombuffer(repr(data.tolist()).encode("utf-8", "surrogatepass"), np.uint8)
     return np.ascontiguousarray(data).reshape(-1).view(np.uint8)
 
 
 def same_params(mine: dict[str, Parameter], theirs: dict[str, Parameter]) -> bool:
-    """Whether two sets of static arguments are equal in kind and value."""
+    """Return whether two sets of static arguments are equal in kind and value."""
     return mine.keys() == theirs.keys() and all(same(value, theirs[key]) for key, value in mine.items())
 
 
 def same(mine: Parameter, theirs: Parameter) -> bool:
-    """Whether two static arguments are equal in kind and value; NaN equals NaN, -0.0 differs from 0.0."""
+    """Return whether two static arguments are equal in kind and value; NaN equals NaN, -0.0 differs from 0.0."""
     if type(mine) is not type(theirs):
         return False
     if isinstance(mine, tuple) and isinstance(theirs, tuple):
@@ -142,7 +146,7 @@ def same(mine: Parameter, theirs: Parameter) -> bool:
 
 
 def unique_names(written: Sequence[str]) -> list[str]:
-    """A name of its own for every operator, from the names in the file."""
+    """Return a unique name for every operator, from the names in the file."""
     taken, numbers, names = set(written), dict.fromkeys(written, -1), []
     for name in written:
         unique = name
@@ -155,15 +159,15 @@ def unique_names(written: Sequence[str]) -> list[str]:
 
 
 def named_apart(operators: Sequence[Operator]) -> list[Operator]:
-    """The operators of a file, each under a name of its own."""
+    """Return the operators of a file, each under a unique name."""
     pairs = zip(operators, unique_names([operator.name for operator in operators]), strict=True)
     return [op if op.name == name else replace(op, name=name, written=op.name) for op, name in pairs]
 
 
 def written_names(operators: Sequence[Operator]) -> list[str]:
-    """What to call every operator in a file, so that reading gives the names they have.
+    """Return the names of all operators in a file from which reading restores their names.
 
-    They are written as they were read where that is possible; it is not where one that bore the name first is gone.
+    They are the names that were read, unless the first operator of a repeated name is gone.
     """
     names = [operator.name for operator in operators]
     written = [operator.written or operator.name for operator in operators]

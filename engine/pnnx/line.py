@@ -1,4 +1,4 @@
-"""One operator line of the text file, taken apart.
+"""Parser of one operator line of the text file.
 
     line  := type name n_in n_out (operand){n_in} (operand){n_out} (entry)*
     entry := key=value           parameter
@@ -28,14 +28,14 @@ T = TypeVar("T")
 _WORD = re.compile(r"[^ \t\r]+")
 _COUNT = re.compile(r"[0-9]{1,10}")
 _MARKS: Final = "@$#"
-# The converter of 2021 wrote its own types without their prefix.
+# The converter of 2021 wrote its own types without a prefix.
 _OLD_TYPES: Final = {old: f"pnnx.{old}" for old in ("Input", "Output", "Expression", "Attribute")}
 _ARITY: Final = {"pnnx.Input": (0, 1), "pnnx.Output": (1, 0)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """What an operator line says, before it is seen in its graph.
+    """Content of an operator line, independent of its graph.
 
     ``annotations`` pairs operands with the text of their shape, as often as they appear.
     """
@@ -51,10 +51,10 @@ class Line:
 
 
 def parse_line(text: str) -> Line:
-    """Take an operator line apart.
+    """Parse an operator line.
 
     Raises:
-        ParamSyntaxError: for everything a line can be refused for without its neighbours.
+        ParamSyntaxError: for every fault that is visible without other lines.
         WeightsError: for an attribute of unknown dtype.
     """
     words = _WORD.findall(text)
@@ -101,7 +101,7 @@ def _check_operands(operands: Sequence[str], expected: int) -> None:
 
 
 def _sort_entries(words: Iterable[str]) -> dict[str, list[tuple[str, str]]]:
-    """The entries by the mark before their key, parameters under the empty mark; keys without it."""
+    """Return the entries by the mark before their key, parameters under the empty mark; keys without it."""
     entries: dict[str, list[tuple[str, str]]] = {mark: [] for mark in ("", *_MARKS)}
     for key, value in _join_words(words):
         mark = key[0] if key[0] in _MARKS else ""
@@ -123,7 +123,7 @@ def _join_words(words: Iterable[str]) -> Iterator[tuple[str, str]]:
         elif key and key[0] not in _MARKS:
             parts.append(word)
         else:
-            raise ParamSyntaxError("a word is no entry", found=quoted(word), expected="key=value")
+            raise ParamSyntaxError("a word is not an entry", found=quoted(word), expected="key=value")
     if key:
         yield key, " ".join(parts)
 
@@ -145,11 +145,11 @@ def _parse_each(
 def _check_on_line(annotations: Iterable[tuple[str, str]], operands: set[str]) -> None:
     for operand, _ in annotations:
         if operand not in operands:
-            raise ParamSyntaxError("an annotation names no operand of its line", found=quoted(operand))
+            raise ParamSyntaxError("an annotation names an operand that is not on its line", found=quoted(operand))
 
 
 def _merge_labels(inputs: tuple[str, ...], labels: Sequence[tuple[str, str]]) -> tuple[str | None, ...]:
-    """Labels come in input order, and unlabelled inputs are skipped: that tells two inputs of one operand apart."""
+    """Return a label or None for each input: labels come in input order, so inputs of one operand are distinguished."""
     merged: list[str | None] = [None] * len(inputs)
     position = 0
     for label, operand in labels:
@@ -163,13 +163,13 @@ def _merge_labels(inputs: tuple[str, ...], labels: Sequence[tuple[str, str]]) ->
 
 
 def _match_labels(inputs: tuple[str, ...], labels: Sequence[tuple[str, str]]) -> tuple[str | None, ...]:
-    """Labels out of order: each takes the first input of its operand that is still without one."""
+    """Return a label or None for each input; labels are out of order, and each takes its operand's first free input."""
     merged: list[str | None] = [None] * len(inputs)
     free: defaultdict[str, deque[int]] = defaultdict(deque)
     for position, operand in enumerate(inputs):
         free[operand].append(position)
     for label, operand in labels:
         if not free[operand]:
-            raise ParamSyntaxError(f"argument {quoted(label)} names no input left to name", found=quoted(operand))
+            raise ParamSyntaxError(f"argument {quoted(label)} has no input left to name", found=quoted(operand))
         merged[free[operand].popleft()] = label
     return tuple(merged)

@@ -18,17 +18,17 @@ from engine.pnnx.weights import Weights, pack_members
 from engine.stopping import wanted_quick
 from engine.tensor import Array
 
-# How often a pair is read that is written to meanwhile.
+# Attempts to read a pair that is written to at the same time.
 _ATTEMPTS: Final = 3
 
 
 def read(param_path: Path, bin_path: Path | None = None, *, verify: bool = False) -> Graph:
-    """Read a model, both files as they are at one time; what becomes of them afterwards changes nothing.
+    """Read a model, both files as they are at one time; later changes of the files have no effect.
 
     Args:
         param_path: the text file.
-        bin_path: the weights file, None for the one beside the text file (``x.pnnx.param`` has ``x.pnnx.bin``).
-            A model without attributes needs none.
+        bin_path: the weights file, None for the text file's sibling (``x.pnnx.param`` has ``x.pnnx.bin``). A model
+            without attributes needs none.
         verify: whether to read all weights and check their CRC-32.
 
     Raises:
@@ -42,15 +42,15 @@ def read(param_path: Path, bin_path: Path | None = None, *, verify: bool = False
 
 
 def understand(text: bytes, data: Array | None, param_name: str, weights_name: str, *, verify: bool = False) -> Graph:
-    """A model whose files were read already.
+    """Return the model of files that were read already.
 
     Args:
-        text, data: what they hold; None where there is no weights file.
-        param_name, weights_name: what messages call them.
+        text, data: the contents; None without a weights file.
+        param_name, weights_name: names for messages.
         verify: whether to check the CRC-32 of all weights.
 
     Raises:
-        ModelFormatError: as ``read`` says.
+        ModelFormatError: as for ``read``.
     """
     param = parse_param(text, param_name)
     if data is None and any(param.declarations):
@@ -67,13 +67,13 @@ def write(graph: Graph, param_path: Path, bin_path: Path | None = None) -> None:
     """Write a model so that reading gives an equal graph. Both files are replaced, or neither.
 
     Args:
-        graph: any graph, be it read from the very files that are replaced.
+        graph: any graph, even one read from the files that are replaced.
         param_path: the text file.
-        bin_path: the weights file, None for the one beside the text file.
+        bin_path: the weights file, None for the text file's sibling.
 
     Raises:
         ParamSyntaxError: when the format cannot express the graph.
-        WeightsError: when an attribute is not what its shape and dtype say.
+        WeightsError: when an attribute contradicts its shape and dtype.
         EngineError: when the system refuses to write.
     """
     text = format_param(graph, file_name(param_path)).encode("utf-8")
@@ -92,7 +92,7 @@ def write(graph: Graph, param_path: Path, bin_path: Path | None = None) -> None:
 
 
 def _take(param_path: Path, weights_path: Path) -> tuple[bytes, Array | None]:
-    """Both files as they were at one time; no weights where there is no such file.
+    """Return both files as they were at one time; no weights if there is no such file.
 
     Raises:
         ModelFormatError: they keep changing, or cannot be read.

@@ -1,8 +1,8 @@
-"""The text file: magic, counts, one line an operator.
+"""The text file: magic number, counts, one line an operator.
 
-What spans lines is checked here: counts, every operand made once and before it is used, annotations that agree, an
-output. Operators whose names repeat are named apart. Nothing is allocated on the word of a count. Blank lines may
-follow the last operator, and lines may end in CR LF as version control leaves them; nothing else may.
+Rules that span lines are checked here: counts, every operand made once and before it is used, annotations that agree,
+at least one output. Operators with repeated names get unique ones. Nothing is allocated because of a stated count.
+Blank lines may follow the last operator, and lines may end in CR LF as version control leaves them.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 
 @dataclass(slots=True)
 class ParamFile:
-    """A text file as read.
+    """Content of a text file.
 
     Args:
         graph: operators and annotations; attributes are still empty.
-        declarations: for each operator, in the same order, the attributes the archive must hold.
+        declarations: for each operator, in the same order, the attributes that the archive must hold.
     """
 
     graph: Graph = field(default_factory=lambda: Graph([]))
@@ -48,7 +48,7 @@ def parse_param(data: bytes, file: str) -> ParamFile:
         file: its name, for messages.
 
     Raises:
-        ParamSyntaxError: placed at the line; so is every error from here.
+        ParamSyntaxError: every error is placed at its line.
         WeightsError: for an attribute of unknown dtype.
     """
     lines = _numbered_lines(_decode(data, file), file)
@@ -68,18 +68,18 @@ def parse_param(data: bytes, file: str) -> ParamFile:
 
 
 class _Reader:
-    """The lines so far, and what may not be made again."""
+    """The lines so far, and the names they define."""
 
     def __init__(self) -> None:
         self.file = ParamFile()
         self._members: dict[str, str] = {}
-        # Operand names map to themselves: a name is kept once however often it is used.
+        # Operand names map to themselves, so that each name is stored only once.
         self._made: dict[str, str] = {}
         self._announced: dict[str, tuple[str, Announcement]] = {}
         self._has_output = False
 
     def add(self, line: Line, number: int) -> None:
-        """Take in the next line, or refuse it for what the lines before it say."""
+        """Add the next line, or refuse it if it contradicts the lines before."""
         self._has_output |= line.type == "pnnx.Output"
         inputs = tuple(self._use(operand) for operand in line.inputs)
         outputs = tuple(self._make(operand) for operand in line.outputs)
@@ -91,7 +91,7 @@ class _Reader:
         )
 
     def check_counts(self, n_operators: int, n_operands: int, file: str) -> None:
-        """Refuse a file that ended too early, or whose header miscounts."""
+        """Refuse a file that ended too early, or has wrong counts in its header."""
         found = len(self.file.declarations)
         if found != n_operators:
             raise ParamSyntaxError("operators are missing", where=file, found=found, expected=n_operators)
@@ -143,9 +143,9 @@ class _Reader:
     def _declare(self, line: Line) -> None:
         for key in line.declarations:
             member = f"{line.name}.{key}"
-            # Operators of one name have members of one name, one after the other; any others would be mixed up.
+            # Operators of one name have members of one name, in their order; other clashes would mix them up.
             if self._members.setdefault(member, line.name) != line.name:
-                raise ParamSyntaxError("two attributes have the same place in the archive", found=quoted(member))
+                raise ParamSyntaxError("two attributes have the same name in the archive", found=quoted(member))
         self.file.declarations.append(line.declarations)
 
 

@@ -1,7 +1,7 @@
 """Graph to text, in today's dialect and the converter's own layout.
 
-Whatever is written is read again before it is handed out, so that a graph the format cannot express (a string that
-would read as a number, a name with a blank) is refused instead of altered.
+The text is parsed again before it is returned, so that a graph the format cannot express (a string that would read as a
+number, a name with a blank) is refused instead of altered.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from engine.tensor import CODES
 
 
 def format_param(graph: Graph, file: str = "graph") -> str:
-    """The text file of a graph.
+    """Return the text file of a graph.
 
     Args:
-        graph: any graph; it need not come from a file. Of attributes only shape and dtype are looked at.
-        file: name of the file to be, for messages.
+        graph: any graph; it need not come from a file. Of attributes only shape and dtype are used.
+        file: name of the future file, for messages.
 
     Raises:
-        ParamSyntaxError: when reading the text would not give this graph back.
+        ParamSyntaxError: when parsing the text would not restore this graph.
         WeightsError: for an attribute of unknown dtype.
     """
     announced = _format_annotations(graph, file)
@@ -43,7 +43,7 @@ def _format_annotations(graph: Graph, file: str) -> dict[str, str]:
         code = "c32" if operand in graph.complex32 else CODES.get(spec.dtype)
         if code is None:
             where = f"{file}: annotation of {quoted(operand)}"
-            raise ParamSyntaxError("the format has no such dtype", where=where, found=spec.dtype)
+            raise ParamSyntaxError("the format cannot express the dtype", where=where, found=spec.dtype)
         texts[operand] = str(Announcement(spec.shape, code))
     return texts
 
@@ -51,7 +51,9 @@ def _format_annotations(graph: Graph, file: str) -> dict[str, str]:
 def _format_line(operator: Operator, name: str, announced: dict[str, str]) -> str:
     if operator.bodies:
         found = ", ".join(operator.bodies)
-        raise ParamSyntaxError("a pair cannot hold the bodies of an operator", where=quoted(operator.name), found=found)
+        raise ParamSyntaxError(
+            "a pair cannot hold an operator with subgraphs", where=quoted(operator.name), found=found
+        )
     head = f"{operator.type:<24} {name:<24} {len(operator.inputs)} {len(operator.outputs)}"
     return " ".join((head, *operator.inputs, *operator.outputs, *_format_entries(operator, announced)))
 

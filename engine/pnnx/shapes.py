@@ -1,7 +1,7 @@
-"""Shapes as the text spells them: ``(1,?,3)f32``, for attributes and for annotations of operands.
+"""Shapes as spelled in the text: ``(1,?,3)f32``, for attributes and for annotations of operands.
 
-A dimension is decimal, ``?`` for one left open, or ``%name`` (the converter's pattern language), which says no more
-than ``?``. Limits keep every product of dimensions within what numpy and a file can hold.
+A dimension is decimal, ``?`` if open, or ``%name`` (the converter's pattern language), which is the same as ``?``.
+Limits keep every product of dimensions within what numpy and a file can hold.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ _MAX_BYTES: Final = 2**63 - 1
 _FORM = re.compile(r"\(([^()]*)\)([A-Za-z0-9_]*)")
 _DIGITS = re.compile(r"[0-9]+")
 _SYMBOL = re.compile(r"%[A-Za-z0-9_]+")
-# Two float16; the complex64 it is widened to takes twice as much.
+# Two float16; as complex64 in memory it takes twice as much.
 _STORED_C32: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Announcement:
-    """A shape and a dtype code, as an annotation or an attribute announces them."""
+    """Shape and dtype code of an annotation or an attribute."""
 
     shape: Shape
     code: str
@@ -38,27 +38,27 @@ class Announcement:
 
 @dataclass(frozen=True, slots=True)
 class Declaration:
-    """An attribute as the text declares it; its values are in the archive."""
+    """Declaration of an attribute in the text; its values are in the archive."""
 
     shape: tuple[int, ...]
     code: str
 
     @property
     def size_bytes(self) -> int:
-        """Bytes the attribute takes in the archive."""
+        """Bytes of the attribute in the archive."""
         return math.prod(self.shape) * stored_itemsize(self.code)
 
 
 def stored_itemsize(code: str) -> int:
-    """Bytes an element takes in the archive."""
+    """Return the bytes of an element in the archive."""
     return _STORED_C32 if code == "c32" else DTYPES[code].itemsize
 
 
 def parse_annotation(text: str) -> Announcement:
-    """The shape and dtype of an operand; the code may be ``null``.
+    """Return the shape and dtype of an operand; the code may be ``null``.
 
     Raises:
-        ParamSyntaxError: for anything else than a list of dimensions and a known code.
+        ParamSyntaxError: it is not a list of dimensions and a known code.
     """
     announced = _parse(text)
     if announced.code != "null" and announced.code not in DTYPES:
@@ -67,11 +67,11 @@ def parse_annotation(text: str) -> Announcement:
 
 
 def parse_declaration(text: str) -> Declaration:
-    """The shape and dtype of an attribute: every dimension known, and all of it small enough to be a file.
+    """Return the shape and dtype of an attribute: every dimension known, and not too large for a file.
 
     Raises:
         ParamSyntaxError: for a shape that is malformed, open or too large.
-        WeightsError: for an unknown dtype, ``null`` among them.
+        WeightsError: for an unknown dtype, including ``null``.
     """
     announced = _parse(text)
     if announced.code not in DTYPES:
@@ -79,7 +79,7 @@ def parse_declaration(text: str) -> Declaration:
     shape = tuple(dim for dim in announced.shape if dim is not None)
     if len(shape) != len(announced.shape):
         raise ParamSyntaxError("an attribute has an open dimension", found=quoted(text), expected="decimal dimensions")
-    # Zeros are left out: numpy refuses the product of the other dimensions too.
+    # Without zeros: numpy refuses the product of the other dimensions too.
     if math.prod(dim for dim in shape if dim) * DTYPES[announced.code].itemsize > _MAX_BYTES:
         raise ParamSyntaxError("an attribute is too large", found=quoted(text), expected="fewer than 2**63 bytes")
     return Declaration(shape, announced.code)

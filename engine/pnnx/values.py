@@ -1,4 +1,4 @@
-"""Values of parameters: a type is inferred from the spelling, for the text carries none.
+"""Values of parameters, whose type is inferred from the spelling, as the text states none.
 
 In this order a text is
 
@@ -10,9 +10,9 @@ In this order a text is
     complex   ``1.0e+00+-2.0e+00j`` or ``1.0-2.0j``
     string    anything else
 
-A parameter called ``expr`` is always text: in ``expr=[None,@0]`` and ``expr=0`` another grammar is spoken.
-Floats keep the double their decimal text denotes; they are written the way the converter does wherever that text
-denotes the same double, and with more digits elsewhere.
+A parameter called ``expr`` is always text: ``expr=[None,@0]`` and ``expr=0`` have a grammar of their own.
+Floats keep the double that their decimal text denotes. They are written like the converter does if that text denotes
+the same double, else with more digits.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from engine.pnnx.graph import Parameter, Scalar
 
 _WORDS: Final[dict[str, bool | None]] = {"None": None, "True": True, "False": False}
 _CLOSING: Final = {"(": ")", "[": "]"}
-# Longer digit strings are damage, and cost quadratic time to convert.
+# Longer digit strings come from damaged files, and take quadratic time to convert.
 _MAX_NUMBER = 64
 _MIN_INT, _MAX_INT = -(2**63), 2**63 - 1
 
@@ -40,7 +40,7 @@ _EXPONENT = re.compile(r"e(-?)\+?0*([0-9])")
 
 
 def parse_parameter(key: str, text: str) -> Parameter:
-    """The value of ``key=text``.
+    """Return the value of ``key=text``.
 
     Raises:
         ParamSyntaxError: for a list that is not closed or has an empty element, and for numbers beyond 64 bits.
@@ -55,14 +55,14 @@ def parse_parameter(key: str, text: str) -> Parameter:
 
 
 def format_parameter(value: Parameter) -> str:
-    """The text of a value, as the converter spells it."""
+    """Return the text of a value, as the converter spells it."""
     if isinstance(value, tuple):
         return f"({','.join(_format_scalar(item) for item in value)})"
     return _format_scalar(value)
 
 
 def format_float(value: float) -> str:
-    """The shortest of the converter's spellings that denotes exactly this double."""
+    """Return the shortest of the converter's spellings that denotes exactly this double."""
     if not math.isfinite(value):
         return str(value)
     if value == 0:

@@ -1,6 +1,6 @@
-"""Attributes: between the bytes of archive members and arrays.
+"""Attributes: conversion between the bytes of archive members and arrays.
 
-Values are little-endian in the file and so are the hosts this runs on. An array is a view of the archive; only
+Values are little-endian in the file, and so are the supported hosts. An array is a view of the archive; only
 complex32, which numpy does not have, is copied. bool is checked: numpy misbehaves on bytes other than 0 and 1.
 """
 
@@ -19,10 +19,10 @@ from engine.tensor import DTYPES, Array, format_shape
 
 
 class Weights:
-    """The members of a weights file, as attributes.
+    """Members of a weights file, as attributes.
 
     Args:
-        data: the whole file, an array of them flat; it lives as long as any of its attributes.
+        data: the whole file as a flat array; it lives as long as any of its attributes.
         verify: whether to read every member and check its CRC-32.
 
     Raises:
@@ -42,7 +42,7 @@ class Weights:
         """Refuse an archive that holds a member more often than the text file declares it.
 
         Args:
-            declared: name of a member -> how many operators of that name have it.
+            declared: name of a member -> number of operators of that name that have it.
 
         Raises:
             WeightsError: naming the member.
@@ -54,14 +54,13 @@ class Weights:
                 raise WeightsError("the member repeats", where=quoted(name), found=len(members), expected=times)
 
     def attribute(self, name: str, declared: Declaration, turn: int = 0) -> Attribute:
-        """The member ``name`` as the tensor the text file declares it to be.
+        """Return the member ``name`` as the tensor that the text file declares.
 
         Args:
-            turn: how many operators of the same name came before; where the archive has but one member, it is all of
-                theirs.
+            turn: number of earlier operators of the same name; a single member of the archive belongs to all of them.
 
         Raises:
-            WeightsError: when it is missing, of another size, or holds what its dtype cannot.
+            WeightsError: when it is missing, of another size, or has values that its dtype cannot hold.
         """
         members = self._members.get(name)
         if members is None:
@@ -81,10 +80,10 @@ class Weights:
 
 
 def pack_members(graph: Graph) -> Iterator[tuple[str, Array]]:
-    """Names and bytes of all attributes, in the order of the archive: operators as they come, keys sorted.
+    """Yield names and bytes of all attributes, in the order of the archive: operators in order, keys sorted.
 
     Raises:
-        WeightsError: for an attribute whose data is not what its shape, dtype and code say.
+        WeightsError: for an attribute whose data contradicts its shape, dtype or code.
     """
     for operator, written in zip(graph.operators, written_names(graph.operators), strict=True):
         for key in sorted(operator.attributes):

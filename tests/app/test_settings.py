@@ -223,7 +223,7 @@ def test_setting_passes_off_leaves_passes_out(tmp_path: Path) -> None:
     left = [row["name"] for row in compiler(tmp_path, passes_off=("fold_scale", "expression_fusion"))["passes"]]
     assert left == [name for name in ran if name not in ("fold_scale", "expression_fusion")]
     with serving(tmp_path, passes_off=("nothing",)) as client:
-        assert "no such pass: found nothing" in client.get("/models/blur").json()["reason"]
+        assert "unknown pass: found nothing" in client.get("/models/blur").json()["reason"]
 
 
 def test_setting_bundles_says_whether_a_folder_with_a_manifest_is_more_than_its_pair(tmp_path: Path) -> None:

@@ -169,14 +169,14 @@ def reused_layers(operators: Iterable[RuntimeOperator], source: pnnx.Graph) -> d
 
 
 def _is_same(before: RuntimeOperator, op: pnnx.Operator, source: pnnx.Graph) -> bool:
-    made_alike = (
+    is_equal = (
         before.source.type == op.type
         and before.source.params is op.params
         and before.source.attributes is op.attributes
         and before.source.labels == op.labels
     )
     return (
-        made_alike
+        is_equal
         and _annotations(before.inputs) == [source.annotations.get(name) for name in op.inputs]
         and _annotations(before.outputs) == [source.annotations.get(name) for name in op.outputs]
     )

@@ -161,7 +161,7 @@ def _number(entries: Mapping[str, str], key: str) -> int | None:
     if text is None:
         return None
     if not (text.isascii() and text.isdigit() and len(text) <= 18):
-        raise WeightsError(f"{key} of the tensor is no number", found=quoted(text), expected="0 or more")
+        raise WeightsError(f"{key} of the tensor is not a number", found=quoted(text), expected="0 or more")
     return int(text)
 
 

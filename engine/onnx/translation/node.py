@@ -124,7 +124,7 @@ class Node:
         """
         value = self._attribute(attribute, default)
         if not isinstance(value, (int, float)):
-            raise ParameterError(f"attribute '{attribute}' is no number", found=repr(value)[:80])
+            raise ParameterError(f"attribute '{attribute}' is not a number", found=repr(value)[:80])
         return float(value)
 
     def text(self, attribute: str, default: str) -> str:

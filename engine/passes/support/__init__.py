@@ -1,1 +1,1 @@
-"""What passes share: what they know of graphs, constants and trees, and how they change them."""
+"""Common parts of passes: facts about graphs, constants and trees, and ways to change them."""

@@ -21,14 +21,14 @@ from engine.tensor import BFLOAT16, UNKNOWN, TensorSpec, parse_dtype
 
 
 def rebuilt(node: Node, children: Sequence[Node]) -> Node:
-    """A node with other children; itself where they are the same."""
+    """Return a node with other children; itself if they are the same."""
     if all(new is old for new, old in zip(children, node.children, strict=True)):
         return node
     return Call(node.function, tuple(children)) if isinstance(node, Call) else List(tuple(children))
 
 
 def replaced(root: Node, others: Mapping[Node, Node]) -> Node:
-    """A tree with other nodes in the place of some; what is put in is not looked into."""
+    """Return a tree with some nodes replaced; replacements are not searched."""
     done: dict[Node, Node] = {}
     for node in postorder(root):
         done[node] = others[node] if node in others else rebuilt(node, [done[child] for child in node.children])
@@ -36,12 +36,12 @@ def replaced(root: Node, others: Mapping[Node, Node]) -> Node:
 
 
 def renumbered(root: Node, numbers: Mapping[int, int]) -> Node:
-    """A tree that reads other inputs: ``@k`` becomes ``@numbers[k]``."""
+    """Return a tree that reads other inputs: ``@k`` becomes ``@numbers[k]``."""
     return replaced(root, {Input(old): Input(new) for old, new in numbers.items()})
 
 
 def uses(root: Node) -> Iterator[int]:
-    """The index of every input where it stands in the tree, repeated as often as it does."""
+    """Yield the index of every input, as often as it occurs in the tree."""
     pending = [root]
     while pending:
         node = pending.pop()
@@ -51,10 +51,10 @@ def uses(root: Node) -> Iterator[int]:
 
 
 def reading(op: Operator, root: Node, operands: Sequence[str]) -> Operator:
-    """An operator as an expression.
+    """Return an operator as an expression.
 
     Args:
-        root: reads ``operands`` by their index; those it does not read are left out.
+        root: reads ``operands`` by their index; unread ones are dropped.
     """
     used = sorted(inputs(root))
     text = format(renumbered(root, {old: new for new, old in enumerate(used)}))
@@ -81,14 +81,14 @@ def simplified(
     annotated: TensorSpec | None = None,
     rules: Mapping[str, tuple[Rule, ...]] | None = None,
 ) -> Node:
-    """A tree with the same value, dtype and shape, of fewer or cheaper nodes where a rule applies.
+    """Return a tree with the same value, dtype and shape, and fewer or cheaper nodes if a rule applies.
 
-    What is a number, sizes and calls of literals among them, becomes a literal under any rules.
+    Known numbers, including sizes and calls of literals, become literals under any rules.
 
     Args:
-        operands: what is known of ``@0``, ``@1``, ...: TensorSpecs, values, or UNKNOWN; what is computed from UNKNOWN
-            stays as it is.
-        annotated: what the file says of the result. A ``div`` of integers that it says gives integers, which rounds
+        operands: descriptions of ``@0``, ``@1``, ...: TensorSpecs, values, or UNKNOWN; nodes that depend on UNKNOWN
+            stay as they are.
+        annotated: the file's annotation of the result. A ``div`` of integers with an integer annotation, which rounds
             down, becomes a ``floor_divide``.
         rules: by default RULES.
     """
@@ -96,13 +96,13 @@ def simplified(
         simplifier = _Simplifier(operands, RULES if rules is None else rules)
         root = explicit(root, operands, annotated)
         result = simplifier.run(root)
-    except EngineError:  # operands that do not fit: the run will say so
+    except EngineError:  # operands that do not fit: the run will report it
         return root
     return root if rounds_down(result, annotated) else result
 
 
 def explicit(root: Node, operands: Sequence[object], annotated: TensorSpec | None) -> Node:
-    """The tree with an outermost ``div`` that rounds down, as the annotation tells, spelled as what it is.
+    """Return the tree with an outermost ``div`` that rounds down, as annotated, replaced by ``floor_divide``.
 
     Source: engine/expression/evaluation.py.
     """
@@ -114,7 +114,7 @@ def explicit(root: Node, operands: Sequence[object], annotated: TensorSpec | Non
 
 
 def rounds_down(tree: Node, annotation: TensorSpec | None) -> bool:
-    """Whether a ``div`` may mean another thing as the root of a tree than within one."""
+    """Return whether a ``div`` as the root of a tree may differ from one within a tree."""
     is_division = isinstance(tree, Call) and tree.function == "div"
     return is_division and annotation is not None and annotation.dtype.kind in "iu"
 
@@ -126,7 +126,7 @@ def _is_integral(value: object) -> bool:
 
 
 class _Simplifier:
-    """Simplifies one tree; keeps what is known of its nodes."""
+    """Simplifier of one tree; caches what is known of its nodes."""
 
     def __init__(self, operands: Sequence[object], rules: Mapping[str, tuple[Rule, ...]]) -> None:
         self._rules = rules
@@ -136,13 +136,13 @@ class _Simplifier:
         self._is_open: dict[Node, bool] = {}
 
     def run(self, root: Node) -> Node:
-        """The tree, every node simplified after its children."""
+        """Return the tree, every node simplified after its children."""
         done: dict[Node, Node] = {}
         for node in postorder(root):
-            done[node] = self._settled(rebuilt(node, [done[child] for child in node.children]))
+            done[node] = self._simplified_node(rebuilt(node, [done[child] for child in node.children]))
         return done[root]
 
-    def _settled(self, node: Node) -> Node:
+    def _simplified_node(self, node: Node) -> Node:
         while (simpler := self._step(node)) is not None:
             node = simpler
         return node
@@ -160,13 +160,13 @@ class _Simplifier:
         return {each: self.known(each) for each in (node, *node.args, *(c for arg in node.args for c in arg.children))}
 
     def known(self, root: Node) -> object:
-        """What is known of a node's value."""
+        """Return what is known of a node's value."""
         for node in _missing(root, self._known):
             self._known[node] = self._infer(node)
         return self._known[root]
 
     def _reads_open(self, root: Node) -> bool:
-        """Whether a node's value depends on an operand of which nothing is known."""
+        """Return whether a node's value depends on an unknown operand."""
         for node in _missing(root, self._is_open):
             is_open = isinstance(node, Input) and node.index in self._open
             self._is_open[node] = is_open or any(self._is_open[child] for child in node.children)
@@ -183,7 +183,7 @@ class _Simplifier:
 
 
 def _missing(root: Node, done: Mapping[Node, object]) -> Iterator[Node]:
-    """The nodes of a tree that are not done, children first; each must be done before the next is asked for."""
+    """Yield the nodes of a tree that are not done, children first; each must be done before the next is requested."""
     pending = [] if root in done else [root]
     while pending:
         node = pending[-1]
@@ -197,12 +197,12 @@ def _missing(root: Node, done: Mapping[Node, object]) -> Iterator[Node]:
 
 
 def _keeps(call: Call, kept: Node, known: Known) -> bool:
-    """Whether the result has the dtype and shape of an argument that is a tensor."""
+    """Return whether the result has the dtype and shape of an argument that is a tensor."""
     return isinstance(known[kept], TensorSpec) and known[call] == known[kept]
 
 
 def _kind(value: object) -> str:
-    """The kind of a tensor's dtype as numpy has it: f floating, i integer, u unsigned, ...; nothing for others."""
+    """Return the kind of a tensor's dtype like numpy: f floating, i integer, u unsigned, ...; empty for others."""
     if not isinstance(value, TensorSpec):
         return ""
     return "f" if value.dtype == BFLOAT16 else value.dtype.kind
@@ -214,7 +214,7 @@ def _number(node: Node) -> int | float | None:
 
 
 def _drop_neutral(call: Call, known: Known) -> Node | None:
-    """x * 1, x / 1, x - 0, x + -0.0, and of integers x + 0, x // 1."""
+    """Drop neutral elements: x * 1, x / 1, x - 0, x + -0.0, and for integers x + 0, x // 1."""
     first, second = call.args
     commutes = call.function in ("add", "mul")
     for kept, other in [(first, second), (second, first)][: 1 + commutes]:
@@ -233,7 +233,7 @@ def _is_neutral(function: str, number: float | None, is_floating: bool) -> bool:
 
 
 def _negations(call: Call, known: Known) -> Node | None:
-    """-(-x) is x, x + -y is x - y, x - -y is x + y, -x + y is y - x."""
+    """Drop negations: -(-x) is x, x + -y is x - y, x - -y is x + y, -x + y is y - x."""
     inner = [arg.args[0] if isinstance(arg, Call) and arg.function == "neg" else None for arg in call.args]
     if call.function == "neg":
         return inner[0] if inner[0] is not None and isinstance(known[inner[0]], TensorSpec) else None
@@ -248,14 +248,14 @@ def _negations(call: Call, known: Known) -> Node | None:
 
 
 def _is_floating(call: Call, known: Known) -> bool:
-    """Whether arguments and result are tensors of one floating dtype."""
+    """Return whether arguments and result are tensors of one floating dtype."""
     specs = [known[each] for each in (call, *call.args)]
     dtypes = {spec.dtype if isinstance(spec, TensorSpec) else None for spec in specs}
     return len(dtypes) == 1 and _kind(known[call]) == "f"
 
 
 def _power(call: Call, known: Known) -> Node | None:
-    """Powers that have a function of their own; for these exponents the reference takes the same one."""
+    """Replace powers that have a function of their own, which the reference uses for these exponents too."""
     base, exponent = call.args
     spec, number = known[base], _number(exponent)
     if number is None or not isinstance(spec, TensorSpec) or spec.dtype not in _EXACT or known[call] != spec:
@@ -266,13 +266,13 @@ def _power(call: Call, known: Known) -> Node | None:
     if function is not None:
         return Call(function, (base,))
     squared = Call("mul", (base, base))
-    is_leaf = isinstance(base, Input)  # anything else would be computed twice
+    is_leaf = isinstance(base, Input)  # other nodes would be computed twice
     powers: dict[object, Node] = {3: Call("mul", (squared, base)), -2: Call("reciprocal", (squared,))}
     return powers.get(number) if is_leaf else None
 
 
 def _division(call: Call, known: Known) -> Node | None:
-    """x / 2**n is x * 2**-n: both are the one nearest number."""
+    """Replace x / 2**n by x * 2**-n: both round to the same number."""
     number = _number(call.args[1])
     if number is None or _kind(known[call]) != "f" or not _keeps(call, call.args[0], known):
         return None
@@ -282,7 +282,7 @@ def _division(call: Call, known: Known) -> Node | None:
 
 
 def _cast(call: Call, known: Known) -> Node | None:
-    """A tensor cast to the dtype it has."""
+    """Drop a cast of a tensor to the dtype it has."""
     spec = known[call.args[0]]
     is_same = isinstance(spec, TensorSpec) and spec.dtype == parse_dtype(call.function)
     return call.args[0] if is_same and call.function != "torch.complex32" else None
@@ -298,4 +298,4 @@ RULES: Final[Mapping[str, tuple[Rule, ...]]] = {
     "pow": (_power,),
     **{name: (_cast,) for name in FUNCTIONS if name.startswith("torch.")},
 }
-"""The rules of each function, tried in this order."""
+"""Rules of each function, tried in this order."""

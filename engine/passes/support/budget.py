@@ -1,6 +1,6 @@
-"""What computing ahead may cost: looked at before anything is computed, so that no file makes loading take for ever.
+"""Cost limits of constant folding, checked before anything is computed, so that no file makes loading take very long.
 
-The costs are estimates from shapes, and the limits counts, not times: the same file is folded alike on every machine.
+The costs are estimates from shapes, and the limits are counts, not times: a file is folded equally on every machine.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ WORK: Final = 1 << 31
 """Operations and elements that all constants of a graph may take together, in one pass: seconds of numpy."""
 
 WORK_PER_BYTE: Final = 16
-"""The same for each byte of stored tensors, where that is more: weights that are put together before the first run."""
+"""The same for each byte of stored tensors, if that is more: weights that are assembled before the first run."""
 
 MADE: Final = 1 << 28
-"""Bytes that all constants made in one pass may have together."""
+"""Most bytes of all constants made in one pass."""
 
 MADE_PER_BYTE: Final = 4
-"""The same for each byte of stored tensors, where that is more."""
+"""The same for each byte of stored tensors, if that is more."""
 
 CALL: Final = 1 << 14
-"""Work that any call of a layer counts as: what numpy could have computed in its time."""
+"""Work counted for any call of a layer: what numpy could have computed in its time."""
 
-# Values decide how much they make, but it is never much more than they are given.
+# The size of their results depends on values, but is never much larger than that of their operands.
 _CHOOSING: Final = (MaskedSelect, NonZero, NonZeroByAxis)
 
 SCRATCH: Final = 1 << 28
-"""Bytes that one of these computations may lay out on the way."""
+"""Most intermediate bytes of one of these computations."""
 
 
 class Budget:
-    """What is left for the constants of one graph.
+    """Remaining budget for the constants of one graph.
 
     Args:
         stored: bytes of the graph's stored tensors.
@@ -48,7 +48,7 @@ class Budget:
         self._made = max(MADE, MADE_PER_BYTE * stored)
 
     def spend(self, work: int, made: int) -> bool:
-        """Whether so much work, and so many bytes of results, were left; they are now spent."""
+        """Spend work, and bytes of results, if that much is left; return whether it was."""
         if work > self._work or made > self._made:
             return False
         self._work -= work
@@ -57,9 +57,9 @@ class Budget:
 
 
 def work_of(op: RuntimeOperator) -> int | None:
-    """Operations of an operator and elements it touches; None if it cannot be told.
+    """Return the operations of an operator and the elements it touches; None if unknown.
 
-    Nothing tells how long a layer takes that loops over its operands, nor how much one makes if values decide it.
+    The time of a layer that loops over its operands, and the size of results that depend on values, are unknown.
     """
     if op.layer is None or op.layer.layer.loops:
         return None
@@ -71,7 +71,7 @@ def work_of(op: RuntimeOperator) -> int | None:
     try:
         flops = op.layer.flops(first, operands) if isinstance(first, TensorSpec) else 0
         scratch = op.layer.scratch_bytes(first, operands) if isinstance(first, TensorSpec) else 0
-    except Exception:  # an estimate for values that the layer will refuse
+    except Exception:  # the layer will refuse these values
         return None
     if isinstance(op.definition, Expression):
         return None if scratch > SCRATCH else work_of_calls(op.definition.tree, bytes_of([*operands, *results]))
@@ -79,13 +79,13 @@ def work_of(op: RuntimeOperator) -> int | None:
 
 
 def work_of_calls(tree: Node, size: int) -> int:
-    """Of an expression over tensors of so many bytes: each call touches as much."""
+    """Return the work of an expression over tensors of so many bytes: each call touches all of them."""
     calls = sum(isinstance(node, Call) for node in postorder(tree))
     return (calls + 1) * (CALL + size // 4)
 
 
 def _is_sized(value: object) -> bool:
-    """Whether the shapes of all tensors in a value are known."""
+    """Return whether the shapes of all tensors in a value are known."""
     if isinstance(value, (tuple, list)):
         return all(map(_is_sized, value))
     return value.is_static if isinstance(value, TensorSpec) else value is not UNKNOWN

@@ -1,4 +1,4 @@
-"""What is known of a convolution or product of bytes: its weights, how large a sum can be, whether it has a kernel."""
+"""Facts about a convolution or product of bytes: its weights, a bound of its sums, whether it has a kernel."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ OPERANDS: Final = {
 
 
 def is_of_bytes(operand: RuntimeOperand | None, facts: Facts, size: int | None = None) -> bool:
-    """Whether an operand is a tensor of 8-bit integers, of so many where that is said."""
+    """Return whether an operand is a tensor of 8-bit integers, of ``size`` elements if that is given."""
     spec = None if operand is None else facts.spec(operand)
     return spec is not None and spec.dtype in BYTES and size in (None, spec.size)
 
 
 def weights_of(op: RuntimeOperator, facts: Facts) -> Array | None:
-    """Stored weights less their zero points, an output channel a row of int64; None for others."""
+    """Return stored weights minus their zero points, an output channel a row of int64; None for others."""
     names = OPERANDS[type(op.definition).__name__]
     weight, zero = (facts.argument(op, name) for name in (names[1], names[3]))
     if not isinstance(weight, np.ndarray) or weight.dtype not in BYTES or not isinstance(zero, np.ndarray | int):
@@ -40,18 +40,18 @@ def weights_of(op: RuntimeOperator, facts: Facts) -> Array | None:
         if isinstance(op.definition, Windowed):
             return distances(weight, zero, names[3], 0)
         return centred_columns(weight, zero, names[3]).T if weight.ndim == 2 else None
-    except EngineError:  # as a run says
+    except EngineError:  # a run reports it
         return None
 
 
 def most_of(weights: Array, bias: Array | None = None) -> int:
-    """What the magnitude of no sum passes."""
+    """Return a bound of the absolute value of all sums."""
     sums = WIDEST * np.abs(weights.reshape(len(weights), -1)).sum(1)
     return int((sums if bias is None else sums + np.abs(bias.astype(np.int64))).max(initial=0))
 
 
 def has_kernel(op: RuntimeOperator, weights: Array, facts: Facts) -> bool:
-    """Whether the compiler has a kernel for the product, if it makes floats of the sums."""
+    """Return whether the compiler has a kernel for the product with float sums."""
     names, layer = OPERANDS[type(op.definition).__name__], op.definition
     zero = facts.argument(op, names[2])
     is_single = isinstance(zero, np.ndarray | int) and np.size(zero) == 1

@@ -1,10 +1,10 @@
 """Element-wise operators as expressions that give the same numbers.
 
-All bits are the same but one: a zero that lies on a bound, as in ``relu(-0.0)``, may have either sign, which neither
-PyTorch nor numpy settles.
+All bits are equal except one: a zero on a bound, as in ``relu(-0.0)``, may have either sign, which neither PyTorch nor
+numpy defines.
 
-Only what is one function of the language, or a bound on each side, is expressed. Sigmoids, softplus and their like stay
-operators: the compiler has functions of its own for them, better than a tree of exponentials and quotients.
+Only operators that are one function of the language, or a bound on each side, are expressed. Sigmoid, softplus and the
+like stay operators: the compiler has better functions for them than a tree of exponentials and quotients.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _NUMBERS: Final = (bool, int, float, complex)
 
 
 def tree_of(op: RuntimeOperator, facts: Facts) -> Node | None:
-    """What an operator computes as an expression of its inputs; None if it is no such function of their elements."""
+    """Return an operator as an expression of its inputs; None if it is not such a function of their elements."""
     if op.layer is None or len(op.outputs) != 1 or not is_static(op) or not is_pure(op):
         return None
     layer, annotation = op.layer.layer, op.outputs[0].annotation
@@ -58,12 +58,12 @@ def _template(layer: Layer) -> Template | None:
 
 
 def _is_simple(source: Source) -> bool:
-    """Whether an argument is an input, a number, or left out."""
+    """Return whether an argument is an input, a number, or omitted."""
     return source.index is not None or source.constant is None or isinstance(source.constant, _NUMBERS)
 
 
 def _argument(source: Source) -> Node | None:
-    """An argument as a node; None where it is left out."""
+    """Return an argument as a node; None if it is omitted."""
     if source.index is not None:
         return Input(source.index)
     return Literal(source.constant) if isinstance(source.constant, _NUMBERS) else None
@@ -114,7 +114,7 @@ def _hardtanh(layer: Hardtanh, x: Node) -> Node:
 def _clamp(layer: Clamp, x: Node, low: Node | None, high: Node | None) -> Node | None:
     bounds = [("maximum", low), ("minimum", high)]
     if any(isinstance(bound, Input) for _, bound in bounds):
-        return None  # a tensor for a bound would have a say in the dtype of both steps
+        return None  # a tensor as a bound would affect the dtype of both steps
     for name, bound in bounds:
         x = x if bound is None else Call(name, (x, bound))
     return x
@@ -130,7 +130,7 @@ _TEMPLATES: Final[Mapping[type[Layer], Template]] = {
     Hardtanh: _hardtanh,
     Clamp: _clamp,
 }
-"""Layer -> what it computes of its arguments."""
+"""Layer -> function from its arguments to an expression."""
 
 _OF_FLOATS: Final = (ReLU, Hardtanh, Clamp, Tanh)
 """Layers whose expression holds for floating operands only: integers would be promoted."""

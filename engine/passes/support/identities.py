@@ -1,4 +1,4 @@
-"""Which operators return their first operand as it is: the same values bit by bit, in the same dtype and shape."""
+"""Identities: operators that return their first operand unchanged, the same bits, dtype and shape."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from engine.passes.support.permutations import PERMUTATIONS, VIEWS, is_certain, 
 from engine.tensor import BFLOAT16, Shape, TensorSpec
 
 TO_THE_END: Final = 2147483647
-"""How the format spells "to the end" of an axis."""
+"""The format's index for "to the end" of an axis."""
 
 Rule: TypeAlias = Callable[[RuntimeOperator, Any, TensorSpec, TensorSpec], bool]
 OpenRule: TypeAlias = Callable[[RuntimeOperator, Any, TensorSpec | None, TensorSpec | None], bool]
 
 
 def unchanged(op: RuntimeOperator, facts: Facts) -> RuntimeOperand | None:
-    """The operand that an operator returns as it is; None if it does not, or not provably."""
+    """Return the operand that an operator returns unchanged; None if it does not, or not provably."""
     layer = op.definition
     if layer is None or len(op.outputs) != 1 or not op.inputs:
         return None
@@ -45,13 +45,13 @@ def unchanged(op: RuntimeOperator, facts: Facts) -> RuntimeOperand | None:
 
 
 def _input_of(op: RuntimeOperator, layer: Expression, facts: Facts) -> RuntimeOperand | None:
-    """What an expression such as ``mul(@0,1)`` leaves as it is."""
+    """Return the input that an expression such as ``mul(@0,1)`` returns unchanged."""
     tree = simplified(layer.tree, [facts.known(operand) for operand in op.inputs], op.outputs[0].annotation)
     return op.inputs[tree.index] if isinstance(tree, Input) else None
 
 
 def _of_specs(rule: Rule) -> OpenRule:
-    """A rule for operands of which dtype and rank are known, and that keep their dtype."""
+    """Return a rule that applies only to operands of known dtype and rank that keep their dtype."""
 
     def is_unchanged(op: RuntimeOperator, layer: Any, given: TensorSpec | None, made: TensorSpec | None) -> bool:
         if given is None or made is None or given.dtype != made.dtype:
@@ -62,14 +62,14 @@ def _of_specs(rule: Rule) -> OpenRule:
 
 
 def _always(op: RuntimeOperator, layer: Layer, given: TensorSpec | None, made: TensorSpec | None) -> bool:
-    """Whatever it is given, unless the file contradicts itself: knows one side only, or two dtypes."""
+    """Return true unless the dtypes differ, only one side is known, or it trains."""
     if given is None or made is None:
         return given is made and not trains(op)
     return given.dtype == made.dtype and not trains(op)
 
 
 def _same_shape(op: RuntimeOperator, layer: Layer, given: TensorSpec, made: TensorSpec) -> bool:
-    """For layers that can keep every dimension only by keeping every element where it is."""
+    """Return whether the shape is kept, for layers that then keep every element where it is."""
     return given.is_static and given.shape == made.shape
 
 
@@ -111,7 +111,7 @@ def _cat(op: RuntimeOperator, layer: Cat, given: TensorSpec, made: TensorSpec) -
 
 
 def _interpolate(op: RuntimeOperator, layer: Interpolate, given: TensorSpec, made: TensorSpec) -> bool:
-    """Only where elements are picked: interpolation adds 0 * its neighbour, which may be infinite."""
+    """Return true only if elements are picked: interpolation adds 0 * a neighbour, which may be infinite."""
     by_size = bool(layer.size) or bool(layer.recompute_scale_factor)
     is_picked = layer.mode.startswith("nearest") and is_static(op)
     return is_picked and (by_size or set(layer.scale_factor) == {1.0}) and given.is_static and given.shape == made.shape
@@ -168,4 +168,4 @@ RULES: Final[Mapping[type[Layer], OpenRule]] = {
     **dict.fromkeys((Dropout, Identity, RawIdentity), _always),
     **{layer: _of_specs(rule) for layer, rule in _OF_SPECS.items()},
 }
-"""Layer -> whether it returns its first operand; of both sides the spec, None where only a run can tell it."""
+"""Layer -> rule that tells whether it returns its first operand; specs are None if unknown before a run."""

@@ -1,4 +1,4 @@
-"""How layers that only move elements move them."""
+"""Layers that only move elements, and their permutations."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from engine.layers.shape.shape import AtLeast, Flatten, Ravel, Reshape, ReshapeA
 from engine.tensor import Shape, TensorSpec
 
 PERMUTATIONS: Final = frozenset({Permute, Transpose, MatrixTranspose, Reversal, BatchTranspose, MoveDim})
-"""Layers that reorder the axes and do nothing else."""
+"""Layers that only reorder the axes."""
 
 VIEWS: Final = (Reshape, ReshapeAs, Flatten, Ravel, Unflatten, Squeeze, Unsqueeze, AtLeast)
 """Layers that give the same elements, in the same order, another shape."""
@@ -21,7 +21,7 @@ _ANY_DTYPE: Final = np.dtype(np.float32)
 
 
 def order_of(layer: Layer, rank: int) -> tuple[int, ...]:
-    """The axis of the input that each axis of a permutation's result is.
+    """Return, for each axis of a permutation's result, the axis of the input.
 
     Args:
         layer: of one of PERMUTATIONS, without dynamic parameters.
@@ -32,11 +32,11 @@ def order_of(layer: Layer, rank: int) -> tuple[int, ...]:
 
 
 def is_trivial(order: tuple[int, ...], shape: Shape) -> bool:
-    """Whether a permutation of the axes of a tensor of this shape leaves both elements and shape as they are."""
+    """Return whether a permutation of the axes of a tensor of this shape changes neither elements nor shape."""
     moving = [axis for axis in order if shape[axis] != 1]
     return moving == sorted(moving) and tuple(shape[axis] for axis in order) == shape
 
 
 def is_certain(shape: Shape) -> bool:
-    """Whether a shape and the number of elements leave nothing open: at most one dimension is, and none is zero."""
+    """Return whether the number of elements determines a shape: at most one dimension is open, and none is zero."""
     return shape.count(None) == 0 or (shape.count(None) == 1 and 0 not in shape)

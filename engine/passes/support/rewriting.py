@@ -14,15 +14,15 @@ from engine.passes.support.facts import only_consumer
 from engine.pnnx import Attribute, Graph, Operator
 from engine.tensor import Array, TensorSpec
 
-# They ask the file only about their outputs.
+# These layers use annotations of their outputs only.
 _ASK_OF_OUTPUTS: Final = (Expression, Unpack, Reshape)
 
 
 class Rewriter:
-    """The changes of one pass.
+    """Changes of one pass.
 
     Args:
-        graph: a built graph; it stays as it is.
+        graph: a built graph; it is not modified.
     """
 
     def __init__(self, graph: RuntimeGraph) -> None:
@@ -35,19 +35,19 @@ class Rewriter:
         self._annotations: dict[str, TensorSpec] = {}
 
     def replace(self, op: RuntimeOperator, *new: Operator) -> None:
-        """Put operators in the place of one; together they must make its outputs, unless those are stood in for."""
+        """Replace an operator by others; together they must make its outputs, unless others stand in for those."""
         self._new[op.name] = new
 
     def drop(self, op: RuntimeOperator) -> None:
-        """Take an operator out; nobody may need its outputs any more."""
+        """Remove an operator whose outputs are no longer used."""
         self.replace(op)
 
     def is_touched(self, op: RuntimeOperator | None) -> bool:
-        """Whether an operator is replaced already, so that what the graph knows of it holds no more."""
+        """Return whether an operator was replaced, so that facts about it are no longer valid."""
         return op is not None and op.name in self._new
 
     def fresh(self, wanted: str) -> str:
-        """A name no operator or operand has, the wanted one if it is free."""
+        """Return a name that no operator or operand has: the wanted one if it is free."""
         name, count = wanted, 1
         while name in self._names:
             name, count = f"{wanted}_{count}", count + 1
@@ -55,18 +55,18 @@ class Rewriter:
         return name
 
     def annotate(self, operand: str, spec: TensorSpec | None) -> None:
-        """Say what a new operand is."""
+        """Set the annotation of a new operand."""
         if spec is not None and spec.shape:
             self._annotations[operand] = spec
 
     def only_consumer(self, operand: RuntimeOperand) -> RuntimeOperator | None:
-        """The one operator that uses an operand, as only_consumer() has it, unless others came to use it since."""
+        """Return the only consumer as only_consumer() does; None if the operand got further users from this pass."""
         return None if operand.name in self._standing_in else only_consumer(operand)
 
     def stand_in(self, operand: RuntimeOperand, instead: RuntimeOperand) -> bool:
-        """Let all users of an operand take another one of the same value; False if that could change what they mean.
+        """Redirect all users of an operand to another one of the same value; False if that could change their results.
 
-        Some layers ask what the file says of their inputs: for them both operands must be annotated alike.
+        Some layers use the annotations of their inputs: for them both operands must have equal annotations.
         """
         instead = self._operands[self.resolved(instead.name)]
         if operand.annotation != instead.annotation and any(map(_asks_of_inputs, operand.consumers)):
@@ -76,7 +76,7 @@ class Rewriter:
         return True
 
     def result(self) -> Graph:
-        """The changed graph; the source itself if there was no change.
+        """Return the changed graph; the source itself if there was no change.
 
         The graph's outputs keep their operands' names where these are free.
         """
@@ -99,17 +99,17 @@ class Rewriter:
         )
 
     def resolved(self, name: str) -> str:
-        """The operand that users of an operand take."""
+        """Return the operand that users of an operand now take."""
         passed: list[str] = []
         while name in self._instead:
             passed.append(name)
             name = self._instead[name]
-        # A long chain is walked once.
+        # Path compression: a long chain is walked once.
         self._instead.update(dict.fromkeys(passed, name))
         return name
 
     def _returned(self, operators: list[Operator]) -> dict[str, str]:
-        """Operands that take the name of the output they now stand for."""
+        """Return new names of operands that now stand for an output of the graph."""
         makers = {name: op for op in operators for name in op.outputs}
         outputs = [op.inputs[0] for op in self._source.operators if op.type == "pnnx.Output"]
         names: dict[str, str] = {}
@@ -140,16 +140,16 @@ LARGE: Final = 1 << 20
 """Bytes up to which any constant is stored."""
 
 GROWTH: Final = 16
-"""How many times the bytes it is made from a larger constant may take."""
+"""A larger constant may take this multiple of the bytes it is made from."""
 
 
 def is_small_enough(made: int, made_from: int) -> bool:
-    """Whether a constant of so many bytes is worth its memory."""
+    """Return whether a constant of so many bytes may be stored."""
     return made <= max(LARGE, GROWTH * made_from)
 
 
 def bytes_of(value: object) -> int:
-    """Bytes of the tensors in a value, or of those that specs announce."""
+    """Return the bytes of the tensors in a value, or of those that specs announce."""
     if isinstance(value, (list, tuple)):
         return sum(map(bytes_of, value))
     if isinstance(value, np.ndarray):
@@ -158,12 +158,12 @@ def bytes_of(value: object) -> int:
 
 
 def stored(value: Array) -> Attribute:
-    """A tensor as the file holds it: contiguous and read-only."""
+    """Return a tensor as an attribute: contiguous and read-only."""
     data = np.ascontiguousarray(value).reshape(value.shape).view()
     data.flags.writeable = False
     return Attribute(data.shape, data.dtype, data)
 
 
 def tensor(name: str, value: Array, operand: str = "") -> Operator:
-    """An operator that makes a stored tensor."""
+    """Return an operator that makes a stored tensor."""
     return Operator("pnnx.Attribute", name, (), (operand or name,), {}, {"data": stored(value)})

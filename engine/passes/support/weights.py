@@ -34,12 +34,12 @@ _MODULES: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Weighted:
-    """A convolution or linear layer with constant weights, all of one dtype: float32 or float64.
+    """Convolution or linear layer with constant weights, all of one dtype: float32 or float64.
 
     Args:
-        input: what is multiplied by the weights.
+        input: operand that is multiplied by the weights.
         weight: Conv (O, C/groups, *K), ConvTranspose (C, O/groups, *K), Linear (O, I).
-        bias: (O,), None where there is none.
+        bias: (O,) or None.
         rank: of the output.
     """
 
@@ -52,12 +52,12 @@ class Weighted:
 
     @property
     def groups(self) -> int:
-        """The number of groups the channels are split into."""
+        """Number of channel groups."""
         return 1 if isinstance(self.layer, Linear) else int(self.layer.groups)
 
     @property
     def out_channels(self) -> int:
-        """The number of channels of the output."""
+        """Number of output channels."""
         return int(self.weight.shape[1] * self.groups if self._is_transposed else self.weight.shape[0])
 
     @property
@@ -66,7 +66,7 @@ class Weighted:
 
     @property
     def channel_axis(self) -> int:
-        """The output's axis of channels."""
+        """Channel axis of the output."""
         return self.rank - 1 if isinstance(self.layer, Linear) else self.rank - 1 - self.layer.spatial_rank
 
     @property
@@ -75,7 +75,7 @@ class Weighted:
         return self.op.outputs[0]
 
     def scaled(self, scale: Array, shift: Array) -> tuple[Array, Array] | None:
-        """Weight and bias that give scale * output + shift; both (O,), float64. None where one is not finite."""
+        """Return weight and bias for scale * output + shift; both (O,), float64. None if one is not finite."""
         if not _is_finite(scale, shift):
             return None
         weight = _multiplied(self._by_output(self.weight), self._along_output(scale)).reshape(self.weight.shape)
@@ -84,9 +84,9 @@ class Weighted:
         return finite(weight, _rounded(bias, self.weight.dtype))
 
     def absorbing(self, scale: Array, shift: Array) -> tuple[Array, Array] | None:
-        """Weight and bias for an input x that give what they give now for scale * x + shift; both (C,), float64.
+        """Return weight and bias for input x that give the present result for scale * x + shift; both (C,), float64.
 
-        None where padding with zeros comes in between, or one is not finite.
+        None if zero padding comes in between, or one is not finite.
         """
         if not _is_finite(scale, shift) or self._is_transposed or self._pads_with_zeros() and np.any(shift):
             return None
@@ -104,19 +104,19 @@ class Weighted:
         return any(map(any, self.layer.padding_of(self.weight.shape[2:])))
 
     def _by_output(self, weight: Array) -> Array:
-        """The weight with an axis of groups in front, if its output channels lie behind it."""
+        """Return the weight with a leading axis of groups, if its output channels are not the first axis."""
         if not self._is_transposed:
             return weight
         return weight.reshape(self.groups, -1, *weight.shape[1:])
 
     def _along_output(self, values: Array) -> Array:
-        """One number an output channel, shaped to broadcast against _by_output()."""
+        """Return one number an output channel, shaped to broadcast against _by_output()."""
         if not self._is_transposed:
             return values.reshape(-1, *(1,) * (self.weight.ndim - 1))
         return values.reshape(self.groups, 1, -1, *(1,) * (self.weight.ndim - 2))
 
     def operator(self, weight: Array, bias: Array, input: str = "", outputs: Sequence[str] = ()) -> Operator:
-        """This operator with other weights, and if they are given other operands."""
+        """Return this operator with other weights and, if given, other operands."""
         attributes = {"weight": stored(weight), "bias": stored(bias)}
         return with_fields(
             self.op.source,
@@ -129,7 +129,7 @@ class Weighted:
         )
 
     def _params(self) -> dict[str, Parameter]:
-        """The parameters as the type that stores its weights spells them."""
+        """Return the parameters as spelled by the type that stores its weights."""
         if self.op.type not in _MODULES:
             return self.op.source.params
         if isinstance(self.layer, Linear):
@@ -143,7 +143,7 @@ class Weighted:
 
 
 def weighted(op: RuntimeOperator | None, facts: Facts) -> Weighted | None:
-    """An operator as a Weighted, None where it is none, or not of float32 or float64 throughout."""
+    """Return an operator as Weighted; None if it is not one, or not of float32 or float64 throughout."""
     if op is None or op.layer is None or not is_static(op) or not op.type.startswith(("nn.", "F.")):
         return None
     layer, input = op.definition, input_named(op, "input")
@@ -164,7 +164,7 @@ def _is_foldable(*values: TensorSpec | Array | None) -> bool:
 
 
 def _multiplied(weight: Array, scale: Array) -> Array:
-    """weight * scale, computed in float64 and rounded once, without a wide copy of the weight."""
+    """Return weight * scale, computed in float64 and rounded once, without a float64 copy of the weight."""
     result = np.empty(weight.shape, weight.dtype)
     with np.errstate(all="ignore"):
         return np.multiply(weight, scale, out=result, dtype=FLOAT64, casting="same_kind")
@@ -176,24 +176,24 @@ def _rounded(values: Array, dtype: DType) -> Array:
 
 
 def finite(weight: Array, bias: Array) -> tuple[Array, Array] | None:
-    """Weights and biases; None where a number of them is not finite."""
+    """Return weights and biases; None if a number of them is not finite."""
     return (weight, bias) if _is_finite(weight, bias) else None
 
 
 def _is_finite(*values: Array) -> bool:
-    """Whether all numbers are finite; their sum tells, which is not where one of them is not."""
+    """Return whether all numbers are finite, which their sum shows."""
     with np.errstate(all="ignore"):
         return all(math.isfinite(float(value.sum(dtype=FLOAT64))) for value in values)
 
 
 def channels_of(spec: TensorSpec, axis: int = 1) -> Dim:
-    """How many channels a tensor has, None where that is open."""
+    """Return the number of channels of a tensor; None if it is open."""
     return spec.shape[axis] if axis < spec.rank else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Normalisation:
-    """A batch normalisation whose statistics are stored; all vectors are (C,)."""
+    """Batch normalisation with stored statistics; all vectors are (C,)."""
 
     op: RuntimeOperator
     spec: TensorSpec
@@ -205,11 +205,11 @@ class Normalisation:
 
     @property
     def maker(self) -> RuntimeOperator | None:
-        """What makes the input."""
+        """The operator that makes the input."""
         return self.op.inputs[0].producer
 
     def affine(self, dtype: DType) -> tuple[Array, Array]:
-        """scale and shift in a dtype, computed in it as the layer does."""
+        """Return scale and shift in a dtype, computed in it like the layer does."""
         mean, var, weight, bias = (
             None if each is None else each.astype(dtype) for each in (self.mean, self.var, self.weight, self.bias)
         )
@@ -221,7 +221,7 @@ class Normalisation:
 
 
 def normalisation(op: RuntimeOperator, facts: Facts) -> Normalisation | None:
-    """An operator as a normalisation of float32 or float64 whose statistics are stored; None if it is none."""
+    """Return an operator as a normalisation of float32 or float64 with stored statistics; None if it is not one."""
     if not isinstance(op.definition, BatchNorm) or not is_static(op):
         return None
     operand = input_named(op, "input")

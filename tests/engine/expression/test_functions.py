@@ -169,7 +169,7 @@ INTEGERS = np.array([4, -1, 3])
          "expected a tensor or a number"),
         ("neg(@0)", (np.array(["a"]),), "neg(@0): a tensor has a dtype without arithmetic: found <U1, "
          "expected a numeric dtype"),
-        ("sub(@0,1)", (SHORT > 1,), "sub(@0,1): sub does not take bools: found a bool, expected numbers"),
+        ("sub(@0,1)", (SHORT > 1,), "sub(@0,1): sub is not defined for bools: found a bool, expected numbers"),
         ("sub(@0,@0)", (SHORT > 1,), "sub(@0,@0): sub is not defined for this dtype: found bool, "
          "expected integer, floating, complex"),
         ("lshift(@0,1)", (SHORT,), "lshift(@0,1): lshift is not defined for this dtype: found float32, "
@@ -177,16 +177,16 @@ INTEGERS = np.array([4, -1, 3])
         ("floor(1+2j)", (), "floor(1.0+2.0j): floor is not defined for this dtype: found complex numbers, "
          "expected integer, floating"),
         ("pow(@0,-1)", (INTEGERS,), "pow(@0,-1): integers have no negative powers: found -1, expected 0 or more"),
-        ("size(@0,2)", (SHORT,), "size(@0,2): no such dimension: found 2, expected one of 1 dimensions"),
-        ("size(@0,1.5)", (SHORT,), "size(@0,1.5): a dimension is no integer: found 1.5, expected an integer"),
+        ("size(@0,2)", (SHORT,), "size(@0,2): the dimension is out of range: found 2, expected one of 1 dimensions"),
+        ("size(@0,1.5)", (SHORT,), "size(@0,1.5): a dimension is not an integer: found 1.5, expected an integer"),
         ("size(@0)", (3,), "size(@0): only tensors have a size: found 3, expected a tensor"),
         ("int(@0)", (SHORT,), "int(@0): only a single number becomes an int: found 3 elements, expected 1"),
-        ("int(inf)", (), "int(inf): not a number to make an integer of: found inf, expected a finite real number"),
-        ("int(@0)", ("a",), "int(@0): not a number to make an integer of: found 'a', expected a finite real number"),
-        ("torch.int(@0)", ("a",), "torch.int(@0): not a value to cast: found 'a', expected a tensor or a number"),
-        ("add(@1,1)", (SHORT,), "the expression reads an input it is not given: found @1, expected only @0"),
-        ("@2", (SHORT, SHORT), "the expression reads an input it is not given: found @2, expected @0 to @1"),
-        ("@0", (), "the expression reads an input it is not given: found @0, expected no input"),
+        ("int(inf)", (), "int(inf): the value cannot become an integer: found inf, expected a finite real number"),
+        ("int(@0)", ("a",), "int(@0): the value cannot become an integer: found 'a', expected a finite real number"),
+        ("torch.int(@0)", ("a",), "torch.int(@0): the value cannot be cast: found 'a', expected a tensor or a number"),
+        ("add(@1,1)", (SHORT,), "the expression reads a missing input: found @1, expected only @0"),
+        ("@2", (SHORT, SHORT), "the expression reads a missing input: found @2, expected @0 to @1"),
+        ("@0", (), "the expression reads a missing input: found @0, expected no input"),
     ],
 )  # fmt: skip
 def test_refusals_say_where_and_what(text: str, operands: tuple[object, ...], message: str) -> None:

@@ -126,9 +126,9 @@ TOO_DEEP = "neg(" * (MAX_DEPTH + 1) + "1" + ")" * (MAX_DEPTH + 1)
         ("neg(flor(@0))", "column 5: unknown function: found 'flor', expected a function such as 'floor'"),
         ("@0(1)", "column 1: unknown function: found '@0', expected a function such as 'add'"),
         ("nan()", "column 1: unknown function: found 'nan', expected a function such as 'tan'"),
-        ("mul(2,add(pi,@0))", "column 7: argument 1 of add is no number: found 'pi', expected a tensor or a number"),
-        ("add(@0,None)", "column 1: argument 2 of add is no number: found None, expected a tensor or a number"),
-        ("add([1],2)", "column 1: argument 1 of add is no number: found a list, expected a tensor or a number"),
+        ("mul(2,add(pi,@0))", "column 7: argument 1 of add is not a number: found 'pi', expected a tensor or a number"),
+        ("add(@0,None)", "column 1: argument 2 of add is not a number: found None, expected a tensor or a number"),
+        ("add([1],2)", "column 1: argument 1 of add is not a number: found a list, expected a tensor or a number"),
         ("[1,2", "column 5: the expression ends too early, expected ',' or ']'"),
         ("[1;2]3", "column 6: unexpected text: found '3', expected the end of the expression"),
         ("1,2", "column 2: unexpected text: found ',', expected the end of the expression"),
@@ -139,7 +139,7 @@ TOO_DEEP = "neg(" * (MAX_DEPTH + 1) + "1" + ")" * (MAX_DEPTH + 1)
         ("[log1p,@0", "column 10: the expression ends too early, expected a value"),
         ("9223372036854775808", "column 1: the integer is too large: found '9223372036854775808', "
          "expected one of 64 bits"),
-        ("@1234567890", "column 1: no graph has so many operands: found '@1234567890', expected an input such as @0"),
+        ("@1234567890", "column 1: the input's number is too large: found '@1234567890', expected an input such as @0"),
         ("x" * 50 + "(1)", f"column 1: unknown function: found '{'x' * 40}...', expected a function such as 'add'"),
         (TOO_DEEP, f"column {4 * MAX_DEPTH + 1}: the expression is too deep: found 'neg', "
          "expected at most 2000 open calls"),

@@ -82,5 +82,5 @@ def test_words_are_printed_as_they_parse_or_refused(word: str) -> None:
     ids=repr,
 )
 def test_words_no_text_stands_for_are_refused(tree: Node) -> None:
-    with pytest.raises(ExpressionError, match="no text stands for this word"):
+    with pytest.raises(ExpressionError, match="the word cannot be written"):
         format(tree)

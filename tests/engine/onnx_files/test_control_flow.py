@@ -108,7 +108,7 @@ def test_a_scan_goes_over_slices(tmp_path: Path) -> None:
 
 def test_a_pair_cannot_hold_a_body_and_says_so(tmp_path: Path) -> None:
     graph = engine.load(save(tmp_path, branches()))
-    with pytest.raises(engine.EngineError, match="bodies"):
+    with pytest.raises(engine.EngineError, match="subgraphs"):
         graph.save(tmp_path / "m.pnnx.param", tmp_path / "m.pnnx.bin")
 
 

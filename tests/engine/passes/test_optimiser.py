@@ -85,7 +85,7 @@ def test_where_nothing_can_be_done_the_graph_comes_back() -> None:
 
 
 def test_an_unknown_pass_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(ParameterError, match="no such pass: found fuse_all, expected one of dead_operators, ident"):
+    with pytest.raises(ParameterError, match="unknown pass: found fuse_all, expected one of dead_operators, ident"):
         optimise(net(), off=["fuse_all"])
 
 

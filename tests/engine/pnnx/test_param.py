@@ -182,10 +182,10 @@ LINES = [
     ("F.relu r 1 1 1 1", "an operand is used before it is made: found '1'"),
     ("F.relu r 1 1 0 0", "an operand is made twice: found '0'"),
     ("F.relu r 0 2 1 1", "an operand is made twice: found '1'"),
-    ("F.relu r 1 1 0 1 2", "a word is no entry: found '2', expected key=value"),
-    ("F.relu r 1 1 0 1 =2", "a word is no entry: found '=2', expected key=value"),
-    ("F.relu r 1 1 0 1 $a=0 b", "a word is no entry: found 'b', expected key=value"),
-    ("F.relu r 1 1 0 1 @a=(1)f32 b", "a word is no entry: found 'b', expected key=value"),
+    ("F.relu r 1 1 0 1 2", "a word is not an entry: found '2', expected key=value"),
+    ("F.relu r 1 1 0 1 =2", "a word is not an entry: found '=2', expected key=value"),
+    ("F.relu r 1 1 0 1 $a=0 b", "a word is not an entry: found 'b', expected key=value"),
+    ("F.relu r 1 1 0 1 @a=(1)f32 b", "a word is not an entry: found 'b', expected key=value"),
     ("F.relu r 1 1 0 1 @=(1)f32", "an entry has no name: found '@=(1)f32'"),
     ("F.relu r 1 1 0 1 a=1 a=2", "a parameter is given twice: found 'a'"),
     ("F.relu r 1 1 0 1 a=(1", "parameter 'a': a list is not closed: found '(1', expected a final ')'"),
@@ -213,7 +213,7 @@ LINES = [
         "F.relu r 1 1 0 1 @a=(1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1)f32",
         "attribute 'a': too many dimensions: found 17, expected at most 16",
     ),
-    ("F.relu r 1 1 0 1 #9=(1)f32", "an annotation names no operand of its line: found '9'"),
+    ("F.relu r 1 1 0 1 #9=(1)f32", "an annotation names an operand that is not on its line: found '9'"),
     ("F.relu r 1 1 0 1 #1=(1)u16", f"annotation of '1': unknown dtype: found 'u16', expected one of {CODES}, null"),
     ("F.relu r 1 1 0 1 #1=(1)", f"annotation of '1': unknown dtype: found '', expected one of {CODES}, null"),
     ("F.relu r 1 1 0 1 #1=(-1)f32", "annotation of '1': not a dimension: found '-1', expected a decimal number or ?"),
@@ -222,8 +222,8 @@ LINES = [
         "F.relu r 1 1 0 1 #0=(3)f32 #0=(4)f32",
         "operand '0' is annotated in two ways: found (4)f32, expected (3)f32 as before",
     ),
-    ("F.relu r 1 1 0 1 $a=1", "argument 'a' names no input left to name: found '1'"),
-    ("F.relu r 1 1 0 1 $a=0 $b=0", "argument 'b' names no input left to name: found '0'"),
+    ("F.relu r 1 1 0 1 $a=1", "argument 'a' has no input left to name: found '1'"),
+    ("F.relu r 1 1 0 1 $a=0 $b=0", "argument 'b' has no input left to name: found '0'"),
     (
         "pnnx.Input r 1 1 0 1",
         "wrong operand counts of pnnx.Input: found 1 inputs and 1 outputs, expected 0 inputs and 1 outputs",
@@ -254,7 +254,7 @@ def test_attribute_of_unknown_dtype_is_refused(code: str) -> None:
 
 def test_attributes_that_share_a_member_are_refused() -> None:
     lines = ["a.b x 0 0 @c.d=(1)f32", "a.b x.c 0 0 @d=(1)f32"]
-    with pytest.raises(ParamSyntaxError, match="two attributes have the same place in the archive: found 'x.c.d'"):
+    with pytest.raises(ParamSyntaxError, match="two attributes have the same name in the archive: found 'x.c.d'"):
         parse_param(param(lines), "m.param")
 
 

@@ -82,7 +82,7 @@ def test_graph_the_format_cannot_express_is_refused(changes: dict[str, Any], mes
 def test_annotation_of_a_dtype_the_format_has_not_is_refused() -> None:
     with pytest.raises(ParamSyntaxError) as caught:
         format_param(Graph([IN, OUT], {"0": TensorSpec((2,), np.dtype(np.uint16))}))
-    assert str(caught.value) == "graph: annotation of '0': the format has no such dtype: found uint16"
+    assert str(caught.value) == "graph: annotation of '0': the format cannot express the dtype: found uint16"
 
 
 LOST = [

@@ -209,5 +209,5 @@ class OneHot(Layer):
         check_ordered(size.dtype)
         result = single(size, "depth")
         if not 0 <= result < np.inf:
-            raise ShapeError("depth is negative" if result < 0 else "depth is no number", found=result)
+            raise ShapeError("depth is negative" if result < 0 else "depth is not a number", found=result)
         return int(result)

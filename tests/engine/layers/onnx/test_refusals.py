@@ -41,8 +41,8 @@ def failure(type: str, *operands: object, **params: object) -> str:
 @pytest.mark.parametrize(
     ("depth", "message"),
     [
-        (np.array(np.inf), "depth is no number: found inf"),
-        (np.array(np.nan), "depth is no number: found nan"),
+        (np.array(np.inf), "depth is not a number: found inf"),
+        (np.array(np.nan), "depth is not a number: found nan"),
         (np.array(-1), "depth is negative: found -1"),
         (np.array(1j), "complex numbers have no order: found complex128, expected a real dtype"),
     ],
