@@ -1,4 +1,4 @@
-"""Both clients as one that waits, and a server on a socket for the tests that only read."""
+"""Fixtures: both clients with a blocking interface, a stub server, and a shared server."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Open: TypeAlias = Callable[..., Client]
 
 
 class Awaited:
-    """An AsyncClient whose methods wait."""
+    """Blocking wrapper of an AsyncClient."""
 
     def __init__(self, runner: asyncio.Runner, url: str, **options: Any) -> None:
         self._runner = runner
@@ -33,7 +33,7 @@ class Awaited:
 
 @pytest.fixture(params=["Client", "AsyncClient"])
 def connect(request: pytest.FixtureRequest) -> Iterator[Open]:
-    """Makes clients, and closes them."""
+    """Provide a factory of clients that closes them."""
     with ExitStack() as exits:
         runner = exits.enter_context(asyncio.Runner()) if request.param == "AsyncClient" else None
 
@@ -47,7 +47,7 @@ def connect(request: pytest.FixtureRequest) -> Iterator[Open]:
 
 @pytest.fixture
 def stub(connect: Open) -> Callable[..., tuple[Client, list[httpx.Request]]]:
-    """A client of a server that gives the answers it is told to, one after the other, and what it was asked."""
+    """Provide a client of a fake server with these answers, and the requests that it received."""
 
     def stub(*answers: Callable[[], httpx.Response] | Exception, **options: Any) -> tuple[Client, list[httpx.Request]]:
         asked: list[httpx.Request] = []

@@ -1,4 +1,4 @@
-"""Every error is of its class, whichever route it came from: provoked on a server, or told by a stub."""
+"""Tests of the class of each error, from a real server or a stub."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ BOTH = pytest.mark.parametrize("predictions", [False, True])
 
 
 @BOTH
-def test_a_model_there_is_none_of(client: Client, predictions: bool) -> None:
+def test_an_unknown_model_is_not_found(client: Client, predictions: bool) -> None:
     with pytest.raises(NotFoundError, match="nope") as caught:
         client.infer("nope", X, predictions=predictions)
     assert isinstance(caught.value, LookupError) and caught.value.status == 404
@@ -53,7 +53,7 @@ def test_a_model_there_is_none_of(client: Client, predictions: bool) -> None:
 
 
 @BOTH
-def test_a_shape_that_does_not_fit(client: Client, predictions: bool) -> None:
+def test_a_wrong_shape_is_an_invalid_request(client: Client, predictions: bool) -> None:
     with pytest.raises(InvalidRequestError, match="in0.*2, 4") as caught:
         client.infer("one", np.zeros((2, 4), F32), predictions=predictions)
     assert isinstance(caught.value, ValueError) and caught.value.status == (422 if predictions else 400)
@@ -61,32 +61,32 @@ def test_a_shape_that_does_not_fit(client: Client, predictions: bool) -> None:
         assert caught.value.code == "input_mismatch" and caught.value.detail["found"] == "[2, 4]"
 
 
-def test_a_dtype_that_does_not_fit(client: Client) -> None:
+def test_a_wrong_dtype_is_an_invalid_request(client: Client) -> None:
     with pytest.raises(InvalidRequestError, match="'FP64', but model 'one' expects 'FP32'"):
         client.infer("one", X.astype(np.float64))
 
 
-def test_a_model_that_fails(client: Client) -> None:
+def test_a_failing_model_is_a_server_error(client: Client) -> None:
     with pytest.raises(ServerError) as caught:
         client.infer("fail", np.ones((1, 2), F32), predictions=True)
     assert (caught.value.code, caught.value.status) == ("inference_failed", 500)
 
 
-def test_a_picture_that_is_none(client: Client) -> None:
+def test_a_broken_image_is_an_invalid_request(client: Client) -> None:
     with pytest.raises(InvalidRequestError):
         client.infer("shades", b"no picture")
 
 
 @pytest.fixture
 def waiting(tmp_path: Path) -> Any:
-    """A server with a model that waits for the turnstile; of one request at a time, and none behind it."""
+    """Provide a server with a model that blocks on the turnstile, and no room in the queue."""
     write_model(tmp_path, "wait", through("test.Wait", "(?,3)f32"))
     with listening(tmp_path, warmup=False, max_in_flight=1, max_queue=0, request_timeout_s=60.0) as front:
         yield front
 
 
 def blocked(front: Any) -> threading.Thread:
-    """Somebody whose request runs until the turnstile lets it through."""
+    """Start a thread whose request runs until the turnstile opens."""
 
     def ask() -> None:
         with Client(f"http://127.0.0.1:{front.port}") as client:
@@ -99,7 +99,7 @@ def blocked(front: Any) -> threading.Thread:
 
 
 @BOTH
-def test_a_full_queue_says_when_to_come_back(waiting: Any, connect: Any, predictions: bool) -> None:
+def test_a_full_queue_has_a_retry_time(waiting: Any, connect: Any, predictions: bool) -> None:
     client = connect(f"http://127.0.0.1:{waiting.port}", retries=0)
     thread = blocked(waiting)
     try:
@@ -111,7 +111,7 @@ def test_a_full_queue_says_when_to_come_back(waiting: Any, connect: Any, predict
         thread.join()
 
 
-def test_a_full_queue_is_asked_again_until_it_is_not(
+def test_a_request_to_a_full_queue_is_retried_until_accepted(
     waiting: Any, connect: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     thread = blocked(waiting)
@@ -131,7 +131,7 @@ def test_a_full_queue_is_asked_again_until_it_is_not(
     assert refused and result["out0"].shape == (1, 3)
 
 
-def test_a_server_that_stops_is_not_ready_then_gone(tmp_path: Path, connect: Any) -> None:
+def test_a_stopping_server_is_not_ready_then_unreachable(tmp_path: Path, connect: Any) -> None:
     write_model(tmp_path, "one", through("torch.clone", "(?,3)f32"))
     with listening(tmp_path, drain_delay_s=600.0) as front:
         client = connect(f"http://127.0.0.1:{front.port}", retries=0)
@@ -156,7 +156,7 @@ def test_a_model_that_failed_to_load_is_unavailable(tmp_path: Path, connect: Any
 
 
 @BOTH
-def test_a_server_with_keys_wants_one_that_is_good_for_it(tmp_path: Path, connect: Any, predictions: bool) -> None:
+def test_a_server_with_keys_requires_one_with_the_permission(tmp_path: Path, connect: Any, predictions: bool) -> None:
     write_model(tmp_path, "one", through("torch.clone", "(?,3)f32"))
     runs, looks = "a-key-that-may-run-models", "a-key-that-may-look-at-them"
     with listening(tmp_path, keys=SecretStr(f"infer: {runs}; metadata: {looks}")) as front:
@@ -171,10 +171,10 @@ def test_a_server_with_keys_wants_one_that_is_good_for_it(tmp_path: Path, connec
             with pytest.raises(DeniedError) as caught:
                 client.infer("one", X, predictions=predictions)
             assert isinstance(caught.value, PermissionError) and caught.value.status == status
-            assert client.ready()  # which is nobody's secret
+            assert client.ready()  # readiness needs no key
 
 
-def test_a_server_that_says_nothing_is_not_waited_for(connect: Any) -> None:
+def test_a_silent_server_times_out(connect: Any) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         client = connect(f"http://127.0.0.1:{silent.getsockname()[1]}", timeout=0.05)
         with pytest.raises(DeadlineError) as caught:
@@ -205,7 +205,7 @@ def test_a_server_that_says_nothing_is_not_waited_for(connect: Any) -> None:
     ],
     ids=["own", "protocol", "html", "list", "null"],
 )
-def test_an_error_is_of_the_class_of_its_status(
+def test_the_status_determines_the_class_of_an_error(
     stub: Callable[..., Any], status: int, error: type[PnnxError], body: dict[str, Any], said: tuple[Any, Any, Any]
 ) -> None:
     client, _ = stub(partial(httpx.Response, status, **body), retries=0)
@@ -217,7 +217,7 @@ def test_an_error_is_of_the_class_of_its_status(
 
 
 def answered(datatype: str, size: int) -> dict[str, Any]:
-    """Of three values that are so many bytes, none of which follow."""
+    """Return an answer that announces three values of so many bytes, without the bytes."""
     row = {"name": "out0", "datatype": datatype, "shape": [3], "parameters": {"binary_data_size": size}}
     return {"model_name": "m", "model_version": "1", "outputs": [row]}
 
@@ -231,13 +231,13 @@ def answered(datatype: str, size: int) -> dict[str, Any]:
         {"content": b"no gzip", "headers": {"content-encoding": "gzip"}},
     ],
 )  # fmt: skip
-def test_an_answer_that_makes_no_sense_is_the_servers_fault(stub: Callable[..., Any], answer: dict[str, Any]) -> None:
+def test_an_invalid_answer_is_a_server_error(stub: Callable[..., Any], answer: dict[str, Any]) -> None:
     client, _ = stub(partial(httpx.Response, 200, **answer))
     with pytest.raises(ServerError, match="cannot be read"):
         client.infer("m", X)
 
 
-def test_every_error_is_of_one_tree_and_at_the_door() -> None:
+def test_every_error_is_public_and_derives_from_one_class() -> None:
     def below(kind: type[PnnxError]) -> list[type[PnnxError]]:
         return [kind, *(each for child in kind.__subclasses__() for each in below(child))]
 

@@ -1,4 +1,4 @@
-"""What both clients send a server, and what they make of its answers."""
+"""Tests of the requests that both clients send, and of the results they return."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from tests.app.v2_models import DATATYPES
 
 F32 = np.float32
 X = np.linspace(-1, 1, 6, dtype=F32).reshape(2, 3)
-# A picture of the classifier: "below" is the brightest.
+# Image for the classifier: the lower part is the brightest.
 SHADES = np.array([[[[0.1, 0.2], [0.9, 0.0]]]], F32)
 
 
-def test_an_array_is_that_of_the_first_input(client: Client) -> None:
+def test_a_single_array_is_the_first_input(client: Client) -> None:
     result = client.infer("one", X)
     assert (result.model, result.version, result.predictions, result.timing) == ("one", 1, None, {})
     assert list(result) == ["out0"] and len(result) == 1
@@ -31,7 +31,7 @@ def test_an_array_is_that_of_the_first_input(client: Client) -> None:
 
 
 @pytest.mark.parametrize("inputs", [lambda x: x, lambda x: {"INPUT0": x}, lambda x: {"in0": x}])
-def test_outputs_have_the_models_names_unless_others_are_asked_for(client: Client, inputs: Any) -> None:
+def test_outputs_have_the_model_names_unless_others_are_requested(client: Client, inputs: Any) -> None:
     x = np.ones((1, 16), F32)
     assert list(client.infer("simple", inputs(x))) == ["OUTPUT0"]
     assert list(client.infer("simple", inputs(x), outputs=["out0"])) == ["out0"]
@@ -44,7 +44,7 @@ def test_arrays_are_sent_by_name(client: Client) -> None:
 
 @pytest.mark.parametrize("predictions", [False, True])
 @pytest.mark.parametrize("code", DATATYPES)
-def test_every_datatype_goes_and_comes_back(client: Client, code: str, predictions: bool) -> None:
+def test_every_datatype_survives_a_round_trip(client: Client, code: str, predictions: bool) -> None:
     dtype = dtype_of(DATATYPES[code])
     array = np.array([[0, 1, 1], [1, 0, 3]]).astype(dtype)
     result = client.infer(f"copy_{code}", array, predictions=predictions, outputs=True)
@@ -58,14 +58,14 @@ def test_the_client_has_the_servers_datatypes() -> None:
         assert tensors.datatype_of(np.zeros(1, dtype_of(name))) == name
 
 
-def test_texts_are_read_as_others_write_them() -> None:
+def test_string_tensors_of_the_protocol_are_read() -> None:
     texts = np.array([[b"", b"a"], ["\N{SNOWMAN}".encode(), bytes(300)]], object)
     found = tensors.from_bytes(memoryview(triton.serialize_byte_tensor(texts).item()), "BYTES", texts.shape)
     np.testing.assert_array_equal(found, texts)
     assert tensors.elements_to_bytes(list(texts.ravel())) == triton.serialize_byte_tensor(texts).item()
 
 
-def test_values_that_lie_badly_are_copied() -> None:
+def test_misaligned_values_are_copied() -> None:
     values = np.arange(4, dtype=np.float64)
     odd = memoryview(b"." + values.tobytes())[1:]
     found = tensors.from_bytes(odd, "FP64", (2, 2))
@@ -73,7 +73,7 @@ def test_values_that_lie_badly_are_copied() -> None:
     np.testing.assert_array_equal(found, values.reshape(2, 2))
 
 
-def test_bfloat16_is_widened_where_there_is_no_such_dtype(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bfloat16_is_widened_without_ml_dtypes(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tensors, "_BFLOAT16", None)
     array = np.array([[1.5, -2, np.inf]], ml_dtypes.bfloat16)
     found = client.infer("copy_bf16", array)["out0"]
@@ -89,34 +89,34 @@ def test_bfloat16_is_widened_where_there_is_no_such_dtype(client: Client, monkey
     ],
     ids=["empty", "fortran", "reversed", "big-endian", "broadcast", "list", "lists"],
 )  # fmt: skip
-def test_arrays_may_lie_in_any_way(client: Client, array: Any) -> None:
+def test_arrays_may_have_any_memory_layout(client: Client, array: Any) -> None:
     np.testing.assert_array_equal(client.infer("one", array)["out0"], np.asarray(array, F32) + 1)
 
 
-def test_whole_numbers_of_a_list_are_int64_and_flags_bool(client: Client) -> None:
+def test_integers_of_a_list_are_int64_and_booleans_bool(client: Client) -> None:
     np.testing.assert_array_equal(client.infer("ints", [[1, 2, 3]])["out0"], [[2, 3, 4]])
     np.testing.assert_array_equal(client.infer("flags", [[True, False]])["out0"], [[True, False]])
 
 
-def test_outputs_are_views_of_the_answer_that_cannot_be_written(client: Client) -> None:
+def test_outputs_are_read_only_views_of_the_answer(client: Client) -> None:
     found = client.infer("one", X)["out0"]
     assert found.flags.aligned and not found.flags.owndata and not found.flags.writeable
 
 
-def test_complex_numbers_which_the_protocol_lacks_come_as_json(client: Client) -> None:
+def test_complex_numbers_come_as_json(client: Client) -> None:
     waves = np.array([[1 + 2j, complex(np.inf, -3)]], np.complex64)
     found = client.infer("waves", waves, predictions=True, outputs=True)["out0"]
     assert found.dtype == np.complex64
     np.testing.assert_array_equal(found, waves)
 
 
-def test_values_that_json_lacks_are_the_same_both_ways(client: Client) -> None:
+def test_non_finite_values_survive_a_json_round_trip(client: Client) -> None:
     for predictions in (False, True):
         found = client.infer("inverse", np.array([[0.0, -0.0, np.nan]], F32), predictions=predictions, outputs=True)
         np.testing.assert_array_equal(found["out0"], [[np.inf, -np.inf, np.nan]])
 
 
-def test_a_version_is_asked_for_by_number(client: Client) -> None:
+def test_a_version_is_selected_by_number(client: Client) -> None:
     assert client.infer("named", -X).version == 2
     assert client.infer("named", X, version=1).version == 1
     assert client.infer("named", X, version=1, predictions=True).version == 1
@@ -125,13 +125,13 @@ def test_a_version_is_asked_for_by_number(client: Client) -> None:
 
 
 @pytest.mark.parametrize("predictions", [False, True])
-def test_outputs_are_asked_for_by_name(client: Client, predictions: bool) -> None:
+def test_outputs_are_selected_by_name(client: Client, predictions: bool) -> None:
     picture = np.zeros((1, 3, 4, 8), F32)
     assert list(client.infer("boxes", picture, outputs=["out1"], predictions=predictions)) == ["out1"]
     assert list(client.infer("boxes", picture, outputs=True, predictions=predictions)) == ["out0", "out1"]
 
 
-def test_arrays_have_predictions_when_they_are_asked_for(client: Client) -> None:
+def test_arrays_get_predictions_on_request(client: Client) -> None:
     result = client.infer("shades", SHADES, predictions=True)
     assert [each["label"] for each in result.predictions] == ["below", "right", "left"]
     assert result.outputs == {} and result.timing["total_ms"] > 0
@@ -147,7 +147,7 @@ def test_arrays_by_name_have_predictions_too(client: Client) -> None:
 
 
 def pictures(folder: Path) -> list[Any]:
-    """The same one in every form."""
+    """Return the same image in every accepted form."""
     path = folder / "picture.png"
     path.write_bytes(png(2, 2))
     data = path.read_bytes()
@@ -166,7 +166,7 @@ def test_a_list_of_pictures_is_a_batch(client: Client, tmp_path: Path) -> None:
     assert all(row == result.predictions[0] for row in result.predictions)
 
 
-def test_tensors_of_pictures_come_as_bytes_without_predictions(client: Client, tmp_path: Path) -> None:
+def test_outputs_of_images_come_as_bytes_without_predictions(client: Client, tmp_path: Path) -> None:
     alone = client.infer("shades", pictures(tmp_path), predictions=False)
     with_predictions = client.infer("shades", pictures(tmp_path), outputs=True)
     assert alone.predictions is None and not alone["out0"].flags.owndata
@@ -198,14 +198,14 @@ def test_models_are_listed_and_shown(client: Client) -> None:
         (Path("nowhere.png"), {}, FileNotFoundError),
     ],
 )
-def test_what_cannot_be_sent_is_refused_before_it_is(
+def test_invalid_arguments_are_refused_before_sending(
     client: Client, inputs: Any, options: dict[str, Any], error: type[Exception]
 ) -> None:
     with pytest.raises(error):
         client.infer("one", inputs, **options)
 
 
-def test_the_deadline_travels_with_the_tensors_which_lie_aligned(stub: Any) -> None:
+def test_the_request_has_the_deadline_and_aligned_tensors(stub: Any) -> None:
     client, asked = stub(partial(httpx.Response, 400), api_key="secret")
     with pytest.raises(ValueError):
         client.infer("a/b", X, timeout=2.5)
@@ -216,7 +216,7 @@ def test_the_deadline_travels_with_the_tensors_which_lie_aligned(stub: Any) -> N
     assert request.content[length:] == X.tobytes()
 
 
-def test_connections_are_kept(url: str, connect: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_connections_are_reused(url: str, connect: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     import httpcore
 
     opened = []
@@ -237,6 +237,6 @@ def test_a_client_is_a_context(url: str) -> None:
 
 
 @pytest.mark.parametrize("url", ["127.0.0.1:8000", "ftp://server", "http://", "http://a:b"])
-def test_what_is_no_url_is_refused(connect: Any, url: str) -> None:
+def test_an_invalid_url_is_refused(connect: Any, url: str) -> None:
     with pytest.raises(ValueError, match="url"):
         connect(url)

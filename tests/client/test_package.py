@@ -1,4 +1,4 @@
-"""The client is a distribution of its own, small enough to be put beside anything."""
+"""Tests that the client is a small distribution of its own."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ ROOT = Path(__file__).parents[2]
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "clients/python/pyproject.toml").read_text())["project"]
 
 
-def test_it_needs_httpx_and_numpy_alone() -> None:
+def test_the_client_depends_on_httpx_and_numpy_only() -> None:
     assert {re.split(r"\W", each)[0] for each in PROJECT["dependencies"]} == {"httpx", "numpy"}
 
 
-def test_its_version_is_said_once_and_the_same() -> None:
+def test_the_version_is_the_same_everywhere() -> None:
     assert PROJECT["version"] == pnnx_client.__version__
 
 
-def test_it_carries_the_licence() -> None:
+def test_the_package_contains_the_licence() -> None:
     assert (ROOT / "clients/python/LICENSE").read_bytes() == (ROOT / "LICENSE").read_bytes()
 
 
-def test_it_runs_without_anything_of_the_servers() -> None:
+def test_the_client_imports_nothing_of_the_server() -> None:
     barred = ("engine", "app", "exporter", "ml_dtypes", "llvmlite", "fastapi", "orjson", "PIL")
     code = (
         f"import sys; sys.path.insert(0, {str(ROOT / 'clients/python')!r})\n"

@@ -1,4 +1,4 @@
-"""What is tried again, how often, and not sooner than the server asks for."""
+"""Tests of retries: which failures, how often and how soon."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ GOOD = partial(httpx.Response, 200, json={"models": []})
 
 @pytest.fixture
 def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The pauses that were made; the clock goes on by them, and by nothing else."""
+    """Record the pauses; the clock advances by them only."""
     made: list[float] = []
 
     async def sleep(seconds: float) -> None:
@@ -38,12 +38,12 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 @pytest.mark.parametrize("first", [FULL, NOT_READY, BROKEN], ids=["429", "503", "broken"])
-def test_what_passes_is_tried_again(stub: Callable[..., Any], pauses: list[float], first: Any) -> None:
+def test_temporary_failures_are_retried(stub: Callable[..., Any], pauses: list[float], first: Any) -> None:
     client, asked = stub(first, first, GOOD)
     assert client.models() == [] and len(asked) == 3 and len(pauses) == 2
 
 
-def test_the_same_body_is_sent_again(stub: Callable[..., Any], pauses: list[float]) -> None:
+def test_a_retry_sends_the_same_body(stub: Callable[..., Any], pauses: list[float]) -> None:
     client, asked = stub(FULL, partial(httpx.Response, 400))
     for options in ({}, {"predictions": True}):
         asked.clear()
@@ -54,13 +54,13 @@ def test_the_same_body_is_sent_again(stub: Callable[..., Any], pauses: list[floa
         assert parts == [1, 1] and len(first) == len(second)
 
 
-def test_pauses_are_as_long_as_the_server_asks_for(stub: Callable[..., Any], pauses: list[float]) -> None:
+def test_pauses_follow_retry_after(stub: Callable[..., Any], pauses: list[float]) -> None:
     client, _ = stub(FULL, FULL, GOOD)
     client.models()
     assert all(3 <= pause <= 3.75 for pause in pauses)
 
 
-def test_pauses_grow_where_the_server_says_nothing(stub: Callable[..., Any], pauses: list[float]) -> None:
+def test_pauses_grow_without_retry_after(stub: Callable[..., Any], pauses: list[float]) -> None:
     client, _ = stub(NOT_READY, NOT_READY, NOT_READY, GOOD)
     client.models()
     assert [0.1 * 2**count <= pause <= 0.125 * 2**count for count, pause in enumerate(pauses)] == [True] * 3
@@ -86,7 +86,7 @@ def test_retries_are_bounded_in_time(stub: Callable[..., Any], pauses: list[floa
     assert len(asked) == 3 and sum(pauses) < 8 and caught.value.retry_after_s == 3
 
 
-def test_a_call_may_have_its_own_time(stub: Callable[..., Any], pauses: list[float]) -> None:
+def test_a_call_may_have_its_own_timeout(stub: Callable[..., Any], pauses: list[float]) -> None:
     client, asked = stub(FULL)
     with pytest.raises(BusyError):
         client.infer("m", np.zeros(1, np.float32), timeout=1.0)
@@ -96,7 +96,7 @@ def test_a_call_may_have_its_own_time(stub: Callable[..., Any], pauses: list[flo
 @pytest.mark.parametrize(
     "answer", [400, 401, 404, 413, 422, 500, 504, httpx.ReadTimeout("late", request=BROKEN.request)]
 )
-def test_what_does_not_pass_is_not_tried_again(stub: Callable[..., Any], pauses: list[float], answer: Any) -> None:
+def test_permanent_failures_are_not_retried(stub: Callable[..., Any], pauses: list[float], answer: Any) -> None:
     client, asked = stub(partial(httpx.Response, answer) if isinstance(answer, int) else answer)
     with pytest.raises(PnnxError):
         client.models()
@@ -104,7 +104,7 @@ def test_what_does_not_pass_is_not_tried_again(stub: Callable[..., Any], pauses:
 
 
 @pytest.mark.parametrize("answer", [FULL, BROKEN, httpx.ConnectTimeout("late", request=BROKEN.request)])
-def test_probes_are_asked_once(stub: Callable[..., Any], pauses: list[float], answer: Any) -> None:
+def test_probes_are_not_retried(stub: Callable[..., Any], pauses: list[float], answer: Any) -> None:
     client, asked = stub(answer)
     assert (client.live(), client.ready(), len(asked), pauses) == (False, False, 2, [])
 
@@ -142,6 +142,6 @@ def test_a_failure_names_its_cause() -> None:
     assert late.value is error and error.__cause__ is None
 
 
-def test_there_is_always_a_moment_left() -> None:
+def test_the_network_timeout_is_never_zero() -> None:
     assert Attempts(3, None).left_s is None
     assert 0 < (Attempts(3, -5.0).left_s or 0) < 0.01

@@ -1,6 +1,6 @@
-"""As much of Kustomize as deploy/kubernetes uses: resources, components, strategic merge patches, images.
+"""Subset of Kustomize that deploy/kubernetes uses: resources, components, strategic merge patches, images.
 
-For machines without kubectl; where there is one, a test holds this against it. Whatever is not known here is refused.
+For machines without kubectl; with kubectl, a test compares both. Unknown keys are refused.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import yaml
 Object = dict[str, Any]
 
 _KEYS: Final = {"apiVersion", "kind", "resources", "components", "patches", "images"}
-# What tells the items of a list from each other, by its name: Kubernetes' patchMergeKey. Other lists are replaced.
+# Key that identifies the items of a list (Kubernetes' patchMergeKey). Other lists are replaced.
 _MERGED_BY: Final = {
     "containers": "name",
     "initContainers": "name",
@@ -25,12 +25,12 @@ _MERGED_BY: Final = {
 
 
 def render(folder: Path) -> list[Object]:
-    """The objects that ``kubectl kustomize`` prints, in some order."""
+    """Return the objects that ``kubectl kustomize`` prints, in any order."""
     return _apply(folder, [])
 
 
 def documents(path: Path) -> Iterator[Object]:
-    """The objects of a file."""
+    """Yield the objects of a file."""
     yield from (each for each in yaml.safe_load_all(path.read_text(encoding="utf-8")) if each is not None)
 
 
@@ -57,7 +57,7 @@ def _apply(folder: Path, objects: list[Object]) -> list[Object]:
 
 
 def containers(found: Object) -> list[Object]:
-    """All containers of a Deployment."""
+    """Return all containers of a Deployment."""
     if found["kind"] != "Deployment":
         return []
     pod = found["spec"]["template"]["spec"]
@@ -81,7 +81,7 @@ def _merge(target: Object, change: Object) -> None:
 
 
 def _merged(before: list[Object], changes: list[Object], key: str) -> list[Object]:
-    """What is changed or new comes first, in its order; then the others, in theirs."""
+    """Merge lists: changed and new items first, then the others, each in their order."""
     there = {each[key]: each for each in before}
     changed = []
     for change in changes:

@@ -1,4 +1,4 @@
-"""docker-compose.yml: a container that ends by itself, and writes where the image has room for it."""
+"""Tests of docker-compose.yml: time to shut down, and mounts that match the image."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ SERVICE = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"][
 IMAGE = (ROOT / "Dockerfile").read_text().rpartition("\nFROM ")[2]
 
 
-def test_a_container_has_time_to_finish_what_is_in_flight() -> None:
+def test_a_container_has_time_to_finish_its_requests() -> None:
     own = Settings()
     assert own.drain_delay_s + own.shutdown_timeout_s < float(SERVICE["stop_grace_period"].removesuffix("s"))
 
 
-def test_what_is_mounted_is_where_the_image_looks() -> None:
+def test_mounts_are_the_folders_that_the_image_uses() -> None:
     mounted = dict(each.split(":", 2)[1::-1] for each in SERVICE["volumes"])
     said = dict(re.findall(r"^ {4}(\w+)=(\S+)(?: \\)?$", IMAGE, re.M))
     assert mounted[said["PNNX_SERVE_CACHE_DIR"]] == "cache" and mounted["/models"] == "./model_store"

@@ -1,4 +1,4 @@
-"""deploy/haproxy: two real servers behind the real thing; one of them is told to go, and nobody notices."""
+"""Tests of deploy/haproxy with two servers behind HAProxy, of which one shuts down."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.skipif(HAPROXY is None, reason="need
 
 @contextmanager
 def haproxy(*servers: Process) -> Iterator[str]:
-    """The example in front of two servers; its address."""
+    """Run the example before two servers, and yield its address."""
     port = unused_port()
     addresses = {
         f"SERVER_{letter}": httpx.URL(each.url).netloc.decode() for letter, each in zip("AB", servers, strict=True)
@@ -66,14 +66,14 @@ def infer(http: httpx.Client, url: str) -> int:
     return http.post(f"{url}/infer?model=digits", content=PICTURE, headers={"content-type": "image/png"}).status_code
 
 
-def test_the_configuration_is_one_without_warnings() -> None:
+def test_haproxy_accepts_the_configuration_without_warnings() -> None:
     done = subprocess.run(
         [str(HAPROXY), "-c", "-f", str(CONFIG)], capture_output=True, text=True, check=False, timeout=PATIENCE_S
     )
     assert done.returncode == 0 and "warning" not in (done.stdout + done.stderr).lower(), done.stderr
 
 
-def test_requests_go_to_both_and_none_is_lost_when_one_is_told_to_go(tmp_path: Path) -> None:
+def test_requests_reach_both_servers_and_none_fails_when_one_shuts_down(tmp_path: Path) -> None:
     own = {"threads": 1, "cache_dir": tmp_path / "cache", "drain_delay_s": 3.0, "max_wait_s": 30}
     store = ROOT / "model_store"
     with (
@@ -111,4 +111,4 @@ def test_requests_go_to_both_and_none_is_lost_when_one_is_told_to_go(tmp_path: P
 
         second.signal()
         second.wait()
-        wait_for(http, url, 503)  # nobody is left, and HAProxy says so
+        wait_for(http, url, 503)  # no server is left

@@ -1,4 +1,4 @@
-"""The image, run as the manifests have it: needs an engine with 'make image' done, and WITH_IMAGE=1 to say so."""
+"""Tests of the image run as in the manifests; they need Docker, 'make image' and WITH_IMAGE=1."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PICTURE = (ROOT / "model_store/digits/examples/digit-3-a.png").read_bytes()
 
 @pytest.fixture
 def cache(tmp_path: Path) -> Path:
-    """A volume as fsGroup makes it."""
+    """Provide a volume with the permissions that fsGroup sets."""
     tmp_path.chmod(0o755)
     made = tmp_path / "cache"
     made.mkdir()
@@ -38,7 +38,7 @@ def docker(*words: str) -> subprocess.CompletedProcess[str]:
 
 
 def run(container: dict[str, object], cache: Path, *words: str, more: tuple[str, ...] = ()) -> list[str]:
-    """How an engine is told what the manifest says of a container."""
+    """Return the arguments of ``docker run`` for a container of the manifest."""
     context = pod(PLAN)["securityContext"]
     user = f"{context['runAsUser']}:{context['runAsGroup']}"
     told = ["--read-only", "--user", user, "--cap-drop", "ALL", "--security-opt", "no-new-privileges", "--memory", "1g"]
@@ -48,7 +48,7 @@ def run(container: dict[str, object], cache: Path, *words: str, more: tuple[str,
     return ["run", *told, *more, "pnnx-serve", *words]
 
 
-def test_the_init_container_fills_the_cache_and_says_what_is_wrong(cache: Path, tmp_path: Path) -> None:
+def test_the_init_container_fills_the_cache_and_reports_faulty_models(cache: Path, tmp_path: Path) -> None:
     (fills,) = pod(PLAN)["initContainers"]
     done = docker(*run(fills, cache, *fills["args"], more=("--rm",)))
     assert done.returncode == 0 and "digits" in done.stdout, done.stderr
@@ -60,7 +60,7 @@ def test_the_init_container_fills_the_cache_and_says_what_is_wrong(cache: Path, 
 
 @pytest.fixture
 def served(cache: Path) -> Iterator[tuple[str, str]]:
-    """A container, and the address of its server."""
+    """Provide a container and the address of its server."""
     port = unused_port()
     more = ("--detach", "--env", f"PNNX_SERVE_PORT={port}", "--env", "PNNX_SERVE_HOST=127.0.0.1")
     name = docker(*run(server(PLAN), cache, *server(PLAN)["args"], more=more)).stdout.strip()
@@ -68,7 +68,7 @@ def served(cache: Path) -> Iterator[tuple[str, str]]:
     docker("rm", "--force", name)
 
 
-def test_the_server_has_no_rights_and_ends_within_its_grace(served: tuple[str, str]) -> None:
+def test_the_server_is_unprivileged_and_ends_within_its_grace_period(served: tuple[str, str]) -> None:
     name, url = served
 
     def is_ready() -> bool:

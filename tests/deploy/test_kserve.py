@@ -1,4 +1,4 @@
-"""deploy/kserve: objects that KServe's own definitions allow, and the layout it mounts, served as it asks for it."""
+"""Tests of deploy/kserve against KServe's schemas, and of the runtime on the folders that it mounts."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ DIGITS = ROOT / "model_store/digits"
 
 
 def strict(schema: Any) -> Any:
-    """A definition that refuses what it does not name, as a cluster does where nothing says otherwise."""
+    """Return the schema with unknown keys refused, as in a cluster."""
     if isinstance(schema, list):
         return [strict(each) for each in schema]
     if not isinstance(schema, dict):
@@ -53,7 +53,7 @@ def of(name: str) -> Object:
 
 
 @pytest.mark.parametrize("name", ["clusterservingruntime", "inferenceservice"])
-def test_kserve_takes_the_object(name: str) -> None:
+def test_kserve_accepts_the_object(name: str) -> None:
     validator(f"{name}s").validate(of(name))
 
 
@@ -65,7 +65,7 @@ def test_kserve_takes_the_object(name: str) -> None:
         ("inferenceservice", ["spec", "predictor", "autoScaling", "metrics", 0, "external", "metric", "adress"]),
     ],
 )
-def test_the_definitions_notice_a_slip(name: str, path: list[Any]) -> None:
+def test_the_definitions_reject_a_misspelt_key(name: str, path: list[Any]) -> None:
     found = of(name)
     *parents, last = path
     place: Any = found
@@ -76,35 +76,35 @@ def test_the_definitions_notice_a_slip(name: str, path: list[Any]) -> None:
         validator(f"{name}s").validate(found)
 
 
-def test_the_definitions_say_whose_they_are() -> None:
+def test_the_definitions_name_their_source() -> None:
     assert re.fullmatch(r"https://github.com/kserve/kserve/tree/[0-9a-f]{40}/config/crd/full", SCHEMAS["source"])
     assert SCHEMAS["licence"] == "Apache-2.0"
 
 
-def test_the_service_asks_for_a_format_of_the_runtime_in_a_protocol_it_speaks() -> None:
+def test_the_service_requests_a_format_and_protocol_of_the_runtime() -> None:
     model, runtime = of("inferenceservice")["spec"]["predictor"]["model"], of("clusterservingruntime")["spec"]
     assert model["modelFormat"]["name"] in {each["name"] for each in runtime["supportedModelFormats"]}
     assert model["protocolVersion"] in runtime["protocolVersions"]
 
 
-def test_the_runtime_ends_within_the_grace_of_the_service() -> None:
+def test_the_runtime_ends_within_the_grace_period_of_the_service() -> None:
     (container,) = of("clusterservingruntime")["spec"]["containers"]
     grace_s = of("inferenceservice")["spec"]["predictor"]["terminationGracePeriodSeconds"]
     assert seconds(container) + SPARE_S <= grace_s
 
 
-def test_keda_asks_for_metrics_there_are_and_kserve_hands_its_threshold_on() -> None:
+def test_keda_queries_existing_metrics_and_gets_the_threshold() -> None:
     service = of("inferenceservice")
     (metric,) = service["spec"]["predictor"]["autoScaling"]["metrics"]
     query, name = metric["external"]["metric"]["query"], service["metadata"]["name"]
     named = re.findall(r"\b(pnnx_serve_\w+)\{(\w+)=\"(\w+)\"\}", query)
     assert {each for each, _, _ in named} == {"pnnx_serve_running_requests", "pnnx_serve_queued_requests"}
     assert all(label in FAMILIES[each].labels and value == name for each, label, value in named)
-    # getKedaMetrics in KServe's keda_reconciler.go reads Target.Value alone; any other target is a threshold of 0.
+    # getKedaMetrics in KServe's keda_reconciler.go reads Target.Value only; other targets become a threshold of 0.
     assert metric["external"]["target"].keys() == {"type", "value"}
 
 
-def test_prometheus_is_sent_where_the_runtime_listens() -> None:
+def test_prometheus_scrapes_the_port_of_the_runtime() -> None:
     spec = of("clusterservingruntime")["spec"]
     (container,) = spec["containers"]
     assert spec["annotations"]["prometheus.kserve.io/path"] == "/metrics"
@@ -112,7 +112,7 @@ def test_prometheus_is_sent_where_the_runtime_listens() -> None:
     assert f"--port={port}" in container["args"] and container["ports"][0]["containerPort"] == int(port)
 
 
-def test_the_runtime_is_the_user_of_the_image_and_may_write_where_it_has_to() -> None:
+def test_the_runtime_uses_the_image_user_and_can_write_its_folders() -> None:
     stage = (ROOT / "Dockerfile").read_text().rpartition("\nFROM ")[2]
     spec = of("clusterservingruntime")["spec"]
     (container,) = spec["containers"]
@@ -125,7 +125,7 @@ def test_the_runtime_is_the_user_of_the_image_and_may_write_where_it_has_to() ->
 
 
 def runtime(mounted: Path, name: str, tmp_path: Path) -> Any:
-    """The server as the runtime starts it, with what KServe puts into its arguments."""
+    """Run the server with the arguments of the runtime, as KServe fills them in."""
     (container,) = of("clusterservingruntime")["spec"]["containers"]
     words = [word.replace("{{.Name}}", name) for word in container["args"][1:]]
     flags = dict(word.removeprefix("--").split("=") for word in words)
@@ -144,7 +144,7 @@ def ask(server: Process, path: str, body: object | None = None) -> tuple[int, An
     return answer.status_code, answer.json()
 
 
-def test_a_bare_onnx_file_in_the_mounted_folder_is_served_under_the_services_name(tmp_path: Path) -> None:
+def test_a_single_onnx_file_in_the_mount_is_served_under_the_service_name(tmp_path: Path) -> None:
     pytest.importorskip("onnx", reason="the extra 'onnx' is not installed")
     from tests.engine.onnx_files.models import model, node, save, value
 
@@ -158,14 +158,14 @@ def test_a_bare_onnx_file_in_the_mounted_folder_is_served_under_the_services_nam
         answer = client.post("/v2/models/my-net/infer", json={"inputs": [tensor]}).json()
         (output,) = answer["outputs"]
         assert (answer["model_name"], output["shape"], output["data"]) == ("my-net", [1, 3], [6.0, 9.0, 12.0])
-        # What KEDA asks Prometheus for is what this says of itself, under the name that the service has.
+        # KEDA's query selects the metrics of this server by the name of the service.
         page = client.get("/metrics").text
         for name in ("running_requests", "queued_requests"):
             assert re.search(rf'^pnnx_serve_{name}\{{model="my-net"[^}}]*\}} \S+$', page, re.M)
 
 
 @pytest.mark.slow
-def test_a_bare_pair_in_the_mounted_folder_is_served_under_the_services_name(tmp_path: Path) -> None:
+def test_a_single_pair_in_the_mount_is_served_under_the_service_name(tmp_path: Path) -> None:
     mounted = tmp_path / "mnt"
     mounted.mkdir()
     for end in ("param", "bin"):

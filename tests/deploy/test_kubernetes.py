@@ -1,4 +1,4 @@
-"""deploy/kubernetes: manifests that a cluster takes, that fit the image and the server, and that add up."""
+"""Tests of deploy/kubernetes against the schemas, the image, the server and each other."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.patience import PATIENCE_S
 FOLDER = ROOT / "deploy/kubernetes"
 PLANS = [FOLDER / "base", *sorted((FOLDER / "overlays").iterdir())]
 VERSION = kubernetes_validate.latest_version()
-# What a pod is given besides what its settings ask for.
+# Seconds of the grace period beyond those that the settings need.
 SPARE_S = 5
 
 every_plan = pytest.mark.parametrize("plan", PLANS, ids=lambda path: path.name)
@@ -56,12 +56,12 @@ def environment(container: Object) -> dict[str, str]:
 
 
 def settings(container: Object) -> Settings:
-    """As the server would read them."""
+    """Return the settings that the server would read."""
     return Settings.from_env(environment(container))
 
 
 def seconds(container: Object) -> float:
-    """From the decision to end a pod to when its server has ended by itself, at most."""
+    """Return the longest time from the decision to end a pod until its server has ended."""
     own = settings(container)
     stop = container.get("lifecycle", {}).get("preStop", {"sleep": {"seconds": 0}})
     return float(stop["sleep"]["seconds"]) + own.drain_delay_s + own.shutdown_timeout_s
@@ -73,12 +73,12 @@ def quantity(text: str) -> int:
 
 
 @every_plan
-def test_a_cluster_of_the_newest_version_takes_every_object(plan: Path) -> None:
+def test_the_newest_kubernetes_accepts_every_object(plan: Path) -> None:
     for found in rendered(plan):
         kubernetes_validate.validate(found, VERSION, strict=True)
 
 
-def test_the_validator_notices_a_slip() -> None:
+def test_the_validator_rejects_a_misspelt_key() -> None:
     (service,) = documents(FOLDER / "base/service.yaml")
     service["spec"]["port"] = 80
     with pytest.raises(kubernetes_validate.ValidationError):
@@ -89,7 +89,7 @@ def test_the_validator_notices_a_slip() -> None:
     shutil.which("kubectl") is None, reason="needs kubectl; what the tests render by themselves is tested"
 )
 @every_plan
-def test_kubectl_renders_what_these_tests_look_at(plan: Path) -> None:
+def test_kubectl_renders_the_same_objects(plan: Path) -> None:
     done = subprocess.run(
         ["kubectl", "kustomize", str(plan)], capture_output=True, text=True, timeout=PATIENCE_S, check=False
     )
@@ -103,7 +103,7 @@ def by_name(objects: list[Object]) -> dict[tuple[str, str], Object]:
 
 
 @every_plan
-def test_pods_are_those_of_the_restricted_standard(plan: Path) -> None:
+def test_pods_meet_the_restricted_security_standard(plan: Path) -> None:
     spec = pod(plan)
     assert spec["automountServiceAccountToken"] is False and spec["enableServiceLinks"] is False
     assert spec["securityContext"]["runAsNonRoot"] is True
@@ -117,7 +117,7 @@ def test_pods_are_those_of_the_restricted_standard(plan: Path) -> None:
 
 
 @every_plan
-def test_a_pod_is_guaranteed_and_its_server_has_whole_cores(plan: Path) -> None:
+def test_a_pod_has_guaranteed_quality_of_service_and_whole_cores(plan: Path) -> None:
     for each in containers(one(plan, "Deployment")):
         assert each["resources"]["requests"] == each["resources"]["limits"]
         assert each["resources"]["limits"].keys() >= {"cpu", "memory"}
@@ -125,7 +125,7 @@ def test_a_pod_is_guaranteed_and_its_server_has_whole_cores(plan: Path) -> None:
 
 
 @every_plan
-def test_what_the_image_says_and_what_the_manifests_say_is_one(plan: Path) -> None:
+def test_image_and_manifests_agree(plan: Path) -> None:
     stage = (ROOT / "Dockerfile").read_text().rpartition("\nFROM ")[2]
     said = dict(re.findall(r"^ {4}(\w+)=(\S+)(?: \\)?$", stage, re.M))
     user, group = re.findall(r"^USER (\d+):(\d+)$", stage, re.M)[0]
@@ -133,40 +133,40 @@ def test_what_the_image_says_and_what_the_manifests_say_is_one(plan: Path) -> No
     assert [context[key] for key in ("runAsUser", "runAsGroup", "fsGroup")] == [int(user), int(group), int(group)]
     assert own["ports"] == [{"name": "http", "containerPort": int(said["PNNX_SERVE_PORT"]), "protocol": "TCP"}]
     mounts = {each["mountPath"] for each in own["volumeMounts"]}
-    # What must be writable is a volume: the root is not.
+    # The root is read-only, so writable folders are volumes.
     assert {said["HOME"], said["PNNX_SERVE_CACHE_DIR"]} <= mounts
     assert environment(own)["PNNX_SERVE_STORE"] == "/models" and " /models\n" in stage
     assert "command" not in own and 'ENTRYPOINT ["pnnx-serve"]' in stage
 
 
 @every_plan
-def test_settings_of_the_containers_are_settings(plan: Path) -> None:
+def test_settings_of_the_containers_exist(plan: Path) -> None:
     for each in containers(one(plan, "Deployment")):
         if each["image"].startswith("registry.example/pnnx-serve:"):
             settings(each)
 
 
 @every_plan
-def test_a_pod_ends_by_itself_before_it_is_killed(plan: Path) -> None:
+def test_a_pod_ends_before_it_is_killed(plan: Path) -> None:
     own = settings(server(plan))
     assert seconds(server(plan)) + SPARE_S <= pod(plan)["terminationGracePeriodSeconds"]
     assert own.request_timeout_s <= own.shutdown_timeout_s
 
 
 @every_plan
-def test_start_up_has_time_to_compile_and_liveness_begins_after_it(plan: Path) -> None:
+def test_the_startup_probe_allows_time_to_compile_before_liveness(plan: Path) -> None:
     own = server(plan)
     start, alive, ready = own["startupProbe"], own["livenessProbe"], own["readinessProbe"]
     paths = [each["httpGet"]["path"] for each in (start, alive, ready)]
     assert paths == ["/health/ready", "/health/live", "/health/ready"]
     patience_s = start["periodSeconds"] * start["failureThreshold"]
     assert settings(own).load_timeout_s < patience_s < one(plan, "Deployment")["spec"]["progressDeadlineSeconds"]
-    # Whoever asks for readiness has heard of the end before the port closes.
+    # Readiness probes fail before the port closes.
     assert ready["periodSeconds"] * ready["failureThreshold"] < settings(own).drain_delay_s
 
 
 @every_plan
-def test_the_cache_is_filled_with_what_the_server_will_look_for(plan: Path) -> None:
+def test_the_init_container_compiles_for_the_settings_of_the_server(plan: Path) -> None:
     fills = pod(plan)["initContainers"][-1]
     own = server(plan)
     assert fills["args"] == ["compile", "--all"] and fills["image"] == own["image"]
@@ -205,13 +205,13 @@ def test_everything_that_selects_pods_selects_these(plan: Path) -> None:
 @pytest.mark.parametrize(
     "plan", [each for each in PLANS if each.name.startswith(("hpa", "production"))], ids=lambda p: p.name
 )
-def test_nobody_but_the_autoscaler_says_how_many_replicas_there_are(plan: Path) -> None:
+def test_only_the_autoscaler_sets_the_number_of_replicas(plan: Path) -> None:
     assert "replicas" not in one(plan, "Deployment")["spec"]
     target = one(plan, "HorizontalPodAutoscaler")["spec"]["scaleTargetRef"]
     assert (target["kind"], target["name"]) == ("Deployment", one(plan, "Deployment")["metadata"]["name"])
 
 
-def test_the_autoscaler_asks_for_what_the_adapter_makes_of_metrics_there_are() -> None:
+def test_the_autoscaler_uses_a_metric_that_the_adapter_derives_from_existing_ones() -> None:
     (values,) = documents(FOLDER / "components/hpa-inflight/prometheus-adapter.yaml")
     (rule,) = values["rules"]["custom"]
     (metric,) = one(FOLDER / "overlays/hpa-inflight", "HorizontalPodAutoscaler")["spec"]["metrics"]
@@ -221,18 +221,18 @@ def test_the_autoscaler_asks_for_what_the_adapter_makes_of_metrics_there_are() -
 
 
 @every_plan
-def test_whoever_asks_a_pod_from_another_namespace_is_let_in_and_whoever_fetches_is_let_out(plan: Path) -> None:
-    """A kubelet is always let in: Kubernetes' policies do not hold for what a pod's own node asks."""
+def test_the_network_policy_allows_scrapes_from_other_namespaces_and_downloads(plan: Path) -> None:
+    """Network policies never block the kubelet of the pod's own node."""
     policy, own = one(plan, "NetworkPolicy")["spec"], server(plan)
     assert policy["policyTypes"] == ["Ingress", "Egress"]
     (ingress,) = policy["ingress"]
     assert [each["port"] for each in ingress["ports"]] == [own["ports"][0]["name"]]
-    # Prometheus scrapes the port that the annotations name, from the namespace that is let in.
+    # Prometheus scrapes the port of the annotations, from the namespace that the policy allows.
     annotations = one(plan, "Deployment")["spec"]["template"]["metadata"]["annotations"]
     assert int(annotations["prometheus.io/port"]) == own["ports"][0]["containerPort"]
     (namespaces,) = (each["namespaceSelector"] for each in ingress["from"] if "namespaceSelector" in each)
     assert "monitoring" in namespaces["matchExpressions"][0]["values"]
-    # Who fetches asks for names, and over HTTPS; nobody else asks for anything.
+    # Only the fetching container sends requests: DNS and HTTPS.
     out = {(each["port"], each["protocol"]) for rule in policy["egress"] for each in rule["ports"]}
     fetches = any(each["name"] == "fetch" for each in pod(plan)["initContainers"])
     assert out == ({(53, "UDP"), (53, "TCP"), (443, "TCP")} if fetches else set())
@@ -241,7 +241,7 @@ def test_whoever_asks_a_pod_from_another_namespace_is_let_in_and_whoever_fetches
 
 
 def fetch(tmp_path: Path, source: dict[str, str], **variables: str) -> subprocess.CompletedProcess[str]:
-    """What the init container of models-s3 does, where rclone puts these files."""
+    """Run the script of the init container of models-s3 with a fake rclone that copies these files."""
     (container,) = (
         each for each in pod(FOLDER / "overlays/s3-init-container")["initContainers"] if each["name"] == "fetch"
     )
@@ -283,7 +283,7 @@ SUMS_OF_SUMS = digest(SUMS)
     ],
     ids=["digests", "without", "changed", "other sums", "empty"],
 )
-def test_fetched_models_are_held_against_their_digests(
+def test_fetched_models_are_checked_against_their_digests(
     tmp_path: Path, source: dict[str, str], sums: str, said: str | None
 ) -> None:
     done = fetch(tmp_path, source, SOURCE_SUMS=sums)
@@ -292,15 +292,15 @@ def test_fetched_models_are_held_against_their_digests(
     assert (tmp_path / "asked").read_text().split()[-2:] == ["store:p", str(tmp_path / "models")]
 
 
-def test_settings_this_folder_names_are_documented() -> None:
+def test_settings_named_in_this_folder_are_documented() -> None:
     named: set[str] = set()
     for path in FOLDER.rglob("*.yaml"):
         named |= set(re.findall(r"\bPNNX_SERVE_\w+", path.read_text(encoding="utf-8")))
     assert named and named <= {variable(name) for name in Settings.model_fields}
 
 
-def test_objects_have_no_keys_beside_those_of_their_files() -> None:
-    """YAML takes the last of two keys without a word."""
+def test_no_yaml_file_repeats_a_key() -> None:
+    """YAML parsers silently take the last of two equal keys."""
 
     class Strict(yaml.SafeLoader):
         pass

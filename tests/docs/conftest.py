@@ -1,4 +1,4 @@
-"""The reader of a page."""
+"""Fixture of a reader who types in the code of a page."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.docs.pages import ROOT, Reader
 
 @pytest.fixture
 def reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Reader]:
-    """A reader in an empty folder inside something that looks like a clone, with an environment that is active."""
+    """Provide a reader in an empty folder of a folder like a clone, with an active environment."""
     module = types.ModuleType("reader")
     monkeypatch.setitem(sys.modules, "reader", module)  # where dataclasses look for the names of annotations
     commands, folder = tmp_path / "bin", tmp_path / "play"
@@ -30,7 +30,7 @@ def reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Reader]:
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     environ = {key: value for key, value in os.environ.items() if not key.startswith("PNNX_SERVE_")}
     environ |= {"PATH": f"{commands}:{environ['PATH']}", "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
-    person = Reader(module, environ)
+    typist = Reader(module, environ)
     with engine.registry.extended():
-        yield person
-    person.close()
+        yield typist
+    typist.close()

@@ -1,8 +1,8 @@
-"""Pages with code in them, and a reader who types it in.
+"""Runner of the code blocks of a page, which compares their output with the page.
 
-In a page a ``python`` block is run in one module, and a ``text`` block right after it is its output; of an exception
-that is the last line. A ``console`` block holds commands after ``$ `` with their output. ``…`` in an output stands for
-anything. The server a page starts gets a free port, whatever the page says.
+All ``python`` blocks of a page run in one module. A ``text`` block right after one is its output, or the last line of
+its exception. A ``console`` block has commands after ``$ `` with their output. ``…`` in an output matches anything.
+A server that a page starts gets a free port.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from tests.patience import PATIENCE_S
 
 ROOT = Path(__file__).parents[2]
 ADDRESS = "127.0.0.1:8000"
-"""Where the server of a page listens, as the page has it."""
+"""Address of the server as pages write it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
-    """A fenced block of a page; line is that of its fence."""
+    """A fenced block of a page; ``line`` is the line of its fence."""
 
     language: str
     text: str
     line: int
     follows: str
-    """What stands between it and the block before it."""
+    """Text between this block and the one before it."""
 
 
 def page(name: str) -> str:
@@ -49,13 +49,13 @@ def blocks(text: str) -> list[Block]:
 
 
 def fits(shown: str, printed: str) -> bool:
-    """Whether an output is what the page shows; blanks at the ends of lines do not count."""
+    """Return whether an output matches the page, ignoring blanks at the ends of lines."""
     shown, printed = ("\n".join(line.rstrip() for line in text.strip("\n").split("\n")) for text in (shown, printed))
     return re.fullmatch(".*?".join(map(re.escape, shown.split("…"))), printed, re.S) is not None
 
 
 class Reader:
-    """Someone who types a page in: one Python, one shell, one folder."""
+    """Executor of the blocks of a page, in one module and one folder."""
 
     def __init__(self, module: types.ModuleType, environ: Mapping[str, str]) -> None:
         self.module = module
@@ -66,12 +66,12 @@ class Reader:
     def close(self) -> None:
         self._exits.close()
 
-    def turn_to(self, address: str) -> None:
-        """What is asked from here on is another server, wherever it listens."""
+    def use_address(self, address: str) -> None:
+        """Use the server at this address from here on."""
         self._address = address
 
     def python(self, block: Block) -> str:
-        """What the block prints; an exception as the last line of its traceback."""
+        """Return what the block prints, or the last line of the traceback."""
         code = "\n" * block.line + block.text.replace(ADDRESS, self._address)
         printed = io.StringIO()
         with contextlib.redirect_stdout(printed):
@@ -82,17 +82,17 @@ class Reader:
         return printed.getvalue().replace(self._address, ADDRESS)
 
     def has(self, command: str) -> bool:
-        """Whether the program is there: not every machine has curl."""
+        """Return whether the program is installed: not every machine has curl."""
         return shutil.which(command.split()[0], path=self._environ["PATH"]) is not None
 
     def console(self, command: str) -> str:
-        """What the command prints on both streams; of a server, what it prints until it is up."""
+        """Return what the command prints on both streams; for a server, its banner."""
         command = command.replace(ADDRESS, self._address)
         printed = self._serve(command) if command.startswith("pnnx-serve serve ") else self._run(command)
         return printed.replace(self._address, ADDRESS)
 
     def _run(self, command: str) -> str:
-        # A shell, since that is what readers type commands into.
+        # Readers type commands into a shell.
         done = subprocess.run(
             f"exec 2>&1; {command}",
             shell=True,
@@ -119,7 +119,7 @@ class Reader:
 
 
 def differences(text: str, reader: Reader, *languages: str) -> Iterator[str]:
-    """Run the blocks of a page in these languages; where something else was printed than it shows, say so."""
+    """Run the blocks of a page in these languages, and yield a message for each output that differs."""
     found = blocks(text)
     for block, following in zip(found, [*found[1:], None], strict=True):
         if block.language == "python" and "python" in languages:

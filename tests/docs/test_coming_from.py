@@ -1,4 +1,4 @@
-"""docs/coming-from.md: what it says other servers' words become exists here."""
+"""Tests that the settings, flags, routes and metrics of docs/coming-from.md exist."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TEXT = page("docs/coming-from.md")
 
 
 def cells(*headings: str) -> list[str]:
-    """Last cells of the tables below these headings."""
+    """Return the last cells of the tables below these headings."""
     found = []
     for heading in headings:
         for section in re.findall(rf"^### {re.escape(heading)}$(.*?)(?=^#|\Z)", TEXT, re.M | re.S):

@@ -1,4 +1,4 @@
-"""What a clean clone hands over: commands, container files, dependencies with their reasons, a small model store."""
+"""Tests of the Makefile, container files, dependencies and the size of the model store."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ def names(requirements: list[str]) -> set[str]:
 
 
 def rows(title: str) -> set[str]:
-    """First cells of the table under a heading of docs/dependencies.md."""
+    """Return the first cells of the table under a heading of docs/dependencies.md."""
     section = text("docs/dependencies.md").partition(f"\n## {title}")[2].partition("\n## ")[0]
     return set(re.findall(r"^\| `([^`]+)` \|", section, re.MULTILINE))
 
 
 def make(*arguments: str) -> subprocess.CompletedProcess[str]:
-    # A make that runs these tests hands its own flags down; these calls are none of its business.
+    # If make runs these tests, its flags must not reach the calls here.
     environment = {key: value for key, value in os.environ.items() if not key.startswith(("MAKE", "MFLAGS"))}
     return subprocess.run(
         ["make", *arguments], cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=PATIENCE_S
@@ -83,14 +83,14 @@ def test_make_serve_serves_the_model_store() -> None:
 
 
 @needs_make
-def test_make_shows_that_it_installs(tmp_path: Path) -> None:
+def test_make_reports_the_installation(tmp_path: Path) -> None:
     shown = make("--dry-run", "serve", f"VENV={tmp_path / 'venv'}").stdout
     assert 'echo "installing into ' in shown and "pip install" in shown and "--quiet" not in shown
 
 
 @needs_make
 @pytest.mark.parametrize("target", ["test", "schema"])
-def test_make_keeps_the_packages_of_the_server_where_it_adds_an_extra(target: str, tmp_path: Path) -> None:
+def test_make_keeps_server_packages_when_it_adds_an_extra(target: str, tmp_path: Path) -> None:
     for stamp in (".made", ".installed"):
         (tmp_path / stamp).touch()
     shown = make("--dry-run", target, f"VENV={tmp_path}").stdout
@@ -99,7 +99,7 @@ def test_make_keeps_the_packages_of_the_server_where_it_adds_an_extra(target: st
 
 @pytest.fixture(scope="module")
 def requirements() -> Callable[..., list[str]]:
-    """What the script of that name prints in an environment that the project is installed in."""
+    """Provide the output of .ci/requirements.py, where the project is installed."""
     pytest.importorskip("pip")
     try:
         importlib.metadata.version("pnnx-serve")
@@ -114,7 +114,7 @@ def requirements() -> Callable[..., list[str]]:
     return run
 
 
-def test_the_versions_that_are_kept_are_those_of_all_packages_the_server_needs(
+def test_constraints_are_the_installed_versions_of_all_server_packages(
     requirements: Callable[..., list[str]],
 ) -> None:
     kept = dict(line.split("==") for line in requirements())
@@ -130,7 +130,7 @@ def test_the_requirements_of_an_extra_are_its_own(requirements: Callable[..., li
     assert not any(line.startswith("numpy") for line in asked)
 
 
-def test_what_the_tutorial_makes_is_ignored() -> None:
+def test_git_ignores_the_folder_of_the_tutorial() -> None:
     folder = re.search(r"^mkdir (\w+) && cd", text("docs/tutorial.md"), re.MULTILINE)
     assert folder is not None and f"/{folder[1]}/" in text(".gitignore").splitlines()
 
@@ -145,7 +145,7 @@ def test_make_refuses_a_python_that_is_too_old(tmp_path: Path) -> None:
     assert re.search(r"3\.11 or newer is needed.*Python 3\.8\.19", done.stderr)
 
 
-def test_the_oldest_versions_are_those_that_were_tried() -> None:
+def test_lowest_versions_are_those_that_were_tested() -> None:
     tried = dict(re.findall(r"([\w-]+)==([\d.]+)", text("docs/dependencies.md")))
     allowed = dict(re.match(r"([\w-]+)>=([\d.]+)", each).groups() for each in PROJECT["dependencies"])  # type: ignore[union-attr, misc]
     assert tried.keys() == allowed.keys()
@@ -153,7 +153,7 @@ def test_the_oldest_versions_are_those_that_were_tried() -> None:
 
 
 @needs_make
-def test_ci_runs_make_test_and_the_fifth_of_the_rest_that_its_commit_chooses() -> None:
+def test_ci_runs_make_test_and_a_fifth_of_the_rest_by_commit_hash() -> None:
     assert os.access(ROOT / ".ci/run", os.X_OK)
     assert re.search(r"^make .*\btest$", text(".ci/run"), re.MULTILINE)
     assert re.search(r"^make .*\brest COMMIT=\"\$\(git .*rev-parse HEAD\)\"$", text(".ci/run"), re.MULTILINE)
@@ -161,7 +161,7 @@ def test_ci_runs_make_test_and_the_fifth_of_the_rest_that_its_commit_chooses() -
 
 
 @needs_make
-def test_make_test_all_runs_every_part_and_holds_coverage_to_its_floor() -> None:
+def test_make_test_all_runs_every_part_and_enforces_the_coverage_floor() -> None:
     shown = make("--dry-run", "test-all").stdout
     assert "--part" not in shown and re.search(r"-m slipcover .*--fail-under \d+", shown)
 
@@ -178,11 +178,11 @@ def test_image_has_a_health_check_on_readiness() -> None:
     assert "/health/ready" in check[0]
 
 
-def test_image_starts_the_server_without_a_shell_between_it_and_signals() -> None:
+def test_image_starts_the_server_without_a_shell_so_that_it_gets_signals() -> None:
     assert 'ENTRYPOINT ["pnnx-serve"]' in final_stage()
 
 
-def test_image_keeps_what_it_compiles_in_a_folder_of_its_user() -> None:
+def test_image_has_a_compile_cache_that_its_user_owns() -> None:
     folder = "/var/cache/pnnx-serve"
     assert f"PNNX_SERVE_CACHE_DIR={folder}" in final_stage()
     assert re.search(rf"^RUN install .*--owner=10001 .*{folder}$", final_stage(), re.MULTILINE)
@@ -201,7 +201,7 @@ def test_final_stage_installs_nothing() -> None:
     assert not re.search(r"\b(pip install|apt-get|apt install)\b", final_stage())
 
 
-def test_build_context_is_a_list_of_what_the_image_is_made_of() -> None:
+def test_build_context_contains_exactly_what_the_image_copies() -> None:
     lines = [line for line in text(".dockerignore").splitlines() if line and not line.startswith("#")]
     copied = {
         word
@@ -224,15 +224,15 @@ def test_build_context_is_a_list_of_what_the_image_is_made_of() -> None:
         "healthcheck:",
     ],
 )
-def test_compose_file_says(line: str) -> None:
+def test_compose_file_contains(line: str) -> None:
     assert line in text("docker-compose.yml")
 
 
-def test_compose_publishes_the_port_on_loopback_in_a_file_of_its_own() -> None:
+def test_compose_publishes_the_port_on_loopback_in_a_separate_file() -> None:
     assert "127.0.0.1:8000:8000" in text("docker-compose.override.yml")
 
 
-def test_every_run_time_dependency_has_its_reason_and_no_other_package_has() -> None:
+def test_the_page_gives_a_reason_for_exactly_the_run_time_dependencies() -> None:
     assert rows("To run") == names(PROJECT["dependencies"])
 
 
@@ -265,5 +265,5 @@ def test_model_of_the_store_is_under_a_megabyte(model: Path) -> None:
     assert sum(path.stat().st_size for path in model.rglob("*") if path.is_file()) < 1_000_000
 
 
-def test_changelog_has_an_entry_for_this_version_or_an_unreleased_one() -> None:
+def test_changelog_has_an_entry_for_this_version_or_unreleased() -> None:
     assert re.search(rf"^## \[(Unreleased|{re.escape(PROJECT['version'])})\]", text("CHANGELOG.md"), re.MULTILINE)

@@ -1,4 +1,4 @@
-"""The pages say what happens: their code runs and shows what it printed, their tables hold the keys there are."""
+"""Tests that the code of the pages prints what they show, and that their tables are complete."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ from tests.docs.pages import ADDRESS, ROOT, Reader, blocks, differences, page
 from tests.engine.graph.build import INPUT, built, op
 
 
-def test_tutorial_shows_what_happens(reader: Reader) -> None:
+def test_tutorial_shows_the_real_output(reader: Reader) -> None:
     assert list(differences(page("docs/tutorial.md"), reader, "python", "console")) == []
 
 
 @pytest.mark.parametrize("name", ["README.md", "clients/python/README.md"])
-def test_python_of_the_page_runs_beside_a_server(name: str, reader: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_python_code_of_the_page_runs_with_a_server(name: str, reader: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     reader.module.x = np.zeros((2, 1, 16, 16), np.float32)  # type: ignore[attr-defined]  # what the readme leaves open
     with listening(ROOT / "model_store", threads=1) as front:
-        reader.turn_to(f"127.0.0.1:{front.port}")
+        reader.use_address(f"127.0.0.1:{front.port}")
         assert list(differences(page(name), reader, "python")) == []
 
 
 @pytest.mark.parametrize("name", ["docs/graph.md", "docs/compiler.md"])
-def test_python_of_the_page_runs_in_a_clone(name: str, reader: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_python_code_of_the_page_runs_in_a_clone(name: str, reader: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     reader.module.x = np.zeros((2, 1, 16, 16), np.float32)  # type: ignore[attr-defined]  # what the readme leaves open
     assert list(differences(page(name), reader, "python")) == []
@@ -71,7 +71,7 @@ def test_readme_shows_the_answer_to_its_curl_line(server: Client) -> None:
 
 
 @pytest.mark.parametrize("name", ["README.md", "docs/model-config.md", "docs/quick-start.md", "docs/tutorial.md"])
-def test_configs_a_page_shows_are_valid(name: str) -> None:
+def test_configs_of_the_page_are_valid(name: str) -> None:
     configs = [block.text for block in blocks(page(name)) if block.language == "toml"]
     assert configs
     for config in configs:
@@ -80,7 +80,7 @@ def test_configs_a_page_shows_are_valid(name: str) -> None:
 
 @pytest.fixture(scope="module")
 def session() -> engine.Session:
-    """A graph in whose description every key occurs."""
+    """Provide a session whose description has every key."""
     weight = np.eye(3, dtype=np.float32)
     graph = built(
         INPUT,
@@ -97,7 +97,7 @@ def session() -> engine.Session:
 
 
 def explained(heading: str, name: str = "docs/graph.md") -> set[str]:
-    """First cells of the table under a heading of a page."""
+    """Return the first cells of the table under a heading of a page."""
     section = re.split(rf"^#+ {heading}$", page(name), flags=re.M)[1]
     return set(re.findall(r"^\| `(\w+)` \|", re.split(r"^#", section, flags=re.M)[0], re.M))
 
@@ -118,20 +118,20 @@ def keys(descriptions: Iterable[Mapping[str, Any]]) -> set[str]:
         ("A warning", lambda graph: graph["warnings"]),
     ],
 )
-def test_every_key_of_a_description_is_explained_and_no_other(
+def test_the_page_explains_exactly_the_keys_of_a_description(
     heading: str, select: Callable[[Any], Iterable[Mapping[str, Any]]], session: engine.Session
 ) -> None:
     assert explained(heading) == keys(select(session.graph.describe()))
 
 
-def test_what_a_session_adds_to_a_description_is_explained(session: engine.Session) -> None:
+def test_the_page_explains_the_keys_that_a_session_adds(session: engine.Session) -> None:
     description = session.describe()
-    # This one is of a pair.
+    # This graph is not of a bundle.
     assert explained("What a session adds") - {"bundle"} == description.keys() - session.graph.describe().keys()
     assert explained("Batch") == description["batch"].keys()
 
 
-def test_how_a_session_runs_a_graph_is_explained(session: engine.Session) -> None:
+def test_the_page_explains_the_keys_about_compilation(session: engine.Session) -> None:
     description, plain = session.describe(), session.graph.describe()
     drawn = op("aten::exponential", "drawn", "0", "1")
     left_out = engine.Session(built(INPUT, drawn, op("pnnx.Output", "out", "1"), _0=(1, 3)))
@@ -147,7 +147,7 @@ def test_how_a_session_runs_a_graph_is_explained(session: engine.Session) -> Non
     assert explained("How an operator runs") == added | {"kernel"}
 
 
-def test_what_the_server_adds_to_a_description_is_explained(server: Client, session: engine.Session) -> None:
+def test_the_page_explains_the_keys_that_the_server_adds(server: Client, session: engine.Session) -> None:
     sent, described = server.get("/graph?model=digits&profile=true").json(), session.describe()
     added = sent.keys() - described.keys() | keys(sent["operators"]) - keys(described["operators"])
     assert explained("What the server adds") == added
@@ -174,7 +174,7 @@ def test_every_key_of_a_kernel_is_explained(session: engine.Session) -> None:
 @pytest.mark.parametrize(
     "name", ["README.md", "CONTRIBUTING.md", *(f"docs/{each.name}" for each in sorted((ROOT / "docs").glob("*.md")))]
 )
-def test_files_that_a_page_names_are_there(name: str) -> None:
+def test_files_named_on_the_page_exist(name: str) -> None:
     folders = ("engine", "app", "exporter", "tests", "docs", "examples", "benchmarks")
     there = [f"/{path.relative_to(ROOT).as_posix()}" for folder in folders for path in (ROOT / folder).rglob("*.py")]
     named = set(re.findall(r"`([\w/]+\.py)`", (ROOT / name).read_text()))

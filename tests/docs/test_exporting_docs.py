@@ -1,4 +1,4 @@
-"""docs/custom-operators.md and docs/exporting.md: their code runs, their flags exist."""
+"""Tests that the code of docs/custom-operators.md runs, and that flags in it and docs/exporting.md exist."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ EXPORTING = (ROOT / "docs/exporting.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```python\n(.*?)^```$", CUSTOM, re.MULTILINE | re.DOTALL)
 
 
-def test_the_layer_of_the_page_computes_what_it_says(tmp_path: Path) -> None:
+def test_the_layer_of_the_page_computes_the_stated_values(tmp_path: Path) -> None:
     lines = [
         "pnnx.Input in0 0 1 0 #0=(2)f32",
         "pnnx.custom_op.mine.scaled_tanh op 1 1 0 1 arg_1=2.0 $arg_0=0 #0=(2)f32 #1=(2)f32",
@@ -32,11 +32,11 @@ def test_the_layer_of_the_page_computes_what_it_says(tmp_path: Path) -> None:
     assert graph.warnings == ()
 
 
-def test_the_second_layer_of_the_page_is_the_examples() -> None:
+def test_the_second_layer_of_the_page_is_in_the_example() -> None:
     assert BLOCKS[1] in (ROOT / "examples/custom_operator.py").read_text(encoding="utf-8")
 
 
-def test_the_examples_line_is_the_one_of_the_page() -> None:
+def test_the_graph_line_of_the_page_is_in_the_example() -> None:
     line = " ".join(re.findall(r"^custom_operator_model.Sub.*\n.*$", CUSTOM, re.MULTILINE)[0].split())
     assert line in " ".join((ROOT / "examples/custom_operator.py").read_text(encoding="utf-8").split())
 

@@ -1,4 +1,4 @@
-"""docs/model-config.md: every example is served, and answers an image with what its task promises."""
+"""Tests that every example of docs/model-config.md is served and answers an image by its task."""
 
 from __future__ import annotations
 

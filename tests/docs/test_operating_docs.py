@@ -1,4 +1,4 @@
-"""docs/operating.md and deploy/: they name the metrics there are."""
+"""Tests that docs/operating.md and deploy/ use existing metrics."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ def test_the_table_of_metrics_is_current() -> None:
     assert with_table(text) == text, "run: python docs/generate_metrics.py"
 
 
-def test_the_page_shows_the_configuration_that_lies_in_deploy() -> None:
+def test_the_page_shows_the_configuration_of_deploy() -> None:
     (shown,) = [block.text for block in blocks(page("docs/operating.md")) if block.language == "yaml"]
     assert (ROOT / "deploy/prometheus.yml").read_text(encoding="utf-8").endswith(shown)
 
 
 def dashboard() -> dict[str, Any]:
-    """What Grafana imports."""
+    """Return the Grafana dashboard."""
     loaded: dict[str, Any] = json.loads((ROOT / "deploy/grafana/pnnx-serve.json").read_text(encoding="utf-8"))
     return loaded
 
 
 def asked(text: str) -> Iterator[tuple[str, set[str]]]:
-    """The metrics an expression of Prometheus names, with the labels it holds them against."""
+    """Yield the metrics of a Prometheus expression, with the labels it selects by."""
     for name, selector in re.findall(r"\b((?:pnnx_serve|process|python)_\w+)(?:\{([^}]*)\})?", text):
         yield name, set(re.findall(r"(\w+)[=!]", selector))
 
 
 def samples() -> dict[str, set[str]]:
-    """The names that samples of each metric have, with their labels; job and instance are Prometheus' own."""
+    """Return the sample names of all metrics with their labels; Prometheus adds job and instance."""
     found: dict[str, set[str]] = {}
     for family in FAMILIES.values():
         labels = {"job", "instance", *family.labels}
@@ -54,7 +54,7 @@ def samples() -> dict[str, set[str]]:
     return found
 
 
-def test_the_dashboard_asks_for_metrics_and_labels_there_are() -> None:
+def test_the_dashboard_uses_existing_metrics_and_labels() -> None:
     known, board = samples(), dashboard()
     expressions = [target["expr"] for panel in board["panels"] for target in panel.get("targets", [])]
     expressions += [each["query"]["query"] for each in board["templating"]["list"] if each["type"] == "query"]
@@ -66,7 +66,7 @@ def test_the_dashboard_asks_for_metrics_and_labels_there_are() -> None:
         assert grouped <= set().union(*(known[name] for name, _ in asked(text))), text
 
 
-def test_legends_of_the_dashboard_are_of_labels_their_answers_have() -> None:
+def test_legends_of_the_dashboard_use_labels_of_their_queries() -> None:
     for panel in dashboard()["panels"]:
         for target in panel.get("targets", []):
             legend, text = set(re.findall(r"\{\{(\w+)\}\}", target["legendFormat"])), target["expr"]
@@ -75,7 +75,7 @@ def test_legends_of_the_dashboard_are_of_labels_their_answers_have() -> None:
             assert all(legend <= labels for labels in found), target
 
 
-def test_every_metric_is_on_the_dashboard_or_left_out_on_purpose() -> None:
+def test_every_metric_is_on_the_dashboard_or_listed_here() -> None:
     text = json.dumps(dashboard())
     assert {name for name in FAMILIES if name not in text} == {
         "pnnx_serve_batch_mismatches_total",
@@ -87,19 +87,19 @@ def test_every_metric_is_on_the_dashboard_or_left_out_on_purpose() -> None:
     }
 
 
-def test_panels_of_the_dashboard_do_not_lie_on_each_other() -> None:
+def test_panels_of_the_dashboard_do_not_overlap() -> None:
     places = [panel["gridPos"] for panel in dashboard()["panels"]]
     cells = [(x, y) for p in places for x in range(p["x"], p["x"] + p["w"]) for y in range(p["y"], p["y"] + p["h"])]
     assert len(cells) == len(set(cells)) and max(x for x, _ in cells) < 24
 
 
-def test_alerts_of_the_page_ask_for_metrics_there_are() -> None:
+def test_alerts_of_the_page_use_existing_metrics() -> None:
     section = page("docs/operating.md").partition("### Worth an alert")[2]
     named = list(asked(section))
     assert named and all(labels <= samples()[name] for name, labels in named)
 
 
-def test_fields_of_an_access_line_are_those_the_page_shows(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_page_shows_the_fields_of_an_access_line(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     section = page("docs/operating.md").partition("## Logs")[2]
     (shown,) = [json.loads(block.text) for block in blocks(section) if block.language == "json"]
     write_model(tmp_path, "one", elementwise("add(@0,1)", "(?,2)f32"))

@@ -1,4 +1,4 @@
-"""docs/operators.md is what the registry says, and no type that pnnx is known to write is missing."""
+"""Tests that docs/operators.md matches the registry and has all types that pnnx is known to write."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CATALOGUE = Path(__file__).parents[1] / "data" / "catalogue.txt"
 
 
 def wanted() -> list[str]:
-    """Types a layer is expected for: one a line, without those marked as not for a layer."""
+    """Return the types that need a layer: lines of the catalogue without a mark."""
     lines = [line.split() for line in CATALOGUE.read_text().splitlines() if not line.startswith("#")]
     return [words[0] for words in lines if len(words) == 1]
 
@@ -45,9 +45,9 @@ def test_every_type_of_the_catalogue_is_on_the_page() -> None:
     assert [type for type in wanted() if f"`{type}`" not in page] == []
 
 
-def test_every_layer_says_what_it_computes() -> None:
+def test_every_layer_has_a_docstring() -> None:
     layers = {engine.registry[type].layer for type in engine.registry}
-    # A dataclass without a docstring is given its signature as one.
+    # A dataclass without a docstring gets its signature as docstring.
     silent = [
         layer.__name__ for layer in layers if (layer.__doc__ or f"{layer.__name__}(").startswith(f"{layer.__name__}(")
     ]
@@ -55,7 +55,7 @@ def test_every_layer_says_what_it_computes() -> None:
 
 
 def operators(sample: Sample) -> Iterator[tuple[tuple[type, object], str, bool]]:
-    """Of each operator of a sample the layer with its spatial rank, what the page says, and whether it is lowered."""
+    """Yield layer and spatial rank, the page's entry, and whether it is lowered, for each operator of a sample."""
     with tempfile.TemporaryDirectory() as folder:
         graph = engine.load(*sample.extract(Path(folder)))
         values = graph.infer([engine.TensorSpec(each.shape, each.dtype) for each in sample.sets[0].inputs])
@@ -71,14 +71,14 @@ def operators(sample: Sample) -> Iterator[tuple[tuple[type, object], str, bool]]
                 yield kind, compiled_as(signature), is_made and op.name not in lowering.reasons
 
 
-def test_compiled_are_on_the_page_the_layers_of_which_some_recorded_operator_is_lowered() -> None:
+def test_the_page_marks_exactly_the_layers_that_a_sample_lowers_as_compiled() -> None:
     found = [each for sample in all_samples() for each in operators(sample)]
     lowered = {kind for kind, _, is_lowered in found if is_lowered}
     dilated = {(ConvTranspose, 1), (ConvTranspose, 3)}
     recorded_in_other_dtypes = {
         (layer, None) for layer in (RSub, To, TypeAs, Mod, OnnxCumProd, engine.registry["ReduceLogSumExp"].layer)
     }
-    # Of a list, what is lowered are its items; repetitions, windows, filters are recorded as tensors of the run.
+    # Lists are lowered item by item; repetitions, windows and filters are recorded as run-time tensors.
     deformed, inverse = "pnnx.custom_op.torchvision.deform_conv2d", "torchaudio.functional.inverse_spectrogram"
     types = ("aten::repeat_interleave", deformed, inverse)
     told_elsewhere = {

@@ -1,4 +1,4 @@
-"""docs/quick-start.md: every command of it that installs nothing runs, and prints what the page shows."""
+"""Tests that the commands of docs/quick-start.md, except installations, print what the page shows."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HAS_EXPORT = find_spec("torch") is not None and find_spec("pnnx") is not None
 
 
 def commands(block: Block) -> Iterator[tuple[str, str]]:
-    """Each command of a console block, with the output that the page shows."""
+    """Yield each command of a console block with the output that the page shows."""
     for shown in re.split(r"^\$ ", block.text, flags=re.M)[1:]:
         command, _, output = shown.partition("\n")
         yield command, output

@@ -1,4 +1,4 @@
-"""mkdocs.yml and the links of all pages: what `make docs` builds has every page, and nothing leads nowhere."""
+"""Tests that mkdocs.yml has every page and that all links lead somewhere."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def named(entries: list[Any]) -> Iterator[str]:
 
 
 def anchors(path: Path) -> set[str]:
-    """Anchors of the headings of a page; mkdocs and GitHub make the same of them, but for runs of hyphens."""
+    """Return the anchors of a page's headings; mkdocs and GitHub differ in runs of hyphens only."""
     text = re.sub(r"^```.*?^```$", "", path.read_text(encoding="utf-8"), flags=re.M | re.S)
     found = [re.sub(r"\[(.*?)\]\(.*?\)", r"\1", heading) for heading in re.findall(r"^#+ (.*)$", text, re.M)]
     return {re.sub(r"[ -]+", "-", WORDS.sub("", heading.lower()).strip()) for heading in found}
