@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 from engine.compiler.codegen.ir import Function, Module, Value
 from engine.compiler.runtime import protocol
-from engine.compiler.runtime.team.waiting import BITS, NULL, ONE, ZERO, access, at, count, define, later
+from engine.compiler.runtime.team.waiting import BITS, NULL, ONE, ZERO, access, at, count, define, forward_value
 
 _LINE: Final = Value(str(protocol.LINE_BYTES), "i64")
 _CLOCK_MONOTONIC: Final = 1
@@ -37,7 +37,7 @@ def take_and_compute(f: Function, step: Step, epoch: Value, thread: Value, leave
     begin, share, look, seek, computed, onwards, found_none = map(
         f.block, ("begin", "share", "look", "seek", "computed", "onwards", "none")
     )
-    next_turn, more, done = (later(f, "i64") for _ in range(3))
+    next_turn, more, done = (forward_value(f, "i64") for _ in range(3))
     f.jump(begin)
     f.start(begin)
     f.jump(share)
@@ -117,7 +117,7 @@ def _place(f: Function, step: Step, chunk: Value) -> Value:
 def _take(f: Function, taken: Value, size: Value, epoch: Value, look: str, none: str, leave: str) -> Value:
     """Take a chunk of a share, its number there; else go on to a block around, which begins with ``look``."""
     current, take, work = f.block("current"), f.block("take"), f.block("work")
-    found = access(f, "look", taken)
+    found = access(f, "read share", taken)
     its_epoch = f.binary("lshr", found, BITS)
     f.branch(f.compare("ugt", its_epoch, epoch), leave, current)
 
@@ -127,7 +127,7 @@ def _take(f: Function, taken: Value, size: Value, epoch: Value, look: str, none:
 
     f.start(take)
     more = f.binary("or", f.binary("shl", epoch, BITS), f.binary("add", chunk, ONE))
-    f.branch(access(f, "take", taken, found, more), work, look)
+    f.branch(access(f, "claim chunk", taken, found, more), work, look)
     f.start(work)
     return chunk
 
@@ -137,9 +137,9 @@ def count_ended(f: Function, ended: Value, done: Value, chunks: Value, epoch: Va
     counting, counted, finished = f.block("count"), f.block("counted"), f.block("finished")
     f.branch(f.compare("eq", done, ZERO), wait, counting)
     f.start(counting)
-    found = access(f, "count", ended)
+    found = access(f, "read ended", ended)
     number = f.binary("add", count(f, found, f.binary("lshr", found, BITS), epoch), done)
-    f.branch(access(f, "end", ended, found, f.binary("or", base, number)), counted, counting)
+    f.branch(access(f, "add ended", ended, found, f.binary("or", base, number)), counted, counting)
 
     f.start(counted)
     f.branch(f.compare("eq", number, chunks), finished, wait)

@@ -5,9 +5,21 @@ from __future__ import annotations
 from engine.compiler.codegen.ir import Module, Value
 from engine.compiler.runtime import protocol
 from engine.compiler.runtime.team.chunks import Step, count_ended, counters_of, take_and_compute
-from engine.compiler.runtime.team.waiting import BITS, MASK, NULL, ONE, ZERO, Pause, access, at, define, later, wait_for
+from engine.compiler.runtime.team.waiting import (
+    BITS,
+    MASK,
+    NULL,
+    ONE,
+    ZERO,
+    Pause,
+    access,
+    at,
+    define,
+    forward_value,
+    wait_for,
+)
 
-_NOBODY = Value("0", "i32")
+_NO_THREADS = Value("0", "i32")
 
 
 def walk(module: Module, pause: Pause) -> None:
@@ -18,12 +30,12 @@ def walk(module: Module, pause: Pause) -> None:
     base = f.binary("shl", epoch, BITS)
     steps, segments = (f.load("ptr", f.at(team, place, 1), 8) for place in (protocol.STEPS, protocol.SEGMENTS))
     spin, trace = f.load("i64", f.at(team, protocol.SPIN, 1), 8), f.load("ptr", f.at(team, protocol.TRACE, 1), 8)
-    sleepers, wake = at(f, team, protocol.SLEEPERS), at(f, team, protocol.WAKE)
+    waiters, ticket = at(f, team, protocol.WAITERS), at(f, team, protocol.TICKET)
     bounds = f.at(segments, f.binary("shl", segment, ONE), 8)
     first, end = f.load("i64", bounds, 8), f.load("i64", f.at(bounds, 8, 1), 8)
 
     step, begin, wait, advance, leave = map(f.block, ("step", "begin", "wait", "advance", "leave"))
-    following = later(f, "i64")
+    following = forward_value(f, "i64")
     f.jump(step)
 
     f.start(step)
@@ -37,9 +49,9 @@ def walk(module: Module, pause: Pause) -> None:
     all_ended = f.binary("or", base, chunks)
     done = take_and_compute(f, Step(team, record, chunks, counters, trace), epoch, thread, leave)
     count_ended(f, ended, done, chunks, epoch, base, wait)
-    with f.when(f.compare("ne", access(f, "find sleepers", sleepers), _NOBODY)):
-        access(f, "call", wake)
-        f.call("wake_all", [wake])
+    with f.when(f.compare("ne", access(f, "check waiters", waiters), _NO_THREADS)):
+        access(f, "bump ticket", ticket)
+        f.call("wake_all", [ticket])
     f.jump(wait)
 
     f.start(wait)
@@ -47,15 +59,15 @@ def walk(module: Module, pause: Pause) -> None:
         f,
         pause,
         wait,
-        rows=("wait", "lie down", "wait again", "get up"),
+        rows=("poll ended", "register waiter", "recheck ended", "unregister waiter"),
         word=ended,
-        came=lambda found: f.compare("uge", found, all_ended),
-        into=later(f, "i64"),
+        is_over=lambda found: f.compare("uge", found, all_ended),
+        into=forward_value(f, "i64"),
         then=advance,
         spin=spin,
-        sleepers=sleepers,
-        bed=wake,
-        ticket=lambda: access(f, "draw", wake),
+        waiters=waiters,
+        futex_word=ticket,
+        ticket=lambda: access(f, "read ticket", ticket),
     )
 
     f.start(advance)
@@ -82,7 +94,7 @@ def run(module: Module) -> None:
     f.start(go)
     began = f.phi((ZERO, "entry"), (now, timed))
     access(f, "publish", team, generation)
-    with f.when(f.compare("ne", access(f, "find idle", idle), _NOBODY)):
+    with f.when(f.compare("ne", access(f, "check idle workers", idle), _NO_THREADS)):
         f.call("wake_all", [team])
     f.call("walk", [team, generation, ZERO])
     f.finish(began)
@@ -104,7 +116,7 @@ def worker(module: Module, pause: Pause) -> None:
     idle = at(f, team, protocol.IDLE)
     spin = f.load("i64", f.at(team, protocol.SPIN, 1), 8)
     listen, called, work, leave = map(f.block, ("listen", "called", "work", "leave"))
-    asked = later(f, "i64")
+    asked = forward_value(f, "i64")
     f.jump(listen)
 
     f.start(listen)
@@ -113,14 +125,14 @@ def worker(module: Module, pause: Pause) -> None:
         f,
         pause,
         listen,
-        rows=("listen", "go idle", "listen again", "rise"),
+        rows=("poll generation", "register idle", "recheck generation", "unregister idle"),
         word=at(f, team, protocol.GENERATION),
-        came=lambda found: f.compare("ne", found, last),
+        is_over=lambda found: f.compare("ne", found, last),
         into=asked,
         then=called,
         spin=spin,
-        sleepers=idle,
-        bed=team,
+        waiters=idle,
+        futex_word=team,
         ticket=lambda: f.convert("trunc", last, "i32"),
     )
 

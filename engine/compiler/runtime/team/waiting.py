@@ -30,7 +30,7 @@ def access(f: Function, row: str, address: Value, *values: Value, into: Value | 
         text = f"load atomic {kind}, {where} {ordering}, align {align}"
     else:
         text = f"atomicrmw {rule.operation} {where}, {kind} 1 {ordering}, align {align}"
-    found = later(f, kind) if into is None else into
+    found = forward_value(f, kind) if into is None else into
     define(f, found, text)
     return found
 
@@ -46,7 +46,7 @@ def count(f: Function, counter: Value, its_epoch: Value, epoch: Value) -> Value:
     return f.select(is_mine, f.binary("and", counter, MASK), ZERO)
 
 
-def later(f: Function, kind: str) -> Value:
+def forward_value(f: Function, kind: str) -> Value:
     """A value that is named before it is defined."""
     return Value(f"%{f.block('later')}", kind)
 
@@ -89,12 +89,12 @@ def wait_for(
     *,
     rows: tuple[str, str, str, str],
     word: Value,
-    came: Callable[[Value], Value],
+    is_over: Callable[[Value], Value],
     into: Value,
     then: str,
     spin: Value,
-    sleepers: Value,
-    bed: Value,
+    waiters: Value,
+    futex_word: Value,
     ticket: Callable[[], Value],
 ) -> None:
     """Look at a word until what it holds is waited for no more: for a while awake, then asleep between looks.
@@ -102,19 +102,19 @@ def wait_for(
     Args:
         before, then: labels of the blocks around.
         rows: of the protocol: a look, lying down, the look after that, getting up.
-        came: whether a value found in the word ends the wait; that value goes ``into``.
+        is_over: whether a value found in the word ends the wait; that value goes ``into``.
         spin: looks before the first sleep.
-        bed, ticket: the word to sleep on, and the value it must have had before the last look.
+        futex_word, ticket: the word to sleep on, and the value it must have had before the last look.
     """
     look_row, down_row, last_row, up_row = rows
     look, idle, again, doze, slept = map(f.block, ("look", "idle", "again", "doze", "slept"))
-    next_turn = later(f, "i64")
+    next_turn = forward_value(f, "i64")
     f.jump(look)
 
     f.start(look)
     turn = f.phi((ZERO, before), (next_turn, again), (spin, slept))
     access(f, look_row, word, into=into)
-    f.branch(came(into), then, idle)
+    f.branch(is_over(into), then, idle)
 
     f.start(idle)
     f.branch(f.compare("uge", turn, spin), doze, again)
@@ -125,12 +125,12 @@ def wait_for(
     f.jump(look)
 
     f.start(doze)
-    access(f, down_row, sleepers)
+    access(f, down_row, waiters)
     drawn = ticket()
-    with f.unless(came(access(f, last_row, word))):
-        f.call("sleep_on", [bed, drawn])
+    with f.unless(is_over(access(f, last_row, word))):
+        f.call("sleep_on", [futex_word, drawn])
     f.jump(slept)
 
     f.start(slept)
-    access(f, up_row, sleepers)
+    access(f, up_row, waiters)
     f.jump(look)

@@ -98,7 +98,7 @@ def machine_of(
         constants |= {record: KERNELS + step, record + 8: 0, record + 16: chunks, record + 32: is_dealt}
     for number, bounds in enumerate(RANGES):
         constants |= {SEGMENTS + 16 * number + 8 * end: bound for end, bound in enumerate(bounds)}
-    team = (protocol.GENERATION, protocol.IDLE, protocol.SLEEPERS, protocol.WAKE)
+    team = (protocol.GENERATION, protocol.IDLE, protocol.WAITERS, protocol.TICKET)
     shared = [DISMISSED, *(TEAM + word.offset for word in team)]
     for step in range(len(CHUNKS)):
         counters = range(0, protocol.counter_bytes(shares), protocol.LINE_BYTES)
@@ -125,8 +125,8 @@ def check(code: str, workers: int, segments: tuple[int, ...], **how: Any) -> Mac
             raise Broken("a thread sleeps, and nobody is left to wake it")
         is_resting = state.ledger[0] == RESTING and state.memory[generation] & STOP != STOP
         if is_resting and {name for name, _ in following} <= {"leader", "dismisser", "nobody"}:
-            beds = {thread.asleep for thread in machine.threads(state) if thread.name == "worker"}
-            if beds != {TEAM + protocol.GENERATION.offset}:
+            words = {thread.asleep for thread in machine.threads(state) if thread.name == "worker"}
+            if words != {TEAM + protocol.GENERATION.offset}:
                 raise Broken("a worker that has nothing to do does not sleep until the next run")
     if not comes_to_an_end(edges):
         raise Broken("threads go on for ever")
@@ -198,7 +198,7 @@ def test_the_exploration_finds_what_spoilt_code_does(
         check(spoil(code()), workers, segments)
 
 
-@pytest.mark.parametrize("rows", [("call",), ("lie down", "get up")], ids=", ".join)
+@pytest.mark.parametrize("rows", [("bump ticket",), ("register waiter", "unregister waiter")], ids=", ".join)
 def test_nothing_in_the_table_can_be_left_out(rows: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     for row in rows:
         monkeypatch.setitem(PROTOCOL, row, replace(PROTOCOL[row], operation="load"))
@@ -219,10 +219,10 @@ def test_the_code_does_what_the_table_says_and_nothing_else() -> None:
     assert found == expected + Counter([("store", "i64", "seq_cst")])  # a run is published, and so is the end
 
 
-def test_sleepers_and_those_who_wake_them_agree_on_one_order() -> None:
+def test_waiters_and_the_threads_that_wake_them_agree_on_one_order() -> None:
     """The exploration takes it for granted: of two that write a word each and read the other's, one sees the other."""
     for rows in (
-        ("publish", "find idle", "go idle", "listen again"),
-        ("end", "find sleepers", "lie down", "wait again"),
+        ("publish", "check idle workers", "register idle", "recheck generation"),
+        ("add ended", "check waiters", "register waiter", "recheck ended"),
     ):
         assert {PROTOCOL[row].ordering for row in rows} == {"seq_cst"}
