@@ -15,7 +15,14 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from engine.compiler.kernels.expr import Apply, Expr, Number, Operand
-from engine.compiler.lowering.batched_matrices import PRODUCTS, Factor, Weighed, cuts, scores_of, weighed_of
+from engine.compiler.lowering.batched_matrices import (
+    PRODUCTS,
+    MatrixFactor,
+    ValueProduct,
+    batch_splits,
+    score_factors,
+    value_product_of,
+)
 from engine.compiler.lowering.rules.movement.views import RESHAPES
 from engine.graph.operand import RuntimeOperand
 from engine.graph.operator import RuntimeOperator
@@ -41,13 +48,13 @@ class ChainMask:
     """What is done to the scores: an operand or constant is added, or keeps or drops them where it is True.
 
     Args:
-        stack: sizes of what comes of that, but for the last two.
+        batch: sizes of what comes of that, but for the last two.
         fill: what stands in place of a score that is not kept.
     """
 
     source: RuntimeOperand | Array
     kind: Literal["add", "keep", "drop"]
-    stack: tuple[int, ...]
+    batch: tuple[int, ...]
     fill: float = -np.inf
 
 
@@ -56,11 +63,11 @@ class ChainScale:
     """What the scores of each query are multiplied by: stored numbers, as of heads that have learned a scale each.
 
     Args:
-        stack: sizes of the scores there, but for the last two.
+        batch: sizes of the scores there, but for the last two.
     """
 
     source: RuntimeOperand | Array
-    stack: tuple[int, ...]
+    batch: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,19 +78,19 @@ class Chain:
         inner: all operators but the last, in execution order.
         last: the product with the value.
         query, columns: factors; columns is the key with its last dimensions exchanged.
-        weighed: the last product.
-        stacks: of the scores, as they come from the first product, as they are weighed, and the finest in between.
+        value_product: the last product.
+        batches: of the scores: of the first product, as the softmax has them, and the finest in between.
     """
 
     inner: tuple[RuntimeOperator, ...]
     last: RuntimeOperator
-    query: Factor
-    columns: Factor
-    weighed: Weighed
+    query: MatrixFactor
+    columns: MatrixFactor
+    value_product: ValueProduct
     scale: float
     scales: tuple[ChainScale, ...]
     masks: tuple[ChainMask, ...]
-    stacks: tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
+    batches: tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -111,14 +118,14 @@ class _Search:
     scales: list[ChainScale] = field(default_factory=list)
     masks: list[ChainMask] = field(default_factory=list)
     is_weighed: bool = False
-    stacks: list[tuple[int, ...]] = field(default_factory=list)
+    batches: list[tuple[int, ...]] = field(default_factory=list)
 
     def chain(self) -> Chain | None:
         """The chain, if there is one."""
         op, scores = self.first, self.lowering.spec(self.first.outputs[0])
         if scores is None or scores.rank < 2 or scores.dtype != FLOAT32 or not scores.size:
             return None
-        self.stacks.append(scores.sizes[:-2])
+        self.batches.append(scores.sizes[:-2])
         while len(self.inner) < MOST_STEPS:
             self.inner.append(op)
             operand, following = op.outputs[0], self._next(op)
@@ -127,9 +134,9 @@ class _Search:
             if self.is_weighed and type(following.definition) in PRODUCTS:
                 return self._ended(following, operand)
             spec = self.lowering.spec(following.outputs[0])
-            if spec is None or not _is_stack_of(spec, scores):
+            if spec is None or not _is_batch_of(spec, scores):
                 return None
-            self.stacks.append(spec.sizes[:-2])
+            self.batches.append(spec.sizes[:-2])
             if not self._takes(following, operand):
                 return None
             op = following
@@ -146,17 +153,20 @@ class _Search:
         return user if not user.layer.dynamic or isinstance(user.definition, RESHAPES) else None
 
     def _ended(self, last: RuntimeOperator, weights: RuntimeOperand) -> Chain | None:
-        factors, weighed = scores_of(self.lowering, self.first), weighed_of(self.lowering, last, weights)
-        if factors is None or weighed is None:
+        factors, value_product = (
+            score_factors(self.lowering, self.first),
+            value_product_of(self.lowering, last, weights),
+        )
+        if factors is None or value_product is None:
             return None
-        operands = [each.operand for each in (*factors, weighed.value)]
+        operands = [each.operand for each in (*factors, value_product.value)]
         result, scores = self.lowering.spec(last.outputs[0]), self.lowering.spec(weights)
-        if not all(map(_is_stack, [*map(self.lowering.spec, operands), result])):
+        if not all(map(_is_batch, [*map(self.lowering.spec, operands), result])):
             return None
-        if result is None or scores is None or weighed.in_order(result.shape)[:-2] != scores.shape[:-2]:
+        if result is None or scores is None or value_product.in_order(result.shape)[:-2] != scores.shape[:-2]:
             return None
-        finest = max(self.stacks, key=len)
-        if any(cuts(stack, finest) is None for stack in self.stacks):
+        finest = max(self.batches, key=len)
+        if any(batch_splits(batch, finest) is None for batch in self.batches):
             return None
         query, columns = factors
         return Chain(
@@ -164,11 +174,11 @@ class _Search:
             last=last,
             query=query,
             columns=columns,
-            weighed=weighed,
+            value_product=value_product,
             scale=self.scale,
             scales=tuple(self.scales),
             masks=tuple(self.masks),
-            stacks=(self.stacks[0], self.stacks[-1], finest),
+            batches=(self.batches[0], self.batches[-1], finest),
         )
 
     def _takes(self, op: RuntimeOperator, operand: RuntimeOperand) -> bool:
@@ -181,7 +191,7 @@ class _Search:
         if self.is_weighed:
             return False
         if isinstance(layer, Softmax):
-            last = len(self.stacks[-1]) + 1
+            last = len(self.batches[-1]) + 1
             self.is_weighed = layer.axis(last + 1) == last
             return self.is_weighed
         if isinstance(layer, MaskedFill):
@@ -212,7 +222,7 @@ class _Search:
         spec = self.lowering.spec(mask) if isinstance(mask, RuntimeOperand) else mask
         if spec is None or spec.dtype != BOOL:
             return False
-        self.masks.append(ChainMask(mask, kind, self.stacks[-1], float(np.asarray(fill).reshape(()))))
+        self.masks.append(ChainMask(mask, kind, self.batches[-1], float(np.asarray(fill).reshape(()))))
         return True
 
     def _constant(self, operand: RuntimeOperand) -> object:
@@ -237,10 +247,10 @@ class _Search:
             self.scale = self.scale * second.value if tree.name == "mul" else self.scale / (second.value or np.nan)
             return bool(np.isfinite(self.scale))
         if isinstance(second, Operand) and tree.name == "mul" and not self.masks:
-            self.scales.append(ChainScale(inputs[second.index], self.stacks[-1]))
+            self.scales.append(ChainScale(inputs[second.index], self.batches[-1]))
             return self._is_of_queries(inputs[second.index])
         if isinstance(second, Operand) and tree.name == "add":
-            self.masks.append(ChainMask(inputs[second.index], "add", self.stacks[-1]))
+            self.masks.append(ChainMask(inputs[second.index], "add", self.batches[-1]))
             return True
         return False
 
@@ -258,11 +268,11 @@ def _reads(tree: Expr, operand: RuntimeOperand, inputs: Sequence[RuntimeOperand 
     return isinstance(tree, Apply) and any(_reads(each, operand, inputs) for each in tree.arguments)
 
 
-def _is_stack_of(spec: TensorSpec, scores: TensorSpec) -> bool:
+def _is_batch_of(spec: TensorSpec, scores: TensorSpec) -> bool:
     """Whether these are the same matrices, in a stack of the same order."""
     is_alike = is_same(spec.shape[-2:], scores.shape[-2:]) and is_same(spec.size, scores.size)
     return is_alike and spec.dtype == FLOAT32
 
 
-def _is_stack(spec: TensorSpec | None) -> bool:
+def _is_batch(spec: TensorSpec | None) -> bool:
     return spec is not None and spec.rank >= 2 and spec.dtype == FLOAT32 and bool(spec.size)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from engine.compiler.lowering.lowering import Lowering
 
 
-def stacked(lead: Sequence[int], views: Sequence[View]) -> tuple[tuple[int, ...], list[Matrix]]:
+def merge_batch(lead: Sequence[int], views: Sequence[View]) -> tuple[tuple[int, ...], list[Matrix]]:
     """Views as matrices repeated over the dimensions ``lead``: sizes of the merged stack, and where each lies.
 
     Args:
@@ -42,7 +42,7 @@ def stacked(lead: Sequence[int], views: Sequence[View]) -> tuple[tuple[int, ...]
     return tuple(size for size, _ in loops), matrices
 
 
-def cuts(stack: Sequence[int], finer: Sequence[int]) -> list[tuple[int, ...]] | None:
+def batch_splits(stack: Sequence[int], finer: Sequence[int]) -> list[tuple[int, ...]] | None:
     """The dimensions of a finer stack that each of a stack is cut into; None where it is no such stack."""
     found: list[tuple[int, ...]] = []
     rest = list(finer)
@@ -58,7 +58,7 @@ def cuts(stack: Sequence[int], finer: Sequence[int]) -> list[tuple[int, ...]] | 
     return None if rest else found
 
 
-def cut(view: View, stack: Sequence[int], finer: Sequence[int]) -> View:
+def split_batch(view: View, stack: Sequence[int], finer: Sequence[int]) -> View:
     """A view of matrices that broadcast to a stack, its dimensions cut into those of a finer one.
 
     Raises:
@@ -67,7 +67,7 @@ def cut(view: View, stack: Sequence[int], finer: Sequence[int]) -> View:
     lead = view.shape[:-2]
     if not lead or tuple(stack) == tuple(finer):
         return view
-    parts = cuts(stack, finer)
+    parts = batch_splits(stack, finer)
     if parts is None:
         raise NotLoweredError("its matrices are not those of the finer stack")
     held = zip(lead, parts[len(parts) - len(lead) :], strict=True)
@@ -79,7 +79,7 @@ PRODUCTS = Matmul, Einsum
 
 
 @dataclass(frozen=True, slots=True)
-class Factor:
+class MatrixFactor:
     """An operand as a stack of matrices.
 
     Args:
@@ -90,7 +90,7 @@ class Factor:
     operand: RuntimeOperand
     axes: tuple[int | None, ...] | None = None
 
-    def seen_in(self, view: View) -> View:
+    def reordered(self, view: View) -> View:
         """The operand's view so."""
         if self.axes is None:
             return view
@@ -99,29 +99,29 @@ class Factor:
 
 
 @dataclass(frozen=True, slots=True)
-class Weighed:
+class ValueProduct:
     """The product of weights, whose dimensions are in order, with a value.
 
     Args:
         axes: dimensions of the result as those of the stack, then rows and columns; None where they are in that order.
     """
 
-    value: Factor
+    value: MatrixFactor
     axes: tuple[int, ...] | None = None
 
     def in_order(self, shape: tuple[Dim, ...]) -> tuple[Dim, ...]:
         """A shape of the result, its dimensions in that order."""
         return shape if self.axes is None else tuple(shape[axis] for axis in self.axes)
 
-    def seen_in(self, result: View) -> View:
+    def reordered(self, result: View) -> View:
         """The result's view so."""
         return result if self.axes is None else derived(result, result.meta.transpose(self.axes))
 
 
-def scores_of(lowering: Lowering, op: RuntimeOperator) -> tuple[Factor, Factor] | None:
+def score_factors(lowering: Lowering, op: RuntimeOperator) -> tuple[MatrixFactor, MatrixFactor] | None:
     """What an operator multiplies to a stack of matrices in order, rows by columns; None where it does otherwise."""
     if type(op.definition) is Matmul:
-        return (Factor(op.inputs[0]), Factor(op.inputs[1])) if len(op.inputs) == 2 else None
+        return (MatrixFactor(op.inputs[0]), MatrixFactor(op.inputs[1])) if len(op.inputs) == 2 else None
     found = _labelled(lowering, op)
     if found is None or len(found[1]) < 2:
         return None
@@ -137,11 +137,11 @@ def scores_of(lowering: Lowering, op: RuntimeOperator) -> tuple[Factor, Factor] 
     return None if first is None or second is None else (first, second)
 
 
-def weighed_of(lowering: Lowering, op: RuntimeOperator, weights: RuntimeOperand) -> Weighed | None:
+def value_product_of(lowering: Lowering, op: RuntimeOperator, weights: RuntimeOperand) -> ValueProduct | None:
     """What an operator multiplies weights by, a stack of matrices in order; None where it does otherwise."""
     if type(op.definition) is Matmul:
         is_product = len(op.inputs) == 2 and op.inputs[0] is weights and op.inputs[1] is not weights
-        return Weighed(Factor(op.inputs[1])) if is_product else None
+        return ValueProduct(MatrixFactor(op.inputs[1])) if is_product else None
     found = _labelled(lowering, op)
     if found is None or op.inputs[0] is op.inputs[1]:
         return None
@@ -155,7 +155,7 @@ def weighed_of(lowering: Lowering, op: RuntimeOperator, weights: RuntimeOperand)
     if len(own) != 1 or output[-1] != own[0] or {*output} != {*order} or row in terms[other]:
         return None
     value = _factor(op.inputs[other], terms[other], (*stack, summed, *own))
-    return None if value is None else Weighed(value, tuple(output.index(label) for label in order))
+    return None if value is None else ValueProduct(value, tuple(output.index(label) for label in order))
 
 
 def _labelled(lowering: Lowering, op: RuntimeOperator) -> tuple[tuple[Labels, ...], Labels] | None:
@@ -179,8 +179,8 @@ def _labelled(lowering: Lowering, op: RuntimeOperator) -> tuple[tuple[Labels, ..
     return (equation.terms, equation.output) if is_plain else None
 
 
-def _factor(operand: RuntimeOperand, term: Labels, order: Sequence[str]) -> Factor | None:
+def _factor(operand: RuntimeOperand, term: Labels, order: Sequence[str]) -> MatrixFactor | None:
     """An operand, its dimensions in an order; None where that leaves some out, or rows or columns are lacking."""
     if not {*term} <= {*order} or any(label not in term for label in order[-2:]):
         return None
-    return Factor(operand, tuple(term.index(label) if label in term else None for label in order))
+    return MatrixFactor(operand, tuple(term.index(label) if label in term else None for label in order))

@@ -26,8 +26,8 @@ from dataclasses import dataclass
 from typing import Final
 
 # Bytes. A step: its function, its arguments, its number of chunks, the index of its first chunk in the trace, and
-# whether chunks are dealt out one by one. Its counters are on cache lines of their own: one for each share, then the one
-# of chunks that have ended. A chunk in the trace: its thread, and the clock before and after it.
+# whether chunks are dealt out one by one. Its counters are on cache lines of their own: one for each share, then
+# the one of chunks that have ended. A chunk in the trace: its thread, and the clock before and after it.
 STEP_BYTES: Final = 40
 LINE_BYTES: Final = 64
 TEAM_BYTES: Final = 512

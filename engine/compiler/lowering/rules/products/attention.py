@@ -1,4 +1,4 @@
-"""Attention: one kernel from query, key and value to what is weighed, whatever masks lie between."""
+"""Attention: one kernel from query, key and value to the output, with the masks in between."""
 
 from __future__ import annotations
 
@@ -13,10 +13,16 @@ from engine.compiler.kernels.attention.layout import choose_rows
 from engine.compiler.kernels.attention.rows import Mask
 from engine.compiler.kernels.expr import Operand, apply
 from engine.compiler.lowering.attention_chains import Chain, ChainMask
-from engine.compiler.lowering.batched_matrices import Factor, cut, stacked
+from engine.compiler.lowering.batched_matrices import MatrixFactor, merge_batch, split_batch
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.rules.composition import Composition
-from engine.compiler.lowering.rules.products.attention_operands import Attended, MaskView, in_groups, mask_of, weighed
+from engine.compiler.lowering.rules.products.attention_operands import (
+    AttentionOperands,
+    MaskView,
+    in_groups,
+    mask_of,
+    unfused_attention,
+)
 from engine.compiler.lowering.rules.registry import kernels_for
 from engine.compiler.lowering.steps import KernelStep, Lowered, NotLoweredError, derived
 from engine.compiler.storage import FLOAT32, View, row_major, spaced_rows
@@ -36,7 +42,7 @@ def lower_attention(context: Context) -> Lowered:
     query, key, value = (context.tensor(index) for index in range(3))
     mask = mask_of(context, context.argument(3), "keep")
     target = context.lowering.allocate(context.op.outputs[0], is_image=False)
-    attended = Attended(
+    attn = AttentionOperands(
         query=query,
         key=key,
         value=value,
@@ -46,85 +52,87 @@ def lower_attention(context: Context) -> Lowered:
         is_causal=layer.is_causal,
     )
     if layer.enable_gqa:
-        attended = in_groups(attended)
-    steps = attention_steps(context, attended) if context.dtype == FLOAT32 else weighed(context, attended)[1]
+        attn = in_groups(attn)
+    steps = attention_steps(context, attn) if context.dtype == FLOAT32 else unfused_attention(context, attn)[1]
     return context.lowered(target, *steps)
 
 
 def lower_chain(context: Context, chain: Chain) -> Lowered:
     """The attention that a graph spells out, as the last of its operators."""
-    first, last, finest = chain.stacks
+    first, last, finest = chain.batches
     scaling = Composition(context)
     query = _factor(context, chain.query, first, finest)
     for each in chain.scales:
-        query = scaling.map(PRODUCT, query, cut(context.stored(_given(context, each.source)), each.stack, finest))
+        query = scaling.map(
+            PRODUCT, query, split_batch(context.stored(_given(context, each.source)), each.batch, finest)
+        )
     columns = _factor(context, chain.columns, first, finest)
     target = context.lowering.allocate(context.op.outputs[0], is_image=False)
-    attended = Attended(
+    attn = AttentionOperands(
         query=query,
         key=derived(columns, columns.meta.swapaxes(-1, -2)),
-        value=_factor(context, chain.weighed.value, last, finest),
-        target=cut(chain.weighed.seen_in(target), last, finest),
+        value=_factor(context, chain.value_product.value, last, finest),
+        target=split_batch(chain.value_product.reordered(target), last, finest),
         masks=[_mask(context, mask, finest) for mask in chain.masks],
         scale=chain.scale,
         is_zero=False,
     )
-    *copies, step = attention_steps(context, attended)
+    *copies, step = attention_steps(context, attn)
     steps = [*scaling.steps, *copies, replace(step, operators=chain.names)]
     return Lowered(
         views={context.op.outputs[0].name: target}, steps=steps, fusions={ATTENTION: [op.name for op in chain.inner]}
     )
 
 
-def _factor(context: Context, factor: Factor, stack: Sequence[int], finest: Sequence[int]) -> View:
-    return cut(factor.seen_in(context.stored(context.lowering.value(factor.operand))), stack, finest)
+def _factor(context: Context, factor: MatrixFactor, stack: Sequence[int], finest: Sequence[int]) -> View:
+    return split_batch(factor.reordered(context.stored(context.lowering.value(factor.operand))), stack, finest)
 
 
 def _mask(context: Context, mask: ChainMask, finest: Sequence[int]) -> MaskView:
     found = mask_of(context, _given(context, mask.source), "keep" if mask.kind == "keep" else "drop")
     if found is None or (found.kind == "add") != (mask.kind == "add"):
         raise NotLoweredError("its mask is of another dtype")
-    return replace(found, view=cut(found.view, mask.stack, finest), fill=mask.fill, is_added=False)
+    return replace(found, view=split_batch(found.view, mask.batch, finest), fill=mask.fill, is_added=False)
 
 
 def _given(context: Context, source: RuntimeOperand | Array) -> View | object:
     return source if isinstance(source, np.ndarray) else context.lowering.value(source)
 
 
-def attention_steps(context: Context, attended: Attended) -> list[KernelStep]:
+def attention_steps(context: Context, attn: AttentionOperands) -> list[KernelStep]:
     """The kernel, and the copies it takes; of heads that are too wide for it, products with a softmax between them.
 
     Raises:
         NotLoweredError: an operand does not lie in matrices.
     """
     steps: list[KernelStep] = []
-    given, (queries, width), keys = attended, attended.query.shape[-2:], attended.key.shape[-2]
+    given, (queries, width), keys = attn, attn.query.shape[-2:], attn.key.shape[-2]
     is_dynamic = is_symbolic((queries, keys)) and min(queries, keys) > 1
-    tiling = choose_rows(context.host, queries, keys, width, is_causal=attended.is_causal)
-    attended = replace(
-        attended,
-        value=_in_rows(context, attended.value, steps),
-        masks=[replace(mask, view=_in_lines(context, mask, steps)) for mask in attended.masks],
+    tiling = choose_rows(context.host, queries, keys, width, is_causal=attn.is_causal)
+    attn = replace(
+        attn,
+        value=_in_rows(context, attn.value, steps),
+        masks=[replace(mask, view=_in_lines(context, mask, steps)) for mask in attn.masks],
     )
     if is_dynamic:
-        padded = _padded(context, attended.key, steps, tiling[1][0] * context.host.lanes)
-        attended = replace(attended, key=padded)
-    kernel, views = _kernel(context, attended, tiling, is_padded=is_dynamic)
+        padded = _padded(context, attn.key, steps, tiling[1][0] * context.host.lanes)
+        attn = replace(attn, key=padded)
+    kernel, views = _kernel(context, attn, tiling, is_padded=is_dynamic)
     if kernel.is_too_wide:
-        return weighed(context, given)[1]
-    if kernel.packs_keys and not (kernel.packs_once and 1 in (attended.key.strides[-1], width)):
-        attended = replace(attended, key=_in_columns(context, attended.key, steps))
-        kernel, views = _kernel(context, attended, tiling)
+        return unfused_attention(context, given)[1]
+    if kernel.packs_keys and not (kernel.packs_once and 1 in (attn.key.strides[-1], width)):
+        attn = replace(attn, key=_in_columns(context, attn.key, steps))
+        kernel, views = _kernel(context, attn, tiling)
     return [*steps, context.step(kernel, *views)]
 
 
 def _kernel(
-    context: Context, attended: Attended, tiling: tuple[int, tuple[int, int]], *, is_padded: bool = False
+    context: Context, attn: AttentionOperands, tiling: tuple[int, tuple[int, int]], *, is_padded: bool = False
 ) -> tuple[Attention, list[View]]:
     """The kernel for operands as they lie, and its views."""
-    query, key, value, target = attended.query, attended.key, attended.value, attended.target
-    views = [query, key, value, target, *(mask.view for mask in attended.masks)]
-    batch, matrices = stacked(target.shape[:-2], views)
+    query, key, value, target = attn.query, attn.key, attn.value, attn.target
+    views = [query, key, value, target, *(mask.view for mask in attn.masks)]
+    batch, matrices = merge_batch(target.shape[:-2], views)
     kernel = Attention(
         batch=batch,
         queries=query.shape[-2],
@@ -137,11 +145,11 @@ def _kernel(
         target=matrices[3],
         masks=tuple(
             Mask(matrix, mask.kind, mask.fill, mask.is_added)
-            for matrix, mask in zip(matrices[4:], attended.masks, strict=True)
+            for matrix, mask in zip(matrices[4:], attn.masks, strict=True)
         ),
-        scale=attended.scale,
-        is_causal=attended.is_causal,
-        is_zero=attended.is_zero,
+        scale=attn.scale,
+        is_causal=attn.is_causal,
+        is_zero=attn.is_zero,
         rows=tiling[0],
         vectors=tiling[1],
         is_padded=is_padded,

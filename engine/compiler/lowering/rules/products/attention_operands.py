@@ -35,7 +35,7 @@ class MaskView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Attended:
+class AttentionOperands:
     """What attention is computed of.
 
     Args:
@@ -73,12 +73,12 @@ def mask_of(context: Context, value: View | object, kind: Literal["keep", "drop"
     return MaskView(value, kind, is_added=True) if value.dtype == BOOL else MaskView(value, "add")
 
 
-def in_groups(attended: Attended) -> Attended:
+def in_groups(attn: AttentionOperands) -> AttentionOperands:
     """Heads as groups of those that share a key and a value."""
-    heads = attended.query.shape[-3] if len(attended.query.shape) > 2 else 1
-    shared = {each.shape[-3] for each in (attended.key, attended.value) if len(each.shape) > 2} - {1, heads}
+    heads = attn.query.shape[-3] if len(attn.query.shape) > 2 else 1
+    shared = {each.shape[-3] for each in (attn.key, attn.value) if len(each.shape) > 2} - {1, heads}
     if not shared:
-        return attended
+        return attn
     if len(shared) > 1:
         raise NotLoweredError("its keys and values come in different groups")
     (groups,) = shared
@@ -93,12 +93,12 @@ def in_groups(attended: Attended) -> Attended:
         return derived(view, array[..., None, :, :])
 
     return replace(
-        attended,
-        query=split(attended.query),
-        key=split(attended.key),
-        value=split(attended.value),
-        target=split(attended.target),
-        masks=tuple(replace(mask, view=split(mask.view)) for mask in attended.masks),
+        attn,
+        query=split(attn.query),
+        key=split(attn.key),
+        value=split(attn.value),
+        target=split(attn.target),
+        masks=tuple(replace(mask, view=split(mask.view)) for mask in attn.masks),
     )
 
 
@@ -107,27 +107,27 @@ X, Y = Operand(0), Operand(1)
 _MOST_PLACES = 1 << 24
 
 
-def weighed(context: Context, attended: Attended, *, cap: float = 0.0) -> tuple[View, list[KernelStep]]:
+def unfused_attention(context: Context, attn: AttentionOperands, *, cap: float = 0.0) -> tuple[View, list[KernelStep]]:
     """The weights (..., L, S), and the steps that make them and store what is weighed.
 
     Args:
         cap: that scores are bent towards before masks; 0 for none.
     """
     composition = Composition(context)
-    query, key, target = attended.query, attended.key, attended.target
+    query, key, target = attn.query, attn.key, attn.target
     turned = derived(key, key.meta.swapaxes(-1, -2))
-    lead = broadcast_sizes(query.shape[:-2], key.shape[:-2], attended.value.shape[:-2])
+    lead = broadcast_sizes(query.shape[:-2], key.shape[:-2], attn.value.shape[:-2])
     scores = row_major((*lead, query.shape[-2], key.shape[-2]), context.dtype)
-    scaled = apply("mul", X, float(attended.scale))
+    scaled = apply("mul", X, float(attn.scale))
     if cap:
         scaled = apply("mul", apply("tanh", apply("div", scaled, float(cap))), float(cap))
     wide = derived(query, query.meta.broadcast_to((*lead, *query.shape[-2:])))
     composition.steps += multiplied(context, wide, turned, scores, scaled)
-    masks = [*attended.masks, *([_causal(scores.shape[-2:])] if attended.is_causal else [])]
+    masks = [*attn.masks, *([_causal(scores.shape[-2:])] if attn.is_causal else [])]
     for mask in masks:
         composition.typed(scores, _masked(mask), scores, mask.view)
-    weights = _softmax(composition, scores, is_zero=attended.is_zero)
-    composition.steps += _stored(context, weights, attended.value, target)
+    weights = _softmax(composition, scores, is_zero=attn.is_zero)
+    composition.steps += _stored(context, weights, attn.value, target)
     return weights, composition.steps
 
 

@@ -12,7 +12,7 @@ from engine.compiler.kernels.rows.layer_norm import LayerNorm as Norm
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.fusion import Fused, Result
 from engine.compiler.lowering.rules.products.attention import attention_steps
-from engine.compiler.lowering.rules.products.attention_operands import BOOL, Attended, MaskView
+from engine.compiler.lowering.rules.products.attention_operands import BOOL, AttentionOperands, MaskView
 from engine.compiler.lowering.rules.products.linear import linear_step, rows_as_image
 from engine.compiler.lowering.rules.registry import kernels_for
 from engine.compiler.lowering.steps import KernelStep, Lowered, NotLoweredError, convert, derived
@@ -37,11 +37,11 @@ def lower_encoder_layer(context: Context) -> Lowered:
     activation = apply("gelu" if layer.use_gelu else "relu", _ITSELF)
     target = context.lowering.allocate(context.op.outputs[0], is_image=False)
     if layer.norm_first:
-        attended = steps.attended(steps.linear(steps.norm(x, norm_1), qkv))
-        x = steps.linear(attended, proj, _SUM, x)
+        attn = steps.attention(steps.linear(steps.norm(x, norm_1), qkv))
+        x = steps.linear(attn, proj, _SUM, x)
         steps.linear(steps.linear(steps.norm(x, norm_2), ffn_1, activation), ffn_2, _SUM, x, target=target)
     else:
-        x = steps.norm(steps.linear(steps.attended(steps.linear(x, qkv)), proj, _SUM, x), norm_1)
+        x = steps.norm(steps.linear(steps.attention(steps.linear(x, qkv)), proj, _SUM, x), norm_1)
         steps.norm(steps.linear(steps.linear(x, ffn_1, activation), ffn_2, _SUM, x), norm_2, target)
     return context.lowered(target, *steps.kernels)
 
@@ -91,13 +91,13 @@ class _Steps:
         self.kernels += [*copies, self.context.step(kernel, rows, lines, *map(constant, weights))]
         return target
 
-    def attended(self, qkv: View) -> View:
+    def attention(self, qkv: View) -> View:
         """Attention of heads whose queries, keys and values lie side by side."""
         batch, length, width = qkv.shape
         heads, size = self.layer.num_heads, width // 3
         target = spaced_rows((batch, length, size))
         query, key, value = (derived(qkv, self._heads(qkv.meta[..., k * size : (k + 1) * size])) for k in range(3))
-        attended = Attended(
+        attn = AttentionOperands(
             query=query,
             key=key,
             value=value,
@@ -105,7 +105,7 @@ class _Steps:
             masks=self._masks(batch, length),
             scale=1 / math.sqrt(size // heads),
         )
-        self.kernels += attention_steps(self.context, attended)
+        self.kernels += attention_steps(self.context, attn)
         return target
 
     def _heads(self, x: Strided) -> Strided:

@@ -17,7 +17,12 @@ from engine.compiler.lowering.rules.composition import Composition
 from engine.compiler.lowering.rules.indexing.gather import Slot, indices_of, picking
 from engine.compiler.lowering.rules.indexing.scatter import scattering
 from engine.compiler.lowering.rules.products.attention import attention_steps
-from engine.compiler.lowering.rules.products.attention_operands import Attended, MaskView, in_groups, weighed
+from engine.compiler.lowering.rules.products.attention_operands import (
+    AttentionOperands,
+    MaskView,
+    in_groups,
+    unfused_attention,
+)
 from engine.compiler.lowering.rules.registry import kernels_for
 from engine.compiler.lowering.steps import Lowered, NotLoweredError, derived
 from engine.compiler.storage import FLOAT32, View, constant, row_major
@@ -58,7 +63,7 @@ def lower_grouped(context: Context) -> Lowered:
     kept = [_kept(steps, new, old, rows, index) for index, (new, old) in enumerate(zip((k, v), past, strict=True), 1)]
     keys, values = (derived(each, each.meta[:, :, :total]) for each in kept)
     target = context.lowering.allocate(context.op.outputs[0], is_image=False)
-    attended = Attended(
+    attn = AttentionOperands(
         query=q,
         key=keys,
         value=values,
@@ -66,11 +71,11 @@ def lower_grouped(context: Context) -> Lowered:
         masks=_masks(steps, rows, layer.local_window_size),
         scale=layer.scale or 1 / math.sqrt(size),
     )
-    attended = in_groups(attended)
+    attn = in_groups(attn)
     if layer.softcap:
-        steps.steps += weighed(context, attended, cap=layer.softcap)[1]
+        steps.steps += unfused_attention(context, attn, cap=layer.softcap)[1]
     else:
-        steps.steps += attention_steps(context, attended)
+        steps.steps += attention_steps(context, attn)
     views = dict(zip((each.name for each in context.op.outputs), (target, *kept), strict=False))
     return Lowered(views=views, steps=steps.steps)
 

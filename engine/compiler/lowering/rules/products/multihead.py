@@ -13,7 +13,12 @@ from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.fusion import Result, unfused
 from engine.compiler.lowering.rules.composition import Composition
 from engine.compiler.lowering.rules.products.attention import attention_steps
-from engine.compiler.lowering.rules.products.attention_operands import Attended, MaskView, mask_of, weighed
+from engine.compiler.lowering.rules.products.attention_operands import (
+    AttentionOperands,
+    MaskView,
+    mask_of,
+    unfused_attention,
+)
 from engine.compiler.lowering.rules.products.linear import linear, linear_step, rows_as_image
 from engine.compiler.lowering.rules.registry import kernels_for
 from engine.compiler.lowering.steps import KernelStep, Lowered, NotLoweredError, derived
@@ -43,7 +48,7 @@ def lower_multihead(context: Context) -> Lowered:
         )
     target = spaced_rows(query.shape, context.dtype)
     heads = _Heads(arrangement)
-    attended = Attended(
+    attn = AttentionOperands(
         query=heads.split(query),
         key=heads.split(key),
         value=heads.split(value),
@@ -55,11 +60,11 @@ def lower_multihead(context: Context) -> Lowered:
     weights = {}
     wanted = [index for index, kind in enumerate(kinds) if kind == WEIGHTS and _is_used(context, index)]
     if wanted or context.dtype != FLOAT32:
-        found, further = weighed(context, attended)
+        found, further = unfused_attention(context, attn)
         steps += further
         weights = {context.op.outputs[index].name: _given_out(context, found, index, steps) for index in wanted}
     else:
-        steps += attention_steps(context, attended)
+        steps += attention_steps(context, attn)
     if ATTENDED not in kinds and weights:
         return Lowered(views=weights, steps=steps)
     weight, bias = _attribute(context, "out_proj_weight"), _attribute(context, "out_proj_bias")

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.compiler.lowering.batched_matrices import cut, cuts
+from engine.compiler.lowering.batched_matrices import batch_splits, split_batch
 from engine.compiler.storage import View, row_major
 from engine.tensor import Array
 
@@ -20,7 +20,7 @@ PARTS = st.lists(st.lists(st.integers(1, 4), min_size=1, max_size=3), min_size=1
     [((6,), (4, 2)), ((4, 3), (3, 4)), ((2, 6), (4, 3)), ((), (1,)), ((6,), ()), ((1, 6), (6,)), ((6,), (2, 3, 2))],
 )
 def test_what_is_no_finer_stack_is_none(stack: tuple[int, ...], finer: tuple[int, ...]) -> None:
-    assert cuts(stack, finer) is None
+    assert batch_splits(stack, finer) is None
 
 
 def seen(view: View, values: Array) -> Array:
@@ -34,6 +34,6 @@ def test_a_finer_stack_has_the_same_matrices(parts: list[list[int]], data: st.Da
     lead = [data.draw(st.sampled_from([size, 1])) for size in stack[data.draw(st.integers(0, len(stack))) :]]
     view = row_major((*lead, 2, 3), F32)
     values = np.arange(int(np.prod(view.shape)), dtype=F32).reshape(view.shape)
-    found = seen(cut(view, stack, finer), values)
+    found = seen(split_batch(view, stack, finer), values)
     wanted = np.broadcast_to(values, (*stack, 2, 3)).reshape(*finer, 2, 3)
     np.testing.assert_array_equal(np.broadcast_to(found, (*finer, 2, 3)), wanted)
