@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from engine.compiler.lowering.terms.term import settled
+from engine.compiler.lowering.terms.term import with_known_parameters
 from engine.errors import EngineError
 from engine.layers.definition.bound import BoundLayer, Source
 from engine.layers.definition.layer import Layer
@@ -17,7 +17,7 @@ from engine.tensor import UNKNOWN
 MOST_STEPS = 4
 
 
-def meant(bound: BoundLayer, inputs: Sequence[object]) -> BoundLayer:
+def canonical_layer(bound: BoundLayer, inputs: Sequence[object]) -> BoundLayer:
     """The layer that computes an operator, and where its arguments come from.
 
     Args:
@@ -28,7 +28,7 @@ def meant(bound: BoundLayer, inputs: Sequence[object]) -> BoundLayer:
         if isinstance(layer, Overloaded):
             bound = _unfolded(bound, layer)
         elif isinstance(layer, Adapter):
-            found = _meaning(bound, inputs)
+            found = _canonical(bound, inputs)
             if found is None:
                 break
             bound = replace(bound, layer=found, dynamic={})
@@ -58,10 +58,10 @@ def _place(source: Source) -> int:
     return source.index
 
 
-def _meaning(bound: BoundLayer, inputs: Sequence[object]) -> Layer | None:
+def _canonical(bound: BoundLayer, inputs: Sequence[object]) -> Layer | None:
     """The layer that an adapter hands over to; None where only a run can tell."""
     try:
-        layer = settled(bound, inputs)
+        layer = with_known_parameters(bound, inputs)
         specs = [each.spec(inputs) for each in bound.positional]
         if any(each is UNKNOWN for each in specs) and not bound.layer.takes_unknown:
             return None

@@ -16,7 +16,7 @@ from engine.compiler.lowering.layout import NO_BORDER, Border
 from engine.compiler.lowering.lowering import Lowering
 from engine.compiler.lowering.selection import K
 from engine.compiler.lowering.steps import FLOAT64, KernelStep, Lowered, NotLoweredError, computable, copy, kernel_step
-from engine.compiler.lowering.terms.term import settled
+from engine.compiler.lowering.terms.term import with_known_parameters
 from engine.compiler.storage import FLOAT32, View, channels_last, row_major
 from engine.expression.tree import Input, List, Literal
 from engine.graph.operator import RuntimeOperator
@@ -63,7 +63,7 @@ class Context:
 
     def layer(self, kind: type[L]) -> L:
         """The layer, the parameters that arrive as operands filled in."""
-        layer = settled(self.bound, self.lowering.known(self.op))
+        layer = with_known_parameters(self.bound, self.lowering.known(self.op))
         if layer is None:
             raise NotLoweredError("one of its parameters is known only in a run")
         assert isinstance(layer, kind)

@@ -10,7 +10,7 @@ from typing import Protocol
 import numpy as np
 
 from engine.compiler.codegen.host import Host
-from engine.compiler.lowering.canonical import meant
+from engine.compiler.lowering.canonical import canonical_layer
 from engine.compiler.lowering.layout import Placement, look_ahead
 from engine.compiler.lowering.low_precision import LowPrecision
 from engine.compiler.lowering.selection import Selector, select_first
@@ -212,7 +212,7 @@ class Lowering:
 
     def _term(self, op: RuntimeOperator, layer: BoundLayer) -> Term | None:
         known = self.known(op)
-        return term_of(meant(layer, known), known)
+        return term_of(canonical_layer(layer, known), known)
 
 
 def _root(array: Array) -> Array:

@@ -14,7 +14,7 @@ import numpy as np
 
 from engine.compiler.addresses import MemorySpace
 from engine.compiler.lowering.attention_chains import Chain, find_chains
-from engine.compiler.lowering.canonical import meant
+from engine.compiler.lowering.canonical import canonical_layer
 from engine.compiler.lowering.containers import is_only_returned, unread_lists
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.low_precision import OutputRoundingError
@@ -187,7 +187,7 @@ def _retry_outside_concat(lowering: Lowering, make: Callable[[], Lowered]) -> Lo
 def _by_rule(lowering: Lowering, op: RuntimeOperator, bound: BoundLayer) -> Lowered:
     if op.name in lowering.refused:
         raise NotLoweredError(lowering.refused[op.name])
-    bound = meant(bound, lowering.known(op))
+    bound = canonical_layer(bound, lowering.known(op))
     rule = KERNEL_RULES.get(type(bound.layer))
     if rule is None and lowering.term(op) is not None:
         rule = KERNEL_RULES[Layer]

@@ -131,7 +131,7 @@ def term_of(bound: BoundLayer, inputs: Sequence[object]) -> Term | None:
     Raises:
         EngineError: the operands do not fit the layer.
     """
-    layer = settled(bound, inputs)
+    layer = with_known_parameters(bound, inputs)
     if layer is None or type(layer) not in EXPRESSION_RULES or bound.keywords:
         return None
     result = bound.infer(inputs)
@@ -158,7 +158,7 @@ def _given(value: object, index: int | None, dtype: DType) -> Argument:
     return Argument(value, index)
 
 
-def settled(bound: BoundLayer, inputs: Sequence[object]) -> Layer | None:
+def with_known_parameters(bound: BoundLayer, inputs: Sequence[object]) -> Layer | None:
     """The layer with the parameters that arrive as operands filled in; None if only a run can tell them.
 
     Args:

@@ -24,7 +24,7 @@ from engine.compiler.lowering.rules.convolution.conv_geometry import (
     border_of,
     depth_of,
     parameters_of,
-    settled_conv,
+    plain_conv,
     spans_of,
 )
 from engine.compiler.lowering.rules.convolution.conv_steps import as_filters, computed, weights_of, with_computed
@@ -46,7 +46,7 @@ def _wanted_border(op: RuntimeOperator, x: TensorSpec, y: TensorSpec) -> Border:
         return NO_BORDER
     if not x.rank == y.rank == len(kernel) + 2:
         return NO_BORDER
-    conv_, pairs = settled_conv(layer, x.sizes[2:], kernel)
+    conv_, pairs = plain_conv(layer, x.sizes[2:], kernel)
     if conv_.padding_mode != "zeros":
         return NO_BORDER
     try:
@@ -69,7 +69,7 @@ def lower_conv(context: Context) -> Lowered:
     assert isinstance(given, conv.Conv | conv.StridedSameConv)
     kernel = weight.shape[2:]
     x, sizes = as_batch(context, len(kernel))
-    layer, pairs = settled_conv(given, x.shape[2:], kernel)
+    layer, pairs = plain_conv(given, x.shape[2:], kernel)
     if type(layer) is not conv.Conv:
         raise NotLoweredError("there is no kernel for it")
     if not isinstance(weight, View) and not isinstance(bias, View) and prefers_im2col(context, layer, weight):

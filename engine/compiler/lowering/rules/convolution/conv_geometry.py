@@ -226,7 +226,7 @@ def depth_of(
     )
 
 
-def settled_conv(
+def plain_conv(
     layer: conv.Conv | conv.StridedSameConv, sizes: tuple[int, ...], kernel: tuple[int, ...]
 ) -> tuple[conv.Conv, tuple[tuple[int, int], ...]]:
     """The convolution a layer is, and what it has before and after each axis of an image of these sizes."""

@@ -140,7 +140,7 @@ class Calls:
             raise NotLoweredError("a number is known only in a run")
         dtype = function.working_dtype(*specs)
         domain = domain_of(dtype)
-        parts = [self._settled(each, domain, result) for each in arguments]
+        parts = [self._for_domain(each, domain, result) for each in arguments]
         terms = [self._as_term(each, dtype) for each in parts]
         tree = whole(kernel or name, terms) if dtype.kind in "iub" else self._real(name, terms, dtype)
         if tree is None or not is_moderate(tree) or not names_of(tree) <= FUNCTIONS[domain].keys():
@@ -150,7 +150,7 @@ class Calls:
             watched += _zeros(parts[1], terms[1])
         return Part(tree, result, domain, tuple(watched))
 
-    def _settled(self, argument: Term, domain: Domain, result: TensorSpec) -> Term:
+    def _for_domain(self, argument: Term, domain: Domain, result: TensorSpec) -> Term:
         """An argument that can be computed together with what it is needed for, or lies in memory."""
         if not isinstance(argument, Part) or argument.domain is None:
             return argument
