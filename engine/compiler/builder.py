@@ -26,7 +26,7 @@ from engine.compiler.pipeline import CompilePipeline
 from engine.compiler.plan_check import check_plan
 from engine.compiler.runtime.memory import release
 from engine.compiler.runtime.program import Known, Origin, Program
-from engine.compiler.subgraphs import Bodies, Compiles, bodies_of
+from engine.compiler.subgraphs import CompileSubgraph, Subgraphs, subgraphs_of
 from engine.compiler.weights import with_own_weights
 from engine.defects import report_defect
 from engine.errors import CompileError, EngineError
@@ -51,7 +51,7 @@ class Builder:
 
     Attributes:
         host: the processor that programs are for: a bundle's, until others are compiled.
-        bodies: the bodies of its operators.
+        subgraphs: the subgraphs of its operators.
         carried: the programs of the graph's bundle; None where it has none.
         gap: why shapes that a bundle has no program for cannot be compiled; None where they can.
 
@@ -60,7 +60,7 @@ class Builder:
     """
 
     def __init__(
-        self, graph: RuntimeGraph, options: Options, host: Host | None = None, compiles: Compiles | None = None
+        self, graph: RuntimeGraph, options: Options, host: Host | None = None, compiles: CompileSubgraph | None = None
     ) -> None:
         self.carried = None if graph.bundle is None else Carried(graph, graph.bundle, options)
         self.gap: str | None = None
@@ -68,7 +68,7 @@ class Builder:
         self.host = self.carried.host if self.carried and host is None else self._own
         self._graph = graph
         self._pipeline = CompilePipeline(graph, options)
-        self.bodies = Bodies(compiles)
+        self.subgraphs = Subgraphs(compiles)
         self._options = options
         self._cache = Cache(folder=options.cache, max_bytes=options.cache_max_bytes) if options.cache else None
         self._templates = Templates()
@@ -179,7 +179,7 @@ class Builder:
         """Return what a template needs of the graph that it was made of; None where that is nothing."""
         if graph is None or not template.needs_graph:
             return None
-        operators = {op.name: self.bodies.inside(op) for op in graph.operators if op.name in template.calls}
+        operators = {op.name: self.subgraphs.compiled(op) for op in graph.operators if op.name in template.calls}
         return GraphParts(graph, operators)
 
     def _keep_templates(self) -> None:
@@ -223,20 +223,20 @@ class Builder:
         inputs = self._graph.inputs
         if executable.needs_graph:
             graph = self._pipeline.optimised(specs, self.host, progress)
-            operators = {op.name: self.bodies.inside(op) for op in graph.operators if op.name in executable.calls}
+            operators = {op.name: self.subgraphs.compiled(op) for op in graph.operators if op.name in executable.calls}
             known = self._pipeline.known_values(graph, specs)
             inputs = graph.inputs
         return operators, known, _texts(inputs)
 
-    def prepare_bodies(self, program: Program, specs: Sequence[TensorSpec]) -> None:
+    def prepare_subgraphs(self, program: Program, specs: Sequence[TensorSpec]) -> None:
         """Compile ahead of their first run the bodies that operators of a program run themselves.
 
         Raises:
             RunCancelledError: nobody wants it any more.
         """
-        if any(map(bodies_of, program.operators.values())):
+        if any(map(subgraphs_of, program.operators.values())):
             graph = self._pipeline.optimised(specs, self.host, cancellable_progress(silent))
-            self.bodies.prepare(program.operators.values(), self._pipeline.infer(graph, specs))
+            self.subgraphs.prepare(program.operators.values(), self._pipeline.infer(graph, specs))
 
     def bound_program(self, specs: Sequence[TensorSpec]) -> Program | None:
         """Return the program for inputs of these shapes where a template is right for them; it takes no time to make.

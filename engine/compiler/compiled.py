@@ -16,7 +16,7 @@ from engine.compiler.runtime.instance import Instance, NotFiniteError
 from engine.compiler.runtime.instances import Instances
 from engine.compiler.runtime.program import Program
 from engine.compiler.runtime.report import Clocked, report_run
-from engine.compiler.subgraphs import Compiles
+from engine.compiler.subgraphs import CompileSubgraph
 from engine.defects import Defects
 from engine.errors import EngineError
 from engine.graph import RuntimeGraph
@@ -55,7 +55,7 @@ class CompiledGraph:
         graph: RuntimeGraph,
         options: Options,
         host: Host | None = None,
-        compiles: Compiles | None = None,
+        compiles: CompileSubgraph | None = None,
         defects: Defects | None = None,
     ) -> None:
         self._defects = Defects(are_errors=options.must_compile) if defects is None else defects
@@ -225,13 +225,13 @@ class CompiledGraph:
         make = partial(self.builder.program, refresh=refresh, tune=tune, progress=progress, cores=self._cores)
         with self._defects.collecting(self._graph):
             program = self.instances.prepare(specs, make, refresh=refresh or tune)
-            self.builder.prepare_bodies(program, specs)
+            self.builder.prepare_subgraphs(program, specs)
         return describe(program)
 
     def close(self) -> None:
         """Give back the memory and the threads of all instances; a later run makes them anew."""
         self.instances.close()
-        self.builder.bodies.close()
+        self.builder.subgraphs.close()
         with self._lock:
             exact, self._apart = self._exact, None
         if exact is not None:

@@ -13,7 +13,7 @@ from engine.compiler.inlining.inlining import Inlining
 from engine.compiler.plan_check import check_output_shapes
 from engine.compiler.runtime.memory import release
 from engine.compiler.stages import staged
-from engine.compiler.subgraphs import bodies_of
+from engine.compiler.subgraphs import subgraphs_of
 from engine.compiler.upcast import UpcastError, has_low_precision, upcast, upcast_specs
 from engine.compiler.weights import Weights
 from engine.errors import CompileError, CompilerDefectError
@@ -178,7 +178,7 @@ class CompilePipeline:
         ]
         template = make_template(lowering, env, specs, [*self._passes, *fusions], progress, cores, self._weights)
         lowering.forget()
-        if not len(template.steps.functions) and not any(map(bodies_of, lowering.operators)):
+        if not len(template.steps.functions) and not any(map(subgraphs_of, lowering.operators)):
             raise CompileError("no operator of the graph has a kernel", found=_first(template.reasons))
         return template
 
@@ -302,7 +302,7 @@ class CompilePipeline:
             executable, {k: v.sizes for k, v in enumerate(values) if isinstance(v, TensorSpec) and v.is_static}
         )
         lowering.forget()
-        if not executable.steps and not any(map(bodies_of, lowering.operators)):
+        if not executable.steps and not any(map(subgraphs_of, lowering.operators)):
             raise CompileError("no operator of the graph has a kernel", found=_first(executable.reasons))
         return executable
 

@@ -13,7 +13,7 @@ from engine.layers.onnx.control.control import Bodied
 from engine.tensor import TensorSpec
 
 
-class RunnableBody(Protocol):
+class RunnableSubgraph(Protocol):
     """A body as its operator's layer uses it."""
 
     @property
@@ -36,24 +36,24 @@ class RunnableBody(Protocol):
         """Give back memory and threads."""
 
 
-Compiles = Callable[[Body], RunnableBody]
+CompileSubgraph = Callable[[Body], RunnableSubgraph]
 
 
-class Bodies:
+class Subgraphs:
     """The bodies of a graph's operators, each made ready once for all programs.
 
     Args:
         compiles: makes a body ready; None for bodies that the reference runs.
     """
 
-    def __init__(self, compiles: Compiles | None) -> None:
+    def __init__(self, compiles: CompileSubgraph | None) -> None:
         self._compiles = compiles
-        self._ready: dict[int, tuple[Body, RunnableBody]] = {}
-        self._stages: list[tuple[frozenset[str], RunnableBody]] = []
+        self._ready: dict[int, tuple[Body, RunnableSubgraph]] = {}
+        self._stages: list[tuple[frozenset[str], RunnableSubgraph]] = []
 
-    def inside(self, op: RuntimeOperator) -> RuntimeOperator:
+    def compiled(self, op: RuntimeOperator) -> RuntimeOperator:
         """An operator whose bodies are compiled; as it is where it has none."""
-        bodies = bodies_of(op)
+        bodies = subgraphs_of(op)
         if not bodies or self._compiles is None or op.layer is None:
             return op
         layer: Any = op.layer.layer
@@ -75,7 +75,7 @@ class Bodies:
                     if len(specs) == len(given):
                         body.prepare(specs)
 
-    def _made(self, op: RuntimeOperator, body: Body) -> RunnableBody:
+    def _made(self, op: RuntimeOperator, body: Body) -> RunnableSubgraph:
         assert self._compiles is not None
         key = id(body.source)  # turns that were unrolled have bodies of one source
         if key not in self._ready:
@@ -98,6 +98,6 @@ class Bodies:
             ready.close()
 
 
-def bodies_of(op: RuntimeOperator) -> tuple[tuple[str, Any], ...]:
+def subgraphs_of(op: RuntimeOperator) -> tuple[tuple[str, Any], ...]:
     """The bodies of an operator, by name."""
     return op.definition.annotations.bodies if isinstance(op.definition, Bodied) else ()

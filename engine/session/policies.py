@@ -35,7 +35,7 @@ from engine.toolchain import has_llvm, no_compiler
 if TYPE_CHECKING:
     from engine.compiler import CompiledGraph
     from engine.compiler.runtime.instance import Instance
-    from engine.compiler.subgraphs import RunnableBody
+    from engine.compiler.subgraphs import RunnableSubgraph
 
 _ARRAYS: Final = frozenset({np.ndarray})
 
@@ -218,7 +218,7 @@ class CompiledGraphs:
         compiles: compiles a subgraph of an operator that branches or loops.
     """
 
-    def __init__(self, options: Options, defects: Defects, compiles: Callable[[Body], RunnableBody]) -> None:
+    def __init__(self, options: Options, defects: Defects, compiles: Callable[[Body], RunnableSubgraph]) -> None:
         self._options, self._defects, self._compiles = options, defects, compiles
         self._lock = threading.Lock()
         self._found: dict[int, tuple[RuntimeGraph, CompiledGraph]] = {}
