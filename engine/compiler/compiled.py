@@ -77,7 +77,7 @@ class CompiledGraph:
         self._lock = threading.Lock()
         self._options, self._compiles = options, compiles
         self._exact: CompiledGraph | None = None
-        self._apart: ParallelParts | None = None
+        self._parallel: ParallelParts | None = None
 
     def run(
         self,
@@ -143,19 +143,19 @@ class CompiledGraph:
             return None
         count = len(parts)
         whole = Gather(instance, count, axes)
-        apart = self._parting(instance.program).side_by_side(count)
+        parallel = self._batch_policy(instance.program).parallel_count(count)
         try:
-            answers = self._side_by_side(instance.program).run(parts[:apart], whole) if apart else []
-            answers += [instance.run(parts[number], into=whole.part(number)) for number in range(apart, count)]
+            answers = self._parallel_parts(instance.program).run(parts[:parallel], whole) if parallel else []
+            answers += [instance.run(parts[number], into=whole.part(number)) for number in range(parallel, count)]
         except (NotFiniteError, UnforeseenResultError):
             return None
         return whole.join([as_outputs(answer) for answer in answers])
 
-    def _side_by_side(self, program: Program) -> ParallelParts:
+    def _parallel_parts(self, program: Program) -> ParallelParts:
         with self._lock:
-            if self._apart is None or self._apart.program is not program:
-                self._apart = ParallelParts(program, self._cores)
-            return self._apart
+            if self._parallel is None or self._parallel.program is not program:
+                self._parallel = ParallelParts(program, self._cores)
+            return self._parallel
 
     def instance_soon(self, specs: Sequence[TensorSpec]) -> Instance | None:
         """Return an instance for shapes that have none, where a program for others is right for them."""
@@ -233,16 +233,16 @@ class CompiledGraph:
         self.instances.close()
         self.builder.subgraphs.close()
         with self._lock:
-            exact, self._apart = self._exact, None
+            exact, self._parallel = self._exact, None
         if exact is not None:
             exact.close()
 
     def prefers_parts(self, specs: Sequence[TensorSpec], parts: int) -> bool:
         """Whether parts of these shapes are run sooner than a batch of so many; no where there is no program."""
         program = self.instances.program(specs)
-        return program is not None and self._parting(program).is_better(parts)
+        return program is not None and self._batch_policy(program).is_better(parts)
 
-    def _parting(self, program: Program) -> BatchPolicy:
+    def _batch_policy(self, program: Program) -> BatchPolicy:
         return BatchPolicy(program.executable, self.builder.host, self._cores, self.instances.limit)
 
     def annotate(

@@ -34,9 +34,9 @@ from engine.tensor import Array
 # A share of the last-level cache: what a run writes beyond it is read back from memory.
 FAR_SHARE: Final = 1 / 2
 # How many times the weights images should be, for those to be read again from a last-level cache that is slow.
-MORE_IMAGES: Final = 4 / 3
+IMAGES_TO_WEIGHTS: Final = 4 / 3
 # Of the products of a run, the share that images from that cache should take.
-FELT: Final = 1 / 20
+SIGNIFICANT_SHARE: Final = 1 / 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +60,9 @@ class BatchPolicy:
         if whole > FAR_SHARE * memory.last_bytes:
             return self._images > self.plan.constant_bytes / 2
         is_slow = memory.late_cost > 0 and whole > memory.second_bytes
-        return is_slow and self._is_felt and (self.cores == 1 or self.side_by_side(parts) > 0)
+        return is_slow and self._is_significant and (self.cores == 1 or self.parallel_count(parts) > 0)
 
-    def side_by_side(self, parts: int) -> int:
+    def parallel_count(self, parts: int) -> int:
         """How many of the parts threads run each by itself: as many as they share evenly, where that is faster.
 
         Each reads all weights then, which images have to outweigh, and writes to memory of its own, which the
@@ -80,13 +80,13 @@ class BatchPolicy:
     def _is_of_images(self) -> bool:
         """Whether reading weights again costs little; the rows of a batch wait for a recurrent layer's steps once."""
         is_recurrent = "recurrent" in self.plan.steps.kinds
-        return not is_recurrent and self._images > MORE_IMAGES * self.plan.constant_bytes
+        return not is_recurrent and self._images > IMAGES_TO_WEIGHTS * self.plan.constant_bytes
 
     @property
-    def _is_felt(self) -> bool:
+    def _is_significant(self) -> bool:
         """Whether images that come from the last-level cache are felt beside all that is computed of them."""
         products = int(self.plan.steps.flops.sum()) / (2 * self.host.lanes)
-        return self._is_of_images and self._images * self.host.memory.stream_cost > FELT * products
+        return self._is_of_images and self._images * self.host.memory.stream_cost > SIGNIFICANT_SHARE * products
 
 
 class Gather:
@@ -125,7 +125,7 @@ class Gather:
         ]
 
 
-class Helpers:
+class HelperThreads:
     """Threads that run parts beside the callers', for the whole process; made when they are first needed."""
 
     def __init__(self) -> None:
@@ -180,7 +180,7 @@ class ParallelParts:
                 left.clear()
 
         first, *others = self._instances
-        helpers = HELPERS.call([partial(work, each) for each in others])
+        helpers = HELPER_THREADS.call([partial(work, each) for each in others])
         try:
             work(first)
         finally:
@@ -200,7 +200,7 @@ def _taken(left: deque[int]) -> int | None:
         return None
 
 
-HELPERS: Final = Helpers()
+HELPER_THREADS: Final = HelperThreads()
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=HELPERS.__init__)  # type: ignore[misc]
+    os.register_at_fork(after_in_child=HELPER_THREADS.__init__)  # type: ignore[misc]

@@ -69,7 +69,7 @@ class Instance:
         # More than a step has chunks would look for work that never comes, after every run.
         self._threads = min(threads, int(program.executable.steps.chunks.max(initial=1)))
         self._tables = Tables(program, program.layouts.of(program, self._threads))
-        self._settle(NO_ARENA if arenas is not None else new_arena(program.executable.arena_bytes))
+        self._use_arena(NO_ARENA if arenas is not None else new_arena(program.executable.arena_bytes))
         outputs = [each for each in program.executable.outputs if isinstance(each, Region) and each.is_whole_output]
         self.kernel_outputs = [
             KernelOutput(port_of(each.address), each.shape, np.dtype(each.dtype)) for each in outputs
@@ -78,8 +78,8 @@ class Instance:
         self.makes_all_outputs = len(ports) == len(self.kernel_outputs) == len(program.executable.outputs)
         self._run = _RUN(program.code.address("run"))
         # A list, because who sends them home must not hold the instance.
-        self._hired: list[Workers] = []
-        self._stop = weakref.finalize(self, _dismiss, self._hired)
+        self._crew: list[Workers] = []
+        self._stop = weakref.finalize(self, _dismiss, self._crew)
 
     def run(
         self, inputs: Sequence[Array], times: list[Clocked] | None = None, into: Mapping[int, Array] = NOWHERE
@@ -98,25 +98,25 @@ class Instance:
         """
         with self._lock:
             if self._arenas is None:
-                return self._run_in_team(inputs, times, into)
+                return self._run_with_workers(inputs, times, into)
             plan = self.program.executable
             arena = self._arenas.take(plan.arena_bytes, self._user, plan.clean)
-            self._settle(arena)
+            self._use_arena(arena)
             try:
-                return self._run_in_team(inputs, times, into)
+                return self._run_with_workers(inputs, times, into)
             finally:
-                self._settle(NO_ARENA)
+                self._use_arena(NO_ARENA)
                 self._arenas.give(arena)
 
-    def _settle(self, arena: Arena) -> None:
+    def _use_arena(self, arena: Arena) -> None:
         """Write there from now on."""
         at = self.program.executable.fault_flag
         self._arena = arena.block
         self._fault_flag = None if at is None else arena.block[at : at + 4].view(np.int32).data
         if arena is not NO_ARENA:
-            self._tables.settle(arena.address)
+            self._tables.use_arena(arena.address)
 
-    def _run_in_team(
+    def _run_with_workers(
         self, inputs: Sequence[Array], times: list[Clocked] | None, into: Mapping[int, Array]
     ) -> list[Any]:
         workers = self._workers()
@@ -128,9 +128,9 @@ class Instance:
 
     def _workers(self) -> Workers:
         """The threads that wait for a run, new ones if there are none."""
-        if not self._hired or self._hired[0].is_dismissed:
-            self._hired[:] = [Workers(self.program, self._tables, self._threads - 1 if self._stop.alive else 0)]
-        workers = self._hired[0]
+        if not self._crew or self._crew[0].is_dismissed:
+            self._crew[:] = [Workers(self.program, self._tables, self._threads - 1 if self._stop.alive else 0)]
+        workers = self._crew[0]
         POOL.enter(workers)
         if not self._stop.alive:  # closed meanwhile
             POOL.leave(workers)
@@ -145,7 +145,7 @@ class Instance:
     ) -> list[Any]:
         arrays = [np.ascontiguousarray(each) for each in inputs]
         results = self._outputs(into)
-        self._tables.aim(arrays, results)
+        self._tables.set_io(arrays, results)
         values: dict[str, Any] = {name: arrays[port] for port, name in self.program.texts}
         for number, segment in enumerate(self.program.executable.segments):
             if segment.call is None:
@@ -173,7 +173,7 @@ class Instance:
         if not is_asked():
             return self._run_row(team, number, at)
         began = 0
-        for row in self._tables.pieces[number]:
+        for row in self._tables.cancellable_rows[number]:
             check_wanted(self.program.executable.steps[self._tables.segments[row, 0]].operators[0], _CANCELLED)
             start = self._run_row(team, row, at)
             began = began or start
@@ -260,6 +260,6 @@ def _kind(value: object) -> str:
     return str(spec_of(value)) if isinstance(value, np.ndarray | np.generic) else type(value).__name__
 
 
-def _dismiss(hired: list[Workers]) -> None:
-    for workers in hired:
+def _dismiss(crew: list[Workers]) -> None:
+    for workers in crew:
         POOL.leave(workers)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 # Looks at a counter before a thread sleeps; some 60 µs.
 SPINS = 1500
 # A run that may be cancelled asks after so much work, as long as it takes a core of this speed.
-PIECE_S = 0.01
+CANCEL_CHECK_S = 0.01
 FLOPS_PER_S = 2.5e10
 BYTES_PER_S = 5e9
 
@@ -82,7 +82,7 @@ class Tables:
     Attributes:
         segments: first step and end of every row; never written again, because a thread that is late for a run looks
             its row up after that run has ended.
-        pieces: for each segment, the rows that a run which may be cancelled executes one after the other.
+        cancellable_rows: for each segment, the rows that a run which may be cancelled executes one after the other.
     """
 
     def __init__(self, program: Program, layout: Layout) -> None:
@@ -106,11 +106,11 @@ class Tables:
         self.steps.flags.writeable = False
         segments = plan.segments
         rows_of = [(each.first, each.last) for each in segments]
-        self.pieces: list[range] = []
+        self.cancellable_rows: list[range] = []
         for segment in segments:
-            cuts = _pieces(steps, segment)
-            self.pieces.append(range(len(rows_of), len(rows_of) + len(cuts)))
-            rows_of.extend(cuts)
+            parts = _cancellable_parts(steps, segment)
+            self.cancellable_rows.append(range(len(rows_of), len(rows_of) + len(parts)))
+            rows_of.extend(parts)
         self.segments = np.array(rows_of, np.int64).reshape(-1, 2)
         self.segments.flags.writeable = False
         self.counters = aligned_bytes(max(1, len(steps)) * counter_bytes(layout.threads))
@@ -144,13 +144,13 @@ class Tables:
         """Memory they take."""
         return sum(each.nbytes for each in (self.arguments, self.steps, self.segments, self.counters))
 
-    def settle(self, arena: int) -> None:
+    def use_arena(self, arena: int) -> None:
         """Point the arguments at an arena."""
         if arena != self._arena:
             self.arguments[self._layout.inside] += arena - self._arena
             self._arena = arena
 
-    def aim(self, inputs: Sequence[Array], outputs: dict[int, Array]) -> None:
+    def set_io(self, inputs: Sequence[Array], outputs: dict[int, Array]) -> None:
         """Point the arguments at this run's inputs and outputs."""
         words = self._words
         for port, places in self._inputs:
@@ -163,13 +163,13 @@ class Tables:
                 words[place] = at + offset
 
 
-def _pieces(steps: NativeSteps, segment: Segment) -> list[tuple[int, int]]:
-    """Cut a segment into consecutive steps that take about ``PIECE_S`` together, or one that takes longer."""
+def _cancellable_parts(steps: NativeSteps, segment: Segment) -> list[tuple[int, int]]:
+    """Cut a segment into consecutive steps that take about ``CANCEL_CHECK_S`` together, or one that takes longer."""
     part = slice(segment.first, segment.last)
     times_s = steps.flops[part] / FLOPS_PER_S + steps.bytes[part] / BYTES_PER_S
-    if segment.first < segment.last and times_s.sum() < PIECE_S:
+    if segment.first < segment.last and times_s.sum() < CANCEL_CHECK_S:
         return [(segment.first, segment.last)]
     ends_s = np.cumsum(times_s)
-    changes = np.flatnonzero(np.diff((ends_s / PIECE_S).astype(np.int64))) + 1
+    changes = np.flatnonzero(np.diff((ends_s / CANCEL_CHECK_S).astype(np.int64))) + 1
     bounds = [segment.first, *(changes + segment.first).tolist(), segment.last]
     return [(first, last) for first, last in pairwise(bounds) if first < last]

@@ -44,7 +44,7 @@ class Workers:
         for number in range(1, count + 1):
             try:
                 threading.Thread(
-                    target=_live, args=(worker, self.address, number, *held), daemon=True, name=f"kernel-{number}"
+                    target=_run_worker, args=(worker, self.address, number, *held), daemon=True, name=f"kernel-{number}"
                 ).start()
             except RuntimeError:  # the system has no more: those there are, and the caller, do all the work
                 break
@@ -98,7 +98,7 @@ class WorkerPool:
             del self._teams[each]
 
 
-def _live(worker: Callable[[int, int, int], None], address: int, number: int, *held: object) -> None:
+def _run_worker(worker: Callable[[int, int, int], None], address: int, number: int, *held: object) -> None:
     """Run the worker's code until it is dismissed."""
     worker(address, 0, number)
     del held

@@ -105,7 +105,7 @@ def test_a_batch_is_run_image_by_image_where_what_it_writes_would_come_back_slow
      (2, 8, 2**20, 0)],
 )  # fmt: skip
 def test_as_many_parts_run_side_by_side_as_threads_share_evenly_and_memory_holds(
-    cores: int, parts: int, limit: int, apart: int
+    cores: int, parts: int, limit: int, parallel: int
 ) -> None:
     net = images()
     specs = static_specs(net.inputs)
@@ -115,5 +115,5 @@ def test_as_many_parts_run_side_by_side_as_threads_share_evenly_and_memory_holds
     program = compiled.instances.program(specs)
     assert program is not None
     found = BatchPolicy(program.executable, compiled.builder.host, cores, limit)
-    assert found.side_by_side(parts) == apart
+    assert found.parallel_count(parts) == parallel
     compiled.close()

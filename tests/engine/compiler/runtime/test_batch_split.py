@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from engine import RunCancelledError, RuntimeGraph, Session
-from engine.compiler.runtime.batch_split import HELPERS, BatchPolicy
+from engine.compiler.runtime.batch_split import HELPER_THREADS, BatchPolicy
 from engine.compiler.runtime.instance import Instance
 from engine.pnnx import Operator
 from engine.tensor import Array, TensorSpec
@@ -97,7 +97,7 @@ def test_nobody_waits_for_a_helper_who_is_busy(side_by_side: list[int]) -> None:
     session, x = Session(net(), backend="compiled", threads=2, cache=None), batch(4)
     wanted = session.run([x])[0]
     is_free = threading.Event()
-    busy = HELPERS.call([lambda: None if is_free.wait(PATIENCE_S) else None] * 64)
+    busy = HELPER_THREADS.call([lambda: None if is_free.wait(PATIENCE_S) else None] * 64)
     try:
         np.testing.assert_array_equal(session.run([x])[0], wanted)
     finally:

@@ -57,7 +57,7 @@ def test_a_run_that_may_be_cancelled_walks_every_step_once_in_pieces(monkeypatch
     net = built(INPUT, *pools(8), op("pnnx.Output", "out", "8"), _0=X.shape)
     instance = CompiledGraph(net, Options()).instances.get([TensorSpec(X.shape, X.dtype)])
     tables, steps, expected = instance._tables, len(instance.program.executable.steps), instance.run([X])[0]
-    pieces = tables.segments[tables.pieces[0]]
+    pieces = tables.segments[tables.cancellable_rows[0]]
     assert len(pieces) > 2
     assert [step for first, last in pieces for step in range(first, last)] == [*range(steps)]
     with cancelling(lambda: False):
