@@ -11,7 +11,7 @@ import numpy as np
 
 from engine.compiler.codegen.host import Host
 from engine.compiler.kernels.kernel import Kernel
-from engine.compiler.lowering.fusion import Fused, ImageOf, Result, absorb, as_image, unfused
+from engine.compiler.lowering.fusion import Fused, ImageOf, Result, as_image, fuse_following, unfused
 from engine.compiler.lowering.layout import NO_BORDER, Border
 from engine.compiler.lowering.lowering import Lowering
 from engine.compiler.lowering.selection import K
@@ -203,13 +203,13 @@ class Context:
             index: number of the result.
             views: of what the kernel reads beside its result before the others do.
         """
-        fused = absorb(self.lowering, unfused(self.op, index, views), image_of)
+        fused = fuse_following(self.lowering, unfused(self.op, index, views), image_of)
         return self.result_of(fused, image_of, is_image=is_image)
 
     def result_of(self, fused: Fused, image_of: ImageOf, *, is_image: bool) -> Result:
         """The same of operators that have joined already."""
         target = self.lowering.allocate(fused.operand, is_image)
-        result = Result.seen(fused, target, image_of, self.lowering.fault_flag)
+        result = Result.of(fused, target, image_of, self.lowering.fault_flag)
         if result.image.strides[1] > 1:
             raise NotLoweredError("its result does not lie in rows")
         return result

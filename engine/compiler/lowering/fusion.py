@@ -52,7 +52,7 @@ def unfused(op: RuntimeOperator, index: int = 0, views: Sequence[View] = ()) -> 
     return Fused(op.outputs[index], Operand(0), tuple(views), (op.name,))
 
 
-def absorb(lowering: Lowering, fused: Fused, as_image: ImageOf) -> Fused:
+def fuse_following(lowering: Lowering, fused: Fused, as_image: ImageOf) -> Fused:
     """The result with the element-wise operators after it, as far as one kernel can hold them."""
     if lowering.low_precision.rounded:
         fused = replace(fused, tree=_rounded(lowering, fused.operand, fused.tree))
@@ -73,7 +73,7 @@ def _with_next(lowering: Lowering, fused: Fused, as_image: ImageOf) -> Fused | N
             return None
         users = [first, last]
     known, views = {fused.operand.name: fused.tree}, list(fused.views)
-    if not all(extend(lowering, op, known, views) for op in users):
+    if not all(add_operator(lowering, op, known, views) for op in users):
         return None
     added, result = views[len(fused.views) :], users[-1].outputs[0]
     kind = RESIDUALS if added else ACTIVATIONS
@@ -90,7 +90,7 @@ def image_of(view: View, sizes: tuple[int, ...], as_image: ImageOf) -> View | No
     return view.derive(as_image(view.meta.broadcast_to(sizes)))
 
 
-def extend(lowering: Lowering, op: RuntimeOperator, known: dict[str, Expr], views: list[View]) -> bool:
+def add_operator(lowering: Lowering, op: RuntimeOperator, known: dict[str, Expr], views: list[View]) -> bool:
     """Add an operator's result to the known trees; views of further operands are appended."""
     term = lowering.term(op)
     spec = lowering.spec(op.outputs[0])
@@ -181,7 +181,7 @@ class Result:
     fault_flag: View
 
     @classmethod
-    def seen(cls, fused: Fused, target: View, as_image: ImageOf, fault_flag: View) -> Result:
+    def of(cls, fused: Fused, target: View, as_image: ImageOf, fault_flag: View) -> Result:
         """The result as a kernel sees it, or the part that a kernel sees.
 
         Raises:
@@ -196,7 +196,7 @@ class Result:
 
     def part(self, as_image: ImageOf) -> Result:
         """The part that one of several kernels computes."""
-        return Result.seen(self.fused, self.target, as_image, self.fault_flag)
+        return Result.of(self.fused, self.target, as_image, self.fault_flag)
 
     @property
     def epilogue(self) -> Epilogue:

@@ -30,9 +30,9 @@ BorderRule = Callable[[RuntimeOperator, TensorSpec, TensorSpec], Border]
 are symbolic, what one more pixel would want is wanted, too, so that all sizes lie alike."""
 BorderUse = Callable[[RuntimeOperator, TensorSpec, TensorSpec], Border | None]
 """What of its operand's border an operator takes, None where it does something else; given specs likewise."""
-BORDERS: dict[type[Layer], BorderRule] = {}
+BORDER_RULES: dict[type[Layer], BorderRule] = {}
 IMAGE_LAYERS: set[type[Layer]] = set()
-SEE_THROUGH: set[type[Layer]] = set()
+CHANNEL_SELECTORS: set[type[Layer]] = set()
 """Layers that only choose channels: a border wanted by their users is wanted of their operand."""
 BORDER_USES: dict[type[Layer], BorderUse] = {}
 """Layers whose result is their operand with some of its border: one wanted by their users is wanted beyond it."""
@@ -140,13 +140,13 @@ def _size(spec: TensorSpec | None) -> int:
     return (spec.size or 0) if spec is not None else 0
 
 
-def look_ahead(
+def plan_layout(
     operators: Sequence[RuntimeOperator],
     outputs: Sequence[str],
     spec_of: SpecOf,
     term_of: Callable[[RuntimeOperator], object | None],
     joins: bool,
-) -> Placement:
+) -> LayoutPlan:
     """Look through a graph before it is lowered.
 
     Args:
@@ -159,12 +159,12 @@ def look_ahead(
         layer = op.definition
         return (
             isinstance(layer, Cat)
-            or type(layer) in SEE_THROUGH
+            or type(layer) in CHANNEL_SELECTORS
             or type(layer) in BORDER_USES
             or term_of(op) is not None
         )
 
-    return Placement(
+    return LayoutPlan(
         spec_of=spec_of,
         outputs=outputs,
         slices=find_slices(operators, spec_of) if joins else {},
@@ -173,7 +173,7 @@ def look_ahead(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Placement:
+class LayoutPlan:
     """Where results shall lie. Asked twice it says the same, unless a place is withdrawn.
 
     Args:
@@ -272,12 +272,12 @@ class Placement:
             if op.layer is None or op.layer.dynamic:
                 continue
             kind = type(op.layer.layer)
-            if kind in BORDERS and op.inputs[0] is operand:
+            if kind in BORDER_RULES and op.inputs[0] is operand:
                 x, y = self.spec_of(operand), self.spec_of(op.outputs[0])
-                borders.append(NO_BORDER if x is None or y is None else BORDERS[kind](op, x, y))
+                borders.append(NO_BORDER if x is None or y is None else BORDER_RULES[kind](op, x, y))
             elif kind in BORDER_USES:
                 borders.append(self._border_beyond(op, BORDER_USES[kind], depth))
-            elif kind in SEE_THROUGH:
+            elif kind in CHANNEL_SELECTORS:
                 borders.extend(self.border_for(each, depth) for each in op.outputs)
         top, left, bottom, right = (max(each) for each in zip(*borders, strict=True))
         return top, left, bottom, right

@@ -11,7 +11,7 @@ import numpy as np
 
 from engine.compiler.codegen.host import Host
 from engine.compiler.lowering.canonical import canonical_layer
-from engine.compiler.lowering.layout import Placement, look_ahead
+from engine.compiler.lowering.layout import LayoutPlan, plan_layout
 from engine.compiler.lowering.low_precision import LowPrecision
 from engine.compiler.lowering.selection import Selector, select_first
 from engine.compiler.lowering.steps import FLOAT64, NotLoweredError, Step
@@ -29,7 +29,7 @@ from engine.tensor import UNKNOWN, Array, TensorSpec, is_known, known_value
 LARGE_BYTES = 4096
 
 
-class Packs(Protocol):
+class WeightPacker(Protocol):
     """Where packed weights are kept that other programs of the graph use, too."""
 
     def packed(self, packing: object, arrays: Sequence[Array | None], pack: Callable[[], Array]) -> View:
@@ -56,7 +56,7 @@ class Lowering:
         low_precision: what of it is 16-bit floats.
 
     Attributes:
-        placement: where results shall lie.
+        layout: where results shall lie.
         fault_flag: where kernels say that they met what is not finite.
         steps: what was lowered so far.
         views: where operands lie.
@@ -76,9 +76,9 @@ class Lowering:
     unfused: Collection[str] = ()
     refused: Mapping[str, str] = field(default_factory=dict)
     select: Selector = select_first
-    weights: Packs | None = None
+    weights: WeightPacker | None = None
     low_precision: LowPrecision = field(default_factory=LowPrecision)
-    placement: Placement = field(init=False)
+    layout: LayoutPlan = field(init=False)
     fault_flag: View = field(default_factory=new_fault_flag)
     steps: list[Step] = field(default_factory=list)
     views: dict[str, View] = field(default_factory=dict)
@@ -94,11 +94,11 @@ class Lowering:
     def __post_init__(self) -> None:
         joins = JOINS not in self.options.passes_off
         written = [name if self.low_precision.returned(port) is None else "" for port, name in enumerate(self.outputs)]
-        self.placement = look_ahead(self.operators, written, self._spec, self.term, joins)
+        self.layout = plan_layout(self.operators, written, self._spec, self.term, joins)
 
     def forget(self) -> None:
         """Let go of what was lowered: it holds packed weights, and this object is part of a ring of references."""
-        del self.placement
+        del self.layout
         for each in (self.steps, self.views, self.constants, self.results, self._stored, self._packed, self._terms):
             each.clear()
 
@@ -148,7 +148,7 @@ class Lowering:
         return self._stored[id(data)][1]
 
     def packed(self, packing: object, arrays: Sequence[Array | None], pack: Callable[[], Array]) -> View:
-        """Weights as a kernel reads them; see Packs.packed(). The same ones, packed the same way, are packed once."""
+        """Weights as a kernel reads them; see WeightPacker.packed()."""
         if self.weights is not None:
             return self.weights.packed(packing, arrays, pack)
         key, roots = (repr(packing), *map(_place, arrays)), [_root(each) for each in arrays if each is not None]
@@ -166,24 +166,24 @@ class Lowering:
     def allocate(
         self, operand: RuntimeOperand, is_image: bool | None = None, order: Sequence[int] | None = None
     ) -> View:
-        """Memory for an operand about to be computed; see Placement.allocate()."""
-        return self.placement.allocate(operand, is_image, order)
+        """Memory for an operand about to be computed; see LayoutPlan.allocate()."""
+        return self.layout.allocate(operand, is_image, order)
 
     def joined(self, operand: RuntimeOperand) -> View:
-        """Memory of a concatenation's result; see Placement.joined()."""
-        return self.placement.joined(operand)
+        """Memory of a concatenation's result; see LayoutPlan.joined()."""
+        return self.layout.joined(operand)
 
     def is_joined(self, operand: RuntimeOperand) -> bool:
         """Whether an operand has its place in a concatenation."""
-        return operand.name in self.placement.slices
+        return operand.name in self.layout.slices
 
     def is_image(self, operand: RuntimeOperand) -> bool:
         """Whether an operand should lie channels-last."""
-        return self.placement.is_image(operand)
+        return self.layout.is_image(operand)
 
     def border_for(self, operand: RuntimeOperand) -> tuple[int, int, int, int]:
         """The zeros that users of an operand want around it."""
-        return self.placement.border_for(operand)
+        return self.layout.border_for(operand)
 
     def known(self, op: RuntimeOperator) -> list[object]:
         """What is known of an operator's operands: the array of a constant, a spec, a value."""

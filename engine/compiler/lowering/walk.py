@@ -33,7 +33,7 @@ from engine.compiler.lowering.steps import (
     copy,
 )
 from engine.compiler.lowering.terms.term import EXPRESSION_RULES
-from engine.compiler.lowering.wavefront import side_by_side
+from engine.compiler.lowering.wavefront import pipeline_layers
 from engine.compiler.storage import FLOAT32, View, row_major
 from engine.defects import report_defect
 from engine.errors import EngineError
@@ -66,7 +66,7 @@ def lower(lowering: Lowering, before_each: Callable[[int], None] | None = None) 
     _drop_lists(lowering)
     lowering.results = [_result(lowering, port, name) for port, name in enumerate(lowering.outputs)]
     if WAVEFRONT not in lowering.options.passes_off:
-        lowering.steps[:], joined = side_by_side(lowering.steps, {*lowering.unfused, *lowering.refused})
+        lowering.steps[:], joined = pipeline_layers(lowering.steps, {*lowering.unfused, *lowering.refused})
         if joined:
             lowering.fusions[WAVEFRONT] = joined
 
@@ -110,7 +110,7 @@ def _lower(lowering: Lowering, op: RuntimeOperator) -> None:
     elif op.layer is not None and isinstance(op.definition, Constant):
         lowering.constants[op.outputs[0].name] = op.layer.forward([])
     elif op.layer is not None and not _is_all_known(lowering, op) and not is_only_returned(op, lowering.outputs):
-        _commit(lowering, _made(lowering, op, op.layer))
+        _commit(lowering, _lower_operator(lowering, op, op.layer))
 
 
 def _input(lowering: Lowering, op: RuntimeOperator) -> None:
@@ -150,7 +150,7 @@ def _commit(lowering: Lowering, lowered: Lowered) -> None:
         lowering.fusions.setdefault(name, []).extend(joined)
 
 
-def _made(lowering: Lowering, op: RuntimeOperator, bound: BoundLayer) -> Lowered:
+def _lower_operator(lowering: Lowering, op: RuntimeOperator, bound: BoundLayer) -> Lowered:
     """What becomes of an operator: what its rule makes of it, or a step of its reference layer."""
 
     try:
@@ -170,17 +170,17 @@ def _retry_outside_concat(lowering: Lowering, make: Callable[[], Lowered]) -> Lo
     Raises:
         NotLoweredError: it declines, and nothing has changed.
     """
-    lowering.placement.checkpoint()
+    lowering.layout.checkpoint()
     try:
         return make()
     except NotLoweredError:
-        withdrawn = lowering.placement.withdraw()
+        withdrawn = lowering.layout.withdraw()
         if not withdrawn:
             raise
         try:
             return make()
         except NotLoweredError:
-            lowering.placement.restore(withdrawn)
+            lowering.layout.restore(withdrawn)
             raise
 
 

@@ -73,11 +73,11 @@ class _Layer:
         return any(a.storage is b.storage and abs(a.offset - b.offset) < size for a in some for b in others)
 
 
-def side_by_side(steps: Sequence[Step], apart: Collection[str]) -> tuple[list[Step], list[str]]:
+def pipeline_layers(steps: Sequence[Step], excluded: Collection[str]) -> tuple[list[Step], list[str]]:
     """The steps, layers that follow each other as one; and the names of operators that others' kernels compute now.
 
     Args:
-        apart: operators that are to be computed alone.
+        excluded: operators that are to be computed alone.
     """
     result: list[Step] = []
     waiting: list[_Layer] = []
@@ -85,7 +85,7 @@ def side_by_side(steps: Sequence[Step], apart: Collection[str]) -> tuple[list[St
 
     def end() -> None:
         if len(waiting) > 1:
-            result.extend(_together(waiting))
+            result.extend(_pipelined(waiting))
             joined.extend(_operators(waiting)[1:])
         else:
             result.extend(layer.step for layer in waiting)
@@ -93,7 +93,7 @@ def side_by_side(steps: Sequence[Step], apart: Collection[str]) -> tuple[list[St
 
     for step in steps:
         layer = _Layer.of(step)
-        if layer is None or set(layer.step.operators) & set(apart):
+        if layer is None or set(layer.step.operators) & set(excluded):
             end()
             result.append(step)
             continue
@@ -109,7 +109,7 @@ def _operators(layers: Sequence[_Layer]) -> list[str]:
     return list(dict.fromkeys(name for layer in layers for name in layer.step.operators))
 
 
-def _together(layers: Sequence[_Layer]) -> Iterator[KernelStep]:
+def _pipelined(layers: Sequence[_Layer]) -> Iterator[KernelStep]:
     """Words to count steps in, all zero; and the layers."""
     last, host = len(layers) - 1, layers[0].kernel.host
     operators = _operators(layers)

@@ -100,7 +100,7 @@ def test_a_batch_is_run_image_by_image_where_what_it_writes_would_come_back_slow
 
 
 @pytest.mark.parametrize(
-    ("cores", "parts", "limit", "apart"),
+    ("cores", "parts", "limit", "parallel"),
     [(1, 8, 2**30, 0), (2, 8, 2**30, 8), (2, 9, 2**30, 8), (3, 2, 2**30, 0), (8, 8, 2**30, 8), (16, 16, 2**30, 0),
      (2, 8, 2**20, 0)],
 )  # fmt: skip

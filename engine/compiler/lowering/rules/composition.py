@@ -16,7 +16,7 @@ from engine.compiler.kernels.map import make_map
 from engine.compiler.kernels.pooling.global_average import GlobalAverage, Of
 from engine.compiler.kernels.rows.reduction import Mode, RowReduction
 from engine.compiler.lowering.context import Context
-from engine.compiler.lowering.fusion import Fused, Result, absorb, as_image, unfused
+from engine.compiler.lowering.fusion import Fused, Result, as_image, fuse_following, unfused
 from engine.compiler.lowering.rules.elementwise.map import finished
 from engine.compiler.lowering.steps import KernelStep, Lowered, NotLoweredError, dense_strides, derived
 from engine.compiler.storage import View, channels_last, ordered, row_major
@@ -173,9 +173,9 @@ def fuse_images(context: Context, spatial_rank: int) -> Result:
     """The result of a kernel of images with the operators that join it, of such an operand."""
     if len(context.result_spec.sizes) == spatial_rank + 2:
         return context.fuse(as_image, is_image=True)
-    found = absorb(context.lowering, unfused(context.op), _as_batch_of_one)
+    found = fuse_following(context.lowering, unfused(context.op), _as_batch_of_one)
     whole = channels_last((1, *context.result_spec.sizes), dtype=context.dtype)
-    return Result.seen(found, derived(whole, whole.meta[0]), _as_batch_of_one, context.lowering.fault_flag)
+    return Result.of(found, derived(whole, whole.meta[0]), _as_batch_of_one, context.lowering.fault_flag)
 
 
 def _as_batch_of_one(array: Strided) -> Strided:

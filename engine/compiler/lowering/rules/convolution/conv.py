@@ -10,7 +10,7 @@ import numpy as np
 
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.fusion import as_image
-from engine.compiler.lowering.layout import BORDERS, NO_BORDER, Border
+from engine.compiler.lowering.layout import BORDER_RULES, NO_BORDER, Border
 from engine.compiler.lowering.rules.composition import as_batch, fuse_images
 from engine.compiler.lowering.rules.convolution.conv_alternatives import (
     lower_im2col,
@@ -28,7 +28,7 @@ from engine.compiler.lowering.rules.convolution.conv_geometry import (
     spans_of,
 )
 from engine.compiler.lowering.rules.convolution.conv_steps import as_filters, computed, weights_of, with_computed
-from engine.compiler.lowering.rules.movement.padding import surrounded
+from engine.compiler.lowering.rules.movement.padding import padded_image
 from engine.compiler.lowering.rules.registry import kernels_for
 from engine.compiler.lowering.steps import KernelStep, Lowered, NotLoweredError, derived
 from engine.compiler.storage import View
@@ -59,7 +59,7 @@ def _wanted_border(op: RuntimeOperator, x: TensorSpec, y: TensorSpec) -> Border:
         return NO_BORDER
 
 
-BORDERS[conv.Conv] = BORDERS[conv.StridedSameConv] = _wanted_border
+BORDER_RULES[conv.Conv] = BORDER_RULES[conv.StridedSameConv] = _wanted_border
 
 
 @kernels_for(conv.Conv, conv.StridedSameConv, image=True, doubles=True)
@@ -76,7 +76,7 @@ def lower_conv(context: Context) -> Lowered:
         return lower_im2col(context, layer, weight, bias, pairs)
     edges: Sequence[KernelStep] = ()
     if layer.padding_mode != "zeros" and any(map(any, pairs)):
-        x, edges = surrounded(context, x, pairs, conv.PADDING_MODES[layer.padding_mode])
+        x, edges = padded_image(context, x, pairs, conv.PADDING_MODES[layer.padding_mode])
         pairs = ((0, 0),) * len(pairs)
     parameters = parameters_of(layer, kernel, pairs)
     if (depth := depth_of(layer, kernel, pairs, x.shape[2:], sizes)) is not None:
@@ -97,7 +97,7 @@ def lower_conv(context: Context) -> Lowered:
     return result.lowered(*edges, *copies, *steps)
 
 
-def convolved(context: Context, image: View, weight: Array, bias: Array | None, groups: int) -> Lowered:
+def pointwise_conv(context: Context, image: View, weight: Array, bias: Array | None, groups: int) -> Lowered:
     """The result as a convolution of single pixels of an image that other kernels make; weight is (O, I, 1, 1)."""
     result = context.fuse(as_image, is_image=True)
     parameters = ConvParameters(kernel=(1, 1), groups=groups)

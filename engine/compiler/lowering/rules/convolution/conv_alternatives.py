@@ -21,7 +21,7 @@ import numpy as np
 from engine.compiler.kernels.convolution.dots import Dots, pays
 from engine.compiler.kernels.expr import Operand
 from engine.compiler.lowering.context import Context
-from engine.compiler.lowering.fusion import Result, absorb, as_image, unfused
+from engine.compiler.lowering.fusion import Result, as_image, fuse_following, unfused
 from engine.compiler.lowering.rules.composition import Composition, fuse_images
 from engine.compiler.lowering.rules.convolution.conv_geometry import ConvParameters, border_of, spans_of
 from engine.compiler.lowering.rules.convolution.conv_steps import Filters, computed
@@ -159,8 +159,8 @@ def _whole(context: Context, image: View) -> Result:
     sizes = context.result_spec.sizes
     if image.strides[3] != 1 or len(sizes) < 4:
         return fuse_images(context, 2)
-    found = absorb(context.lowering, unfused(context.op), as_image)
-    return Result.seen(found, ordered(sizes, (0, 3, 2, 1), context.dtype), as_image, context.lowering.fault_flag)
+    found = fuse_following(context.lowering, unfused(context.op), as_image)
+    return Result.of(found, ordered(sizes, (0, 3, 2, 1), context.dtype), as_image, context.lowering.fault_flag)
 
 
 def _swapped(parameters: ConvParameters) -> ConvParameters:

@@ -20,7 +20,7 @@ from engine.compiler.kernels.map import make_map
 from engine.compiler.kernels.windows import WindowAxis
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.fusion import Result, as_image
-from engine.compiler.lowering.layout import BORDERS, NO_BORDER, Border
+from engine.compiler.lowering.layout import BORDER_RULES, NO_BORDER, Border
 from engine.compiler.lowering.rules.convolution.conv_geometry import ConvParameters, bearable
 from engine.compiler.lowering.rules.convolution.conv_kernels import direct, raw_strides
 from engine.compiler.lowering.rules.convolution.conv_steps import chosen_step, packed_in_run, weights_of
@@ -137,7 +137,7 @@ def _wanted_border(op: RuntimeOperator, x: TensorSpec, y: TensorSpec) -> Border:
         return NO_BORDER
 
 
-BORDERS[ConvTranspose] = _wanted_border
+BORDER_RULES[ConvTranspose] = _wanted_border
 
 
 @kernels_for(ConvTranspose, image=True, doubles=True)

@@ -87,7 +87,7 @@ def _convolved(
     taps = weight.reshape(inputs, outputs, down, strides[0], across, strides[1])[:, :, ::-1, :, ::-1]
     bank = taps.transpose(3, 5, 1, 0, 2, 4).reshape(shape[1], inputs, 1, down, across)
     known = None if bias is None else np.tile(bias, math.prod(strides))
-    result = Result.seen(unfused(context.op), channels_last(shape), as_image, context.lowering.fault_flag)
+    result = Result.of(unfused(context.op), channels_last(shape), as_image, context.lowering.fault_flag)
     source = raw_strides(image)
     origin = -image.dtype.itemsize * ((down - 1) * source.h + (across - 1) * source.w)
     parameters = ConvParameters(kernel=(down, across))

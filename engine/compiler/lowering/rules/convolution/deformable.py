@@ -9,8 +9,8 @@ import numpy as np
 
 from engine.compiler.kernels.images.deformable import Deforming, Segment
 from engine.compiler.lowering.context import Context
-from engine.compiler.lowering.rules.convolution.conv import convolved
-from engine.compiler.lowering.rules.indexing.sampling import by_pixels
+from engine.compiler.lowering.rules.convolution.conv import pointwise_conv
+from engine.compiler.lowering.rules.indexing.sampling import with_contiguous_channels
 from engine.compiler.lowering.rules.registry import kernels_for
 from engine.compiler.lowering.steps import Lowered, NotLoweredError
 from engine.compiler.storage import View, channels_last
@@ -55,7 +55,7 @@ def lower_deform(context: Context) -> Lowered:
     if not offset_groups or count % offset_groups or count % groups:
         raise NotLoweredError("its offsets do not fit")
     segments = _segments(count, groups, offset_groups, taps)
-    image, copies = by_pixels(context, x)
+    image, copies = with_contiguous_channels(context, x)
     seen = channels_last((n, taps * count, *places))
     stride, dilation = (spread(each, 2, name) for each, name in ((conv.stride, "stride"), (conv.dilation, "dilation")))
     padding = spread(conv.padding, 2, "padding", 0)
@@ -75,7 +75,7 @@ def lower_deform(context: Context) -> Lowered:
         host=context.host,
     )
     step = context.step(sampling, image, offset, _or(mask, offset), seen)
-    after = convolved(context, seen, _by_taps(weight), bias, groups)
+    after = pointwise_conv(context, seen, _by_taps(weight), bias, groups)
     return replace(after, steps=[*copies, step, *after.steps])
 
 

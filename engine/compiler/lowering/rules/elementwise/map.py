@@ -8,7 +8,7 @@ from dataclasses import replace
 from engine.compiler.kernels.expr import Apply, Expr, Operand
 from engine.compiler.kernels.map import make_map
 from engine.compiler.lowering.context import Context
-from engine.compiler.lowering.fusion import Fused, Result, absorb, extend, image_of
+from engine.compiler.lowering.fusion import Fused, Result, add_operator, fuse_following, image_of
 from engine.compiler.lowering.rules.registry import kernels_for
 from engine.compiler.lowering.steps import Lowered, NotLoweredError
 from engine.compiler.storage import View
@@ -27,7 +27,7 @@ def lower_map(context: Context) -> Lowered:
 def finished(context: Context, fused: Fused) -> Lowered:
     """A map and the element-wise operators after it; operand 0 of its tree does not exist."""
     lowering, sizes = context.lowering, context.result_spec.sizes
-    fused = absorb(lowering, fused, _as_it_is)
+    fused = fuse_following(lowering, fused, _as_it_is)
     operands = tuple(view for each in fused.views if (view := image_of(each, sizes, _as_it_is)) is not None)
     first = max(operands, key=lambda view: len({*view.strides} - {0}), default=None)
     is_image = first is not None and first.is_image
@@ -57,7 +57,7 @@ def _alone(context: Context) -> Fused:
     """The operator alone; operand 0 of its tree does not exist."""
     known: dict[str, Expr] = {}
     views: list[View] = []
-    if not extend(context.lowering, context.op, known, views):
+    if not add_operator(context.lowering, context.op, known, views):
         raise NotLoweredError("an operand is no tensor of its dtype in memory, or its expression too large")
     (operand,) = context.op.outputs
     return Fused(operand, known[operand.name], tuple(views), (context.op.name,))

@@ -68,7 +68,7 @@ _WORDS = {"maximum": "max", "minimum": "min", "fmax": "max", "fmin": "min"}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Part:
+class TypedExpr:
     """A tensor that is computed, or lies in memory.
 
     Args:
@@ -85,7 +85,7 @@ class Part:
     array: Array | None = None
 
 
-Term: TypeAlias = Part | bool | int | float
+TypedArgument: TypeAlias = TypedExpr | bool | int | float
 
 
 @dataclass(slots=True)
@@ -101,7 +101,7 @@ class Calls:
     views: list[View] = field(default_factory=list)
     steps: list[KernelStep] = field(default_factory=list)
 
-    def term(self, value: object) -> Term:
+    def term(self, value: object) -> TypedArgument:
         """An argument of forward: a tensor in memory, or a number.
 
         Raises:
@@ -116,9 +116,11 @@ class Calls:
             raise NotLoweredError("an operand is no tensor")
         domain_of(value.dtype)
         self.views.append(value)
-        return Part(Operand(len(self.views) - 1), TensorSpec(value.shape, value.dtype), array=array)
+        return TypedExpr(Operand(len(self.views) - 1), TensorSpec(value.shape, value.dtype), array=array)
 
-    def call(self, function: str | ElementwiseFunction, *arguments: Term, kernel: str | None = None) -> Term:
+    def call(
+        self, function: str | ElementwiseFunction, *arguments: TypedArgument, kernel: str | None = None
+    ) -> TypedArgument:
         """What a function gives.
 
         Args:
@@ -129,7 +131,7 @@ class Calls:
             NotLoweredError: there is no kernel for it, or a run alone can tell.
         """
         function = ELEMENTWISE[function] if isinstance(function, str) else function
-        name, specs = function.name, [each.spec if isinstance(each, Part) else each for each in arguments]
+        name, specs = function.name, [each.spec if isinstance(each, TypedExpr) else each for each in arguments]
         try:
             result = function.infer(*specs)
         except EngineError as error:
@@ -142,25 +144,25 @@ class Calls:
         domain = domain_of(dtype)
         parts = [self._for_domain(each, domain, result) for each in arguments]
         terms = [self._as_term(each, dtype) for each in parts]
-        tree = whole(kernel or name, terms) if dtype.kind in "iub" else self._real(name, terms, dtype)
+        tree = integer_function(kernel or name, terms) if dtype.kind in "iub" else self._real(name, terms, dtype)
         if tree is None or not is_moderate(tree) or not names_of(tree) <= FUNCTIONS[domain].keys():
             raise NotLoweredError(f"there are no {dtype_name(dtype)} kernels")
-        watched = [each for part in parts if isinstance(part, Part) for each in part.watched]
+        watched = [each for part in parts if isinstance(part, TypedExpr) for each in part.watched]
         if dtype.kind in "iu" and (kernel or name) in DIVISIONS:
-            watched += _zeros(parts[1], terms[1])
-        return Part(tree, result, domain, tuple(watched))
+            watched += _zero_checks(parts[1], terms[1])
+        return TypedExpr(tree, result, domain, tuple(watched))
 
-    def _for_domain(self, argument: Term, domain: Domain, result: TensorSpec) -> Term:
+    def _for_domain(self, argument: TypedArgument, domain: Domain, result: TensorSpec) -> TypedArgument:
         """An argument that can be computed together with what it is needed for, or lies in memory."""
-        if not isinstance(argument, Part) or argument.domain is None:
+        if not isinstance(argument, TypedExpr) or argument.domain is None:
             return argument
         if argument.domain == domain and argument.spec.shape == result.shape:
             return argument
-        return self._loaded(argument)
+        return self._as_operand(argument)
 
-    def _as_term(self, argument: Term, dtype: DType) -> Expr:
+    def _as_term(self, argument: TypedArgument, dtype: DType) -> Expr:
         """An argument in the dtype that all of them meet in."""
-        if not isinstance(argument, Part):
+        if not isinstance(argument, TypedExpr):
             return Number(number_of(argument, dtype))
         if argument.array is not None and argument.array.size == 1:
             return Number(number_of(argument.array.reshape(()), dtype))
@@ -172,7 +174,7 @@ class Calls:
         is_cast = argument.domain is None and mine.kind != "f"
         return self._rounded(argument.tree, dtype) if is_cast else argument.tree
 
-    def _exact(self, argument: Part) -> Expr:
+    def _exact(self, argument: TypedExpr) -> Expr:
         """What a call of narrow integers gives wraps, whatever it is needed as."""
         mine = argument.spec.dtype
         is_exact = argument.domain is None or mine.itemsize == 8 or mine.kind == "f"
@@ -187,36 +189,36 @@ class Calls:
         name = self.context.lowering.low_precision.rounded.get(self.context.op.outputs[0].name)
         return tree if name is None or dtype != FLOAT32 else apply(name, tree)
 
-    def cast(self, argument: Term, dtype: DType) -> Part:
+    def cast(self, argument: TypedArgument, dtype: DType) -> TypedExpr:
         """A tensor in another dtype.
 
         Raises:
             NotLoweredError: it is a number, or numpy's conversion is not the processor's.
         """
-        if not isinstance(argument, Part):
+        if not isinstance(argument, TypedExpr):
             raise NotLoweredError("a number is cast")
         mine, spec = argument.spec.dtype, TensorSpec(argument.spec.shape, dtype)
         if mine == dtype:
             return argument
-        check_cut(mine, dtype)
+        check_truncation(mine, dtype)
         if mine.kind in "iub" and dtype.kind in "iub":
             domain = domain_of(dtype) if argument.domain is None else argument.domain
             if domain == domain_of(dtype):
                 tree = apply(f"as_{dtype_name(dtype)}", self._exact(argument))
-                return Part(tree, spec, domain, argument.watched)
+                return TypedExpr(tree, spec, domain, argument.watched)
         if mine.kind in "iub" and dtype.kind == "f":  # integers become floats where they are loaded
-            loaded = argument if argument.domain is None else self._loaded(argument)
-            return Part(loaded.tree, spec, domain_of(dtype))
+            loaded = argument if argument.domain is None else self._as_operand(argument)
+            return TypedExpr(loaded.tree, spec, domain_of(dtype))
         domain = argument.domain or domain_of(mine)
-        return self._loaded(Part(self._exact(argument), spec, domain, argument.watched))
+        return self._as_operand(TypedExpr(self._exact(argument), spec, domain, argument.watched))
 
-    def _loaded(self, argument: Part) -> Part:
+    def _as_operand(self, argument: TypedExpr) -> TypedExpr:
         """A tensor in memory, as an operand."""
         stored = self.term(self.stored(argument))
-        assert isinstance(stored, Part)
+        assert isinstance(stored, TypedExpr)
         return stored
 
-    def stored(self, part: Part, target: View | None = None) -> View:
+    def stored(self, part: TypedExpr, target: View | None = None) -> View:
         """A tensor in memory."""
         spec = part.spec
         if not spec.size:
@@ -243,7 +245,7 @@ class Calls:
         self.steps.append(self.context.step(kernel, *seen))
         return target
 
-    def lowered(self, result: Term) -> Lowered:
+    def lowered(self, result: TypedArgument) -> Lowered:
         """What these steps make: the first result.
 
         Raises:
@@ -251,7 +253,7 @@ class Calls:
         """
         output = self.context.op.outputs[0]
         spec = self.context.lowering.spec(output)
-        if not isinstance(result, Part) or spec != result.spec:
+        if not isinstance(result, TypedExpr) or spec != result.spec:
             raise NotLoweredError("its result is known only in a run, or of another dtype")
         if result.domain is None:
             return Lowered(views={output.name: self.stored(result)}, steps=self.steps)
@@ -261,7 +263,7 @@ class Calls:
         return Lowered(views={output.name: target}, steps=self.steps)
 
 
-def check_cut(source: DType, target: DType) -> None:
+def check_truncation(source: DType, target: DType) -> None:
     """Refuse fractions that are cut to integers without a sign: of what fits none, processors make different ones.
 
     Raises:
@@ -271,7 +273,7 @@ def check_cut(source: DType, target: DType) -> None:
         raise NotLoweredError(f"there is no kernel that cuts fractions to {dtype_name(target)}")
 
 
-def whole(name: str, terms: Sequence[Expr]) -> Expr | None:
+def integer_function(name: str, terms: Sequence[Expr]) -> Expr | None:
     """A function of integers or truths."""
     if name == "pow" and isinstance(exponent := terms[1], Number):
         if exponent.value < 0:
@@ -281,13 +283,13 @@ def whole(name: str, terms: Sequence[Expr]) -> Expr | None:
     return Apply(_WORDS.get(name, name), tuple(terms))
 
 
-def _zeros(divisor: Term, term: Expr) -> list[Expr]:
+def _zero_checks(divisor: TypedArgument, term: Expr) -> list[Expr]:
     """What holds where a divisor is 0; nothing where it is known not to be.
 
     Raises:
         NotLoweredError: it is known to be.
     """
-    known = divisor.array if isinstance(divisor, Part) else np.asarray(divisor)
+    known = divisor.array if isinstance(divisor, TypedExpr) else np.asarray(divisor)
     if isinstance(term, Number):
         known = np.asarray(term.value)
     if known is None:

@@ -8,7 +8,14 @@ from engine.compiler.kernels.elements import FUNCTIONS as KERNELS_OF
 from engine.compiler.kernels.expr import Number, Operand, apply
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.rules.elementwise.map import lower_map
-from engine.compiler.lowering.rules.elementwise.typed_calls import Calls, Part, Term, domain_of, number_of, whole
+from engine.compiler.lowering.rules.elementwise.typed_calls import (
+    Calls,
+    TypedArgument,
+    TypedExpr,
+    domain_of,
+    integer_function,
+    number_of,
+)
 from engine.compiler.lowering.rules.elementwise.typed_maps import lower_cast, made_of, operands_of
 from engine.compiler.lowering.rules.registry import kernels_for
 from engine.compiler.lowering.steps import Lowered, NotLoweredError
@@ -77,7 +84,7 @@ def lower_sum(context: Context) -> Lowered:
     if isinstance(layer, arithmetic.RSub):
         x, other = other, x
     if layer.alpha != 1:
-        is_beside = isinstance(x, Part) and x.spec.dtype.kind == "f"
+        is_beside = isinstance(x, TypedExpr) and x.spec.dtype.kind == "f"
         factor = float(other) if is_beside and isinstance(other, int) else other
         other = calls.call("mul", factor, layer.alpha)
     return calls.lowered(calls.call("add" if isinstance(layer, arithmetic.Add) else "sub", x, other))
@@ -107,7 +114,7 @@ def lower_expression(context: Context) -> Lowered:
     layer, calls = context.layer(Expression), Calls(context)
     if layer.shapes:
         raise NotLoweredError("an operand stands for its shape")
-    done: dict[Node, Term] = {}
+    done: dict[Node, TypedArgument] = {}
     for node in postorder(layer.tree):
         if node not in done:
             done[node] = _value(
@@ -116,7 +123,9 @@ def lower_expression(context: Context) -> Lowered:
     return calls.lowered(done[layer.tree])
 
 
-def _value(context: Context, calls: Calls, node: Node, arguments: Sequence[Term], *, is_last: bool) -> Term:
+def _value(
+    context: Context, calls: Calls, node: Node, arguments: Sequence[TypedArgument], *, is_last: bool
+) -> TypedArgument:
     """What a part of an expression gives."""
     if isinstance(node, Input):
         return calls.term(context.argument(node.index))
@@ -129,7 +138,7 @@ def _value(context: Context, calls: Calls, node: Node, arguments: Sequence[Term]
         if is_last and name == "div" and _is_whole(context):  # as torch.div rounding down is written
             name = "floor_divide"
         return calls.call(name, *arguments)
-    known = FUNCTIONS[node.function].infer(*(each.spec if isinstance(each, Part) else each for each in arguments))
+    known = FUNCTIONS[node.function].infer(*(each.spec if isinstance(each, TypedExpr) else each for each in arguments))
     if isinstance(known, bool | int | float):
         return known
     if not isinstance(known, TensorSpec):
@@ -175,19 +184,19 @@ def lower_power(context: Context) -> Lowered:
         return lower_map(context)
     calls = Calls(context)
     base, exponent = map(calls.term, context.arguments())
-    if not isinstance(base, Part) or not isinstance(exponent, Part):
+    if not isinstance(base, TypedExpr) or not isinstance(exponent, TypedExpr):
         raise NotLoweredError("an operand is a number")
     dtype, of_exponent = base.spec.dtype, exponent.spec.dtype
     spec = TensorSpec(broadcast_shapes(base.spec.shape, exponent.spec.shape), dtype)
     if of_exponent.kind not in "iu" or dtype.kind not in "iuf" or (dtype.name, of_exponent.kind) == ("uint64", "i"):
         raise NotLoweredError("there is no kernel for powers of such dtypes")
     if dtype.kind == "f":
-        return calls.lowered(Part(apply("pow", base.tree, exponent.tree), spec, domain_of(dtype)))
+        return calls.lowered(TypedExpr(apply("pow", base.tree, exponent.tree), spec, domain_of(dtype)))
     if exponent.array is not None and exponent.array.size == 1 and exponent.array.item() >= 0:
-        tree = whole("pow", [base.tree, Number(number_of(exponent.array.reshape(()), dtype))])
+        tree = integer_function("pow", [base.tree, Number(number_of(exponent.array.reshape(()), dtype))])
         if tree is not None:
-            return calls.lowered(Part(tree, spec, domain_of(dtype)))
+            return calls.lowered(TypedExpr(tree, spec, domain_of(dtype)))
     count = apply(f"as_{dtype_name(dtype)}", exponent.tree)
     signed = [*([exponent.tree] if of_exponent.kind == "i" else []), *([count] if dtype.kind == "i" else [])]
     watched = tuple(apply("lt", each, 0) for each in signed)
-    return calls.lowered(Part(apply("pow", base.tree, count), spec, domain_of(dtype), watched))
+    return calls.lowered(TypedExpr(apply("pow", base.tree, count), spec, domain_of(dtype), watched))

@@ -14,7 +14,13 @@ from engine.compiler.kernels.expr import Apply, Expr, Number, Operand, apply, is
 from engine.compiler.kernels.functions.typed import RING
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.rules.elementwise.map import lower_map
-from engine.compiler.lowering.rules.elementwise.typed_calls import check_cut, domain_of, names_of, number_of, target_of
+from engine.compiler.lowering.rules.elementwise.typed_calls import (
+    check_truncation,
+    domain_of,
+    names_of,
+    number_of,
+    target_of,
+)
 from engine.compiler.lowering.rules.registry import kernels_for
 from engine.compiler.lowering.steps import Lowered, NotLoweredError, convert
 from engine.compiler.lowering.terms.term import EXPRESSION_RULES, PREPARATIONS, SINGLE
@@ -133,7 +139,7 @@ def lower_cast(context: Context) -> Lowered:
         raise NotLoweredError("its operand is a number")
     if x.dtype == result.dtype:
         return Lowered(views={context.op.outputs[0].name: x})
-    check_cut(x.dtype, result.dtype)
+    check_truncation(x.dtype, result.dtype)
     is_cut = x.dtype.kind == "f" and result.dtype.kind in "iu"
     source = x.dtype if is_cut or result.dtype.kind == "b" else result.dtype
     domain: Domain = "double" if np.dtype(np.float64) in (x.dtype, result.dtype) else domain_of(source)

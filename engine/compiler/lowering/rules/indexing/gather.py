@@ -38,34 +38,34 @@ class Slot:
 @kernels_for(Gather)
 def lower_gather(context: Context) -> Lowered:
     """out[i][j][k] = input[i][index[i][j][k]][k] for dim 1."""
-    x, index = table(context), indices_of(context.argument(1), context)
+    x, index = source_tensor(context), indices_of(context.argument(1), context)
     if len(x.shape) != len(index.shape) or not x.shape:
         raise NotLoweredError("there is no kernel for single numbers")
     axis = checked_axis(context.layer(Gather).dim, len(x.shape))
     if any(index.shape[k] > x.shape[k] for k in range(len(x.shape)) if k != axis):
         raise NotLoweredError("its index does not fit")
     strides = [0 if k == axis else step for k, step in enumerate(x.strides)]
-    return picked(context, x, strides, [Slot(index, axis)])
+    return gathered(context, x, strides, [Slot(index, axis)])
 
 
 @kernels_for(IndexSelect)
 def lower_index_select(context: Context) -> Lowered:
     """The slices of one axis that index names."""
-    x, index = table(context), indices_of(context.argument(1), context)
+    x, index = source_tensor(context), indices_of(context.argument(1), context)
     if not x.shape or len(index.shape) > 1:
         raise NotLoweredError("there is no kernel for single numbers")
     axis = checked_axis(context.layer(IndexSelect).dim, len(x.shape))
     around = [-1 if k == axis else 1 for k in range(len(x.shape))]
     strides = [0 if k == axis else step for k, step in enumerate(x.strides)]
-    return picked(context, x, strides, [Slot(derived(index, index.meta.reshape(around)), axis)])
+    return gathered(context, x, strides, [Slot(derived(index, index.meta.reshape(around)), axis)])
 
 
 @kernels_for(Index)
 def lower_index(context: Context) -> Lowered:
     """x[i, :, j] with tensors of positions; masks are for the reference."""
-    x = table(context)
+    x = source_tensor(context)
     _, strides, found = indexed(context, x, context.items(1))
-    return picked(context, x, strides, found)
+    return gathered(context, x, strides, found)
 
 
 def indexed(context: Context, x: View, slots: object) -> tuple[Sequence[int], Sequence[int], Sequence[Slot]]:
@@ -92,11 +92,11 @@ def indexed(context: Context, x: View, slots: object) -> tuple[Sequence[int], Se
 @kernels_for(Take)
 def lower_take(context: Context) -> Lowered:
     """Elements by their place in the flattened input."""
-    x, index, composition = table(context), indices_of(context.argument(1), context), Composition(context)
+    x, index, composition = source_tensor(context), indices_of(context.argument(1), context), Composition(context)
     if not x.is_row_major and x.dtype.itemsize not in WORDS:
         raise NotLoweredError(f"there is no kernel that copies {x.dtype.name}")
     flat = composition.shaped(x, [x.meta.size])
-    lowered = picked(context, flat, [0] * len(index.shape), [Slot(index, 0, wraps=True)])
+    lowered = gathered(context, flat, [0] * len(index.shape), [Slot(index, 0, wraps=True)])
     return Lowered(views=lowered.views, steps=[*composition.steps, *lowered.steps])
 
 
@@ -104,7 +104,7 @@ def lower_take(context: Context) -> Lowered:
 def lower_take_along(context: Context) -> Lowered:
     """As gather, negative indices counted from the end; input and indices may broadcast but for dim."""
     layer: Any = context.layer(Layer)
-    x, index = table(context), indices_of(context.argument(1), context)
+    x, index = source_tensor(context), indices_of(context.argument(1), context)
     dim = layer.axis if isinstance(layer, GatherElements) else layer.dim
     if dim is None or len(x.shape) != len(index.shape) or not x.shape:
         raise NotLoweredError("there is no kernel for single numbers or rows")
@@ -116,26 +116,26 @@ def lower_take_along(context: Context) -> Lowered:
         sizes = list(index.shape)
     strides = [0 if k == axis or x.shape[k] == 1 else step for k, step in enumerate(x.strides)]
     slot = Slot(derived(index, index.meta.broadcast_to(sizes)), axis, wraps=True)
-    return picked(context, x, strides, [slot])
+    return gathered(context, x, strides, [slot])
 
 
 @kernels_for(OnnxGather)
 def lower_onnx_gather(context: Context) -> Lowered:
     """Slices along an axis, by indices of any shape."""
-    x, index = table(context), indices_of(context.argument(1), context)
+    x, index = source_tensor(context), indices_of(context.argument(1), context)
     if not x.shape:
         raise NotLoweredError("there is no kernel for single numbers")
     axis = checked_axis(context.layer(OnnxGather).axis, len(x.shape))
     behind = (1,) * (len(x.shape) - axis - 1)
     strides = [*x.strides[:axis], *(0 for _ in index.shape), *x.strides[axis + 1 :]]
     slot = Slot(derived(index, index.meta.reshape((*index.shape, *behind))), axis, wraps=True)
-    return picked(context, x, strides, [slot])
+    return gathered(context, x, strides, [slot])
 
 
 @kernels_for(GatherND)
 def lower_gather_nd(context: Context) -> Lowered:
     """Elements or slices that rows of indices name, in each batch."""
-    layer, x, index = context.layer(GatherND), table(context), indices_of(context.argument(1), context)
+    layer, x, index = context.layer(GatherND), source_tensor(context), indices_of(context.argument(1), context)
     lead, depth = layer.batch_dims, index.shape[-1] if index.shape else 0
     if not depth or lead + depth > len(x.shape) or index.shape[:lead] != x.shape[:lead] or len(index.shape) <= lead:
         raise NotLoweredError("its indices do not fit")
@@ -145,10 +145,10 @@ def lower_gather_nd(context: Context) -> Lowered:
         Slot(derived(index, index.meta[..., k].reshape((*index.shape[:-1], *behind))), lead + k, wraps=True)
         for k in range(depth)
     ]
-    return picked(context, x, strides, slots)
+    return gathered(context, x, strides, slots)
 
 
-def table(context: Context) -> View:
+def source_tensor(context: Context) -> View:
     """The first argument, of which elements are read."""
     x = context.argument(0)
     x = context.lowering.stored(x) if isinstance(x, np.ndarray) else x
@@ -167,7 +167,7 @@ def indices_of(value: object, context: Context) -> View:
     return value
 
 
-def picked(context: Context, x: View, source: Sequence[int], slots: Sequence[Slot]) -> Lowered:
+def gathered(context: Context, x: View, source: Sequence[int], slots: Sequence[Slot]) -> Lowered:
     """The kernel, with loops over the result.
 
     Args:
@@ -177,11 +177,11 @@ def picked(context: Context, x: View, source: Sequence[int], slots: Sequence[Slo
     if spec is None or not spec.size:
         raise NotLoweredError("its shape is known only in a run, or it is empty")
     target = context.allocate() if spec.dtype == FLOAT32 else row_major(spec.sizes, spec.dtype)
-    return context.lowered(target, picking(context, target, x, source, slots))
+    return context.lowered(target, gather_step(context, target, x, source, slots))
 
 
-def picking(context: Context, target: View, x: View, source: Sequence[int], slots: Sequence[Slot]) -> KernelStep:
-    """The step that stores what indices name in memory that is given; see picked()."""
+def gather_step(context: Context, target: View, x: View, source: Sequence[int], slots: Sequence[Slot]) -> KernelStep:
+    """The step that stores what indices name in memory that is given; see gathered()."""
     sizes = target.shape
     wide = [derived(each.view, each.view.meta.broadcast_to(sizes)).strides for each in slots]
     loops = merge_loops(sizes, [target.strides, source, *wide]) or [(1, (1, 1, *(1 for _ in slots)))]

@@ -7,7 +7,7 @@ import numpy as np
 from engine.compiler.kernels.elements import TYPES, Domain, make_elements
 from engine.compiler.kernels.expr import Expr, Operand, apply
 from engine.compiler.lowering.context import Context
-from engine.compiler.lowering.rules.indexing.gather import Slot, indices_of, picked, table
+from engine.compiler.lowering.rules.indexing.gather import Slot, gathered, indices_of, source_tensor
 from engine.compiler.lowering.rules.indexing.sampling import lower_regions
 from engine.compiler.lowering.rules.indexing.scatter import copied, scattered, source_of, writable
 from engine.compiler.lowering.rules.registry import kernels_for
@@ -93,7 +93,7 @@ def lower_tensor_scatter(context: Context) -> Lowered:
 @kernels_for(ReverseSequence)
 def lower_reverse_sequence(context: Context) -> Lowered:
     """Elements picked by places that lengths decide; one that does not fit leads out of the sequence."""
-    layer, x, lengths = context.layer(ReverseSequence), table(context), context.argument(1)
+    layer, x, lengths = context.layer(ReverseSequence), source_tensor(context), context.argument(1)
     if not isinstance(lengths, View):
         raise NotLoweredError("its lengths are known")
     lengths, time = indices_of(lengths, context), layer.time_axis
@@ -109,7 +109,7 @@ def lower_reverse_sequence(context: Context) -> Lowered:
     turned = apply("where", apply("lt", Y, X), apply("sub", apply("sub", X, 1), Y), Y)
     step = computed(context, places, apply("where", apply("lt", X, 0), -1, turned), "i64", wide, own)
     strides = [0 if k == time else each for k, each in enumerate(x.strides)]
-    lowered = picked(context, x, strides, [Slot(places, time)])
+    lowered = gathered(context, x, strides, [Slot(places, time)])
     return Lowered(views=lowered.views, steps=[step, *lowered.steps])
 
 

@@ -24,7 +24,7 @@ from engine.layers.vision.roi import MOST_SAMPLES, RoIAlign
 _MANY = 4
 
 
-def by_pixels(context: Context, x: View) -> tuple[View, Sequence[KernelStep]]:
+def with_contiguous_channels(context: Context, x: View) -> tuple[View, Sequence[KernelStep]]:
     """Images whose channels lie side by side, where there are many; and the copy this may take."""
     if x.strides[1] == 1 or x.shape[1] < _MANY:
         return x, ()
@@ -39,7 +39,7 @@ def lower_grid_sample(context: Context) -> Lowered:
     places = context.result_spec.sizes[2:]
     if len(x.shape) != len(grid.shape) or len(grid.shape) != len(places) + 2:
         raise NotLoweredError("its grid does not fit")
-    image, copies = by_pixels(context, x)
+    image, copies = with_contiguous_channels(context, x)
     target = context.allocate()
     kernel = Sampling(
         batch=x.shape[0],
@@ -100,7 +100,7 @@ def lower_regions(context: Context, layer: RoIAlign, x: View, regions: View) -> 
     """The same of these images and regions (image, x1, y1, x2, y2)."""
     if len(x.shape) != 4 or len(regions.shape) != 2 or regions.shape[1] != 5:
         raise NotLoweredError("its operands do not fit")
-    image, copies = by_pixels(context, x)
+    image, copies = with_contiguous_channels(context, x)
     target = context.allocate()
     strides = target.strides
     kernel = Regions(

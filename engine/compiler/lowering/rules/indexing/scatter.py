@@ -43,7 +43,7 @@ from engine.tensor import DType, dtype_name
 
 # Elements of a long row that a turn writes: a few vectors of any host.
 _PIECE = 64
-_WAYS: dict[str | None, Mode] = {
+_MODES: dict[str | None, Mode] = {
     None: "set", "none": "set", "add": "add", "sum": "add", "multiply": "mul", "mul": "mul", "prod": "mul",
     "amax": "max", "max": "max", "amin": "min", "min": "min",
 }  # fmt: skip
@@ -158,7 +158,7 @@ def lower_scatter_nd(context: Context) -> Lowered:
     kept = [*(0 for _ in index.shape[:-1]), *target.strides[depth:]]
     if source.shape and source.shape != sizes:
         raise NotLoweredError("its updates do not fit")
-    return scattered(context, target, steps, sizes, kept, slots, source, _WAYS[layer.reduction])
+    return scattered(context, target, steps, sizes, kept, slots, source, _MODES[layer.reduction])
 
 
 @kernels_for(MaxUnpool)
@@ -168,10 +168,10 @@ def lower_max_unpool(context: Context) -> Lowered:
     shape, rank = context.result_spec.sizes, layer.spatial_rank
     if index.shape != x.shape:
         raise NotLoweredError("its indices do not fit")
-    return unpooled(context, x, index, shape[-rank:], shape[:-rank])
+    return unpool(context, x, index, shape[-rank:], shape[:-rank])
 
 
-def unpooled(context: Context, x: View, index: View, sizes: Sequence[int], lead: Sequence[int]) -> Lowered:
+def unpool(context: Context, x: View, index: View, sizes: Sequence[int], lead: Sequence[int]) -> Lowered:
     """Zeros (*lead, *sizes), with each value at its index in its (*sizes)."""
     target = row_major((*lead, *sizes), context.dtype)
     flat = derived(target, target.meta.reshape(*lead, math.prod(sizes)))
@@ -184,7 +184,7 @@ def unpooled(context: Context, x: View, index: View, sizes: Sequence[int], lead:
 def _mode(layer: Any) -> Mode:
     if isinstance(layer, ScatterAdd):
         return "add"
-    return _WAYS[layer.reduction if isinstance(layer, ScatterElements) else layer.reduce]
+    return _MODES[layer.reduction if isinstance(layer, ScatterElements) else layer.reduce]
 
 
 def writable(context: Context, index: int) -> View:
@@ -232,12 +232,12 @@ def reduced(
     domain, counts = domain_of(dtype), row_major(target.shape, np.dtype(np.int32))
     composition.typed(counts, Number(0), domain="i64")
     one = context.lowering.stored(np.ones((), np.int32))
-    composition.steps.append(scattering(context, counts, sizes, kept, slots, one, "add"))
+    composition.steps.append(scatter_step(context, counts, sizes, kept, slots, one, "add"))
     if not layer.include_self:
         kept_there = apply("where", Operand(1), neutral(layer.reduce, dtype).item(), Operand(0))
         composition.typed(target, kept_there, target, counts, domain=domain)
-    mode: Mode = "add" if layer.reduce == "mean" else _WAYS[layer.reduce]
-    composition.steps.append(scattering(context, target, sizes, kept, slots, source, mode))
+    mode: Mode = "add" if layer.reduce == "mean" else _MODES[layer.reduce]
+    composition.steps.append(scatter_step(context, target, sizes, kept, slots, source, mode))
     if layer.reduce == "mean":
         divisor = apply("max", apply("add", Operand(1), int(layer.include_self)), 1)
         ratio = apply("floor_divide" if dtype.kind in "iu" else "div", Operand(0), divisor)
@@ -255,11 +255,11 @@ def scattered(
     source: View,
     mode: Mode,
 ) -> Lowered:
-    """The kernel after those steps; see scattering()."""
-    return context.lowered(target, *steps, scattering(context, target, sizes, kept, slots, source, mode))
+    """The kernel after those steps; see scatter_step()."""
+    return context.lowered(target, *steps, scatter_step(context, target, sizes, kept, slots, source, mode))
 
 
-def scattering(
+def scatter_step(
     context: Context,
     target: View,
     sizes: Sequence[int],

@@ -30,7 +30,7 @@ from engine.tensor import Array, DType, dtype_name
 
 # Elements whose places are worth a table.
 _MOST = 2**20
-ONE: tuple[type[Layer], ...] = (
+MOVES_FIRST: tuple[type[Layer], ...] = (
     Pad, Unfold, FftShift, IfftShift, diagonal.DiagonalEmbed, diagonal.DiagFlat, diagonal.Diag, expand.Repeat,
     expand.RepeatInterleave, expand.Tile, gather.GatherElements, gather.GatherND, gather.OnnxGather,
     image.CenterCropPad, image.DepthToSpace, image.SpaceToDepth, masking.LowerTriangle, masking.UpperTriangle,
@@ -40,19 +40,19 @@ ONE: tuple[type[Layer], ...] = (
     shuffle.PixelShuffle, shuffle.PixelUnshuffle, slicing.Windows,
 )  # fmt: skip
 """Layers that move the elements of their first operand; all else they are given is known."""
-ALL: tuple[type[Layer], ...] = (
+MOVES_ALL: tuple[type[Layer], ...] = (
     diagonal.DiagonalScatter, join.BlockDiagonal, join.CartesianProduct, join.Cat, join.ColumnStack, join.Stack,
     join.StackedRows, slicing.SliceCopy, slicing.SliceScatter,
 )  # fmt: skip
 """Layers that move the elements of all their operands."""
 
 
-def lower_moved(context: Context) -> Lowered:
+def lower_constant_gather(context: Context) -> Lowered:
     """A gather from the operands, laid one after the other where there are several, or where a number is made up."""
     layer, spec = context.layer(Layer), context.lowering.spec(context.op.outputs[0])
-    joined = context.items(0) if isinstance(layer, ALL) and context.bound.positional else None
+    joined = context.items(0) if isinstance(layer, MOVES_ALL) and context.bound.positional else None
     arguments = joined if isinstance(joined, list) else context.arguments()
-    count = len(arguments) if isinstance(layer, ALL) else 1
+    count = len(arguments) if isinstance(layer, MOVES_ALL) else 1
     if spec is None or not spec.size or len(context.op.outputs) != 1 or context.lowering.quantises:
         raise NotLoweredError("its shape is known only in a run, or it is empty")
     moved = [context.lowering.stored(each) if isinstance(each, np.ndarray) else each for each in arguments[:count]]
@@ -67,7 +67,7 @@ def lower_moved(context: Context) -> Lowered:
         places, others = _places(layer, [*sources, *arguments[count:]], spec.dtype)
     if places.shape != spec.sizes:
         raise NotLoweredError("it makes something else of numbers")
-    source, steps = _laid(context, sources, others)
+    source, steps = _concatenated(context, sources, others)
     target = context.allocate(is_image=False) if spec.dtype == FLOAT32 else row_major(spec.sizes, spec.dtype)
     if not target.is_row_major:
         target = row_major(spec.sizes, spec.dtype)
@@ -88,7 +88,7 @@ def _places(layer: Layer, arguments: list[object], dtype: DType) -> tuple[Array,
 
     Told twice, from other numbers on: what stays as it is, is made up.
     """
-    first, second = (_moved(layer, arguments, at, dtype) for at in (1, 1 + _MOST))
+    first, second = (_numbered_result(layer, arguments, at, dtype) for at in (1, 1 + _MOST))
     is_moved = second == first + _MOST
     if not (is_moved | (first == second)).all():
         raise NotLoweredError("it makes something else of numbers")
@@ -98,7 +98,7 @@ def _places(layer: Layer, arguments: list[object], dtype: DType) -> tuple[Array,
     return np.where(is_moved, first.real, 0).astype(np.int64), others[:1]
 
 
-def _moved(layer: Layer, arguments: list[object], first: int, dtype: DType) -> Array:
+def _numbered_result(layer: Layer, arguments: list[object], first: int, dtype: DType) -> Array:
     """What a layer makes of operands that hold the numbers of their elements, counted on from the first."""
     numbered: list[object] = []
     for each in arguments:
@@ -125,7 +125,7 @@ def _counting(dtype: DType) -> type[np.generic]:
     return np.float64 if category in (Category.FLOATING, Category.BOOL) else np.int64
 
 
-def _laid(context: Context, sources: list[View], others: Array) -> tuple[View, list[KernelStep]]:
+def _concatenated(context: Context, sources: list[View], others: Array) -> tuple[View, list[KernelStep]]:
     """The operands' elements in their order, one operand after the other, and what the layer makes up at the end."""
     dtype = sources[0].dtype
     if len(sources) == 1 and not others.size and sources[0].is_row_major:
@@ -142,6 +142,6 @@ def _laid(context: Context, sources: list[View], others: Array) -> tuple[View, l
     return ground, steps
 
 
-for _each in (*ONE, *ALL):
-    FALLBACKS[_each] = lower_moved
-    KERNEL_RULES.setdefault(_each, lower_moved)  # a rule of its own takes its place, whichever is imported first
+for _each in (*MOVES_FIRST, *MOVES_ALL):
+    FALLBACKS[_each] = lower_constant_gather
+    KERNEL_RULES.setdefault(_each, lower_constant_gather)  # an own rule replaces it

@@ -33,7 +33,7 @@ def _spec(context: Context) -> TensorSpec:
     return spec
 
 
-def _spread(context: Context, number: Array) -> Lowered:
+def _broadcast_constant(context: Context, number: Array) -> Lowered:
     """A tensor full of one number: memory for a single element, with strides of 0."""
     view, spec = constant(number.reshape(())), _spec(context)
     return context.lowered(derived(view, view.meta.broadcast_to(spec.sizes)))
@@ -42,13 +42,13 @@ def _spread(context: Context, number: Array) -> Lowered:
 @kernels_for(creation.Zeros, creation.ZerosLike, creation.NewZeros, Zero)
 def lower_zeros(context: Context) -> Lowered:
     """Zeros, of a size that is given, or of another tensor's shape or dtype."""
-    return _spread(context, np.zeros((), _spec(context).dtype))
+    return _broadcast_constant(context, np.zeros((), _spec(context).dtype))
 
 
 @kernels_for(creation.Ones, creation.OnesLike, creation.NewOnes)
 def lower_ones(context: Context) -> Lowered:
     """Ones likewise."""
-    return _spread(context, np.ones((), _spec(context).dtype))
+    return _broadcast_constant(context, np.ones((), _spec(context).dtype))
 
 
 @kernels_for(ConstantOfShape)
@@ -57,7 +57,7 @@ def lower_constant_of_shape(context: Context) -> Lowered:
     value = context.layer(ConstantOfShape).value
     if value is None:
         raise NotLoweredError("its number is missing")
-    return _spread(context, np.asarray(cast(value, _spec(context).dtype)))
+    return _broadcast_constant(context, np.asarray(cast(value, _spec(context).dtype)))
 
 
 @kernels_for(creation.Full)
@@ -75,7 +75,7 @@ def lower_fill(context: Context) -> Lowered:
 def _filled(context: Context, value: View | object) -> Lowered:
     spec = _spec(context)
     if isinstance(value, int | float):
-        return _spread(context, np.asarray(cast(value, spec.dtype)))
+        return _broadcast_constant(context, np.asarray(cast(value, spec.dtype)))
     value = context.lowering.stored(value) if isinstance(value, np.ndarray) else value
     if not isinstance(value, View) or value.dtype != spec.dtype:
         raise NotLoweredError("there is no kernel for a number of another dtype")
@@ -91,11 +91,11 @@ def lower_range(context: Context) -> Lowered:
     first, step = (_whole(context, index, default) for index, default in zip(places, (0, 1), strict=True))
     if spec.dtype.name not in COUNTED:
         raise NotLoweredError(f"there is no kernel that counts in {spec.dtype.name}")
-    view, counting = counted(context, spec.sizes[0], first, step, spec.dtype)
+    view, counting = integer_range(context, spec.sizes[0], first, step, spec.dtype)
     return context.lowered(view, counting)
 
 
-def counted(
+def integer_range(
     context: Context, count: int, first: int = 0, step: int = 1, dtype: DType = INT64
 ) -> tuple[View, KernelStep]:
     """Return integers in order, in new memory, and the step that writes them."""

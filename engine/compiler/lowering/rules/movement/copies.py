@@ -11,7 +11,7 @@ from engine.compiler.kernels.expr import Expr, Operand, apply
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.rules.composition import Composition
 from engine.compiler.lowering.rules.elementwise.typed_calls import domain_of
-from engine.compiler.lowering.rules.movement.constants import counted
+from engine.compiler.lowering.rules.movement.constants import integer_range
 from engine.compiler.lowering.rules.movement.padding import fill, padded
 from engine.compiler.lowering.rules.registry import kernels_for
 from engine.compiler.lowering.steps import COMPLEX64, KernelStep, Lowered, NotLoweredError, as_words, derived
@@ -36,7 +36,7 @@ from engine.layers.shape.join import PadSequence, Stack
 from engine.layers.shape.permute import Flip, FlipOne
 
 # Pieces of patches, each a map of its own.
-MOST_PIECES = 64
+MOST_PATCH_PARTS = 64
 
 
 @kernels_for(Complex, Polar)
@@ -124,7 +124,7 @@ def _component(view: View, axis: int, at: int) -> View:
 @kernels_for(Fold)
 def lower_fold(context: Context) -> Lowered:
     """Every column laid down as a patch, piece by piece, on zeros with a margin."""
-    return _laid_down(context, context.layer(Fold).windows)
+    return _fold_patches(context, context.layer(Fold).windows)
 
 
 @kernels_for(Col2Im)
@@ -134,13 +134,13 @@ def lower_col2im(context: Context) -> Lowered:
     known = [None if isinstance(each, View) else whole_numbers(each, "sizes") for each in (sizes, block)]
     if known[0] is None or known[1] is None or len(known[0]) != 2:
         raise NotLoweredError("its sizes are known only in a run, or are not those of images")
-    return _laid_down(context, context.layer(Col2Im).windows(known[0], known[1]))
+    return _fold_patches(context, context.layer(Col2Im).windows(known[0], known[1]))
 
 
-def _laid_down(context: Context, windows: Sequence[Window]) -> Lowered:
+def _fold_patches(context: Context, windows: Sequence[Window]) -> Lowered:
     x, composition, sizes = context.tensor(0), Composition(context), context.result_spec.sizes
     pieces = [*product(*map(_pieces, windows))]
-    if len(pieces) > MOST_PIECES:
+    if len(pieces) > MOST_PATCH_PARTS:
         raise NotLoweredError("there is no kernel for patches that overlap so often")
     *lead, height, width = sizes
     counts = [window.count(size) or 0 for window, size in zip(windows, (height, width), strict=True)]
@@ -273,7 +273,7 @@ def _symbolic_triangle(context: Context, x: View, layer: Layer, given: list[obje
         is_upper, diagonal = isinstance(layer, UpperTriangle), getattr(layer, "diagonal", 0)
     if diagonal is None:
         raise NotLoweredError("its diagonal is known only in a run")
-    (rows, down), (columns, across) = (counted(context, size) for size in x.shape[-2:])
+    (rows, down), (columns, across) = (integer_range(context, size) for size in x.shape[-2:])
     distance = apply("sub", Operand(2), Operand(1))
     is_kept = apply("ge" if is_upper else "le", distance, diagonal)
     target, composition = row_major(x.shape, x.dtype), Composition(context)

@@ -178,7 +178,7 @@ def fill(context: Context, target: View, value: float) -> KernelStep:
     return context.step(kernel, target)
 
 
-def surrounded(context: Context, x: View, pairs: Pairs, mode: str) -> tuple[View, list[KernelStep]]:
+def padded_image(context: Context, x: View, pairs: Pairs, mode: str) -> tuple[View, list[KernelStep]]:
     """An image with its spatial axes padded, for an operator that pads for itself, and the steps that make it."""
     amounts = [(0, 0)] * (len(x.shape) - len(pairs)) + list(pairs)
     sizes = [size + before + after for size, (before, after) in zip(x.shape, amounts, strict=True)]

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from engine.compiler.lowering.context import Context
-from engine.compiler.lowering.layout import SEE_THROUGH, slice_of
+from engine.compiler.lowering.layout import CHANNEL_SELECTORS, slice_of
 from engine.compiler.lowering.rules.registry import kernels_for
 from engine.compiler.lowering.steps import Lowered, NotLoweredError
 from engine.compiler.storage import FLOAT32, View, row_major
@@ -65,7 +65,9 @@ VIEWS = (
 )
 # Dimensions of a roll, each of which doubles the copies.
 MOST_ROLLED = 3
-SEE_THROUGH.update((slicing.Slice, slicing.Narrow, onnx_shape.OnnxSlice, split.Split, split.Chunk, split.TensorSplit))
+CHANNEL_SELECTORS.update(
+    (slicing.Slice, slicing.Narrow, onnx_shape.OnnxSlice, split.Split, split.Chunk, split.TensorSplit)
+)
 
 
 @kernels_for(*VIEWS)

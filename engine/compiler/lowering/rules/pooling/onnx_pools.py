@@ -11,7 +11,7 @@ from engine.compiler.kernels.windows import WindowAxis
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.rules.composition import Composition
 from engine.compiler.lowering.rules.indexing.gather import indices_of
-from engine.compiler.lowering.rules.indexing.scatter import unpooled
+from engine.compiler.lowering.rules.indexing.scatter import unpool
 from engine.compiler.lowering.rules.pooling.pool import averaged, axes_of, pooled, with_places
 from engine.compiler.lowering.rules.registry import kernels_for
 from engine.compiler.lowering.steps import Lowered, NotLoweredError
@@ -73,7 +73,7 @@ def lower_max_unpool(context: Context) -> Lowered:
     index, sizes = indices_of(context.argument(1), context), context.result_spec.sizes
     if index.shape != x.shape or layer.natural(x.shape) != sizes:
         raise NotLoweredError("there is no kernel for places in a tensor of another size")
-    return unpooled(context, x, index, sizes, ())
+    return unpool(context, x, index, sizes, ())
 
 
 def _powers(p: float) -> Expr:

@@ -68,7 +68,7 @@ class _Steps:
         target = spaced_rows((*x.shape[:-1], len(weight))) if target is None else target
         op = self.context.op
         fused = Fused(op.outputs[0], tree, others, (op.name,))
-        result = Result.seen(fused, target, rows_as_image, self.context.lowering.fault_flag)
+        result = Result.of(fused, target, rows_as_image, self.context.lowering.fault_flag)
         self.kernels += [*copies, linear_step(self.context, result, rows, weight, bias)]
         return target
 

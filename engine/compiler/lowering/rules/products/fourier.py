@@ -85,7 +85,7 @@ def _transformed(context: Context, x: View, stage: _Stage, steps: list[KernelSte
     target = row_major((*moved.shape[:-1], matrix.shape[-1]), dtype)
     flat = as_words(target)
     lines = derived(flat, flat.meta.reshape(count, len(weight)))
-    result = Result.seen(unfused(context.op), lines, rows_as_image, context.lowering.fault_flag)
+    result = Result.of(unfused(context.op), lines, rows_as_image, context.lowering.fault_flag)
     steps += [*copies, linear_step(context, result, rows, weight, None)]
     return derived(target, target.meta.moveaxis(-1, stage.axis))
 

@@ -14,8 +14,8 @@ import numpy as np
 from engine.compiler.kernels.expr import Expr, Operand, apply
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.rules.composition import Composition
-from engine.compiler.lowering.rules.indexing.gather import Slot, indices_of, picking
-from engine.compiler.lowering.rules.indexing.scatter import scattering
+from engine.compiler.lowering.rules.indexing.gather import Slot, gather_step, indices_of
+from engine.compiler.lowering.rules.indexing.scatter import scatter_step
 from engine.compiler.lowering.rules.products.attention import attention_steps
 from engine.compiler.lowering.rules.products.attention_operands import (
     AttentionOperands,
@@ -162,7 +162,7 @@ def _turned(composition: Composition, x: View, rows: _Rows, layer: GroupQueryAtt
         if len(cache.shape) != 2 or cache.shape[1] != half:
             raise NotLoweredError("its angles do not fit")
         slot = Slot(derived(places, places.meta[:, :, None]), 0)
-        composition.steps.append(picking(context, own, cache, [0, 0, cache.strides[1]], [slot]))
+        composition.steps.append(gather_step(context, own, cache, [0, 0, cache.strides[1]], [slot]))
         angles.append(derived(own, own.meta[:, None]))
     target = row_major(x.shape, FLOAT32)
     first, second = (slice(0, half), slice(half, 2 * half))
@@ -201,7 +201,7 @@ def _kept(composition: Composition, new: View, past: View | None, rows: _Rows, i
     places = derived(rows.places, rows.places.meta.reshape(batch, 1, rows.length, 1))
     kept = [0 if axis == 2 else step for axis, step in enumerate(target.strides)]
     slots = [Slot(places, 2)]
-    composition.steps.append(scattering(context, target, new.shape, kept, slots, new, "set"))
+    composition.steps.append(scatter_step(context, target, new.shape, kept, slots, new, "set"))
     return target
 
 

@@ -104,7 +104,7 @@ def multiply_frames(
         apart = row_major(frames.shape, FLOAT32)
         composition.steps.append(context.copy(frames, apart))
         rows = derived(apart, apart.meta.reshape(-1, size))
-    result = Result.seen(unfused(context.op), lines, rows_as_image, context.lowering.fault_flag)
+    result = Result.of(unfused(context.op), lines, rows_as_image, context.lowering.fault_flag)
     composition.steps.append(linear_step(context, result, rows, weight, bias))
 
 

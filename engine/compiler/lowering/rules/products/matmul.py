@@ -19,7 +19,7 @@ from engine.compiler.kernels.products.product import (
     rank_product_tiles,
 )
 from engine.compiler.lowering.context import Context
-from engine.compiler.lowering.fusion import Fused, ImageOf, Result, absorb, unfused
+from engine.compiler.lowering.fusion import Fused, ImageOf, Result, fuse_following, unfused
 from engine.compiler.lowering.rules.composition import Composition
 from engine.compiler.lowering.rules.convolution.conv_geometry import ConvParameters
 from engine.compiler.lowering.rules.convolution.conv_kernels import tiled
@@ -121,7 +121,7 @@ def product(context: Context, left: View, right: View, first: Fused, order: Sequ
     def as_image(array: Strided) -> Strided:
         return form.as_image(array.transpose(order))
 
-    result = _result(context, absorb(context.lowering, first, as_image), as_image, order)
+    result = _result(context, fuse_following(context.lowering, first, as_image), as_image, order)
     return result.lowered(*_steps(context, left, right, form, result))
 
 
@@ -135,7 +135,7 @@ def multiplied(
     """
     form = _Form.of(left, right)
     fused = Fused(context.op.outputs[0], tree, tuple(views), (context.op.name,))
-    return _steps(context, left, right, form, Result.seen(fused, target, form.as_image, context.lowering.fault_flag))
+    return _steps(context, left, right, form, Result.of(fused, target, form.as_image, context.lowering.fault_flag))
 
 
 def _steps(context: Context, left: View, right: View, form: _Form, result: Result) -> list[KernelStep]:
@@ -255,7 +255,7 @@ def _result(context: Context, fused: Fused, as_image: ImageOf, order: Sequence[i
         spec = computable(context.lowering.spec(fused.operand), context.dtype)
         laid = row_major([spec.sizes[axis] for axis in order], spec.dtype)
         target = View(laid.storage, laid.meta.transpose(inverse(order)))
-    return Result.seen(fused, target, as_image, fault_flag)
+    return Result.of(fused, target, as_image, fault_flag)
 
 
 def _added(

@@ -142,7 +142,7 @@ def _into(context: Context, x: View, weight: Array, bias: Array | None, steps: l
     """A sequence behind a linear layer."""
     rows, copies = context.rows(x)
     target = spaced_rows((*x.shape[:-1], len(weight)), context.dtype)
-    result = Result.seen(unfused(context.op), target, rows_as_image, context.lowering.fault_flag)
+    result = Result.of(unfused(context.op), target, rows_as_image, context.lowering.fault_flag)
     steps += [*copies, linear_step(context, result, rows, weight, bias)]
     return target
 

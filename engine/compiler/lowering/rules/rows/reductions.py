@@ -14,7 +14,7 @@ from engine.compiler.kernels.pooling.global_average import Of
 from engine.compiler.kernels.rows.reduction import Mode, RowReduction, TypedMode, TypedReduction
 from engine.compiler.kernels.rows.softmax import Softmax
 from engine.compiler.lowering.context import Context
-from engine.compiler.lowering.fusion import absorb, lines_as_image, unfused
+from engine.compiler.lowering.fusion import fuse_following, lines_as_image, unfused
 from engine.compiler.lowering.rules.composition import fold_channels, folded_rows
 from engine.compiler.lowering.rules.pooling.pool import mean_of_pixels
 from engine.compiler.lowering.rules.registry import kernels_for
@@ -72,7 +72,7 @@ def lower_softmax(context: Context) -> Lowered:
 def _softmax_and_next(context: Context, x: View) -> Lowered | None:
     """Softmax along the last dimension, and the element-wise operators after it; None where there are none."""
     seen_as = partial(lines_as_image, columns=x.shape[-1])
-    fused = absorb(context.lowering, unfused(context.op), seen_as)
+    fused = fuse_following(context.lowering, unfused(context.op), seen_as)
     if len(fused.operators) == 1:
         return None
     rows, copies = context.rows(x, 1)
