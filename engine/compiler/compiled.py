@@ -264,7 +264,7 @@ class CompiledGraph:
         for row in operators:
             if "kernel" in row:
                 row |= _kernel(row["name"], executable, steps)
-        self.builder.bodies.annotate_stages(operators)
+        self.builder.subgraphs.annotate_stages(operators)
         return {
             **({} if shapes is None else {"shapes": shapes}),
             "host": self.builder.host.name,
