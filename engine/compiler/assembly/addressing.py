@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from engine.compiler.addresses import Address, MemorySpace, address
+from engine.compiler.assembly.dynamic_kernels import Call
 from engine.compiler.assembly.memory import MemoryPlan
 from engine.compiler.assembly.objects import Objects
-from engine.compiler.assembly.opening import Call
 from engine.compiler.executable import NativeStep, NativeSteps, Region, Row
 from engine.compiler.lowering.steps import KernelStep, Step
 from engine.compiler.storage import Storage, View

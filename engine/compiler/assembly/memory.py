@@ -7,7 +7,6 @@ share only with storages of equal frames, which write the same inner elements, s
 With symbolic sizes, which tensor is larger depends on the sizes, so bytes cannot be packed. Tensors with disjoint
 lifetimes share a *slot*, which is as large as its largest tensor; slots lie one after the other. The hints decide which
 tensors share: good for sizes near the hints, and valid for every size.
-
 """
 
 from __future__ import annotations

@@ -11,11 +11,17 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Final
 
-from engine.compiler.assembly.opening import OPENINGS, Call, Opening, Openings, opening_of
+from engine.compiler.assembly.dynamic_kernels import (
+    DYNAMIC_KERNELS,
+    Call,
+    DynamicKernel,
+    DynamicKernelCache,
+    dynamic_kernel_of,
+)
 from engine.compiler.codegen import object_code
 from engine.compiler.codegen.host import Host
 from engine.compiler.codegen.ir import Module, TooLargeError
-from engine.compiler.kernels.kernel import Kernel, with_numbers
+from engine.compiler.kernels.kernel import Kernel, specialised
 from engine.compiler.lowering.steps import KernelStep, Step
 from engine.compiler.runtime.team import team_code
 from engine.defects import report_defect
@@ -70,13 +76,13 @@ def make_objects(
     progress: Progress,
     cores: int = 1,
     *,
-    is_open: bool = False,
+    is_dynamic: bool = False,
 ) -> Objects:
     """Return an object for the step loop and one for each kernel: one for all would take LLVM longer, without progress.
 
     Args:
         cores: number of kernels LLVM compiles at once, in threads if more than one; 0 for background priority.
-        is_open: whether kernels use dynamic sizes where they can, so that other shapes reuse their code.
+        is_dynamic: whether kernels use dynamic sizes where they can, so that other shapes reuse their code.
 
     Raises:
         CompileError: the program would be too large.
@@ -85,9 +91,9 @@ def make_objects(
     first: dict[object, KernelStep] = {}
     for step in wanted_quick(steps):
         if isinstance(step, KernelStep):  # a lookup takes no longer than the kernel's name
-            first.setdefault(id(step.kernel) if is_open else step.kernel.name, step)
+            first.setdefault(id(step.kernel) if is_dynamic else step.kernel.name, step)
     with _assembling(cores) as assemble:
-        maker = _Maker(host, assemble, is_open=is_open)
+        maker = _Maker(host, assemble, is_dynamic=is_dynamic)
         for number, step in enumerate(first.values()):
             progress("assembling", number, len(first))
             maker.make(step)
@@ -113,16 +119,16 @@ class _Maker:
         host: Host,
         assemble: Callable[[Callable[[], bytes]], Future[bytes]],
         *,
-        is_open: bool,
+        is_dynamic: bool,
     ) -> None:
-        self._host, self._assemble, self._is_open = host, assemble, is_open
+        self._host, self._assemble, self._is_dynamic = host, assemble, is_dynamic
         self._key = host.key
         self._left = PROGRAM_OPERATIONS
         self._calls: dict[object, Call] = {}
         self._found: dict[str, bytes] = {}
-        self._written = Openings()
+        self._written = DynamicKernelCache()
         self._team = assemble(partial(_team, host))
-        self._pending: list[tuple[KernelStep, Opening | None, Future[bytes]]] = []
+        self._pending: list[tuple[KernelStep, DynamicKernel | None, Future[bytes]]] = []
         self.refused: dict[str, str] = {}
         self.defects: set[str] = set()
 
@@ -135,17 +141,17 @@ class _Maker:
         for size, least in step.kernel.least_sizes:
             if size < least:
                 raise CompileError("a kernel tile is larger than the tensor", found=size, expected=f">= {least}")
-        opening = self._opened(step) if self._is_open else None
-        if opening is not None and self._find(step, opening):
+        dynamic = self._dynamic(step) if self._is_dynamic else None
+        if dynamic is not None and self._find(step, dynamic):
             return
         if self._left < 0:
             raise CompileError("the program would be too large", expected=f"{PROGRAM_OPERATIONS:,} instructions")
-        if opening is None or not self._write_open(step, opening):
-            self._write_closed(step)
+        if dynamic is None or not self._emit_dynamic(step, dynamic):
+            self._emit_specialised(step)
 
-    def _find(self, step: KernelStep, opening: Opening) -> bool:
+    def _find(self, step: KernelStep, dynamic: DynamicKernel) -> bool:
         """Return whether there is code for a kernel; if so, use it."""
-        found = OPENINGS.find(opening) or self._written.find(opening)
+        found = DYNAMIC_KERNELS.find(dynamic) or self._written.find(dynamic)
         if found is None:
             return False
         self._calls[id(step.kernel)] = Call(found.function, found.numbers)
@@ -153,53 +159,53 @@ class _Maker:
             self._found[found.function] = found.code
         return True
 
-    def _write_open(self, step: KernelStep, opening: Opening) -> bool:
+    def _emit_dynamic(self, step: KernelStep, dynamic: DynamicKernel) -> bool:
         """Emit a kernel with dynamic sizes; return False if it supports only static ones."""
-        module = _opened_module(opening, step)
+        module = _dynamic_module(dynamic, step)
         if module is None:
             return False
-        self._written.keep(opening, b"")
-        if not self._find(step, opening):  # its guards cannot be expressed: it is for these sizes only
-            specialise(opening.sizes.values)
-            self._calls[id(step.kernel)] = opening.call
-        self._assemble_module(step, opening, module)
+        self._written.keep(dynamic, b"")
+        if not self._find(step, dynamic):  # its guards cannot be expressed: it is for these sizes only
+            specialise(dynamic.sizes.values)
+            self._calls[id(step.kernel)] = dynamic.call
+        self._assemble_module(step, dynamic, module)
         return True
 
-    def _write_closed(self, step: KernelStep) -> None:
+    def _emit_specialised(self, step: KernelStep) -> None:
         """Emit a kernel for static sizes, unless an equal one was emitted."""
-        kernel = with_numbers(step.kernel)
+        kernel = specialised(step.kernel)
         self._calls[id(step.kernel)] = Call(kernel.name)
         if kernel.name in self._calls:
             return
         self._calls[kernel.name] = Call(kernel.name)
-        module = self._closed_module(step, kernel)
+        module = self._specialised_module(step, kernel)
         if module is not None:
             self._assemble_module(step, None, module)
 
-    def _assemble_module(self, step: KernelStep, opening: Opening | None, module: Module) -> None:
+    def _assemble_module(self, step: KernelStep, dynamic: DynamicKernel | None, module: Module) -> None:
         self._left -= module.operations
         work = partial(object_code.assemble, str(module), self._host)
-        self._pending.append((step, opening, self._assemble(work)))
+        self._pending.append((step, dynamic, self._assemble(work)))
 
     def finish(self) -> Objects:
         """Return all code once it is assembled."""
         code = [self._team.result(), *self._found.values()]
-        for step, opening, future in self._pending:
+        for step, dynamic, future in self._pending:
             try:
                 code.append(future.result())
             except CompileError as error:
                 self._report(step, error)
                 self.refused[step.operators[0]] = "its kernel is not valid code"
             else:
-                if opening is not None:
-                    OPENINGS.keep(opening, code[-1])
+                if dynamic is not None:
+                    DYNAMIC_KERNELS.keep(dynamic, code[-1])
         return Objects(code, self._calls, self._found, len(self._pending))
 
-    def _opened(self, step: KernelStep) -> Opening | None:
-        opening = opening_of(step.kernel, self._key, len(step.pointers))
-        return opening if opening.is_open else None
+    def _dynamic(self, step: KernelStep) -> DynamicKernel | None:
+        dynamic = dynamic_kernel_of(step.kernel, self._key, len(step.pointers))
+        return dynamic if dynamic.is_dynamic else None
 
-    def _closed_module(self, step: KernelStep, kernel: Kernel) -> Module | None:
+    def _specialised_module(self, step: KernelStep, kernel: Kernel) -> Module | None:
         module = Module()
         try:
             kernel.write(module)
@@ -267,10 +273,10 @@ def _at_once(work: Callable[[], bytes]) -> Future[bytes]:
     return done
 
 
-def _opened_module(opening: Opening, step: KernelStep) -> Module | None:
+def _dynamic_module(dynamic: DynamicKernel, step: KernelStep) -> Module | None:
     """Return a kernel with dynamic sizes; None if it supports only static ones."""
     try:
-        return opening.write()
+        return dynamic.write()
     except TooLargeError:
         return None
     except Exception as exc:  # a defect of a kernel generator costs time, not the result

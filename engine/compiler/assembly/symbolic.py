@@ -52,7 +52,7 @@ def make_template(
     kept = [view for each in lowering.results if (view := _view(lowering, each)) is not None]
     memory = plan_symbolic_memory(lowering.steps, kept, lowering.host.memory)
     steps = with_borders_cleared(lowering.steps, memory.unclean, lowering.host, is_apart=True)
-    objects = make_objects(steps, lowering.host, progress, cores, is_open=True)
+    objects = make_objects(steps, lowering.host, progress, cores, is_dynamic=True)
     constants, places, tables_at = pack_constants(steps, kept)
     shared, shared_places = pack_weights(steps, kept, weights)
     writer = _Writer(lowering, {**memory.offsets, **places, **shared_places})

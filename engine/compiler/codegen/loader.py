@@ -4,7 +4,6 @@ Generated code consists of functions that call each other, constants, and a few 
 (runtime/team/). All of it is loaded into one block, so that every address is a relative distance. The block is written
 once, then made executable and read-only.
 Object files are relocatable 64-bit little-endian ELF. Source: System V ABI, chapter 4.
-
 """
 
 from __future__ import annotations

@@ -2,7 +2,6 @@
 
 Exporters emit a branch for every ``if`` of a script, although most test a rank or a size, and a loop whose trip count
 is a dimension. An inlined subgraph gets kernels like the operators around it, and later operators know its shapes.
-
 """
 
 from __future__ import annotations

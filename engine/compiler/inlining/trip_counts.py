@@ -7,7 +7,6 @@ Limits of unrolling: files determine trip counts, and subgraphs contain loops.
 
 An unrolled iteration costs about 0.8 ms of compilation an operator, although kernels share their code, and saves 25 µs
 or more in every run. Loops with more iterations or larger subgraphs run iteration by iteration.
-
 """
 
 from __future__ import annotations

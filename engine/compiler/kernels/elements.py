@@ -21,7 +21,7 @@ from engine.compiler.codegen.ir import (
     Value,
     as_value,
     constant,
-    is_open,
+    is_dynamic,
     lanes_below,
     lanes_of,
     vector,
@@ -100,7 +100,7 @@ class Elements(Map):
     def _emit_elements(self, f: Function, at: Sequence[Value], fault_flag: Value, begin: Index, end: Index) -> None:
         whole = self.sizes[-1] // self.lanes * self.lanes
         rest = self.sizes[-1] - whole
-        if is_open(rest):
+        if is_dynamic(rest):
             with f.loop(begin, f.minimum(end, whole), self.lanes) as loop:
                 self._element(f, at, fault_flag, loop.index, self.lanes)
             with f.when(f.compare("eq", as_value(end), as_value(self.sizes[-1]))), f.loop(whole, end) as loop:

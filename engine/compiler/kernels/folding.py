@@ -7,7 +7,17 @@ from collections.abc import Callable, Sequence
 from functools import reduce
 from typing import TypeAlias
 
-from engine.compiler.codegen.ir import Function, Index, Value, as_value, constant, element_of, is_open, lanes_of, vector
+from engine.compiler.codegen.ir import (
+    Function,
+    Index,
+    Value,
+    as_value,
+    constant,
+    element_of,
+    is_dynamic,
+    lanes_of,
+    vector,
+)
 
 Fold: TypeAlias = Callable[[Function, Sequence[Value]], Value]
 
@@ -73,8 +83,8 @@ def walk_row(
     ``unrolled`` vectors is unrolled completely, with constant columns. In a row of dynamic length ``count`` is read
     at run time.
     """
-    if is_open(columns):
-        return _walk_open(f, columns, lanes, carry, step)
+    if is_dynamic(columns):
+        return _walk_dynamic(f, columns, lanes, carry, step)
     carried, stride = list(carry), SIDE_BY_SIDE * lanes
     main = columns // stride * stride if columns > unrolled * lanes else 0
     if main:
@@ -88,7 +98,7 @@ def walk_row(
     return carried
 
 
-def _walk_open(
+def _walk_dynamic(
     f: Function, columns: int, lanes: int, carry: Sequence[Value], step: Callable[[Index, int, Value], Value]
 ) -> list[Value]:
     carried, stride = list(carry), SIDE_BY_SIDE * lanes
@@ -106,12 +116,12 @@ def _walk_open(
 
 def number_of(f: Function, count: int, type_: str = "float") -> Value:
     """Return a count, which may be dynamic, as a floating-point value."""
-    return f.convert("sitofp", as_value(count), type_) if is_open(count) else constant(float(count), type_)
+    return f.convert("sitofp", as_value(count), type_) if is_dynamic(count) else constant(float(count), type_)
 
 
 def load_or(f: Function, address: Value, lanes: int, count: int, other: float) -> Value:
     """Load ``count`` lanes and fill the others with a number."""
     type_ = vector(lanes)
     value = f.load_lanes(type_, address, count)
-    is_whole = not is_open(count) and count == lanes
+    is_whole = not is_dynamic(count) and count == lanes
     return value if is_whole else f.select(f.below(count, lanes), value, constant(other, type_))

@@ -49,11 +49,11 @@ class Grid:
         """Return the number of blocks."""
         return self.tiling[0] * self.tiling[1]
 
-    def opened(self, sizes: Sizes) -> Grid:
+    def dynamic(self, sizes: Sizes) -> Grid:
         """Return this grid with dynamic row count and dynamic block sizes."""
         rows, columns = self.sizes
-        block = sizes.count(self.block[0]), sizes.count(self.block[1])
-        return Grid((sizes.count(rows), columns), block, self.is_by_rows)
+        block = sizes.dynamic_count(self.block[0]), sizes.dynamic_count(self.block[1])
+        return Grid((sizes.dynamic_count(rows), columns), block, self.is_by_rows)
 
     def evened(self) -> Grid:
         """Return a grid of no more blocks that are as equal as possible, so that threads finish together."""

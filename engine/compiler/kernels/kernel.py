@@ -2,9 +2,8 @@
 
 ``arguments`` is a table of pointers in the order the kernel documents. ``chunk`` numbers units of work that write
 disjoint parts of the output (or the same values). Sizes and strides are constants of the code, and layers of equal
-geometry share one function, found by its name. Some sizes may be dynamic (``opened``): the code reads them from a table
-at run time and serves many shapes.
-
+geometry share one function, found by its name. Some sizes may be dynamic: the code reads them from a table at run time
+and serves many shapes.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from functools import cached_property
 from typing import Any, ClassVar, Self, TypeVar
 
 from engine.compiler.codegen.host import Host
-from engine.compiler.codegen.ir import Function, Index, Module, Precision, Sizes, Value, is_open, written_in
+from engine.compiler.codegen.ir import Function, Index, Module, Precision, Sizes, Value, is_dynamic, written_in
 from engine.compiler.kernels.expr import Expr, Operand
 from engine.compiler.kernels.windows import WindowAxis
 from engine.ir.dims import Dim, is_symbolic, largest, smallest
@@ -35,10 +34,13 @@ class Strides:
     w: int
     c: int = 1
 
-    def opened(self, sizes: Sizes) -> Strides:
+    def dynamic(self, sizes: Sizes) -> Strides:
         """Return dynamic strides: n and h always, w and c only where they are symbolic."""
         return Strides(
-            sizes.open(self.n), sizes.open(self.h), open_symbolic(self.w, sizes), open_symbolic(self.c, sizes)
+            sizes.dynamic(self.n),
+            sizes.dynamic(self.h),
+            dynamic_if_symbolic(self.w, sizes),
+            dynamic_if_symbolic(self.c, sizes),
         )
 
     def offset(self, n: int, h: int, w: int, c: int = 0) -> int:
@@ -58,9 +60,9 @@ class Epilogue:
     tree: Expr = Operand(0)
     operands: tuple[Strides, ...] = ()
 
-    def opened(self, sizes: Sizes) -> Epilogue:
+    def dynamic(self, sizes: Sizes) -> Epilogue:
         """Return this epilogue with dynamic strides."""
-        return Epilogue(self.tree, tuple(each.opened(sizes) for each in self.operands))
+        return Epilogue(self.tree, tuple(each.dynamic(sizes) for each in self.operands))
 
     @property
     def parameters(self) -> list[tuple[str, str]]:
@@ -117,22 +119,22 @@ class Kernel(ABC):
         """Return sizes and the minimum of each for which the code stays inside its tensors: a tile must fit."""
         return ()
 
-    def opened(self, sizes: Sizes) -> Self:
+    def dynamic(self, sizes: Sizes) -> Self:
         """Return this kernel with those sizes dynamic that its code can read at run time; itself if there are none.
 
         Derived values that the code does not recompute, such as the number of chunks, are made dynamic beside them.
         """
         return self
 
-    def with_open(self, sizes: Sizes, *names: str) -> Self:
+    def with_dynamic(self, sizes: Sizes, *names: str) -> Self:
         """Return this kernel with these fields dynamic, in this order."""
-        values = {name: _opened(getattr(self, name), sizes) for name in names}
+        values = {name: _dynamic(getattr(self, name), sizes) for name in names}
         if type(self).__post_init__ is not Kernel.__post_init__:
             return replace(self, **values)
         # Runs for every kernel of every new size. Cached properties of the static kernel must not be copied.
-        opened = object.__new__(type(self))
-        vars(opened).update({each.name: getattr(self, each.name) for each in fields(self)}, **values)
-        return opened
+        dynamic = object.__new__(type(self))
+        vars(dynamic).update({each.name: getattr(self, each.name) for each in fields(self)}, **values)
+        return dynamic
 
     def write(self, module: Module) -> None:
         """Write the function into a module, in the kernel's precision."""
@@ -162,8 +164,8 @@ class Convolution(Kernel):
     epilogue: Epilogue = field(default_factory=Epilogue)
     depth: WindowAxis | None = None
 
-    def opened(self, sizes: Sizes) -> Self:
-        return self.with_open(sizes, "batch", "rows", "columns", "source", "target", "epilogue", "depth")
+    def dynamic(self, sizes: Sizes) -> Self:
+        return self.with_dynamic(sizes, "batch", "rows", "columns", "source", "target", "epilogue", "depth")
 
     @property
     @abstractmethod
@@ -175,27 +177,27 @@ class Convolution(Kernel):
         """Return weights (O, I/groups, KH, KW) and bias (O,) in the order the code reads them."""
 
 
-def open_symbolic(value: int, sizes: Sizes) -> int:
+def dynamic_if_symbolic(value: int, sizes: Sizes) -> int:
     """Return a symbolic number made dynamic, and any other number unchanged."""
-    return sizes.open(value) if is_symbolic(value) else value
+    return sizes.dynamic(value) if is_symbolic(value) else value
 
 
-def _opened(value: Any, sizes: Sizes) -> Any:
+def _dynamic(value: Any, sizes: Sizes) -> Any:
     if isinstance(value, tuple):
-        return tuple(_opened(each, sizes) for each in value)
+        return tuple(_dynamic(each, sizes) for each in value)
     if value is None:
         return None
-    return sizes.open(value) if isinstance(value, int) else value.opened(sizes)
+    return sizes.dynamic(value) if isinstance(value, int) else value.dynamic(sizes)
 
 
-def with_numbers(kernel: K) -> K:
+def specialised(kernel: K) -> K:
     """Return a kernel without symbolic sizes: those its code does not read at run time are fixed to their hints."""
     changed = {name: number for name, value in vars(kernel).items() if (number := _numbers(value)) is not value}
     if not changed:
         return kernel
-    specialised = object.__new__(type(kernel))
-    vars(specialised).update({**vars(kernel), **changed})
-    return specialised
+    result = object.__new__(type(kernel))
+    vars(result).update({**vars(kernel), **changed})
+    return result
 
 
 def _numbers(value: Any) -> Any:
@@ -207,15 +209,15 @@ def _numbers(value: Any) -> Any:
         is_same = all(new is old for new, old in zip(items, value, strict=True))
         return value if is_same else type(value)._make(items) if hasattr(value, "_make") else type(value)(items)
     if not is_dataclass(value) or isinstance(value, type | Kernel | Host):
-        return with_numbers(value) if isinstance(value, Kernel) else value
+        return specialised(value) if isinstance(value, Kernel) else value
     old = {each.name: getattr(value, each.name) for each in fields(value)}
     new = {name: _numbers(each) for name, each in old.items()}
     if all(new[name] is each for name, each in old.items()):
         return value
-    specialised = object.__new__(type(value))
+    result = object.__new__(type(value))
     for name, each in new.items():
-        object.__setattr__(specialised, name, each)
-    return specialised
+        object.__setattr__(result, name, each)
+    return result
 
 
 def derived(kernel: K, **values: object) -> K:
@@ -242,7 +244,7 @@ def place(f: Function, base: Value, strides: Strides, n: Index, h: Index, w: Ind
     offset: Index = 0
     for index, stride in ((n, strides.n), (h, strides.h), (w, strides.w), (c, strides.c)):
         part = f.mul(index, stride)
-        if isinstance(part, int) and is_open(offset):  # a constant offset folds into the load
+        if isinstance(part, int) and is_dynamic(offset):  # a constant offset folds into the load
             base = f.at(base, part)
         else:
             offset = f.add(offset, part)

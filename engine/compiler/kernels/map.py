@@ -16,7 +16,7 @@ from functools import cached_property
 from typing import Self
 
 from engine.compiler.codegen.host import Host
-from engine.compiler.codegen.ir import Function, Index, Module, Sizes, Value, as_value, is_open, vector
+from engine.compiler.codegen.ir import Function, Index, Module, Sizes, Value, as_value, is_dynamic, vector
 from engine.compiler.kernels.channels import fitting_lanes
 from engine.compiler.kernels.expr import Expr, cost, emit
 from engine.compiler.kernels.kernel import Kernel, block_of, derived, start
@@ -68,10 +68,10 @@ class Map(Kernel):
     def flops(self) -> int:
         return self.rows * self.sizes[-1] * cost(self.tree)
 
-    def opened(self, sizes: Sizes) -> Self:
+    def dynamic(self, sizes: Sizes) -> Self:
         rows, length = self.blocking
-        opened = self.with_open(sizes, "sizes", "target", "operands")
-        return derived(opened, blocking=(sizes.count(rows), sizes.count(length)))
+        dynamic = self.with_dynamic(sizes, "sizes", "target", "operands")
+        return derived(dynamic, blocking=(sizes.dynamic_count(rows), sizes.dynamic_count(length)))
 
     def emit(self, module: Module) -> None:
         f, (target, *operands), chunk = start(module, self, 1 + len(self.operands))
@@ -120,15 +120,15 @@ class Map(Kernel):
             result = emit(f, self.tree, values, type_)
             f.store_lanes(result, f.at(target, f.mul(index, self.target[-1])), count, self.target[-1])
 
-        if is_open(whole) or whole:
+        if is_dynamic(whole) or whole:
             with f.loop(begin, f.minimum(end, whole), self.lanes) as loop:
                 element(loop.index, self.lanes)
         # A dynamic remainder may be empty: with masks no lane is active then; without masks it is a scalar loop.
         is_masked = self.lanes > 1 and all(strides[-1] in (0, 1) for strides in (self.target, *self.operands))
-        if is_open(rest) and not is_masked:
+        if is_dynamic(rest) and not is_masked:
             with f.loop(f.maximum(begin, whole), end) as loop:
                 element(loop.index, 1)
-        elif is_open(rest) or rest:
+        elif is_dynamic(rest) or rest:
             if isinstance(end, int):
                 element(whole, rest)
             else:

@@ -5,7 +5,6 @@ channels, pixels and borders of any size. Blocks are transposed in registers. If
 line, such as images of three channels, vectors are interleaved or deinterleaved instead.
 
 Arguments: source, target.
-
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from engine.compiler.codegen.ir import (
     Value,
     as_value,
     hint,
-    is_open,
+    is_dynamic,
     is_varying,
     lanes_of,
     vector,
@@ -115,9 +114,9 @@ class Repeat:
     source: int
     target: int
 
-    def opened(self, sizes: Sizes) -> Repeat:
+    def dynamic(self, sizes: Sizes) -> Repeat:
         """Return this dimension with dynamic size and strides."""
-        return Repeat(sizes.open(self.count), sizes.open(self.source), sizes.open(self.target))
+        return Repeat(sizes.dynamic(self.count), sizes.dynamic(self.source), sizes.dynamic(self.target))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,9 +173,9 @@ class Transpose(Kernel):
     def chunks(self) -> int:
         return -(-self.tiles // self.block)
 
-    def opened(self, sizes: Sizes) -> Self:
-        opened = self.with_open(sizes, "repeats", "rows", "columns", "source_row", "target_column")
-        return derived(opened, block=sizes.count(self.block))
+    def dynamic(self, sizes: Sizes) -> Self:
+        dynamic = self.with_dynamic(sizes, "repeats", "rows", "columns", "source_row", "target_column")
+        return derived(dynamic, block=sizes.dynamic_count(self.block))
 
     def emit(self, module: Module) -> None:
         f, (source, target), chunk = start(module, self, 2)
@@ -227,7 +226,7 @@ class _Blocks(_Tile):
 
     def _blocks(self, bounds: tuple[Index, Index], end: int, emit: Callable[[Index, int], None]) -> None:
         f, size = self.f, self.size
-        if is_open(end) or end < size or end % size == 0:
+        if is_dynamic(end) or end < size or end % size == 0:
             _in_blocks(f, bounds, end, size, emit)
             return
         with f.loop(*bounds, size) as block:
@@ -298,7 +297,7 @@ def _in_blocks(
         with f.loop(f.maximum(first, whole), stop) as block:
             emit(block.index, 1)
         return
-    if is_open(end) and end >= size:
+    if is_dynamic(end) and end >= size:
         with f.loop(*bounds, size) as block:
             emit(f.minimum(block.index, end - size), size)
         return

@@ -31,9 +31,9 @@ class WindowAxis:
     after: int | None = None
     is_adaptive: bool = False
 
-    def opened(self, sizes: Sizes) -> WindowAxis:
+    def dynamic(self, sizes: Sizes) -> WindowAxis:
         """Return these windows with dynamic size and count."""
-        return replace(self, size=sizes.open(self.size), count=sizes.open(self.count))
+        return replace(self, size=sizes.dynamic(self.size), count=sizes.dynamic(self.count))
 
     @property
     def extent(self) -> int:

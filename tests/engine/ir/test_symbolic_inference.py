@@ -21,7 +21,7 @@ from tests.nightly import IS_NIGHTLY
 
 STEP = 1 if IS_NIGHTLY else 12
 """Which of the samples are looked at."""
-OPENINGS = 8 if IS_NIGHTLY else 2
+DYNAMIC_KERNELS = 8 if IS_NIGHTLY else 2
 MOST_GUARDS = 10
 CASES = sorted((DEFAULT / "cases").iterdir()) if DEFAULT.is_dir() else []
 F32 = np.dtype(np.float32)
@@ -33,7 +33,7 @@ def specs_of(arrays: list[Any]) -> list[TensorSpec]:
 
 def check(graph: engine.RuntimeGraph, specs: list[TensorSpec]) -> None:
     """Every opening of a graph."""
-    for name, ports in openings(graph, specs, OPENINGS):
+    for name, ports in openings(graph, specs, DYNAMIC_KERNELS):
         found = sweep(graph, ports, specs)
         assert found is None or not found.problem, f"{name}: {found.problem}"
 

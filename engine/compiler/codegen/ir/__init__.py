@@ -16,7 +16,7 @@ Modules: ``sizes`` (numbers read at run time), ``values`` (constants, types) -> 
 """
 
 from engine.compiler.codegen.ir.function import Function, Loop, Module, TooLargeError
-from engine.compiler.codegen.ir.sizes import Form, Sizes, hint, is_at_most, is_open, is_varying
+from engine.compiler.codegen.ir.sizes import Form, Sizes, hint, is_at_most, is_dynamic, is_varying
 from engine.compiler.codegen.ir.values import (
     Index,
     Precision,
@@ -48,7 +48,7 @@ __all__ = [
     "element_of",
     "hint",
     "is_at_most",
-    "is_open",
+    "is_dynamic",
     "is_varying",
     "lanes_below",
     "lanes_of",

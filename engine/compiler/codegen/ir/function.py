@@ -47,14 +47,14 @@ class Module:
     """Translation unit: functions and the intrinsics they declare.
 
     Args:
-        is_open: whether sizes are read at run time: then every function receives the table of sizes.
+        is_dynamic: whether sizes are read at run time: then every function receives the table of sizes.
     """
 
-    def __init__(self, *, is_open: bool = False) -> None:
+    def __init__(self, *, is_dynamic: bool = False) -> None:
         self.functions: dict[str, Function] = {}
         self.declarations: dict[str, str] = {}
         self.operations = 0
-        self.is_open = is_open
+        self.is_dynamic = is_dynamic
 
     def function(self, name: str, parameters: Sequence[tuple[str, str]], *, result: str = "void") -> Function:
         """Add a function; ``parameters`` are (type, name)."""
@@ -87,7 +87,7 @@ class Function(Instructions):
         self.parameters = [Value(f"%{each}", type_) for type_, each in parameters]
         self.attributes = "nounwind"
         self.linkage = ""
-        self.is_given = module.is_open
+        self.is_given = module.is_dynamic
         self._lines: list[str] = []
         self._count = 0
         self._block = "entry"

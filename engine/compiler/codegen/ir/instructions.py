@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import cast
 
-from engine.compiler.codegen.ir.sizes import is_number, is_open, larger, smaller
+from engine.compiler.codegen.ir.sizes import is_dynamic, is_number, larger, smaller
 from engine.compiler.codegen.ir.values import (
     Index,
     Value,
@@ -136,7 +136,7 @@ class Instructions(ABC):
         With a stride of 0 a single element is broadcast.
         """
         lanes, element = lanes_of(type_), element_of(type_)
-        if lanes == 1 or (stride == 1 and not is_open(count) and count == lanes):
+        if lanes == 1 or (stride == 1 and not is_dynamic(count) and count == lanes):
             return self.load(type_, address)
         if stride == 0:
             return self.splat(self.load(element, address), lanes)
@@ -160,7 +160,7 @@ class Instructions(ABC):
     def store_lanes(self, value: Value, address: Value, count: int, stride: int = 1) -> None:
         """Store ``count`` lanes, ``stride`` elements apart; no other bytes are written."""
         lanes = lanes_of(value.type)
-        if stride == 1 and lanes > 1 and is_open(count):
+        if stride == 1 and lanes > 1 and is_dynamic(count):
             arguments = [value, address, Value("4", "i32"), self.below(count, lanes)]
             self.call(f"llvm.masked.store.{mangled(value.type)}.p0", arguments)
             return
@@ -181,7 +181,7 @@ class Instructions(ABC):
 
     def below(self, count: int, lanes: int) -> Value:
         """Emit the mask of the first ``count`` lanes; the count may be dynamic."""
-        if not is_open(count):
+        if not is_dynamic(count):
             return lanes_below(count, lanes)
         numbers = ", ".join(f"i64 {lane}" for lane in range(lanes))
         type_ = vector(lanes, "i64")

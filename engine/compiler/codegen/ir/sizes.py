@@ -5,7 +5,7 @@ table. Any other use of their value is recorded as a guard. The code is correct 
 guards; only the table differs.
 
     sizes = Sizes()
-    rows = sizes.open(12)
+    rows = sizes.dynamic(12)
     f.loop(0, rows)         # rows is read when the code runs
     if rows > 8: ...        # a guard: this code is for more than 8 rows
     range(rows)             # a guard: this code is for 12 rows
@@ -27,7 +27,7 @@ S = TypeVar("S")
 Of: TypeAlias = Callable[[Sequence[int]], Any]
 
 # A dynamic size in the text of an expression, and the operators there.
-_OPENED: Final = re.compile(r"\$(\d+)")
+_DYNAMIC: Final = re.compile(r"\$(\d+)")
 _NAMES: Final = ("add", "sub", "mul", "floordiv", "mod", "eq", "ne", "lt", "le", "gt", "ge")
 _OPERATORS: Final = {
     **{name: getattr(operator, name) for name in _NAMES},
@@ -59,19 +59,19 @@ class Sizes:
         self.guards: dict[str, object] = {}
         self.reads: dict[str, tuple[int, Of]] = {}
 
-    def open(self, value: int) -> int:
+    def dynamic(self, value: int) -> int:
         """Return a dynamic size for a number; 0 and 1, which often need other code, stay static.
 
         A number that is dynamic already is returned unchanged.
         """
-        if is_open(value):
+        if is_dynamic(value):
             return value
         if value in (0, 1):
             self.pattern.append(value)
             return value
-        return self.count(value)
+        return self.dynamic_count(value)
 
-    def count(self, value: int) -> int:
+    def dynamic_count(self, value: int) -> int:
         """Return a dynamic size for a number, including 0 and 1."""
         self.pattern.append(SYMBOLIC if dims.is_symbolic(value) else None)
         number = len(self.values)
@@ -120,7 +120,7 @@ def _never(values: Sequence[int]) -> bool:
 
 def _function(text: str) -> Any:
     """Return a function of the values of some sizes."""
-    return eval("lambda v: " + _OPENED.sub(r"v[\1]", text), _OPERATORS)  # the text contains no user input
+    return eval("lambda v: " + _DYNAMIC.sub(r"v[\1]", text), _OPERATORS)  # the text contains no user input
 
 
 class Size:
@@ -191,7 +191,7 @@ def is_number(index: object) -> bool:
     return isinstance(index, int | Size)
 
 
-def is_open(index: object) -> bool:
+def is_dynamic(index: object) -> bool:
     """Return whether a number is dynamic: read at run time."""
     return isinstance(index, Size)
 
@@ -205,7 +205,7 @@ def is_at_most(a: int, b: int) -> bool:
     """Return whether a number is at most another; for symbolic ones only if it can be proven."""
     difference = b - a
     if is_varying(difference):
-        value = cast(Any, difference).of(cast(Any, difference).sizes.values) if is_open(difference) else difference
+        value = cast(Any, difference).of(cast(Any, difference).sizes.values) if is_dynamic(difference) else difference
         if not dims.is_at_most(0, value):
             return False
     return bool(difference >= 0)

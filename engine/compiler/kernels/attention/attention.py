@@ -9,7 +9,6 @@ A query whose keys are all masked gives zeros, or NaN on request. Keys that no q
 the future in causal attention, and keys at either end that a mask excludes.
 
 Arguments: query, key, value, target, masks.
-
 """
 
 from __future__ import annotations

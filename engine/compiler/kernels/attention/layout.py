@@ -67,14 +67,14 @@ class Layout(Kernel):
     vectors: tuple[int, int]
     is_padded: bool = False
 
-    def opened(self, sizes: Sizes) -> Self:
+    def dynamic(self, sizes: Sizes) -> Self:
         if not self.is_padded:
             return self
-        opened = self.with_open(sizes, "batch", "queries", "keys", "query", "key", "value", "target", "masks")
-        lines = replace(opened.key, column=sizes.open(self.key.column))
-        counts = [tuple(map(sizes.count, each)) for each in (self.grid.sizes, self.grid.block)]
+        dynamic = self.with_dynamic(sizes, "batch", "queries", "keys", "query", "key", "value", "target", "masks")
+        lines = replace(dynamic.key, column=sizes.dynamic(self.key.column))
+        counts = [tuple(map(sizes.dynamic_count, each)) for each in (self.grid.sizes, self.grid.block)]
         grid = Grid((counts[0][0], counts[0][1]), (counts[1][0], counts[1][1]))
-        return derived(replace(opened, key=lines), grid=grid)
+        return derived(replace(dynamic, key=lines), grid=grid)
 
     @property
     def stacked(self) -> int:

@@ -5,7 +5,6 @@ depends on its score too, so scores are bounded by the largest elements of queri
 infinity is NaN, so excluded values must be finite. Where this cannot be proven, all keys are read.
 
 Keys are compared with the best key: the one whose smallest mask number over all queries of the tile is largest.
-
 """
 
 from __future__ import annotations
@@ -90,7 +89,7 @@ class Sight:
         f = module.inner(name, [("ptr", each) for each in ("queries", "keys", "values", "span", *masks)])
         span = f.parameters[3]
         self._keep(f, span, as_value(0), as_value(self.keys))
-        with f.unless(self._is_open_at_both_ends(f)):
+        with f.unless(self._reads_both_ends(f)):
             self._keep(f, span, *self._told(f, *self._best_key(f)))
         f.finish()
         return name
@@ -99,7 +98,7 @@ class Sight:
         for place, each in enumerate((begin, end)):
             f.store(each, f.at(span, place, 8), 8)
 
-    def _is_open_at_both_ends(self, f: Function) -> Value:
+    def _reads_both_ends(self, f: Function) -> Value:
         """Emit whether the first and the last keys may both have weight, as is usual: then all keys are read."""
         limit = constant(NO_WEIGHT, "float")
         (begins, _), (ends, _) = (self._looked(f, *each, limit) for each in ((0, self.lanes), self._last))

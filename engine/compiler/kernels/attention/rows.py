@@ -34,10 +34,10 @@ class Mask:
     fill: float = -math.inf
     is_added: bool = False
 
-    def opened(self, sizes: Sizes) -> Mask:
+    def dynamic(self, sizes: Sizes) -> Mask:
         """Return this mask for dynamic numbers of queries and keys."""
-        matrix = self.matrix.opened(sizes)
-        return replace(self, matrix=replace(matrix, row=sizes.open(matrix.row)))
+        matrix = self.matrix.dynamic(sizes)
+        return replace(self, matrix=replace(matrix, row=sizes.dynamic(matrix.row)))
 
     @property
     def size(self) -> int:

@@ -21,7 +21,7 @@ from typing import Self
 
 import numpy as np
 
-from engine.compiler.codegen.ir import Function, Index, Loop, Module, Sizes, Value, hint, is_open
+from engine.compiler.codegen.ir import Function, Index, Loop, Module, Sizes, Value, hint, is_dynamic
 from engine.compiler.kernels.channels import Panel, cases, panels_of, width_of
 from engine.compiler.kernels.convolution.conv_tile import TileCode, TileWriter, emit_tile
 from engine.compiler.kernels.convolution.integer_products import ways
@@ -142,9 +142,9 @@ class Conv(Convolution):
     def chunks(self) -> int:
         return self.grid.chunks
 
-    def opened(self, sizes: Sizes) -> Self:
-        changed = {"wide_tiles": sizes.count(self.wide_tiles)} if self.tile.varies else {}
-        return derived(super().opened(sizes), grid=self.grid.opened(sizes), **changed)
+    def dynamic(self, sizes: Sizes) -> Self:
+        changed = {"wide_tiles": sizes.dynamic_count(self.wide_tiles)} if self.tile.varies else {}
+        return derived(super().dynamic(sizes), grid=self.grid.dynamic(sizes), **changed)
 
     @property
     def least_sizes(self) -> Sequence[tuple[int, int]]:
@@ -271,7 +271,7 @@ class Conv(Convolution):
         if is_clipped(self.depth) or self.weight_bytes <= self.host.memory.first_bytes:
             return 0
         parts = min(width_of(panel) for panel in self.panels)
-        if not is_open(tiles):
+        if not is_dynamic(tiles):
             parts = min(parts, tiles)
         return min(MOST_PARTS, parts).bit_length() - 1
 
@@ -287,12 +287,12 @@ class Conv(Convolution):
         rest, across = f.divmod(tile.index, self.tiling[1])
         n, down = f.divmod(rest, self.tiling[0])
         h = f.minimum(f.mul(down, self.tile.rows), self.rows - self.tile.rows)
-        return n, h if is_open(self.tiling[0]) or self.tiling[0] > 1 else 0, across
+        return n, h if is_dynamic(self.tiling[0]) or self.tiling[0] > 1 else 0, across
 
     def _column(self, f: Function, across: Index) -> Index:
         """Emit the first column of a tile; the last is shifted back, unless tile widths vary."""
         width = self.tile.columns
-        if not is_open(self.tiling[1]) and self.tiling[1] == 1:
+        if not is_dynamic(self.tiling[1]) and self.tiling[1] == 1:
             return 0
         if self.tile.varies:
             column = f.add(f.mul(across, width - 1), f.minimum(across, self.wide_tiles))

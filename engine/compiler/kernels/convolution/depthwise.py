@@ -16,7 +16,7 @@ from typing import Self
 
 import numpy as np
 
-from engine.compiler.codegen.ir import Function, Index, Module, Sizes, Value, hint, is_open, vector
+from engine.compiler.codegen.ir import Function, Index, Module, Sizes, Value, hint, is_dynamic, vector
 from engine.compiler.kernels.channels import cases, vectors_of, width_of
 from engine.compiler.kernels.convolution.depthwise_tile import UNROLLED, DepthwiseTile, is_resident
 from engine.compiler.kernels.grid import Grid
@@ -88,8 +88,8 @@ class Depthwise(Convolution):
     def chunks(self) -> int:
         return self.grid.chunks
 
-    def opened(self, sizes: Sizes) -> Self:
-        return derived(super().opened(sizes), grid=self.grid.opened(sizes))
+    def dynamic(self, sizes: Sizes) -> Self:
+        return derived(super().dynamic(sizes), grid=self.grid.dynamic(sizes))
 
     @property
     def least_sizes(self) -> Sequence[tuple[int, int]]:
@@ -119,7 +119,7 @@ class Depthwise(Convolution):
             each, row = (one.index, other.index) if self.is_plane_small else (other.index, one.index)
             n, down = f.divmod(row, self.tiling[0])
             h: Index = 0
-            if is_open(self.tiling[0]) or self.tiling[0] > 1:
+            if is_dynamic(self.tiling[0]) or self.tiling[0] > 1:
                 h = f.minimum(f.mul(down, self.tile.rows), self.rows - self.tile.rows)
             channel = f.mul(each, self.host.lanes)
             plane, met = first_plane(f, self.depth, n)
@@ -158,7 +158,7 @@ class _Strip:
         """Emit the function."""
         kernel, f = self.kernel, self.f
         across = kernel.tiling[1]
-        if not is_open(across) and across == 1:
+        if not is_dynamic(across) and across == 1:
             self._emit_tile(0)
         else:
             with f.loop(0, across) as tile:

@@ -2,7 +2,6 @@
 
 The cost model counts cycles: products, loads, latency of accumulation, prologue and epilogue of a tile.
 A symbolic size stands for a range of sizes around its hint, over which costs are averaged.
-
 """
 
 from __future__ import annotations

@@ -2,7 +2,6 @@
 
 Each takes the function being emitted and its argument vectors. NaN and infinity behave as in PyTorch. The docstring of
 an approximated function states its largest error in units of the last place (ulp).
-
 """
 
 from __future__ import annotations

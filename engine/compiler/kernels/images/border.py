@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Self
 
-from engine.compiler.codegen.ir import Function, Module, Sizes, Value, as_value, constant, is_open, vector
+from engine.compiler.codegen.ir import Function, Module, Sizes, Value, as_value, constant, is_dynamic, vector
 from engine.compiler.kernels.channels import fitting_lanes
 from engine.compiler.kernels.kernel import Kernel, block_of, derived, start
 from engine.ir.dims import largest, smallest
@@ -48,9 +48,9 @@ class Border(Kernel):
         """Return the gaps between rows of pixels."""
         return self.rows - self.border[0] - self.border[2] - 1 if self.sides else 0
 
-    def opened(self, sizes: Sizes) -> Self:
-        opened = self.with_open(sizes, "batch", "rows", "columns")
-        return derived(opened, parts=sizes.count(self.parts))
+    def dynamic(self, sizes: Sizes) -> Self:
+        dynamic = self.with_dynamic(sizes, "batch", "rows", "columns")
+        return derived(dynamic, parts=sizes.dynamic_count(self.parts))
 
     @cached_property
     def parts(self) -> int:
@@ -104,8 +104,8 @@ class Bordered(Kernel):
     def flops(self) -> int:
         return self.inner.flops
 
-    def opened(self, sizes: Sizes) -> Self:
-        return self.with_open(sizes, "inner", "border")
+    def dynamic(self, sizes: Sizes) -> Self:
+        return self.with_dynamic(sizes, "inner", "border")
 
     def emit(self, module: Module) -> None:
         for kernel in (self.inner, self.border):
@@ -125,7 +125,7 @@ def clear(f: Function, lanes: int, address: Value, floats: int) -> None:
     """Emit stores of zeros."""
     whole = floats // lanes
     zero = constant(0.0, vector(lanes))
-    if is_open(floats):
+    if is_dynamic(floats):
         with f.loop(0, whole * lanes, lanes) as each:
             f.store(zero, f.at(address, each.index))
         f.store_lanes(zero, f.at(address, whole * lanes), floats - whole * lanes)

@@ -60,9 +60,9 @@ class Resize(Kernel):
         taps = self.plane_taps * self.taps[0] * (self.taps[1] + 1) if self.is_weighted else 0
         return 2 * self.batch * self.rows * self.columns * self.channels * taps
 
-    def opened(self, sizes: Sizes) -> Self:
-        opened = self.with_open(sizes, "batch", "rows", "columns", "source", "target", "planes", "epilogue")
-        return derived(opened, tile=sizes.count(self.tile), block=sizes.count(self.block))
+    def dynamic(self, sizes: Sizes) -> Self:
+        dynamic = self.with_dynamic(sizes, "batch", "rows", "columns", "source", "target", "planes", "epilogue")
+        return derived(dynamic, tile=sizes.dynamic_count(self.tile), block=sizes.dynamic_count(self.block))
 
     @cached_property
     def tile(self) -> int:

@@ -46,9 +46,9 @@ class TableAxis:
     rounding: str = "floor"
     cubic_a: float = -0.75
 
-    def opened(self, sizes: Sizes) -> TableAxis:
+    def dynamic(self, sizes: Sizes) -> TableAxis:
         """Return this axis with dynamic sizes."""
-        return replace(self, size=sizes.open(self.size), count=sizes.open(self.count))
+        return replace(self, size=sizes.dynamic(self.size), count=sizes.dynamic(self.count))
 
     @property
     def taps(self) -> int:
@@ -73,8 +73,8 @@ class ResizeTable(Kernel):
         """Return the numbers in the table."""
         return sum(axis.count * axis.taps * (1 + self.is_weighted) for axis in self.axes)
 
-    def opened(self, sizes: Sizes) -> ResizeTable:
-        return self.with_open(sizes, "axes")
+    def dynamic(self, sizes: Sizes) -> ResizeTable:
+        return self.with_dynamic(sizes, "axes")
 
     def emit(self, module: Module) -> None:
         f, (table,), _ = start(module, self, 1)

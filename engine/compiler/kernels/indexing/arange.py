@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final, Self
 
 from engine.compiler.codegen.ir import Module, Sizes, as_value
-from engine.compiler.kernels.kernel import Lines, block_of, derived, open_symbolic, start
+from engine.compiler.kernels.kernel import Lines, block_of, derived, dynamic_if_symbolic, start
 
 COUNTED: Final = {"int32": ("i32", 4), "int64": ("i64", 8), "float32": ("float", 4), "float64": ("double", 8)}
 """Supported dtypes: LLVM type and bytes."""
@@ -29,10 +29,10 @@ class Counting(Lines):
     step: int
     dtype: str
 
-    def opened(self, sizes: Sizes) -> Self:
-        opened = self.with_open(sizes, "count")
-        values = {name: open_symbolic(getattr(self, name), sizes) for name in ("first", "step")}
-        return derived(opened, block=sizes.count(self.block), **values)
+    def dynamic(self, sizes: Sizes) -> Self:
+        dynamic = self.with_dynamic(sizes, "count")
+        values = {name: dynamic_if_symbolic(getattr(self, name), sizes) for name in ("first", "step")}
+        return derived(dynamic, block=sizes.dynamic_count(self.block), **values)
 
     @property
     def lines(self) -> int:

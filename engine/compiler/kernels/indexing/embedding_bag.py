@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, Self, TypeAlias
 
-from engine.compiler.codegen.ir import Function, Index, Module, Sizes, Value, as_value, constant, is_open, vector
+from engine.compiler.codegen.ir import Function, Index, Module, Sizes, Value, as_value, constant, is_dynamic, vector
 from engine.compiler.kernels.channels import fitting_lanes
 from engine.compiler.kernels.functions.arithmetic import maximum
 from engine.compiler.kernels.indexing.gather import OUTSIDE, load_index
@@ -50,10 +50,10 @@ class Bags(Kernel):
     padding: int | None
     is_weighted: bool
 
-    def opened(self, sizes: Sizes) -> Self:
+    def dynamic(self, sizes: Sizes) -> Self:
         symbolic = [name for name in ("rows", "columns") if is_symbolic(getattr(self, name))]
-        opened = self.with_open(sizes, *symbolic, "source", "count", "offsets", "bags")
-        return derived(opened, block=sizes.count(self.block))
+        dynamic = self.with_dynamic(sizes, *symbolic, "source", "count", "offsets", "bags")
+        return derived(dynamic, block=sizes.dynamic_count(self.block))
 
     @cached_property
     def block(self) -> int:
@@ -88,10 +88,10 @@ class Bags(Kernel):
                     value = self._pooled(f, (begin, end), rows, indices, weights, fault_flag, lanes, count)
                     f.store_lanes(value, f.at(line, column), count)
 
-                if is_open(whole) or whole:
+                if is_dynamic(whole) or whole:
                     with f.loop(0, whole, lanes) as column:
                         panel(column.index, lanes)
-                if is_open(whole):
+                if is_dynamic(whole):
                     with f.loop(whole, self.columns, lanes) as column:
                         panel(column.index, self.columns - whole)
                 elif whole < self.columns:

@@ -46,10 +46,10 @@ class Gather(Kernel):
     target: int
     epilogue: Epilogue = field(default_factory=Epilogue)
 
-    def opened(self, sizes: Sizes) -> Self:
+    def dynamic(self, sizes: Sizes) -> Self:
         symbolic = [name for name in ("rows", "columns") if is_symbolic(getattr(self, name))]
-        opened = self.with_open(sizes, "count", *symbolic, "source", "target", "epilogue")
-        return derived(opened, block=sizes.count(self.block))
+        dynamic = self.with_dynamic(sizes, "count", *symbolic, "source", "target", "epilogue")
+        return derived(dynamic, block=sizes.dynamic_count(self.block))
 
     @cached_property
     def block(self) -> int:

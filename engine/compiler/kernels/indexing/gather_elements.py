@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Self
 
-from engine.compiler.codegen.ir import Function, Index, Module, Sizes, Value, as_value, constant, is_open, vector
+from engine.compiler.codegen.ir import Function, Index, Module, Sizes, Value, as_value, constant, is_dynamic, vector
 from engine.compiler.kernels.channels import fitting_lanes
 from engine.compiler.kernels.indexing.gather import OUTSIDE, load_index
 from engine.compiler.kernels.kernel import Kernel, block_of, derived, start
@@ -42,10 +42,10 @@ class Positions:
     step: int
     wraps: bool
 
-    def opened(self, sizes: Sizes) -> Positions:
+    def dynamic(self, sizes: Sizes) -> Positions:
         """Return these indices for a dimension of dynamic size."""
-        strides = tuple(map(sizes.open, self.strides))
-        return replace(self, strides=strides, size=sizes.count(self.size), step=sizes.open(self.step))
+        strides = tuple(map(sizes.dynamic, self.strides))
+        return replace(self, strides=strides, size=sizes.dynamic_count(self.size), step=sizes.dynamic(self.step))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,9 +65,9 @@ class Picking(Kernel):
     positions: tuple[Positions, ...]
     element: int
 
-    def opened(self, sizes: Sizes) -> Self:
-        opened = self.with_open(sizes, "sizes", "target", "source", "positions")
-        return derived(opened, block=sizes.count(self.block))
+    def dynamic(self, sizes: Sizes) -> Self:
+        dynamic = self.with_dynamic(sizes, "sizes", "target", "source", "positions")
+        return derived(dynamic, block=sizes.dynamic_count(self.block))
 
     @property
     def rows(self) -> int:
@@ -129,11 +129,11 @@ class Picking(Kernel):
         """Emit the last loop where it is contiguous in the source."""
         columns = self.sizes[-1]
         lanes = fitting_lanes(columns, self.host.lanes * 4 // self.element)
-        lanes = lanes if self.source[-1] == self.target[-1] == 1 and (is_open(columns) or lanes <= columns) else 1
+        lanes = lanes if self.source[-1] == self.target[-1] == 1 and (is_dynamic(columns) or lanes <= columns) else 1
         whole = columns // lanes * lanes
         with f.loop(0, whole, lanes) as column:
             self._move(f, out, column.index, line, column.index, lanes)
-        if is_open(columns) or whole < columns:
+        if is_dynamic(columns) or whole < columns:
             with f.loop(whole, columns) as column:
                 self._move(f, out, column.index, line, column.index)
 

@@ -61,10 +61,10 @@ class Scattering(Kernel):
     apart: int = 0
     row: int = 1
 
-    def opened(self, sizes: Sizes) -> Self:
+    def dynamic(self, sizes: Sizes) -> Self:
         symbolic = ["row"] if is_symbolic(self.row) else []
-        opened = self.with_open(sizes, "sizes", "target", "source", "positions", *symbolic)
-        return derived(opened, block=sizes.count(self.block))
+        dynamic = self.with_dynamic(sizes, "sizes", "target", "source", "positions", *symbolic)
+        return derived(dynamic, block=sizes.dynamic_count(self.block))
 
     @property
     def turns(self) -> int:

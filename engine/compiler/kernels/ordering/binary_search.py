@@ -51,12 +51,14 @@ class Searching(Lines):
             with f.loop(0, self.length.bit_length(), carry=[nothing, all_]) as turn:
                 low, high = turn.carried
                 middle = f.divmod(f.add(low, high), 2)[0]
-                is_open = f.less(low, high)
+                is_unfinished = f.less(low, high)
                 inside = f.minimum(middle, self.length - 1)
                 is_before = self._is_before(f, f.load(type_, f.at(line, inside, size), size), value)
-                goes_up = f.binary("and", is_open, is_before)
+                goes_up = f.binary("and", is_unfinished, is_before)
                 after = as_value(f.add(middle, 1))
-                high = f.select(f.binary("and", is_open, is_before), high, f.select(is_open, as_value(middle), high))
+                high = f.select(
+                    f.binary("and", is_unfinished, is_before), high, f.select(is_unfinished, as_value(middle), high)
+                )
                 turn.carry([f.select(goes_up, after, low), high])
             found = turn.results[0]
             number = found if to == "i64" else f.convert("trunc", found, to)

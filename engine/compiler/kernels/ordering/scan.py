@@ -55,8 +55,8 @@ class Scan(Lines):
     def flops(self) -> int:
         return self.outer * self.size * self.inner
 
-    def opened(self, sizes: Sizes) -> Self:
-        return derived(self.with_open(sizes, "outer", "size"), block=sizes.count(self.block))
+    def dynamic(self, sizes: Sizes) -> Self:
+        return derived(self.with_dynamic(sizes, "outer", "size"), block=sizes.dynamic_count(self.block))
 
     def emit(self, module: Module) -> None:
         f, (source, target), chunk = start(module, self, 2)
@@ -151,8 +151,8 @@ class RunningExtreme(Lines):
     def flops(self) -> int:
         return self.lines * self.size
 
-    def opened(self, sizes: Sizes) -> Self:
-        return derived(self.with_open(sizes, "outer", "size", "inner"), block=sizes.count(self.block))
+    def dynamic(self, sizes: Sizes) -> Self:
+        return derived(self.with_dynamic(sizes, "outer", "size", "inner"), block=sizes.dynamic_count(self.block))
 
     def emit(self, module: Module) -> None:
         f, (source, elements, places), chunk = start(module, self, 3)

@@ -57,8 +57,8 @@ class Sorting(Kernel):
     is_descending: bool = False
     middle: Literal["none", "all", "numbers"] = "none"
 
-    def opened(self, sizes: Sizes) -> Self:
-        return derived(self.with_open(sizes, "rows", "source"), block=sizes.count(self.block))
+    def dynamic(self, sizes: Sizes) -> Self:
+        return derived(self.with_dynamic(sizes, "rows", "source"), block=sizes.dynamic_count(self.block))
 
     @cached_property
     def block(self) -> int:

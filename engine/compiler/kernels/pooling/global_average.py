@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal, Self
 
-from engine.compiler.codegen.ir import Function, Module, Sizes, Value, as_value, constant, is_open, vector
+from engine.compiler.codegen.ir import Function, Module, Sizes, Value, as_value, constant, is_dynamic, vector
 from engine.compiler.kernels.channels import Panel, cases, load_panel, panels_of, starts_of, vectors_of
 from engine.compiler.kernels.folding import largest, total
 from engine.compiler.kernels.functions.arithmetic import negative
@@ -107,9 +107,9 @@ class GlobalAverage(Kernel):
     def chunks(self) -> int:
         return -(-self.batch * len(self.panels) // self.block)
 
-    def opened(self, sizes: Sizes) -> Self:
-        opened = self.with_open(sizes, "batch", "rows", "columns", "source", "target", "epilogue")
-        return derived(opened, block=sizes.count(self.block))
+    def dynamic(self, sizes: Sizes) -> Self:
+        dynamic = self.with_dynamic(sizes, "batch", "rows", "columns", "source", "target", "epilogue")
+        return derived(dynamic, block=sizes.dynamic_count(self.block))
 
     def emit(self, module: Module) -> None:
         f, (image, *addresses), chunk = start(module, self, 2 + (self.of == "spread") + len(self.epilogue.operands))
@@ -140,14 +140,14 @@ class GlobalAverage(Kernel):
     def _share(self, f: Function) -> Value:
         """Emit the reciprocal of the number of pixels."""
         pixels = self.rows * self.columns
-        if not is_open(pixels):
+        if not is_dynamic(pixels):
             return constant(1 / pixels, "float")
         return f.fdiv(constant(1.0, "float"), f.convert("sitofp", as_value(pixels), "float"))
 
     def _fold_row(self, f: Function, pixels: _Pixels, line: Value) -> list[Value]:
         """Emit the reduction of a row, run by run."""
         runs, left = divmod(self.columns, RUN)
-        has_rest = is_open(left) or left
+        has_rest = is_dynamic(left) or left
         rest = [self._fold_run(f, pixels, f.at(line, runs * RUN * self.source.w), left)] if has_rest else []
         if not runs:
             return rest[0]
@@ -160,7 +160,7 @@ class GlobalAverage(Kernel):
         """Emit the reduction of contiguous pixels: the remainder of ``ACCUMULATORS`` first, then the rest."""
         turns, left = divmod(columns, ACCUMULATORS)
         rest = self._fold_few(f, pixels, line, left)
-        if not is_open(turns) and not turns:
+        if not is_dynamic(turns) and not turns:
             return rest
         step = self.source.w
         line = f.at(line, left * step)
@@ -173,7 +173,7 @@ class GlobalAverage(Kernel):
 
     def _fold_few(self, f: Function, pixels: _Pixels, line: Value, columns: int) -> list[Value]:
         """Emit the reduction of fewer pixels than ``ACCUMULATORS``, in the same order whatever their number."""
-        if is_open(columns):
+        if is_dynamic(columns):
             with f.loop(0, columns, carry=pixels.nothing) as each:
                 one = pixels.load(f.at(line, f.mul(each.index, self.source.w)))
                 each.carry(pixels.folded([each.carried, one]))

@@ -9,7 +9,6 @@ Where windows are so wide that a line exceeds the stack limit, pixels are comput
 clipped at all borders, and a sum is accumulated from partial sums of its rows.
 
 Arguments: image (its first pixel), target, operands of the epilogue.
-
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from engine.compiler.codegen.ir import Index, Module, Value, as_value, constant, is_open, lanes_of, vector
+from engine.compiler.codegen.ir import Index, Module, Value, as_value, constant, is_dynamic, lanes_of, vector
 from engine.compiler.kernels.channels import Panel, cases, load_panel, starts_of, width_of
 from engine.compiler.kernels.folding import largest, total
 from engine.compiler.kernels.kernel import place, start
@@ -77,7 +76,7 @@ class PoolRow:
     def _first_window(self) -> Index:
         """Return the first window of the line; dynamic sizes may have several lines."""
         tiles = self.kernel.tiles
-        return 0 if not is_open(tiles) and tiles == 1 else self.f.mul(self.tile, self.kernel.tile)
+        return 0 if not is_dynamic(tiles) and tiles == 1 else self.f.mul(self.tile, self.kernel.tile)
 
     def _walk_windows(self) -> None:
         """Emit the pixels one by one, without a line."""

@@ -44,11 +44,11 @@ class PoolLayout(Kernel):
     target: Strides
     epilogue: Epilogue = field(default_factory=Epilogue)
 
-    def opened(self, sizes: Sizes) -> Self:
+    def dynamic(self, sizes: Sizes) -> Self:
         if not self.holds_line:
             return self
-        opened = self.with_open(sizes, "batch", "down", "across", "source", "target", "epilogue")
-        return derived(opened, grid=self.grid.opened(sizes), tile=sizes.count(self.tile), room=self.longest)
+        dynamic = self.with_dynamic(sizes, "batch", "down", "across", "source", "target", "epilogue")
+        return derived(dynamic, grid=self.grid.dynamic(sizes), tile=sizes.dynamic_count(self.tile), room=self.longest)
 
     @cached_property
     def panels(self) -> tuple[Panel, ...]:

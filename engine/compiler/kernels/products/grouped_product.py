@@ -53,8 +53,8 @@ class GroupedProduct(Kernel):
     def flops(self) -> int:
         return 2 * self.rows * self.columns * self.terms
 
-    def opened(self, sizes: Sizes) -> Self:
-        return self.with_open(sizes, "rows")
+    def dynamic(self, sizes: Sizes) -> Self:
+        return self.with_dynamic(sizes, "rows")
 
     @cached_property
     def panels(self) -> tuple[Panel, ...]:

@@ -20,10 +20,10 @@ class Matrix:
     row: int
     column: int
 
-    def opened(self, sizes: Sizes) -> Matrix:
+    def dynamic(self, sizes: Sizes) -> Matrix:
         """Return these strides with dynamic batch strides; rows and columns only where they are symbolic."""
-        row, column = (sizes.open(each) if is_symbolic(each) else each for each in (self.row, self.column))
-        return Matrix(tuple(map(sizes.open, self.batch)), row, column)
+        row, column = (sizes.dynamic(each) if is_symbolic(each) else each for each in (self.row, self.column))
+        return Matrix(tuple(map(sizes.dynamic, self.batch)), row, column)
 
     def at(self, f: Function, base: Value, indices: Sequence[Index], size: int | None = None) -> Value:
         """Emit the address of the first element of one of the matrices, with elements of ``size`` bytes."""

@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import Self
 
 from engine.compiler.codegen.host import Host
-from engine.compiler.codegen.ir import Function, Index, Module, Sizes, Value, hint, is_open
+from engine.compiler.codegen.ir import Function, Index, Module, Sizes, Value, hint, is_dynamic
 from engine.compiler.kernels.channels import Panel, cases, fitting_lanes, load_panel, panels_of, starts_of, width_of
 from engine.compiler.kernels.convolution.conv_tile import DEAR
 from engine.compiler.kernels.convolution.tiles import rank_tiles
@@ -63,12 +63,12 @@ class Product(Kernel):
     def flops(self) -> int:
         return 2 * self.stack[0] * self.stack[1] * self.rows * self.columns * self.terms
 
-    def opened(self, sizes: Sizes) -> Self:
+    def dynamic(self, sizes: Sizes) -> Self:
         symbolic = [name for name in ("columns", "terms") if is_symbolic(getattr(self, name))]
-        opened = self.with_open(sizes, "stack", "rows", *symbolic, "left", "right", "target", "epilogue")
+        dynamic = self.with_dynamic(sizes, "stack", "rows", *symbolic, "left", "right", "target", "epilogue")
         grid = self.grid
-        counts = [tuple(map(sizes.count, each)) for each in (grid.sizes, grid.block)]
-        return derived(opened, grid=Grid((counts[0][0], counts[0][1]), (counts[1][0], counts[1][1])))
+        counts = [tuple(map(sizes.dynamic_count, each)) for each in (grid.sizes, grid.block)]
+        return derived(dynamic, grid=Grid((counts[0][0], counts[0][1]), (counts[1][0], counts[1][1])))
 
     @cached_property
     def panels(self) -> tuple[Panel, ...]:
@@ -90,7 +90,7 @@ class Product(Kernel):
         """Return whether panels are packed: for many rows, and where columns are not contiguous."""
         if not lies_in_rows(self.right, self.columns):
             return True
-        if is_symbolic(self.terms) or is_open(self.terms):
+        if is_symbolic(self.terms) or is_dynamic(self.terms):
             return False  # the size of a panel is not known
         return self.tiles > 1 and self.host.element_bytes * self.terms * width_of(self.panels[0]) <= PANEL_BYTES
 

@@ -27,9 +27,9 @@ class Steps:
     steps: tuple[int, ...]
     rows: int
 
-    def opened(self, sizes: Sizes) -> Steps:
+    def dynamic(self, sizes: Sizes) -> Steps:
         """The same anywhere."""
-        return Steps(tuple(map(sizes.open, self.steps)), sizes.open(self.rows))
+        return Steps(tuple(map(sizes.dynamic, self.steps)), sizes.dynamic(self.rows))
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +92,9 @@ class Layout(Kernel):
     tells: bool = False
     groups: int = 0
 
-    def opened(self, sizes: Sizes) -> Self:
-        opened = self.with_open(sizes, "steps", "source", "sequence")
-        return derived(opened, block=sizes.open(self.block))
+    def dynamic(self, sizes: Sizes) -> Self:
+        dynamic = self.with_dynamic(sizes, "steps", "source", "sequence")
+        return derived(dynamic, block=sizes.dynamic(self.block))
 
     @property
     def least_sizes(self) -> Sequence[tuple[int, int]]:

@@ -32,8 +32,8 @@ class RecurrentStack(Kernel):
     kind = "recurrent"
     layers: tuple[Recurrence, ...]
 
-    def opened(self, sizes: Sizes) -> Self:
-        return self.with_open(sizes, "layers")
+    def dynamic(self, sizes: Sizes) -> Self:
+        return self.with_dynamic(sizes, "layers")
 
     @property
     def least_sizes(self) -> Sequence[tuple[int, int]]:

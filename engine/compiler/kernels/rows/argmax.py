@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Self
 
-from engine.compiler.codegen.ir import Function, Index, Module, Sizes, Value, as_value, is_open, lanes_of, vector
+from engine.compiler.codegen.ir import Function, Index, Module, Sizes, Value, as_value, is_dynamic, lanes_of, vector
 from engine.compiler.kernels.elements import TYPES
 from engine.compiler.kernels.kernel import Lines, block_of, derived, start
 from engine.ir.dims import is_symbolic
@@ -31,9 +31,9 @@ class Extreme(Lines):
     is_largest: bool
     dtype: str = "float32"
 
-    def opened(self, sizes: Sizes) -> Self:
+    def dynamic(self, sizes: Sizes) -> Self:
         columns = ("columns",) if is_symbolic(self.columns) else ()
-        return derived(self.with_open(sizes, "rows", *columns, "source"), block=sizes.count(self.block))
+        return derived(self.with_dynamic(sizes, "rows", *columns, "source"), block=sizes.dynamic_count(self.block))
 
     @property
     def element(self) -> tuple[str, int]:
@@ -73,7 +73,7 @@ class Extreme(Lines):
     def _found(self, f: Function, line: Value) -> tuple[Value, Value]:
         lanes, whole, (type_, size) = self.lanes, self.columns // self.lanes * self.lanes, self.element
         best, place = f.load(vector(lanes, type_), line, size), _counted(lanes)
-        if is_open(whole) or whole > lanes:
+        if is_dynamic(whole) or whole > lanes:
             with f.loop(lanes, whole, lanes, carry=[best, place]) as column:
                 x = f.load(vector(lanes, type_), f.at(line, column.index, size), size)
                 here = f.binary("add", f.splat(_short(f, column.index), lanes), _counted(lanes))
@@ -81,7 +81,7 @@ class Extreme(Lines):
                 column.carry([f.select(is_more, x, column.carried[0]), f.select(is_more, here, column.carried[1])])
             best, place = column.results
         best, place = self._of_lanes(f, best, place)
-        if is_open(whole) or whole < self.columns:
+        if is_dynamic(whole) or whole < self.columns:
             with f.loop(whole, self.columns, carry=[best, place]) as column:
                 x = f.load(type_, f.at(line, column.index, size), size)
                 is_more = self._is_more(f, x, column.carried[0])

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from engine.compiler.codegen.ir import Index, Value, constant, is_open, vector
+from engine.compiler.codegen.ir import Index, Value, constant, is_dynamic, vector
 from engine.compiler.kernels.folding import fold_lanes, number_of, total
 from engine.compiler.kernels.rows.row_kernel import Row, RowKernel
 
@@ -89,7 +89,7 @@ class _Normalisation:
     def _within(self, value: Value, count: int) -> Value:
         """Zero the lanes behind the row."""
         width = self.kernel.width
-        if not is_open(count) and count == width:
+        if not is_dynamic(count) and count == width:
             return value
         return self.row.f.select(self.row.f.below(count, width), value, constant(0.0, value.type))
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import Literal, Self
 
-from engine.compiler.codegen.ir import Function, Index, Module, Sizes, Value, constant, is_open, vector
+from engine.compiler.codegen.ir import Function, Index, Module, Sizes, Value, constant, is_dynamic, vector
 from engine.compiler.kernels.elements import FUNCTIONS, STORED, Domain, cut, widened
 from engine.compiler.kernels.folding import SIDE_BY_SIDE, Fold, fold_lanes, largest, load_or, number_of, total, walk_row
 from engine.compiler.kernels.functions.arithmetic import negative
@@ -65,8 +65,8 @@ class RowReduction(RowKernel):
             highest = self._fold(f, line, self.columns)
             return negative(f, highest) if self.mode == "min" else highest
         runs, rest = divmod(self.columns, RUN)
-        sums = [self._fold(f, f.at(line, runs * RUN), rest)] if is_open(rest) or rest else []
-        if is_open(runs) or runs:
+        sums = [self._fold(f, f.at(line, runs * RUN), rest)] if is_dynamic(rest) or rest else []
+        if is_dynamic(runs) or runs:
             with f.loop(0, runs, carry=[constant(0.0, "float")]) as run:
                 run.carry([f.fadd(run.carried[0], self._fold(f, f.at(line, f.mul(run.index, RUN)), RUN))])
             sums += run.results
@@ -131,9 +131,9 @@ class TypedReduction(Lines):
         """Return the vector width."""
         return self.host.lanes if self.domain == "float" else max(1, self.host.lanes // 2)
 
-    def opened(self, sizes: Sizes) -> Self:
-        opened = self.with_open(sizes, "rows", "columns", "source", "target")
-        return derived(opened, block=sizes.count(self.block))
+    def dynamic(self, sizes: Sizes) -> Self:
+        dynamic = self.with_dynamic(sizes, "rows", "columns", "source", "target")
+        return derived(dynamic, block=sizes.dynamic_count(self.block))
 
     def emit(self, module: Module) -> None:
         f, (source, target), chunk = start(module, self, 2)

@@ -51,13 +51,13 @@ class RowKernel(Kernel):
         return 1
 
     @property
-    def open_fields(self) -> tuple[str, ...]:
+    def dynamic_fields(self) -> tuple[str, ...]:
         """Return the fields that can be dynamic; the row length only if it is symbolic."""
         columns = ("columns",) if is_symbolic(self.columns) else ()
         return "rows", *columns, "source", "target", "epilogue"
 
-    def opened(self, sizes: Sizes) -> Self:
-        return derived(self.with_open(sizes, *self.open_fields), block=sizes.count(self.block))
+    def dynamic(self, sizes: Sizes) -> Self:
+        return derived(self.with_dynamic(sizes, *self.dynamic_fields), block=sizes.dynamic_count(self.block))
 
     @cached_property
     def block(self) -> int:

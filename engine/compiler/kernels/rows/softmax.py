@@ -5,7 +5,6 @@ cache. Rows so short that several fit a vector, such as the classes of pixels, a
 not finite, the whole row is NaN, as in PyTorch. The target may be the source.
 
 Arguments: source, target, operands of the epilogue.
-
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from engine.compiler.codegen.ir import Function, Index, Value, constant, element_of, is_open, vector
+from engine.compiler.codegen.ir import Function, Index, Value, constant, element_of, is_dynamic, vector
 from engine.compiler.kernels.channels import fitting_lanes
 from engine.compiler.kernels.expr import functions_of
 from engine.compiler.kernels.folding import fold_lanes, largest_number, total
@@ -107,7 +106,7 @@ class Softmax(RowKernel):
     @property
     def together(self) -> ShortRows | None:
         """Return the layout of several rows in a vector; None if each row is computed separately."""
-        if is_symbolic(self.columns) or is_open(self.columns):
+        if is_symbolic(self.columns) or is_dynamic(self.columns):
             return None
         found = ShortRows(self.columns, self.host.lanes)
         return found if self.source == self.columns and found.count > 1 else None
@@ -123,9 +122,9 @@ class Softmax(RowKernel):
         return 1 if self.together is None else self.together.count
 
     @property
-    def open_fields(self) -> tuple[str, ...]:
+    def dynamic_fields(self) -> tuple[str, ...]:
         if self.together is None:
-            return super().open_fields
+            return super().dynamic_fields
         return ("rows",) if self.is_dense else ("rows", "target", "epilogue")
 
     def emit_rows(self, f: Function, source: Value, target: Target, rows: tuple[Index, Index]) -> Index:

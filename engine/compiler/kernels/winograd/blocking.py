@@ -92,9 +92,9 @@ class Blocking:
     depth: int
     room: int | None = None
 
-    def opened(self, sizes: Sizes) -> Self:
+    def dynamic(self, sizes: Sizes) -> Self:
         """Return this blocking with a dynamic number of tiles, if memory is reserved for it."""
-        return self if self.room is None else replace(self, tiles=sizes.count(self.tiles))
+        return self if self.room is None else replace(self, tiles=sizes.dynamic_count(self.tiles))
 
     def within(self, tiles: int) -> Self:
         """Return this blocking for images with this many tiles, which may be symbolic."""

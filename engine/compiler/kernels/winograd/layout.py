@@ -97,8 +97,8 @@ class Layout(Convolution):
         rows, columns = (-(-size // tile) for size, tile in zip(self.size, self.filtering.tile, strict=True))
         return rows, columns
 
-    def opened(self, sizes: Sizes) -> Self:
-        return super().opened(sizes).with_open(sizes, "blocking")
+    def dynamic(self, sizes: Sizes) -> Self:
+        return super().dynamic(sizes).with_dynamic(sizes, "blocking")
 
     def within(self, strides: Strides) -> Strides:
         """Return the strides between pixels of such an image."""

@@ -23,7 +23,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 
-from engine.compiler.codegen.ir import Function, Index, Module, Value, as_value, constant, is_open, vector
+from engine.compiler.codegen.ir import Function, Index, Module, Value, as_value, constant, is_dynamic, vector
 from engine.compiler.kernels.channels import terms_a_turn, width_of
 from engine.compiler.kernels.kernel import place, start
 from engine.compiler.kernels.target import Target
@@ -124,7 +124,7 @@ class Winograd(Layout):
         vectors = dict.fromkeys((self.groups[0][0][0], self.groups[-1][-1][-1]))
         target = self.within(self.target)
         tail = replace(self.epilogue, operands=tuple(map(self.within, self.epilogue.operands)))
-        top, left = (None if is_open(each) else each for each in self.overlap)
+        top, left = (None if is_dynamic(each) else each for each in self.overlap)
         storers = [
             emit_output(module, f"{self.name}_output{k}", s, target, self.size, (top, left), tail, *each)
             for k, each in enumerate(vectors)
@@ -144,14 +144,14 @@ class Winograd(Layout):
     def _first_tile(self, f: Function, tile: Index) -> Index:
         """Emit the first tile of a block; the last block is shifted back to be whole."""
         last = self.tiles - self.blocking.tiles
-        return f.maximum(f.minimum(tile, last), 0) if is_open(last) else f.minimum(tile, last)
+        return f.maximum(f.minimum(tile, last), 0) if is_dynamic(last) else f.minimum(tile, last)
 
     def _number(self, f: Function, tile: Index) -> tuple[Index, Index, Index, Index]:
         """Emit a tile's image, image of every d-th pixel, and number down and across.
 
         Images of dynamic sizes may have fewer tiles than a block: then the last one is computed several times.
         """
-        if is_open(self.tiles):
+        if is_dynamic(self.tiles):
             tile = f.minimum(tile, self.tiles - 1)
         rest, across = f.divmod(tile, self.tiling[1])
         n, down = f.divmod(rest, self.tiling[0])
@@ -227,7 +227,7 @@ class Winograd(Layout):
         last = [*zip((down, across), self.tiling, self.overlap, strict=True)]
         top, left = (
             f.mul(f.maximum(f.sub(at, count - 2), 0), shared)
-            if shared is not None and (is_open(shared) or shared)
+            if shared is not None and (is_dynamic(shared) or shared)
             else 0
             for at, count, shared in last
         )

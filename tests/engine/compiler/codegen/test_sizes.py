@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.compiler.codegen.ir import Form, Sizes, is_open
+from engine.compiler.codegen.ir import Form, Sizes, is_dynamic
 from engine.compiler.codegen.ir.sizes import larger, smaller
 from engine.ir.dims import ShapeEnv
 
@@ -28,7 +28,7 @@ def test_arithmetic_gives_what_the_code_reads_for_any_other_sizes(
 
     sizes = Sizes()
     try:
-        found, expected, other = computed(sizes.open(a), sizes.open(b)), computed(a, b), computed(c, d)
+        found, expected, other = computed(sizes.dynamic(a), sizes.dynamic(b)), computed(a, b), computed(c, d)
     except ZeroDivisionError:
         return
     if not steps:
@@ -58,7 +58,7 @@ def test_arithmetic_gives_what_the_code_reads_for_any_other_sizes(
 def test_what_asks_for_a_value_is_a_guard(ask: object, same: list[int], others: list[int]) -> None:
     sizes = Sizes()
     value = 9 if same[0] == 9 else 13 if 13 in same else same[0]
-    ask(sizes.open(value))  # type: ignore[operator]
+    ask(sizes.dynamic(value))  # type: ignore[operator]
     assert sizes.guards
     form = Form(sizes)
     assert all(form.fits([each]) for each in [value, *same])
@@ -67,13 +67,17 @@ def test_what_asks_for_a_value_is_a_guard(ask: object, same: list[int], others: 
 
 def test_zero_and_one_stay_what_they_are() -> None:
     sizes = Sizes()
-    assert [sizes.open(each) for each in (0, 1)] == [0, 1] and is_open(sizes.open(2)) and is_open(sizes.count(1))
+    assert (
+        [sizes.dynamic(each) for each in (0, 1)] == [0, 1]
+        and is_dynamic(sizes.dynamic(2))
+        and is_dynamic(sizes.dynamic_count(1))
+    )
     assert sizes.pattern == [0, 1, None, None]
 
 
 def test_what_is_nested_too_deeply_for_a_text_fits_nothing() -> None:
     sizes = Sizes()
-    found = sizes.open(7)
+    found = sizes.dynamic(7)
     for _ in range(5000):
         found = found + 1
     assert found > 8 and not Form(sizes).fits([7])
@@ -81,11 +85,11 @@ def test_what_is_nested_too_deeply_for_a_text_fits_nothing() -> None:
 
 def test_code_of_a_symbolic_size_is_another_than_that_of_a_number() -> None:
     numbers, symbolic = Sizes(), Sizes()
-    numbers.open(9), symbolic.open(ShapeEnv().open("n", 9))
+    numbers.dynamic(9), symbolic.dynamic(ShapeEnv().open("n", 9))
     assert numbers.pattern != symbolic.pattern
 
 
 def test_an_open_size_is_not_opened_again() -> None:
     sizes = Sizes()
-    once = sizes.open(9)
-    assert sizes.open(once) is once and sizes.values == [9]
+    once = sizes.dynamic(9)
+    assert sizes.dynamic(once) is once and sizes.values == [9]

@@ -1,6 +1,6 @@
 """Templates against the reference at many sizes, for any graph; every memory they use lies between guard pages.
 
-    python -m tests.engine.compiler.dynamic.sweeping GROUP [FIRST [STEP [OPENINGS]]]
+    python -m tests.engine.compiler.dynamic.sweeping GROUP [FIRST [STEP [DYNAMIC_KERNELS]]]
 
 writes one line of JSON a graph. It runs in a process of its own: a kernel that leaves its memory ends that process.
 """
@@ -251,7 +251,7 @@ def _drawn(values: Array, spec: TensorSpec, seed: Sequence[int]) -> Array:
 def _kernel_asking() -> str:
     """Return the kernel that has no code of open sizes, where that is why a number is asked for."""
     frame = sys._getframe()
-    while frame is not None and frame.f_code.co_name not in ("with_numbers", "write"):
+    while frame is not None and frame.f_code.co_name not in ("specialised", "write"):
         frame = frame.f_back  # type: ignore[assignment]
     if frame is None:
         return ""

@@ -1,6 +1,6 @@
 """Sweeps in processes of their own, begun again behind what ended one.
 
-python -m tests.engine.compiler.dynamic.sweeps GROUP [FIRST [STEP [OPENINGS]]]
+python -m tests.engine.compiler.dynamic.sweeps GROUP [FIRST [STEP [DYNAMIC_KERNELS]]]
 """
 
 from __future__ import annotations

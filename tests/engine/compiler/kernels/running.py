@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from engine.compiler.assembly.opening import OPENINGS, Opening
+from engine.compiler.assembly.dynamic_kernels import DYNAMIC_KERNELS, DynamicKernel
 from engine.compiler.codegen.host import Host, describe, detect
 from engine.compiler.codegen.ir import Module
 from engine.compiler.codegen.object_code import Code, assemble
@@ -60,13 +60,13 @@ def _run_open(
     before: Sequence[Array],
 ) -> None:
     """With sizes read when it runs, if there are any, a kernel gives the same bits; with code of another shape, too."""
-    opening = Opening(kernel, host.key, len(table))
-    if not opening.is_open:
+    dynamic = DynamicKernel(kernel, host.key, len(table))
+    if not dynamic.is_dynamic:
         return
-    found = OPENINGS.find(opening)
+    found = DYNAMIC_KERNELS.find(dynamic)
     if found is None:
-        code, call = assemble(str(opening.write()), host), opening.call
-        OPENINGS.keep(opening, code)
+        code, call = assemble(str(dynamic.write()), host), dynamic.call
+        DYNAMIC_KERNELS.keep(dynamic, code)
     else:
         code, call = found.code, found
     after = [each.copy() for each in arguments]

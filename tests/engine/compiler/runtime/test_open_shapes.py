@@ -14,7 +14,7 @@ import pytest
 import engine
 from engine.compiler import CompiledGraph
 from engine.compiler.assembly import objects
-from engine.compiler.assembly.opening import Opening, Openings
+from engine.compiler.assembly.dynamic_kernels import DynamicKernel, DynamicKernelCache
 from engine.options import Options
 from engine.tensor import Array, TensorSpec
 from tests.engine.graph.build import INPUT, built, conv, op
@@ -62,10 +62,10 @@ def specs(width: int) -> list[TensorSpec]:
 
 
 @pytest.fixture
-def openings(monkeypatch: pytest.MonkeyPatch) -> Openings:
+def dynamic_kernels(monkeypatch: pytest.MonkeyPatch) -> DynamicKernelCache:
     """Code that no other test has made."""
-    own = Openings()
-    monkeypatch.setattr(objects, "OPENINGS", own)
+    own = DynamicKernelCache()
+    monkeypatch.setattr(objects, "DYNAMIC_KERNELS", own)
     return own
 
 
@@ -121,7 +121,7 @@ def text(length: int) -> list[Array]:
     return [random.integers(0, 50, (1, length)), np.arange(length).reshape(1, 1, 1, length) < max(1, length * 2 // 3)]
 
 
-def test_a_new_length_of_a_text_takes_no_compiler(openings: Openings) -> None:
+def test_a_new_length_of_a_text_takes_no_compiler(dynamic_kernels: DynamicKernelCache) -> None:
     graph, made = text_model(), []
     compiled = CompiledGraph(graph, Options(threads=1))
     for length in range(100, 160):  # a few tiles are tried, and then all code is there
@@ -154,10 +154,14 @@ def picture_model() -> engine.RuntimeGraph:
     )
 
 
-def test_a_new_size_of_a_picture_takes_next_to_no_compiler(openings: Openings, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_new_size_of_a_picture_takes_next_to_no_compiler(
+    dynamic_kernels: DynamicKernelCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
     kinds: list[str] = []
-    write = Opening.write
-    monkeypatch.setattr(Opening, "write", lambda self: kinds.append(self.call.function.split("_")[0]) or write(self))
+    write = DynamicKernel.write
+    monkeypatch.setattr(
+        DynamicKernel, "write", lambda self: kinds.append(self.call.function.split("_")[0]) or write(self)
+    )
     graph = picture_model()
     session = engine.Session(graph, backend="compiled", cache=None, threads=1)
     reference = engine.Session(graph, backend="reference")
@@ -175,7 +179,7 @@ def known_width(compiled: CompiledGraph) -> int:
     return 140
 
 
-def test_a_shape_finds_the_program_of_another_and_shares_its_weights(openings: Openings) -> None:
+def test_a_shape_finds_the_program_of_another_and_shares_its_weights(dynamic_kernels: DynamicKernelCache) -> None:
     compiled = CompiledGraph(reader(), Options(threads=1))
     assert compiled.builder.bound_program(specs(72)) is None
     first = compiled.builder.program(specs(100))
@@ -185,7 +189,7 @@ def test_a_shape_finds_the_program_of_another_and_shares_its_weights(openings: O
 
 
 def test_a_run_takes_the_program_that_was_made_for_another_shape(
-    openings: Openings, monkeypatch: pytest.MonkeyPatch
+    dynamic_kernels: DynamicKernelCache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     graph, waited = reader(), []
     compiled = CompiledGraph(graph, Options(threads=1, backend="compiled"))
@@ -198,7 +202,9 @@ def test_a_run_takes_the_program_that_was_made_for_another_shape(
     assert not waited
 
 
-def test_a_known_shape_does_not_wait_for_a_compilation(openings: Openings, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_known_shape_does_not_wait_for_a_compilation(
+    dynamic_kernels: DynamicKernelCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
     compiled = CompiledGraph(reader(), Options(threads=1))
     width = known_width(compiled)
     is_at_work, may_end = threading.Event(), threading.Event()
@@ -222,7 +228,7 @@ def test_a_known_shape_does_not_wait_for_a_compilation(openings: Openings, monke
     assert met == [False, True]
 
 
-def test_shapes_share_code_in_memory_as_long_as_one_of_them_runs(openings: Openings) -> None:
+def test_shapes_share_code_in_memory_as_long_as_one_of_them_runs(dynamic_kernels: DynamicKernelCache) -> None:
     gc.collect()  # tests before this one had the same code
     compiled = CompiledGraph(reader(), Options(threads=1))
     programs = [compiled.builder.program(specs(width)) for width in range(100, 300, 8)]
@@ -273,7 +279,7 @@ def test_pictures_of_any_height_and_width_give_what_the_reference_gives() -> Non
         np.testing.assert_allclose(found, expected, rtol=0, atol=2e-5 * np.abs(expected).max())
 
 
-def test_after_some_sizes_of_pictures_most_find_a_program(openings: Openings) -> None:
+def test_after_some_sizes_of_pictures_most_find_a_program(dynamic_kernels: DynamicKernelCache) -> None:
     compiled = CompiledGraph(mobile(), Options(threads=1))
     sizes = sizes_at_random(60, 120)
     for height, width in sizes[:40]:
@@ -282,7 +288,7 @@ def test_after_some_sizes_of_pictures_most_find_a_program(openings: Openings) ->
     assert sum(found) >= 16
 
 
-def test_what_is_kept_of_a_shape_has_its_weights(tmp_path: Path, openings: Openings) -> None:
+def test_what_is_kept_of_a_shape_has_its_weights(tmp_path: Path, dynamic_kernels: DynamicKernelCache) -> None:
     graph = reader()
     made = engine.Session(graph, backend="compiled", cache=tmp_path, threads=1)
     expected = [made.run([image(width)])[0] for width in (40, 24)]
@@ -293,7 +299,7 @@ def test_what_is_kept_of_a_shape_has_its_weights(tmp_path: Path, openings: Openi
 
 
 def test_what_another_graph_has_made_code_for_is_kept_for_processes_that_have_none(
-    tmp_path: Path, openings: Openings
+    tmp_path: Path, dynamic_kernels: DynamicKernelCache
 ) -> None:
     engine.Session(reader(), backend="compiled", cache=None, threads=1).run([image(40)])
     for _ in range(2):

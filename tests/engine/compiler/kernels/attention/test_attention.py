@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 import pytest
 
-from engine.compiler.assembly.opening import Opening
+from engine.compiler.assembly.dynamic_kernels import DynamicKernel
 from engine.compiler.codegen.host import describe
 from engine.compiler.codegen.ir import Form, Module, TooLargeError
 from engine.compiler.kernels.attention.attention import Attention
@@ -152,7 +152,7 @@ def test_any_number_of_keys_and_queries_with_the_same_code(level: str, is_causal
     if level == LEVELS[0]:
         like = made(level, 2, (98, 98, 9, 24), LINES, is_padded=True, is_causal=is_causal)
         kernels = [replace(like, queries=n, keys=n) for n in (98, 126, 127)]
-        first, *others = [Opening(kernel, "host", 4) for kernel in kernels]
+        first, *others = [DynamicKernel(kernel, "host", 4) for kernel in kernels]
         first.write()
         form = Form(first.sizes)
         assert all(form.fits(each.sizes.values) and each.key == first.key for each in others)

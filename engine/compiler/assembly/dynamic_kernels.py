@@ -11,13 +11,13 @@ from typing import Final
 
 from engine.compiler.codegen.ir import Form, Module, Sizes
 from engine.compiler.codegen.ir.function import TABLE
-from engine.compiler.kernels.kernel import Kernel, with_numbers
+from engine.compiler.kernels.kernel import Kernel, specialised
 from engine.ir.dims import hint, is_symbolic
 
 # Most bytes of cached object code of kernels with dynamic sizes.
 KEPT_BYTES: Final = 64 << 20
-# Attribute of a kernel that caches its openings.
-_KEPT_AS: Final = "openings"
+# Attribute of a kernel that caches its dynamic_kernels.
+_KEPT_AS: Final = "dynamic_kernels"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Opened(Call):
+class CachedCall(Call):
     """Cached code of a kernel.
 
     Args:
@@ -48,7 +48,7 @@ class _Variant:
     code: bytes
 
 
-class Opening:
+class DynamicKernel:
     """Kernel with dynamic sizes.
 
     Args:
@@ -62,12 +62,12 @@ class Opening:
 
     def __init__(self, kernel: Kernel, host: str, pointers: int) -> None:
         self.sizes = Sizes()
-        self._kernel = with_numbers(kernel.opened(self.sizes))
+        self._kernel = specialised(kernel.dynamic(self.sizes))
         self._pointers = pointers
         self.key = f"{host} {self._kernel.name} {pointers} {self.sizes.pattern}"
 
     @property
-    def is_open(self) -> bool:
+    def is_dynamic(self) -> bool:
         """Return whether it has dynamic sizes."""
         return bool(self.sizes.values)
 
@@ -88,7 +88,7 @@ class Opening:
         Raises:
             TooLargeError: it would be too much code.
         """
-        module = Module(is_open=True)
+        module = Module(is_dynamic=True)
         self._kernel.write(module)
         for each in module.functions.values():
             each.linkage = "internal "
@@ -100,19 +100,19 @@ class Opening:
         return module
 
 
-def opening_of(kernel: Kernel, host: str, pointers: int) -> Opening:
-    """Return the opening of a kernel, cached because kernel selection and assembly both need it.
+def dynamic_kernel_of(kernel: Kernel, host: str, pointers: int) -> DynamicKernel:
+    """Return the dynamic of a kernel, cached because kernel selection and assembly both need it.
 
     Args:
-        host, pointers: as for ``Opening``.
+        host, pointers: as for ``DynamicKernel``.
     """
-    known: dict[tuple[str, int], Opening] = vars(kernel).setdefault(_KEPT_AS, {})
+    known: dict[tuple[str, int], DynamicKernel] = vars(kernel).setdefault(_KEPT_AS, {})
     if (host, pointers) not in known:
-        known[host, pointers] = Opening(kernel, host, pointers)
+        known[host, pointers] = DynamicKernel(kernel, host, pointers)
     return known[host, pointers]
 
 
-class Openings:
+class DynamicKernelCache:
     """LRU cache of the code of kernels with dynamic sizes."""
 
     def __init__(self) -> None:
@@ -120,16 +120,16 @@ class Openings:
         self._bytes = 0
         self._lock = threading.Lock()
 
-    def find(self, opening: Opening) -> Opened | None:
+    def find(self, dynamic: DynamicKernel) -> CachedCall | None:
         """Return code that is correct for these sizes, or None.
 
         For symbolic sizes, the guards of the code are added to the symbolic guards.
         """
-        values = opening.sizes.values
-        found = self._find(opening.key, hint(values))
+        values = dynamic.sizes.values
+        found = self._find(dynamic.key, hint(values))
         if found is None or (is_symbolic(values) and not found.form.fits(values)):
             return None
-        return Opened(found.function, tuple(found.form.numbers(values)), found.code)
+        return CachedCall(found.function, tuple(found.form.numbers(values)), found.code)
 
     def _find(self, key: str, values: Sequence[int]) -> _Variant | None:
         with self._lock:
@@ -138,18 +138,18 @@ class Openings:
                 self._variants.move_to_end(key)
         return next((each for each in variants if each.form.fits(values)), None)
 
-    def keep(self, opening: Opening, code: bytes) -> None:
+    def keep(self, dynamic: DynamicKernel, code: bytes) -> None:
         """Add code and evict what no longer fits."""
-        function = opening.call.function
+        function = dynamic.call.function
         with self._lock:
-            variants = self._variants.get(opening.key, ())
+            variants = self._variants.get(dynamic.key, ())
             if all(each.function != function for each in variants):
-                self._variants[opening.key] = *variants, _Variant(function, Form(opening.sizes), code)
-                self._variants.move_to_end(opening.key)
+                self._variants[dynamic.key] = *variants, _Variant(function, Form(dynamic.sizes), code)
+                self._variants.move_to_end(dynamic.key)
                 self._bytes += len(code)
             while self._bytes > KEPT_BYTES:
                 _, forgotten = self._variants.popitem(last=False)
                 self._bytes -= sum(len(each.code) for each in forgotten)
 
 
-OPENINGS: Final = Openings()
+DYNAMIC_KERNELS: Final = DynamicKernelCache()
