@@ -50,7 +50,7 @@ def parser() -> argparse.ArgumentParser:
     )
     found.add_argument("--folder", type=Path, default=default_folder(), help=f"of the networks ({default_folder()})")
     found.add_argument(
-        "--output", type=Path, default=Path(__file__).with_name("results") / "graph", help="without .md or .json"
+        "--output", type=Path, default=Path(__file__).with_name("raw") / "networks", help="without .md or .json"
     )
     what = found.add_mutually_exclusive_group()
     what.add_argument("--export-only", action="store_true", help="export what is missing, and nothing else")

@@ -31,7 +31,7 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument("--rounds", type=int, default=15, help="turns of both (15)")
     found.add_argument("--check-only", action="store_true", help="hold the answers against PyTorch's, time nothing")
     found.add_argument(
-        "--output", type=Path, default=Path(__file__).with_name("results") / "layers", help="without .md or .json"
+        "--output", type=Path, default=Path(__file__).with_name("raw") / "layers", help="without .md or .json"
     )
     return found
 

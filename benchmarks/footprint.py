@@ -144,9 +144,8 @@ def _line(child: subprocess.Popen[str]) -> str:
     return child.stdout.readline()
 
 
-def report(rows: Sequence[dict[str, Any]], machine: dict[str, Any], threads: int) -> str:
-    """The table."""
-    from app.render.spelling import counted
+def report(rows: Sequence[dict[str, Any]], machine: dict[str, Any]) -> str:
+    """Return the table."""
     from benchmarks.report import table
 
     smallest: dict[str, int] = {}
@@ -160,12 +159,8 @@ def report(rows: Sequence[dict[str, Any]], machine: dict[str, Any], threads: int
         least = smallest.get(row["network"])
         share = f"{row['rss'] / least:.2f}" if row["engine"] == OURS and least and "rss" in row else ""
         cells.append([f"{row['network']}: {name}", *figures, share])
-    title = ["network and engine", *(f"{each} MB" for each in _COLUMNS), "of the smallest rival"]
-    return (
-        f"# Memory after the second answer\n\n`python -m benchmarks.footprint`, {machine['processor']}, "
-        f"Python {machine['python']}, commit {machine['commit']}, {machine['date']} UTC; {counted(threads, 'thread')}; "
-        f"10⁶ bytes, the whole process. Columns are in benchmarks/README.md.\n\n{table(title, cells)}\n"
-    )
+    title = ["network and engine", *(f"{each} MB" for each in _COLUMNS), "ours / smallest rival"]
+    return table(title, cells)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -177,7 +172,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--networks", nargs="+", default=list(NETWORKS), help=f"({' '.join(NETWORKS)})")
     parser.add_argument("--engines", nargs="+", default=[OURS, *RIVALS], help=f"({OURS} {' '.join(RIVALS)})")
     parser.add_argument("--threads", type=int, default=1, help="of a run (1)")
-    parser.add_argument("--save", help="name under benchmarks/results")
+    parser.add_argument("--save", metavar="NAME", help="write benchmarks/raw/NAME.json")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     parser.add_argument("--parent", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args(argv)
@@ -185,15 +180,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         take_part(options.one, Files(options.folder), options.threads, options.parent)
         return 0
     rows = list(measure(options))
-    # What describes the machine imports every engine's room; the processes that are measured do not.
+    # `describe` imports every engine; the measured processes must not.
     from benchmarks.machine import describe
-    from benchmarks.report import write
+    from benchmarks.raw import Result
 
     machine = describe(options.engines)
-    text = report(rows, machine, options.threads)
-    print(text)
+    how = f"{options.threads} thread(s); 10⁶ bytes, the whole process"
+    result = Result(kind="memory", machine=machine, how=how, body=report(rows, machine), records=rows)
+    print(result.text())
     if options.save:
-        write(ROOT / "benchmarks" / "results" / options.save, text, machine, rows)
+        result.save(options.save)
     return 0
 
 

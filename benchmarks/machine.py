@@ -13,6 +13,7 @@ from typing import Any
 
 from app.version import version
 from benchmarks.rivals import ENGINES
+from engine.compiler.measuring.machines import microarchitecture
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -23,6 +24,7 @@ def describe(engines: Sequence[str]) -> dict[str, Any]:
     return {
         "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M"),
         "processor": _processor(),
+        "microarchitecture": microarchitecture(),
         "cores": len(os.sched_getaffinity(0)),
         "system": f"{platform.system()} {platform.release()}",
         "python": platform.python_version(),

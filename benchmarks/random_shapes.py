@@ -24,9 +24,10 @@ import numpy as np
 import engine
 from benchmarks.bench_shapes import F32, HEIGHT, network
 from benchmarks.files import Files, default_folder
-from benchmarks.machine import ROOT, describe, heading
+from benchmarks.machine import describe
 from benchmarks.memory import resident_bytes
-from benchmarks.report import table, write
+from benchmarks.raw import Result
+from benchmarks.report import table
 from engine.graph import RuntimeGraph
 from engine.tensor import TensorSpec
 
@@ -130,20 +131,21 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--pictures", metavar="NAME", help="a network of bench_graph.py; without it lines of text")
     parser.add_argument("--runs", type=int, default=10_000)
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--save", metavar="NAME", help="write benchmarks/results/NAME.json and NAME.md")
+    parser.add_argument("--save", metavar="NAME", help="write benchmarks/raw/NAME.json")
     args = parser.parse_args(argv)
     sizes = pictures(args.pictures) if args.pictures else lines()
     alone = fixed(sizes, args.threads, max(100, args.runs // PARTS))
     parts = measured(sizes, args.threads, args.runs)
     rows = [_row("always the largest", alone, None, alone)]
     rows += [_row(f"{each['part'] + 1} of {PARTS}", each["times_ms"], each["bytes"], alone) for each in parts]
-    machine = describe(())
-    titles = ["runs", "median ms", "p99 ms", "p99 x the largest's", "slowest ms", "RSS MB"]
+    titles = ["runs", "median ms", "p99 ms", "p99 / largest size's", "max ms", "RSS MB"]
     how = f"{args.runs} runs, {args.threads} threads, {sizes.what}"
-    text = f"# Sizes at random\n\n{heading(machine)}; {how}\n\n{table(titles, rows)}\n"
-    print(text)
+    kind = "random_pictures" if args.pictures else "random_lines"
+    records = [{"fixed_ms": alone}, *parts]
+    result = Result(kind=kind, machine=describe(()), how=how, body=table(titles, rows), records=records)
+    print(result.text())
     if args.save:
-        write(ROOT / "benchmarks" / "results" / args.save, text, machine, [{"fixed_ms": alone}, *parts])
+        result.save(args.save)
 
 
 def _row(name: str, times: Sequence[float], held: int | None, alone: Sequence[float]) -> list[str]:

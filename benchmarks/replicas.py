@@ -27,9 +27,10 @@ from typing import Final
 import httpx
 import numpy as np
 
-from benchmarks.machine import ROOT, describe, heading
+from benchmarks.machine import ROOT, describe
 from benchmarks.overload.__main__ import server
-from benchmarks.report import table, write
+from benchmarks.raw import Result
+from benchmarks.report import table
 from benchmarks.servers.wire import Connection
 
 CLIENTS: Final = 2
@@ -139,7 +140,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=4.0)
     parser.add_argument("--reach", type=float, default=1.7)
-    parser.add_argument("--save", metavar="NAME", help="write benchmarks/results/NAME.json and NAME.md")
+    parser.add_argument("--save", metavar="NAME", help="write benchmarks/raw/NAME.json")
     options = parser.parse_args()
     one, two = measure(options.rounds, options.seconds)
     ratio = median(two.rates) / median(one.rates)
@@ -148,17 +149,17 @@ def main() -> int:
         [name, f"{median(side.rates):.1f}", f"{max(side.rates):.1f}", f"{min(side.cpu_ms):.2f}"]
         for name, side in (("1", one), ("2", two))
     ]
-    machine = describe(())
-    text = (
-        f"# Replicas\n\n{heading(machine)}; {options.rounds} turns of {options.seconds:g} s\n\n"
-        f"{table(['replicas', 'answers/s, median', 'most', 'CPU ms an answer, least'], rows)}\n\n"
-        f"Two answer {ratio:.2f} times as many as one (medians); {options.reach:g} is aimed at.\n"
-        f"By processor time, which a busy machine leaves alone, it would be {cpu:.2f}.\n"
+    body = (
+        f"{table(['replicas', 'answers/s, median', 'max', 'CPU ms an answer, min'], rows)}\n\n"
+        f"Two replicas answer {ratio:.2f} times as many requests as one (medians; target {options.reach:g}), "
+        f"{cpu:.2f} times by processor time."
     )
-    print(text)
+    records = [{"replicas": count, **asdict(side)} for count, side in ((1, one), (2, two))]
+    how = f"{options.rounds} turns of {options.seconds:g} s"
+    result = Result(kind="replicas", machine=describe(()), how=how, body=body, records=records)
+    print(result.text())
     if options.save:
-        records = [{"replicas": count, **asdict(side)} for count, side in ((1, one), (2, two))]
-        write(ROOT / "benchmarks" / "results" / options.save, text, machine, records)
+        result.save(options.save)
     return 0 if ratio >= options.reach else 1
 
 

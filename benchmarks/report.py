@@ -1,4 +1,4 @@
-"""Records as tables: times for every number of threads and batch, building and memory, busy cores."""
+"""Tables of network records: times by threads and batch, start-up and memory, times beside a busy core."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from app.render.spelling import counted
-from benchmarks.raw import raw_text
+from benchmarks.raw import write
 from benchmarks.record import OURS, Record
 
 NOTHING = "–"
 
 
 def ratio(records: Sequence[Record], *, median: bool = False) -> tuple[float, str] | None:
-    """How many times as long as we the best rival takes, and which one it is; None without us or without rivals.
+    """Return the best rival's time divided by ours, and its name; None if there is no time of ours or of a rival.
 
     Args:
         records: of one network, number of threads and batch.
@@ -30,7 +30,7 @@ def ratio(records: Sequence[Record], *, median: bool = False) -> tuple[float, st
 
 
 def markdown(machine: Mapping[str, Any], records: Sequence[Record]) -> str:
-    """The whole report."""
+    """Return the whole report."""
     engines = list(dict.fromkeys(record.engine for record in records))
     titles = {engine: machine["engines"].get(engine, engine) for engine in engines}
     parts = [_header(machine)]
@@ -48,19 +48,12 @@ def markdown(machine: Mapping[str, Any], records: Sequence[Record]) -> str:
 
 def save(path: Path, machine: Mapping[str, Any], records: Sequence[Record]) -> None:
     """Write the report as PATH.md and PATH.json."""
-    write(path, markdown(machine, records), machine, [record.to_json() for record in records])
-
-
-def write(path: Path, text: str, machine: Mapping[str, Any], records: Sequence[Mapping[str, Any]]) -> None:
-    """A report as PATH.md, and what it was made from as PATH.json."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.with_name(f"{path.name}.md").write_text(text, encoding="utf-8")
-    data = {"machine": dict(machine), "records": records}
-    path.with_name(f"{path.name}.json").write_text(raw_text(data), encoding="utf-8")
+    data = {"kind": "networks", "machine": dict(machine), "records": [record.to_json() for record in records]}
+    write(path, markdown(machine, records), data)
 
 
 def table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A Markdown table, the first column to the left and the others to the right, lined up to be read as text."""
+    """Return a Markdown table, aligned for reading as text: the first column left, the others right."""
     cells = [list(titles), *map(list, rows)]
     widths = [max(len(row[column]) for row in cells) for column in range(len(titles))]
     lines = [_line(row, widths) for row in cells]
@@ -94,7 +87,7 @@ def _times(records: Sequence[Record], titles: Mapping[str, str]) -> str:
 def _time(record: Record | None) -> str:
     if record is None or record.best_s is None or record.median_s is None:
         return NOTHING
-    return f"{_ms(record.best_s)} / {_ms(record.median_s)}"
+    return f"{ms(record.best_s)} / {ms(record.median_s)}"
 
 
 def _ratio(found: tuple[float, str] | None) -> str:
@@ -121,7 +114,7 @@ def _busy(records: Sequence[Record], titles: Mapping[str, str]) -> str:
     rows = [
         [
             *(record.network, titles[record.engine], str(record.threads), str(record.batch)),
-            *(f"{_ms(record.median_s or 0)}", _number(record.busy_slowdown, "{:.2f}")),
+            *(f"{ms(record.median_s or 0)}", _number(record.busy_slowdown, "{:.2f}")),
         ]
         for record in records
         if record.busy_slowdown is not None
@@ -141,8 +134,8 @@ def _by_network(records: Sequence[Record]) -> Iterator[tuple[str, list[Record]]]
         yield network, [record for record in records if record.network == network]
 
 
-def _ms(seconds: float) -> str:
-    """Three digits that count."""
+def ms(seconds: float) -> str:
+    """Return milliseconds with three significant digits."""
     milliseconds = seconds * 1e3
     return f"{milliseconds:.{2 if milliseconds < 10 else 1 if milliseconds < 100 else 0}f}"
 

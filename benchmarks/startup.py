@@ -23,8 +23,9 @@ from dataclasses import asdict, dataclass
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 
-from benchmarks.machine import ROOT, describe, heading
-from benchmarks.report import write
+from benchmarks.machine import ROOT, describe
+from benchmarks.raw import Result
+from benchmarks.report import table
 from benchmarks.team import installed
 
 _PATIENCE_S = 600.0
@@ -108,19 +109,13 @@ def measure(options: argparse.Namespace) -> dict[str, list[Start]]:
 
 
 def report(found: dict[str, list[Start]]) -> str:
-    """The table."""
-    machine = describe(())
-    lines = [
-        f"{heading(machine)}; {len(found['warm'])} starts of each kind; load {os.getloadavg()[0]:.1f}",
-        "",
-        "| cache | figure | median ms | least ms |",
-        "|---|---|---|---|",
-    ]
+    """Return the table."""
+    figures = {"live": "live ms", "ready": "ready ms", "cpu": "CPU until ready ms", "answer": "first request ms"}
+    rows = []
     for kind, starts in found.items():
-        for figure in ("live", "ready", "cpu", "answer"):
-            values = [getattr(each, figure) for each in starts]
-            lines.append(f"| {kind} | {figure} | {statistics.median(values):.0f} | {min(values):.0f} |")
-    return "\n".join(lines)
+        values = [[getattr(each, figure) for each in starts] for figure in figures]
+        rows.append([kind, *(f"{statistics.median(each):.0f} / {min(each):.0f}" for each in values)])
+    return table(["compile cache", *figures.values()], rows)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -134,14 +129,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--model", default="digits", help="asked first (digits)")
     parser.add_argument("--body", default=str(next(iter(sorted(digits.glob("*.png"))))), help="what is sent (a digit)")
     parser.add_argument("--content-type", default="image/png", help="its type (image/png)")
-    parser.add_argument("--save", help="name under benchmarks/results")
+    parser.add_argument("--save", metavar="NAME", help="write benchmarks/raw/NAME.json")
     options = parser.parse_args(argv)
     found = measure(options)
-    text = report(found)
-    print(text)
+    how = f"{options.rounds} starts of each kind, load {os.getloadavg()[0]:.1f}; median / minimum"
+    records = [{"cache": kind, **asdict(each)} for kind, starts in found.items() for each in starts]
+    result = Result(kind="startup", machine=describe(()), how=how, body=report(found), records=records)
+    print(result.text())
     if options.save:
-        records = [{"cache": kind, **asdict(each)} for kind, starts in found.items() for each in starts]
-        write(ROOT / "benchmarks" / "results" / options.save, text + "\n", describe(()), records)
+        result.save(options.save)
     return 0
 
 

@@ -22,8 +22,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from benchmarks.files import Files, default_folder
-from benchmarks.machine import ROOT, describe, heading
-from benchmarks.report import write
+from benchmarks.machine import ROOT, describe
+from benchmarks.raw import Result
 
 _LARGEST_ERROR = 1e-3
 
@@ -120,9 +120,8 @@ def _shown(times: Sequence[float]) -> str:
     return f"{min(times) * 1e3:.2f} / {statistics.median(times) * 1e3:.2f}"
 
 
-def report(names: Sequence[str], pairs: Sequence[Pair], batch: int = 1) -> str:
-    """The table, and what all of it comes to."""
-    machine = describe(())
+def report(names: Sequence[str], pairs: Sequence[Pair]) -> str:
+    """Return the table, the geometric mean of the ratios, and the lowest and highest."""
     rows = [f"| network | threads | {names[0]} ms | {names[1]} ms | {names[0]} / {names[1]} | by medians |"]
     rows.append("|---|---|---|---|---|---|")
     for pair in pairs:
@@ -133,12 +132,8 @@ def report(names: Sequence[str], pairs: Sequence[Pair], batch: int = 1) -> str:
         )
     least = [pair.ratio(median=False) for pair in pairs]
     mean = statistics.geometric_mean(least)
-    of_batch = "" if batch == 1 else f"; batch {batch}"
-    return (
-        f"{heading(machine)}{of_batch}. Milliseconds are fastest run / median; ratios are of fastest runs.\n\n"
-        + "\n".join(rows)
-        + f"\n\nGeometric mean {mean:.3f}, least {min(least):.3f}, largest {max(least):.3f}.\n"
-    )  # fmt: skip
+    summary = f"Geometric mean {mean:.3f}, lowest {min(least):.3f}, highest {max(least):.3f}."
+    return "\n".join([*rows, "", summary])
 
 
 def main() -> int:
@@ -153,7 +148,7 @@ def main() -> int:
     parser.add_argument("--batch", type=int, default=1, help="(1)")
     parser.add_argument("--rounds", type=int, default=7, help="turns of both (7)")
     parser.add_argument("--seconds", type=float, default=0.3, help="length of a turn, or three runs (0.3)")
-    parser.add_argument("--save", help="name under benchmarks/results")
+    parser.add_argument("--save", metavar="NAME", help="write benchmarks/raw/NAME.json")
     options = parser.parse_args()
     named = [text.partition("=") for text in options.tree]
     if len(named) != 2:
@@ -171,10 +166,13 @@ def main() -> int:
                 least, middle = pair.ratio(median=False), pair.ratio(median=True)
                 print(f"{pair.network} {threads}: {least:.3f} {middle:.3f}", flush=True)
                 pairs.append(pair)
-    text = report([name for name, _, _ in named], pairs, options.batch)
-    print(text)
+    body = report([name for name, _, _ in named], pairs)
+    how = f"batch {options.batch}; ms, fastest run / median; ratios of fastest runs"
+    records = [asdict(pair) for pair in pairs]
+    result = Result(kind="trees", machine=describe(()), how=how, body=body, records=records)
+    print(result.text())
     if options.save:
-        write(ROOT / "benchmarks" / "results" / options.save, text, describe(()), [asdict(pair) for pair in pairs])
+        result.save(options.save)
     return 0
 
 

@@ -23,8 +23,8 @@ from benchmarks.candidates.check import check
 from benchmarks.candidates.machine import Machine
 from benchmarks.candidates.search import Verdict, judged, lowered
 from benchmarks.candidates.simulator import CORES
-from benchmarks.machine import ROOT, describe
-from benchmarks.report import write
+from benchmarks.machine import describe
+from benchmarks.raw import Result
 from engine.compiler.lowering.steps import KernelStep
 
 NETWORKS = ("resnet50", "mobilenet_v2", "yolov5s", "bert_mini_128", "vit_tiny_224")
@@ -42,7 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--networks", nargs="+", default=NETWORKS, help="folders of them")
     parser.add_argument("--folders", nargs="+", type=Path, default=[FOLDER], help="where they are looked for")
     parser.add_argument("--check", choices=CORES, help="hold the simulator against this machine, which is such a one")
-    parser.add_argument("--save", help="name under benchmarks/results")
+    parser.add_argument("--save", metavar="NAME", help="write benchmarks/raw/NAME.json")
     options = parser.parse_args(argv)
     if options.check:
         print(check(Machine(options.check)))
@@ -52,15 +52,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         for name in options.machines
         for network in options.networks
     ]
-    text = "\n".join([*_summary(found), "", *_layers(found)])
-    print(text)
+    body = "\n".join([*_summary(found), "", *_layers(found)])
+    records = [
+        {"machine": name, "network": network, "count": count, **asdict(verdict)}
+        for name, network, verdicts in found
+        for verdict, count in verdicts.items()
+    ]
+    result = Result(kind="candidates", machine=describe(()), how="simulated", body=body, records=records)
+    print(result.text())
     if options.save:
-        records = [
-            {"machine": name, "network": network, "count": count, **asdict(verdict)}
-            for name, network, verdicts in found
-            for verdict, count in verdicts.items()
-        ]
-        write(ROOT / "benchmarks" / "results" / options.save, text + "\n", describe(()), records)
+        result.save(options.save)
     return 0
 
 

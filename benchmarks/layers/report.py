@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.layers.measure import Record
-from benchmarks.report import table, write
+from benchmarks.raw import write
+from benchmarks.report import table
 
 # More than this many processes that want to run are not ours alone.
 QUIET: Final = 1.2
@@ -23,8 +24,13 @@ def line(record: Record) -> str:
 
 
 def save(path: Path, machine: Mapping[str, Any], records: Sequence[Record]) -> None:
-    """Write PATH.md and PATH.json."""
-    write(path, markdown(machine, records), machine, [record.to_json() for record in records])
+    """Write PATH.md and PATH.json; the page of results takes the summary and the ten slowest operators."""
+    text = markdown(machine, records)
+    head, *body = text.split("\n\n", 2)[1:]
+    lines = "\n\n".join(body).splitlines()
+    data = {"kind": "layers", "machine": dict(machine), "how": head.splitlines()[-1].rstrip("."),
+            "body": "\n".join(lines[:14]), "records": [record.to_json() for record in records]}  # fmt: skip
+    write(path, text, data)
 
 
 def markdown(machine: Mapping[str, Any], records: Sequence[Record]) -> str:

@@ -30,9 +30,9 @@ import httpx
 
 from benchmarks.machine import ROOT, describe
 from benchmarks.overload.attacks import ATTACKS
-from benchmarks.overload.report import markdown
+from benchmarks.overload.report import attack_table
 from benchmarks.overload.watch import Answers, Usage, ask, watch
-from benchmarks.raw import raw_text
+from benchmarks.raw import Result
 
 PICTURE: Final = ROOT / "model_store" / "digits" / "examples" / "digit-3-a.png"
 EVERY_S: Final = 0.02
@@ -135,7 +135,7 @@ def main() -> int:
     parser.add_argument("--tree", action="append", metavar="NAME=FOLDER", default=[])
     parser.add_argument("--seconds", type=float, default=15)
     parser.add_argument("--attacks", nargs="*", choices=list(ATTACKS), default=list(ATTACKS))
-    parser.add_argument("--save", metavar="NAME", help="write benchmarks/results/NAME.json and NAME.md")
+    parser.add_argument("--save", metavar="NAME", help="write benchmarks/raw/NAME.json")
     options = parser.parse_args()
     trees = dict(each.split("=", 1) for each in options.tree) or {"now": str(ROOT)}
     cores = os.sched_getaffinity(0)
@@ -146,13 +146,11 @@ def main() -> int:
                 found = measure(attack, Path(folder).resolve(), options.seconds, f"{cache}/{name}", cores)
                 rows.append({"attack": attack, "tree": name, **found})
                 print(json.dumps(rows[-1]), flush=True)
-    report = {"machine": describe([]), "seconds": options.seconds, "rows": rows}
-    text = markdown(report)
-    print(text)
+    how = f"{options.seconds:g} s of each attack"
+    result = Result(kind="overload", machine=describe([]), how=how, body=attack_table(rows), records=rows)
+    print(result.text())
     if options.save:
-        path = ROOT / "benchmarks" / "results" / options.save
-        path.with_suffix(".json").write_text(raw_text(report), encoding="utf-8")
-        path.with_suffix(".md").write_text(text, encoding="utf-8")
+        result.save(options.save)
     newest = [row for row in rows if row["tree"] == list(trees)[-1]]
     return 0 if all(row["survived"] for row in newest) else 1
 

@@ -29,7 +29,8 @@ from benchmarks.machine import ROOT, describe
 from benchmarks.overload.__main__ import EVERY_S, PATIENCE_S, requests, server
 from benchmarks.overload.attacks import HOST, npy, post
 from benchmarks.overload.watch import Answers, Usage, ask, watch
-from benchmarks.report import table, write
+from benchmarks.raw import Result
+from benchmarks.report import table
 
 PEAK_CLIENTS: Final = 16
 _BODY: Final = npy(np.zeros((8, 1, 16, 16), np.float32))
@@ -234,8 +235,8 @@ def _quantiles(times_s: Sequence[float]) -> list[float] | None:
 
 def report(rows: Sequence[dict[str, Any]]) -> str:
     """The table."""
-    titles = ["load", "good/s", "of the peak", "p50 ms", "p99 ms", "x alone", "refused", "refused p99 ms",
-              "lost", "unsent", "health p99 ms", "MB before", "MB most"]  # fmt: skip
+    titles = ["load", "goodput/s", "share of peak", "p50 ms", "p99 ms", "p99 / one client's", "refused",
+              "refused p99 ms", "lost", "unsent", "health p99 ms", "MB before", "MB peak"]  # fmt: skip
     alone = (rows[0]["good_ms"] or [0, 1])[1]
     found = []
     for row in rows:
@@ -257,18 +258,17 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=60, help="of each overload")
     parser.add_argument("--times", type=float, default=4, help="the peak")
     parser.add_argument("--connections", type=int, default=200)
-    parser.add_argument("--save", metavar="NAME", help="write benchmarks/results/NAME.json and NAME.md")
+    parser.add_argument("--save", metavar="NAME", help="write benchmarks/raw/NAME.json")
     options = parser.parse_args()
     first, *others = sorted(os.sched_getaffinity(0))
     os.sched_setaffinity(0, others or {first})
     with tempfile.TemporaryDirectory() as cache, server(ROOT, cache, first) as (pid, port):
         rows = uvloop.run(run(pid, port, options))
-    machine = describe(())
-    head = f"{machine['processor']}, {machine['date']} UTC, commit {machine['commit']}; {options.seconds:g} s each"
-    text = f"# More than a server can answer\n\n{head}\n\n{report(rows)}\n"
-    print(text)
+    how = f"{options.seconds:g} s of each overload"
+    result = Result(kind="rate", machine=describe(()), how=how, body=report(rows), records=rows)
+    print(result.text())
     if options.save:
-        write(ROOT / "benchmarks" / "results" / options.save, text, machine, rows)
+        result.save(options.save)
     return 0
 
 

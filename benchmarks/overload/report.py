@@ -1,24 +1,21 @@
-"""The rows of an overload run as a page."""
+"""Table of what good clients noticed during each attack."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from benchmarks.report import NOTHING, table
 
 TITLES = (
-    "while", "server", "pictures answered", "failed", "p50 ms", "p99 ms", "health p99 ms", "health failed",
+    "attack", "server", "pictures answered", "failed", "p50 ms", "p99 ms", "health p99 ms", "health failed",
     "MB before", "MB peak", "MB after", "threads", "files",
 )  # fmt: skip
 
 
-def markdown(report: Mapping[str, Any]) -> str:
-    """The page: where it was measured, and a row for every attack and server."""
-    machine = report["machine"]
-    where = f"{machine['processor']}, {machine['cores']} cores, {machine['date']}, Python {machine['python']}"
-    rows = [_row(row) for row in report["rows"]]
-    return f"# Good clients beside an attack\n\n{where}; {report['seconds']:g} s each.\n\n{table(TITLES, rows)}\n"
+def attack_table(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return the table: a row for every attack and server."""
+    return table(TITLES, [_row(row) for row in rows])
 
 
 def _row(row: Mapping[str, Any]) -> list[str]:

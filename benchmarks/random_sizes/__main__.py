@@ -25,10 +25,11 @@ import numpy as np
 from app.measuring.contest import ALLOWED_SHARE
 from app.measuring.timing import turns
 from benchmarks.files import default_folder
-from benchmarks.machine import ROOT, describe, heading
+from benchmarks.machine import describe
 from benchmarks.random_sizes.networks import OPEN_NETWORKS, OpenNetwork
+from benchmarks.raw import Result
 from benchmarks.record import OURS
-from benchmarks.report import table, write
+from benchmarks.report import table
 from benchmarks.team import Member
 
 ENGINES: Final = (OURS, "onnxruntime", "openvino")
@@ -56,7 +57,8 @@ class Row:
 def parts_of(requests: int) -> dict[str, slice]:
     """Return the parts of the requests that the table shows: the first, the next, and the last."""
     first, next_ = min(100, requests), min(400, requests)
-    return {f"first {first}": slice(0, first), f"first {next_}": slice(0, next_), "last 400": slice(-400, None)}
+    found = {f"first {first}": slice(0, first), f"first {next_}": slice(0, next_)}
+    return found if requests <= next_ else {**found, "last 400": slice(-400, None)}
 
 
 def measure(name: str, options: argparse.Namespace) -> list[Row]:
@@ -135,16 +137,21 @@ def report(rows: Sequence[Row], requests: int) -> str:
     """Return the tables: milliseconds by part and quantile, and the best rival's time divided by ours."""
     parts, texts = parts_of(requests), []
     for title, part in parts.items():
-        titles = ["network", *(f"{engine} {q}" for engine in _engines(rows) for q in ("p50", "p99")), "p50 ×", "p99 ×"]
-        texts += [f"## {title} requests (ms)", table(titles, [_cells(group, part) for group in _groups(rows)])]
+        titles = [
+            "network",
+            *(f"{engine} {q}" for engine in _engines(rows) for q in ("p50", "p99")),
+            "p50 ratio",
+            "p99 ratio",
+        ]
+        texts += [f"### {title} requests (ms)", table(titles, [_cells(group, part) for group in _groups(rows)])]
     failures = [f"- {row.network}, {row.engine}: {row.failure}" for row in rows if row.failure]
     memory = [
         [row.network, row.engine, *(f"{row.bytes[turn] / 1e6:.0f}" for turn in (min(1, len(row.bytes) - 1), -1))]
         for row in rows
         if row.bytes
     ]
-    texts += ["## Memory (MB)", table(["network", "engine", "after 100", "at the end"], memory)]
-    return "\n\n".join([*texts, *(["## Not timed", "\n".join(failures)] if failures else [])])
+    texts += ["### Memory (MB)", table(["network", "engine", "after 100", "at the end"], memory)]
+    return "\n\n".join([*texts, *(["### Not timed", "\n".join(failures)] if failures else [])])
 
 
 def _engines(rows: Sequence[Row]) -> list[str]:
@@ -175,19 +182,24 @@ def main() -> int:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--cache", choices=["empty", "filled"], default="empty")
     parser.add_argument("--folder", type=Path, default=default_folder() / "random_sizes")
-    parser.add_argument("--save", metavar="NAME", help="write benchmarks/results/NAME.json and NAME.md")
+    parser.add_argument("--save", metavar="NAME", help="write benchmarks/raw/NAME.json")
     options = parser.parse_args()
     _export_missing(options)
     rows: list[Row] = []
     for name in options.networks:
         rows += measure(name, options)
         print(f"{name}: measured", file=sys.stderr, flush=True)
-    machine = describe(options.engines)
-    about = f"{heading(machine)}; {options.threads} thread(s), {options.requests} requests, cache {options.cache}"
-    text = f"# Random sizes\n\n{about}\n\n{report(rows, options.requests)}\n"
-    print(text)
+    how = f"{options.threads} thread(s), {options.requests} requests, compile cache {options.cache}"
+    result = Result(
+        kind="random_sizes",
+        machine=describe(options.engines),
+        how=how,
+        body=report(rows, options.requests),
+        records=[_summary(row, options) for row in rows],
+    )
+    print(result.text())
     if options.save:
-        write(ROOT / "benchmarks" / "results" / options.save, text, machine, [_summary(row, options) for row in rows])
+        result.save(options.save)
     return int(any(row.failure for row in rows if row.engine == OURS))
 
 

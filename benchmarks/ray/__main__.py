@@ -24,7 +24,7 @@ def main() -> int:
     )
     parser.add_argument("command", choices=COMMANDS)
     parser.add_argument("--kind", choices=("plain", "haproxy"), help=argparse.SUPPRESS)
-    parser.add_argument("--save", metavar="NAME", help="of overhead: write benchmarks/results/NAME.json and NAME.md")
+    parser.add_argument("--save", metavar="NAME", help="of overhead: write benchmarks/raw/NAME.json")
     args = parser.parse_args()
     if args.command == "overhead" and args.kind is None:
         return overhead.compare(lambda kind: _of_its_own(args.command, kind), args.save)

@@ -17,10 +17,11 @@ from typing import Any, Final
 
 import httpx
 
-from benchmarks.machine import describe, heading
+from benchmarks.machine import describe
+from benchmarks.raw import Result
 from benchmarks.ray.stamps import Stamps, cpu_s, named
-from benchmarks.ray.world import HEADERS, MEMORY, ROOT, STORE, free_port, settle, tensor
-from benchmarks.report import table, write
+from benchmarks.ray.world import HEADERS, MEMORY, STORE, free_port, settle, tensor
+from benchmarks.report import table
 
 REQUESTS: Final = 200
 WARM: Final = 20
@@ -138,17 +139,17 @@ def compare(asked: Callable[[str], dict[str, float]], save: str | None) -> int:
     names = ("total", *LEGS, "outside the model", "more than a server alone", "CPU, proxy", "CPU, replica")
     cells = [[name, *(f"{row[name]:.2f}" if name in row else "-" for row in found.values())] for name in names]
     plain = found["Ray's proxy"]
-    text = (
-        f"{len(tensor(ITEMS)):,} bytes to digits, median of {REQUESTS} requests, ms\n\n{table(['', *found], cells)}\n\n"
-        "Serialised on the way by Ray's proxy (pickled, put into shared memory, taken out, unpickled), and not at all "
-        f"by HAProxy: the request {plain['serialised']:.2f} ms, the answer {plain['serialised, answer']:.2f} ms.\n"
+    body = (
+        f"{table(['ms', *found], cells)}\n\n"
+        "Ray's proxy serialises messages (pickle, shared memory, unpickle), HAProxy does not: "
+        f"the request {plain['serialised']:.2f} ms, the answer {plain['serialised, answer']:.2f} ms."
     )
-    print(text)
+    how = f"{len(tensor(ITEMS)):,} bytes to the model digits, median of {REQUESTS} requests"
+    records = [{"in front": name, **row} for name, row in found.items()]
+    result = Result(kind="ray", machine=describe(()), how=how, body=body, records=records)
+    print(result.text())
     if save:
-        machine = describe(())
-        records = [{"in front": name, **row} for name, row in found.items()]
-        text = f"# What Ray adds\n\n{heading(machine)}\n\n{text}"
-        write(ROOT / "benchmarks/results" / save, text, machine, records)
+        result.save(save)
     return 0
 
 

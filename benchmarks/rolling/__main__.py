@@ -22,8 +22,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.machine import ROOT, describe, heading
-from benchmarks.report import table, write
+from benchmarks.machine import ROOT, describe
+from benchmarks.raw import Result
+from benchmarks.report import table
 from benchmarks.rolling.kubelet import Pod, PodPlan, plan_of
 from benchmarks.rolling.service import Client, Heard, Service, quantile_s
 
@@ -139,7 +140,7 @@ async def run(
 
 def report(rows: list[Row]) -> str:
     """The table."""
-    titles = ["", "s", "answered", "failed", "p50 ms", "p99 ms", "longest ms", "killed"]
+    titles = ["update", "s", "answered", "failed", "p50 ms", "p99 ms", "longest ms", "killed"]
     found = [
         [row.name, f"{row.seconds:.1f}", str(row.answered), str(row.failed), f"{row.p50_ms:.1f}", f"{row.p99_ms:.1f}",
          f"{row.longest_ms:.0f}", str(row.killed)] for row in rows
@@ -156,22 +157,22 @@ def main() -> int:
     parser.add_argument("--replicas", type=int, default=2)
     parser.add_argument("--clients", type=int, default=8)
     parser.add_argument("--hurry", type=float, default=1.0, help="what waiting times are divided by")
-    parser.add_argument("--save", metavar="NAME", help="write benchmarks/results/NAME.json and NAME.md")
+    parser.add_argument("--save", metavar="NAME", help="write benchmarks/raw/NAME.json")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         own = plan(options.hurry)
         rows = asyncio.run(
             run(own, Path(folder), updates=options.updates, replicas=options.replicas, clients=options.clients)
         )
-    machine = describe(())
-    told = (
-        f"{options.replicas} replicas, {options.clients} clients, times of the Deployment divided by {options.hurry:g}"
+    how = (
+        f"{len(os.sched_getaffinity(0))} cores, {options.replicas} replicas, {options.clients} clients, "
+        f"times of the Deployment divided by {options.hurry:g}"
     )
-    about = f"{heading(machine)}; {len(os.sched_getaffinity(0))} cores; {told}"
-    text = f"# Rolling updates under load\n\n{about}\n\n{report(rows)}\n"
-    print(text)
+    records = [asdict(row) for row in rows]
+    result = Result(kind="rolling", machine=describe(()), how=how, body=report(rows), records=records)
+    print(result.text())
     if options.save:
-        write(ROOT / "benchmarks" / "results" / options.save, text, machine, [asdict(row) for row in rows])
+        result.save(options.save)
     return 0 if not any(row.failed or row.killed or any(row.statuses) for row in rows) else 1
 
 

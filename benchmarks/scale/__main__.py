@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.machine import ROOT, describe, heading
-from benchmarks.report import table, write
+from benchmarks.raw import pack
+from benchmarks.report import table
 from benchmarks.scale.load import Measured
 from benchmarks.scale.measure import TIMES
 from benchmarks.scale.scenarios import SCENARIOS, Row, World
@@ -55,7 +56,7 @@ def main() -> int:
     parser.add_argument("--requests", type=int, default=200_000, help="of one simulation, about")
     parser.add_argument("--hour-cost", type=float, default=0.08, help="of a node of two cores, in dollars")
     parser.add_argument("--times", type=Path, default=TIMES, help="what measure.py has saved")
-    parser.add_argument("--save", metavar="NAME", help="write benchmarks/results/NAME.json and NAME.md")
+    parser.add_argument("--save", metavar="NAME", help="write benchmarks/results/NAME.json.gz and NAME.md")
     options = parser.parse_args()
     own, machine = world(options.times, options.requests, options.hour_cost)
     parts, records = [], []
@@ -74,7 +75,9 @@ def main() -> int:
     )
     if options.save:
         text = "\n".join([f"# Many nodes, simulated\n\n{head}\n", *parts])
-        write(ROOT / "benchmarks" / "results" / options.save, text, describe(()), records)
+        folder = ROOT / "benchmarks" / "results"
+        (folder / f"{options.save}.md").write_text(text, encoding="utf-8")
+        pack(folder / f"{options.save}.json.gz", {"machine": describe(()), "records": records})
     return 0
 
 

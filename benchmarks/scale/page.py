@@ -1,6 +1,6 @@
 """The figures of docs/scaling.md, from what was measured and simulated.
 
-    python -m benchmarks.scale.page [--check]      # after: python -m benchmarks.scale --save scale_zen4
+    python -m benchmarks.scale.page [--check]      # after: python -m benchmarks.scale --save scale
 
 Tables are written anew, and in sentences the figures: each sentence is named here with holes where they stand. One that
 is not found, or that claims what the figures do not show any more, is an error: then somebody has to write it anew.
@@ -19,11 +19,12 @@ from typing import Any, Final
 import numpy as np
 
 from benchmarks.machine import ROOT
+from benchmarks.raw import unpack
 from benchmarks.scale.__main__ import world
 from benchmarks.scale.measure import TIMES
 
 PAGE: Final = ROOT / "docs/scaling.md"
-RESULTS: Final = ROOT / "benchmarks/results/scale_zen4.json"
+RESULTS: Final = ROOT / "benchmarks/results/scale.json.gz"
 _FIGURE: Final = r"([\d,]+(?:\.\d+)?)"
 
 
@@ -35,7 +36,7 @@ class Found:
     """What was simulated, and with what."""
 
     def __init__(self, results: Path, times: Path) -> None:
-        self._rows: list[dict[str, Any]] = json.loads(results.read_text(encoding="utf-8"))["records"]
+        self._rows: list[dict[str, Any]] = unpack(results)["records"]
         self.world, _ = world(times, 0, 0.0)
         self.times_ms: dict[str, list[float]] = json.loads(times.read_text(encoding="utf-8"))["times_ms"]
 

@@ -26,9 +26,10 @@ from typing import Final
 
 import numpy as np
 
-from benchmarks.machine import ROOT, describe, heading
+from benchmarks.machine import describe
 from benchmarks.networks import NETWORKS, Network
-from benchmarks.report import table, write
+from benchmarks.raw import Result
+from benchmarks.report import table
 from benchmarks.servers.rivals import OURS, RIVALS, Rival
 from benchmarks.servers.running import Side, make_files, measure, serving
 
@@ -100,27 +101,26 @@ def main() -> int:
     parser.add_argument("--models", nargs="*", choices=list(MODELS), default=list(MODELS))
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=4, help="of a turn, for each number of clients")
-    parser.add_argument("--save", metavar="NAME", help="write benchmarks/results/NAME.json and NAME.md")
+    parser.add_argument("--save", metavar="NAME", help="write benchmarks/raw/NAME.json")
     options = parser.parse_args()
     folder = options.folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)
     found = {
         name: compare(MODELS[name], options.servers, folder, options.rounds, options.seconds) for name in options.models
     }
-    titles = ["model", "clients", "server", "requests/s", "x best other", "p50 ms", "p99 ms"]
-    machine = describe(())
+    titles = ["model", "clients", "server", "requests/s", "ours / best other", "p50 ms", "p99 ms"]
     versions = "; ".join(f"{name} {_version(folder, name)}" for name in options.servers if name != OURS)
     how = f"{options.rounds} turns of {options.seconds:g} s, the server on one core, the clients on others. {versions}"
     lines = [row for name, sides in found.items() for row in rows(name, sides)]
-    text = f"{heading(machine)}; {how}\n\n{table(titles, lines)}\n"
-    print(text)
+    records = [
+        {"model": model, "server": name, **asdict(side)}
+        for model, sides in found.items()
+        for name, side in sides.items()
+    ]
+    result = Result(kind="servers", machine=describe(()), how=how, body=table(titles, lines), records=records)
+    print(result.text())
     if options.save:
-        records = [
-            {"model": model, "server": name, **asdict(side)}
-            for model, sides in found.items()
-            for name, side in sides.items()
-        ]
-        write(ROOT / "benchmarks" / "results" / options.save, text, machine, records)
+        result.save(options.save)
     return 0
 
 

@@ -25,9 +25,10 @@ import numpy as np
 
 import engine
 from benchmarks.files import Files
-from benchmarks.machine import ROOT, describe, heading
+from benchmarks.machine import ROOT, describe
 from benchmarks.networks import NETWORKS
-from benchmarks.report import table, write
+from benchmarks.raw import Result
+from benchmarks.report import table
 from benchmarks.servers.rivals import OURS, RIVALS
 from benchmarks.servers.running import make_files, measure, serving
 
@@ -116,7 +117,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--networks", nargs="+", default=["resnet18", "mobilenet_v2"], choices=list(NETWORKS))
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--seconds", type=float, default=2.0, help="of a turn")
-    parser.add_argument("--save", metavar="NAME", help="write benchmarks/results/NAME.json and NAME.md")
+    parser.add_argument("--save", metavar="NAME", help="write benchmarks/raw/NAME.json")
     parser.add_argument("--run", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args(argv)
     if args.run:
@@ -128,14 +129,13 @@ def main(argv: Sequence[str] | None = None) -> None:
         + [f"{pick(served) / pick(runs):.2f}" for pick in (statistics.median, max)]
         for name, (served, runs) in found.items()
     ]
-    titles = ["network", "answers/s", "most", "runs/s by itself", "most", "share", "of the most"]
-    machine = describe(())
+    titles = ["network", "answers/s", "max", "engine runs/s", "max", "share (medians)", "share (maxima)"]
     how = f"{args.rounds} turns of {args.seconds:g} s each; {CLIENTS} clients, V2 binary both ways, 1 thread"
-    text = f"# The engine behind HTTP, and by itself\n\n{heading(machine)}; {how}\n\n{table(titles, rows)}\n"
-    print(text)
+    records = [{"network": name, "answers": served, "runs": runs} for name, (served, runs) in found.items()]
+    result = Result(kind="engine_alone", machine=describe(()), how=how, body=table(titles, rows), records=records)
+    print(result.text())
     if args.save:
-        records = [{"network": name, "answers": served, "runs": runs} for name, (served, runs) in found.items()]
-        write(ROOT / "benchmarks" / "results" / args.save, text, machine, records)
+        result.save(args.save)
 
 
 if __name__ == "__main__":

@@ -25,8 +25,9 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from benchmarks.machine import ROOT, describe, heading
-from benchmarks.report import write
+from benchmarks.machine import ROOT, describe
+from benchmarks.raw import Result
+from benchmarks.report import table
 from benchmarks.serving.cases import Case, cases, write_models
 
 _PATIENCE_S = 60.0
@@ -157,7 +158,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=7, help="turns of both (7)")
     parser.add_argument("--requests", type=int, default=300, help="in a turn (300)")
     parser.add_argument("--clients", type=int, default=8, help="at once, for the waiting (8)")
-    parser.add_argument("--save", help="name under benchmarks/results")
+    parser.add_argument("--save", metavar="NAME", help="write benchmarks/raw/NAME.json")
     options = parser.parse_args()
     cores = sorted(os.sched_getaffinity(0))
     os.sched_setaffinity(0, cores[:1])
@@ -169,11 +170,12 @@ def main() -> int:
         with running(serve, 18801, server_core) as ours, running(floor, 18802, server_core) as nothing:
             settle(ours)
             found = {case: measure(case, ours, nothing, options) for case in cases(STORE)}
-    text = report(found, options)
-    print(text)
+    how = f"{options.rounds} rounds of {options.requests} requests; waiting with {options.clients} clients"
+    records = [{"case": case.name, "ours": asdict(a), "floor": asdict(b)} for case, (a, b) in found.items()]
+    result = Result(kind="serving", machine=describe(()), how=how, body=report(found), records=records)
+    print(result.text())
     if options.save:
-        records = [{"case": case.name, "ours": asdict(a), "floor": asdict(b)} for case, (a, b) in found.items()]
-        write(ROOT / "benchmarks" / "results" / options.save, text + "\n", describe(()), records)
+        result.save(options.save)
     return 0
 
 
@@ -192,30 +194,23 @@ def measure(case: Case, ours: Peer, floor: Peer, options: argparse.Namespace) ->
     return sides[0][2], sides[1][2]
 
 
-def report(found: dict[Case, tuple[Side, Side]], options: argparse.Namespace) -> str:
-    """The table."""
-    machine = describe(())
-    rows = [
-        ("request", "ours us", "floor us", "decode us", "x (median)", "x (least)", "aim", "p50 ms", "p99 ms", "p99/p50")
-    ]
+def report(found: dict[Case, tuple[Side, Side]]) -> str:
+    """Return the table: processor time and waiting of every kind of request."""
+    titles = ["request", "ours µs", "floor µs", "decoding µs", "ratio (medians)", "ratio (minima)", "target",
+              "p50 ms", "p99 ms", "p99 / p50"]  # fmt: skip
+    rows = []
     for case, (ours, floor) in found.items():
         middle, least, decode = statistics.median(ours.cpu_us), min(ours.cpu_us), case.decode_us()
         waits = sorted(ours.waits_ms)
         p50, p99 = waits[len(waits) // 2], waits[int(len(waits) * 0.99)]
-        rows.append(
-            (
-                case.name, f"{middle:.0f}", f"{statistics.median(floor.cpu_us):.0f}",
-                f"{decode:.0f}" if case.is_picture else "-",
-                f"{middle / (statistics.median(floor.cpu_us) + decode):.2f}",
-                f"{least / (min(floor.cpu_us) + decode):.2f}",
-                "-" if case.most is None else f"{case.most:g}", f"{p50:.2f}", f"{p99:.2f}", f"{p99 / p50:.1f}",
-            )
-        )  # fmt: skip
-    lines = [" | ".join(row) for row in rows]
-    lines.insert(1, "|".join(["---"] * len(rows[0])))
-    body = "\n".join(f"| {line} |" for line in lines)
-    how = f"{options.rounds} rounds of {options.requests} requests, waiting with {options.clients} clients"
-    return f"{heading(machine)}; {how}\n\n{body}"
+        rows.append([
+            case.name, f"{middle:.0f}", f"{statistics.median(floor.cpu_us):.0f}",
+            f"{decode:.0f}" if case.is_picture else "–",
+            f"{middle / (statistics.median(floor.cpu_us) + decode):.2f}",
+            f"{least / (min(floor.cpu_us) + decode):.2f}",
+            "–" if case.most is None else f"{case.most:g}", f"{p50:.2f}", f"{p99:.2f}", f"{p99 / p50:.1f}",
+        ])  # fmt: skip
+    return table(titles, rows)
 
 
 if __name__ == "__main__":

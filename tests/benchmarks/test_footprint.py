@@ -44,6 +44,6 @@ def test_the_table_compares_with_the_smallest_rival() -> None:
         {"network": "net", "engine": "ncnn", "start": "", "rss": 60_000_000, **sizes},
         {"network": "net", "engine": "openvino", "start": "", "failure": "no such file"},
     ]
-    lines = footprint.report(rows, MACHINE, 1).splitlines()
+    lines = footprint.report(rows, MACHINE).splitlines()
     assert [line.split("|")[2].strip() for line in lines[-3:]] == ["90", "60", "–"]
     assert [line.split("|")[-2].strip() for line in lines[-3:]] == ["1.50", "", ""]

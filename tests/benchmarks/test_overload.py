@@ -61,8 +61,7 @@ def test_a_server_that_is_gone_is_shown_as_gone() -> None:
         "attack": "noise", "tree": "now", "good": nothing, "health": nothing, "threads": 3, "files": 4,
         "memory_mb": {"start": 150.0, "peak": 3000.0, "after": usage.memory_mb},
     }  # fmt: skip
-    machine = {"processor": "P", "cores": 2, "date": "D", "python": "3"}
-    text = report.markdown({"machine": machine, "seconds": 5, "rows": [row]})
+    text = report.attack_table([row])
     cells = [cell.strip() for cell in text.splitlines()[-1].strip("|").split("|")]
     assert cells == ["noise", "now", "0", "0", "–", "–", "–", "0", "150", "3000", "gone", "3", "4"]
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
-from benchmarks.raw import raw_text
+from benchmarks.raw import pack, raw_text, unpack
 
 
 def test_list_of_numbers_is_one_line() -> None:
@@ -21,3 +22,11 @@ def test_numbers_keep_six_digits_and_whole_ones_all() -> None:
 def test_what_was_written_is_read_as_the_same() -> None:
     data = {"machine": {"cores": 2, "engines": {}}, "records": [{"rates": {"1": [1.5, None]}, "error": 'a "word"'}]}
     assert json.loads(raw_text(data)) == data
+
+
+def test_packed_data_is_read_again_and_equal_data_makes_equal_files(tmp_path: Path) -> None:
+    data = {"records": [{"best_s": 0.0123456789, "name": "a"}]}
+    pack(tmp_path / "a.json.gz", data)
+    pack(tmp_path / "b.json.gz", data)
+    assert unpack(tmp_path / "a.json.gz") == {"records": [{"best_s": 0.0123457, "name": "a"}]}
+    assert (tmp_path / "a.json.gz").read_bytes() == (tmp_path / "b.json.gz").read_bytes()

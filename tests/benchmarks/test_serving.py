@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -30,9 +29,9 @@ def test_a_message_is_a_request_with_its_length_and_the_floor_s_answer() -> None
 
 def test_the_table_divides_by_the_floor() -> None:
     ours, floor = Side([300, 200, 400], [1.0] * 99 + [5.0]), Side([100, 50, 150], [])
-    options = argparse.Namespace(rounds=3, requests=10, clients=8)
-    text = report({Case(name="x", path="/", body=b"", most=3): (ours, floor)}, options)
-    assert "| x | 300 | 100 | - | 3.00 | 4.00 | 3 | 1.00 | 5.00 | 5.0 |" in text
+    text = report({Case(name="x", path="/", body=b"", most=3): (ours, floor)})
+    cells = [cell.strip() for cell in text.splitlines()[-1].strip("|").split("|")]
+    assert cells == ["x", "300", "100", "–", "3.00", "4.00", "3", "1.00", "5.00", "5.0"]
 
 
 def test_to_the_floor_of_a_picture_its_decoding_is_added() -> None:

@@ -41,4 +41,4 @@ def test_the_table_has_both_and_their_ratio() -> None:
     pair = Pair(network="net", threads=2, before_s=[0.002, 0.004], after_s=[0.001, 0.005])
     text = report(["old", "new"], [pair])
     assert "| net | 2 | 2.00 / 3.00 | 1.00 / 3.00 | 2.000 | 1.000 |" in text
-    assert "Geometric mean 2.000, least 2.000, largest 2.000." in text
+    assert "Geometric mean 2.000, lowest 2.000, highest 2.000." in text

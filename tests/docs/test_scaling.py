@@ -63,7 +63,7 @@ RUN_BY = {
     "make scale": "tests/docs/test_delivery.py::test_make_knows_the_target",
     "python -m benchmarks.rolling --updates 5": f"{HERE}::test_the_benchmark_of_the_page_runs",
     "python -m benchmarks.replicas": f"{HERE}::test_the_benchmark_of_the_page_runs",
-    "python -m benchmarks.scale --requests 60000 --save scale_zen4": f"{HERE}::test_the_benchmark_of_the_page_runs",
+    "python -m benchmarks.scale --requests 60000 --save scale": f"{HERE}::test_the_benchmark_of_the_page_runs",
     "python -m benchmarks.scale.page": f"{SIMULATION}::test_the_page_has_the_figures_that_were_simulated",
     "python -m benchmarks.scale.measure": f"{HERE}::test_the_benchmark_of_the_page_runs",
     **{f"python -m benchmarks.ray {name}": BENCHMARKS for name in ("overhead", "loss", "rolling", "second")},
