@@ -43,7 +43,7 @@ def test_python_code_of_the_page_runs_in_a_clone(name: str, reader: Reader, monk
 
 @pytest.mark.parametrize(
     "name",
-    ["docs/tutorial.md", "docs/graph.md", "docs/compiler.md", "docs/compiler-decisions.md", "docs/architecture.md"]
+    ["docs/tutorial.md", "docs/graph.md", "docs/compiler.md", "docs/decisions/README.md", "docs/architecture.md"]
     + ["docs/operating.md", "docs/scaling.md", "deploy/README.md"],
 )
 def test_links_of_the_page_lead_somewhere(name: str) -> None:
