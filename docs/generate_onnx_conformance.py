@@ -1,6 +1,6 @@
-"""Run ONNX's own backend tests, and write into docs/onnx.md what came of them.
+"""Run ONNX's backend tests and write the results to docs/onnx.md.
 
-The cases come with the package ``onnx``: those of single operators are made by its code, the others lie in it as files.
+The package ``onnx`` brings the cases: its code generates those of single operators, the others are files.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ END: Final = "<!-- end of conformance -->"
 FOLDERS: Final = ("simple", "pytorch-converted", "pytorch-operator")
 
 REASONS: Final[dict[str, str]] = {
-    "ImageDecoder": "pictures are decoded by the service, not by a graph",
-    "RegexFullMatch": "a pattern of a stranger's file can keep a processor busy for ever",
-    "Bernoulli": "random: no two implementations draw the same numbers",
-    "Dropout": "dropout at random is for training",
-    "Attention": "one case, beyond half precision",
-    "Resize": "corners aligned by an unrounded size, where onnxruntime, PyTorch and this engine take the size there is",
+    "ImageDecoder": "the service decodes images, graphs do not",
+    "RegexFullMatch": "a pattern from an untrusted file can take unbounded time",
+    "Bernoulli": "random: implementations draw different numbers",
+    "Dropout": "random dropout is for training",
+    "Attention": "one case exceeds half precision",
+    "Resize": "aligned corners use an unrounded size; onnxruntime and PyTorch use the rounded one",
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """A model with inputs and what comes of them."""
+    """Model with inputs and expected outputs."""
 
     kind: str
     name: str
@@ -46,7 +46,7 @@ class Case:
 
     @property
     def operator(self) -> str:
-        """What it is about."""
+        """Return the operator that is tested."""
         name = self.name.removeprefix("test_")
         nodes = self.model.graph.node
         found = str(nodes[0].op_type) if len(nodes) else "-"
@@ -55,12 +55,12 @@ class Case:
 
     @property
     def is_training(self) -> bool:
-        """Whether it is of ONNX's domain for training, which nothing here is for."""
+        """Return whether a node is of ONNX's training domain, which is not supported."""
         return any("training" in each.domain for each in self.model.opset_import)
 
 
 def cases() -> Iterator[Case]:
-    """All of them."""
+    """Yield all cases."""
     from onnx.backend.test.case.node import collect_testcases
 
     with warnings.catch_warnings():
@@ -73,7 +73,7 @@ def cases() -> Iterator[Case]:
 
 
 def stored_cases(folder: str) -> Iterator[Case]:
-    """Those of a folder of the package."""
+    """Yield the cases of a folder of the package."""
     import onnx
 
     root = Path(onnx.__file__).parent / "backend/test/data" / folder
@@ -100,7 +100,7 @@ def _value(path: Path, kind: Any) -> Any:
 
 
 def fault(case: Case, folder: Path, backend: Literal["auto", "reference"] = "reference") -> str | None:
-    """Return what is wrong with our answer; None when nothing is.
+    """Return the first difference from the expected outputs; None if there is none.
 
     Args:
         backend: ``auto`` for machine code, where the case has an operator with a kernel.
@@ -167,7 +167,7 @@ def _table(passed: dict[str, list[int]], kinds: dict[str, list[int]]) -> str:
     import onnx
 
     lines = [
-        f"Cases of `onnx` {onnx.__version__}, operator sets up to {onnx.defs.onnx_opset_version()}, but for training:",
+        f"Cases of `onnx` {onnx.__version__}, operator sets up to {onnx.defs.onnx_opset_version()}, without training:",
         "",
         "| cases | pass | of | share |",
         "|---|---|---|---|",
@@ -183,8 +183,8 @@ def _table(passed: dict[str, list[int]], kinds: dict[str, list[int]]) -> str:
     for name, (good, count) in sorted(passed.items()):
         if good < count:
             lines.append(f"| `{name}` | {good} | {count} | {REASONS.get(name, '')} |")
-    whole = [f"`{name}` {count}" for name, (good, count) in sorted(passed.items()) if good == count]
-    lines += ["", f"All pass of: {', '.join(whole)}."]
+    whole = sum(good == count for good, count in passed.values())
+    lines += ["", f"All cases of {whole} other operators pass."]
     return "\n".join(lines)
 
 
