@@ -1,12 +1,12 @@
-"""PyTorch -> PNNX: trace a module, convert it, hold the result against PyTorch, put it where it is served from.
+"""PyTorch -> PNNX: trace a module, convert it, compare the result with PyTorch, install it in a model store.
 
     import exporter
     exported = exporter.export(model.eval(), exporter.parse_inputs(["1,3,224,224"]), Path("out"))
     reference = exporter.record(model, tensors, exported.graph)      # values for `pnnx-serve compare`
 
-Needs torch and pnnx, the ``export`` extra; torch is not imported before one of the names that need it is asked for.
-Nothing that serves models imports this package. Every failure is an ``exporter.ExportError``, or another
-``engine.EngineError`` where the engine cannot take what was exported.
+Needs torch and pnnx, the ``export`` extra; torch is imported when a name that needs it is first accessed. The server
+does not import this package. Every failure is an ``exporter.ExportError``, or another ``engine.EngineError`` if the
+engine cannot run the export.
 """
 
 from __future__ import annotations

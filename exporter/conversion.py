@@ -1,7 +1,7 @@
 """The converter, run as a program: TorchScript file -> PNNX pair.
 
-It is judged by what it writes and never by its exit status: it may crash in the writers of formats that nobody asked
-for, after the pair is complete. It runs in a folder of its own, so that nothing there is left over from before.
+Its success is judged by the files it writes, not by its exit status: it may crash in the writers of other formats after
+the pair is complete. It runs in a folder of its own, so that no files of earlier runs are found.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from app.models.folder.layout import BIN, PARAM
 from exporter.errors import ConversionError, last_line
 from exporter.inputs import InputSpec
 
-# The converter replaces '-' in the name of its file, so it gets one without.
+# The converter replaces '-' in the name of its file, so the name has none.
 SCRIPT: Final = "model.pt"
 ONNX: Final = "model.onnx"
 
@@ -41,11 +41,11 @@ def convert(
     Args:
         script: the file.
         inputs, second: shapes and dtypes; dimensions that differ between the two become dynamic.
-        opt_level: how far the converter simplifies, 0 to 2.
+        opt_level: level of simplification, 0 to 2.
         module_operators: classes (``package.module.Class``) that stay one operator each.
 
     Raises:
-        ConversionError: no pair was written; with what the converter said last.
+        ConversionError: no pair was written; with the converter's last message.
     """
     with tempfile.TemporaryDirectory(prefix="pnnx-") as scratch:
         name = ONNX if script.suffix == ".onnx" else SCRIPT
@@ -61,7 +61,7 @@ def convert(
 def arguments(
     inputs: Sequence[InputSpec], second: Sequence[InputSpec], opt_level: int, module_operators: Sequence[str]
 ) -> list[str]:
-    """The converter's arguments: key=value, no dashes."""
+    """Return the converter's arguments: key=value, no dashes."""
     found = [f"inputshape={','.join(map(str, inputs))}"] if inputs else []
     found += [f"inputshape2={','.join(map(str, second))}"] if second else []
     found += [f"moduleop={','.join(module_operators)}"] if module_operators else []
@@ -69,13 +69,13 @@ def arguments(
 
 
 def telling_line(said: str) -> str:
-    """Of all that the converter printed, the last line that sounds like a reason."""
+    """Return the last line of the converter's output that looks like a reason."""
     lines = [line.strip() for line in said.splitlines() if line.strip()]
     return next((line for line in reversed(lines) if _TELLING.search(line)), last_line(said))
 
 
 def find_converter() -> str:
-    """The program inside the installed package, or else the one on the path.
+    """Return the program inside the installed package, or else the one on the path.
 
     Raises:
         ConversionError: there is none.
@@ -95,7 +95,7 @@ def _run(command: Sequence[str], folder: str) -> str:
     try:
         done = subprocess.run(command, cwd=folder, capture_output=True, timeout=_TIMEOUT_S, check=False)
     except subprocess.TimeoutExpired:
-        raise ConversionError("pnnx did not end", found=f"{_TIMEOUT_S} s") from None
+        raise ConversionError("pnnx did not finish in time", found=f"{_TIMEOUT_S} s") from None
     except OSError as exc:
         raise ConversionError("pnnx cannot be run", where=Path(command[0]).name, found=exc.strerror) from exc
     return (done.stdout + done.stderr).decode(errors="replace")

@@ -11,15 +11,15 @@ from exporter.inputs import DTYPES, InputSpec
 from exporter.ranges import Range, is_integer
 
 PLAIN: Final = "plain"
-"""Normally distributed, or 0 and 1, which are valid as indices, masks and counts alike."""
+"""Normally distributed, or 0 and 1, which are valid as indices, masks and counts."""
 SPREAD: Final = "spread"
-"""The same, with integers from all of their range."""
-ALIKE: Final = "alike"
+"""The same, with integers from their whole range."""
+REPEATED: Final = "repeated"
 """Few values, so that many are equal."""
 LARGE: Final = "large"
-"""Large ones, and integers that differ from each other."""
+"""Large values, and integers that differ from each other."""
 NEGATIVE: Final = "negative"
-"""Only negative ones, and integers of either sign where PyTorch takes them."""
+"""Negative values, and integers of either sign if PyTorch accepts them."""
 
 
 def draw(kind: str, inputs: Sequence[InputSpec], ranges: Sequence[Range | None], seed: int) -> tuple[Any, ...]:
@@ -48,12 +48,12 @@ def _drawn(kind: str, spec: InputSpec, range: Range | None, generator: Any) -> A
 
 
 def _halves(x: Any) -> Any:
-    """Few values, so that many are alike, zeros among them."""
+    """Round to halves, so that many values are equal, zeros included."""
     return torch.view_as_complex(_halves(torch.view_as_real(x))) if x.is_complex() else (2 * x).round() / 2
 
 
 def _over_the_range(u: Any, low: Any, high: Any) -> Any:
-    """Any integers from 0 up, the largest among them."""
+    """Draw any integers from 0 up, including the largest."""
     values = (u * (high - low.clamp(min=0) + 1)).floor() + low.clamp(min=0)
     rows = values.view(-1, high.numel())
     if len(rows) > 1:
@@ -62,7 +62,7 @@ def _over_the_range(u: Any, low: Any, high: Any) -> Any:
 
 
 def _few(u: Any, low: Any, high: Any) -> Any:
-    """The ends of the range, zero and the middle, each of them often."""
+    """Draw the ends of the range, zero and the middle, each of them often."""
     ends = torch.stack(torch.broadcast_tensors(low, high, low.clamp(min=0), (low + high) // 2, low.clamp(min=0) + 1))
     picked = (u * len(ends)).long().clamp(max=len(ends) - 1)
     few = ends.expand(len(ends), u.shape[-1])
@@ -70,14 +70,14 @@ def _few(u: Any, low: Any, high: Any) -> Any:
 
 
 def _distinct(u: Any, low: Any, high: Any) -> Any:
-    """Integers that all differ, as far as the range has as many, in any order."""
+    """Draw integers that all differ, as far as the range has as many, in any order."""
     order = u.flatten().argsort().reshape(u.shape)
     first, size = low.clamp(min=0), high - low.clamp(min=0) + 1
     return first + order * (size // u.numel()).clamp(min=1) % size
 
 
 def _below_zero(u: Any, low: Any, high: Any) -> Any:
-    """Integers from all of the range, small ones of either sign more often."""
+    """Draw integers from the whole range, small ones of either sign more often."""
     values = ((2 * u - 1).abs() * (high.maximum(-low) + 1).log2()).exp2().floor() * (2 * u - 1).sign()
     return values.minimum(high).maximum(low)
 
@@ -85,22 +85,22 @@ def _below_zero(u: Any, low: Any, high: Any) -> Any:
 _FLOATS: Final[dict[str, Callable[[Any], Any]]] = {
     PLAIN: lambda x: x,
     SPREAD: lambda x: x,
-    ALIKE: _halves,
+    REPEATED: _halves,
     LARGE: lambda x: 100 * x,
     NEGATIVE: lambda x: x if x.is_complex() else -x.abs(),
 }
 _INTEGERS: Final[dict[str, Callable[[Any, Any, Any], Any]]] = {
     SPREAD: _over_the_range,
-    ALIKE: _few,
+    REPEATED: _few,
     LARGE: _distinct,
     NEGATIVE: _below_zero,
 }
 _BOOLEANS: Final[dict[str, Callable[[Any], Any]]] = {
     PLAIN: lambda u: u < 0.5,
     SPREAD: lambda u: u < 0.5,
-    ALIKE: lambda u: u.sort(-1).values < 0.7,
+    REPEATED: lambda u: u.sort(-1).values < 0.7,
     LARGE: lambda u: u < 0.9,
     NEGATIVE: lambda u: u < 0.2,
 }
-KINDS: Final = (SPREAD, ALIKE, LARGE, NEGATIVE)
-"""The kinds of values that are tried beside plain ones; PyTorch may refuse them, or have no numbers for them."""
+KINDS: Final = (SPREAD, REPEATED, LARGE, NEGATIVE)
+"""Kinds of values that are tried in addition to plain ones; PyTorch may refuse them, or return no numbers for them."""

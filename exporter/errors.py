@@ -1,10 +1,10 @@
-"""What can go wrong between a PyTorch module and a PNNX pair.
+"""Errors between a PyTorch module and a PNNX pair.
 
 ExportError
-├─ SourceError       the file, the name in it, or what it makes is no model; the inputs do not fit it
+├─ SourceError       the source is not a model, or the inputs do not fit it
 ├─ TracingError      PyTorch cannot trace the model
 ├─ ConversionError   the converter wrote no pair, or half of one
-└─ DivergenceError   the pair gives other answers than PyTorch
+└─ DivergenceError   the results of the pair differ from PyTorch's
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ class ExportError(engine.EngineError):
 
 
 class SourceError(ExportError):
-    """There is no model where one was said to be, or it does not take the inputs."""
+    """The named source is not a model, or the model does not take the inputs."""
 
 
 class TracingError(ExportError):
@@ -29,15 +29,15 @@ class ConversionError(ExportError):
 
 
 class DivergenceError(ExportError):
-    """The converted pair gives other answers than PyTorch."""
+    """The results of the converted pair differ from PyTorch's."""
 
 
 def last_line(text: str) -> str:
-    """The last line that says something: of a message of many lines, the one that names the problem."""
+    """Return the last line that is not empty: in a message of many lines, it names the problem."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return lines[-1] if lines else "no message"
 
 
 def describe(exc: BaseException) -> str:
-    """An exception in one line: its kind, and the last line of what it says."""
+    """Return an exception in one line: its class, and the last line of its message."""
     return f"{type(exc).__name__}: {last_line(str(exc))}" if str(exc).strip() else type(exc).__name__

@@ -1,4 +1,4 @@
-"""Names of a model's inputs and outputs, which the converter replaces by numbers, put back into the pair."""
+"""Names of a model's inputs and outputs, which the converter replaces by numbers, restored in the pair."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from typing import Any, Final
 import torch
 
 from app.models.folder.layout import PARAM
-from exporter.onnx_model import OnnxModel
+from exporter.onnx_files import OnnxModel
 
-# Names that an operand can have in a pair: one word without the marks of a line's entries.
+# Valid names of operands in a pair: one word without the marks of a line's entries.
 _WORD: Final = re.compile(r"[^\s=#$@]+")
 _NUMBER: Final = re.compile(r"[0-9]+\Z")
-# Words in front of a line's operands: type, name, number of inputs and of outputs; each with the blanks behind it.
+# Words before a line's operands: type, name, number of inputs and of outputs; each with the blanks after it.
 _HEAD: Final = 4
 _TYPES: Final = {"pnnx.Input": 0, "pnnx.Output": 1}
 
 
 def keep_names(model: Any, folder: Path) -> None:
-    """Name the operands of a pair's inputs as ``forward`` names its arguments, or as an ONNX file names its tensors.
+    """Name the operands of a pair's inputs after the arguments of ``forward``, or the tensors of an ONNX file.
 
     Args:
         model: the model that the pair was made from.
-        folder: where the pair is; its text is written anew.
+        folder: folder of the pair; its text file is rewritten.
     """
     names = (model.input_names, model.output_names) if isinstance(model, OnnxModel) else (_arguments(model), ())
     path = folder / PARAM

@@ -1,4 +1,4 @@
-"""The whole way: trace, convert, load, hold against PyTorch."""
+"""The whole export: trace, convert, load, compare with PyTorch."""
 
 from __future__ import annotations
 
@@ -14,15 +14,14 @@ import numpy as np
 import torch
 
 import engine
+from exporter.alternatives import Alternatives, load, unfit, with_alternative
 from exporter.errors import ExportError, SourceError
 from exporter.inputs import InputSpec, check_second
 from exporter.naming import keep_names
 from exporter.recording import record
-from exporter.remedy import unfit, with_remedy
 from exporter.tensors import answer, flatten
 from exporter.tracing.script import trace
 from exporter.verification import Verdict, cases, verify
-from exporter.ways import Ways, load
 
 Progress = Callable[[str], AbstractContextManager[None]]
 
@@ -33,13 +32,13 @@ def _silent(step: str) -> AbstractContextManager[None]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exported:
-    """A pair that gives PyTorch's answers.
+    """Pair whose results agree with PyTorch's.
 
     Args:
-        folder: where model.pnnx.param and model.pnnx.bin are.
+        folder: folder of model.pnnx.param and model.pnnx.bin.
         graph: the pair, loaded.
-        tried: the shapes at which the answers agree.
-        remarks: what a person should know: the tracer's warnings, shapes that could not be tried.
+        tried: the shapes at which the results agree.
+        remarks: notes for the user: the tracer's warnings, shapes that could not be tried.
     """
 
     folder: Path
@@ -60,44 +59,44 @@ def export(
     reference: str | os.PathLike[str] | None = None,
     progress: Progress = _silent,
 ) -> Exported:
-    """Turn a PyTorch module into a PNNX pair and check that it gives the same answers.
+    """Convert a PyTorch module to a PNNX pair and check that it gives the same results.
 
     Args:
         model: a torch.nn.Module; put into evaluation mode, its half precision turned into single.
         inputs: shapes and dtypes to trace with, one an input.
-        folder: where the pair goes. It is left there for a look when the answers differ.
+        folder: target of the pair, which is left there for inspection if the results differ.
         second: other shapes; dimensions that differ become dynamic.
-        opt_level: how far the converter simplifies, 0 to 2.
+        opt_level: level of simplification, 0 to 2.
         module_operators: classes (``package.module.Class``) kept as one operator each, see docs/custom-operators.md.
         rtol: allowed error as a share of an output's largest magnitude; by default 1e-4 for float32.
-        reference: an .npz file to write with PyTorch's values, see record(); also when the answers differ.
-        progress: a context for each step, given what is being done.
+        reference: an .npz file to write with PyTorch's values, see record(); also when the results differ.
+        progress: called with the name of each step, returns a context for it.
 
     Raises:
         SourceError: the model does not take the inputs.
         TracingError, ConversionError: it cannot be traced or converted.
         UnsupportedOperatorError: the engine lacks operators of the graph.
-        DivergenceError: the answers differ, or the pair has none.
+        DivergenceError: the results differ, or the pair cannot be run.
 
-    Every error but SourceError names a way to export the model that works, having tried it, or the ways that do not.
+    Every error except SourceError names a tested alternative that works, or the alternatives that do not.
     """
     if second:
         check_second(inputs, second)
     if opt_level not in (0, 1, 2):
-        raise ExportError("no such level of simplification", found=opt_level, expected="0, 1 or 2")
+        raise ExportError("unknown level of simplification", found=opt_level, expected="0, 1 or 2")
     model, inputs, second, remarks = _in_single_precision(model.eval(), inputs, second)
     with progress("finding the integers that the model takes"):
         trials = cases(model, inputs, second)
     with tempfile.TemporaryDirectory() as scratch:
-        ways = Ways(model, inputs, second, trials, Path(scratch), opt_level, module_operators, rtol)
+        alternatives = Alternatives(model, inputs, second, trials, Path(scratch), opt_level, module_operators, rtol)
         tensors = trials[0].tensors()
         result = answer(model, tensors)
         list(flatten(result))
         try:
             with progress("tracing"):
-                remarks += trace(model, tensors, result, ways.script, is_open=bool(second))
+                remarks += trace(model, tensors, result, alternatives.script, is_open=bool(second))
             with progress("converting"):
-                ways.convert(folder, opt_level, second)
+                alternatives.convert(folder, opt_level, second)
                 keep_names(model, folder)
             graph = load(folder)
             if reference is not None:
@@ -109,7 +108,7 @@ def export(
             raise
         except engine.EngineError as error:
             with progress("trying other ways to export it"):
-                raise with_remedy(unfit(error), ways) from error
+                raise with_alternative(unfit(error), alternatives) from error
     agreed = tuple(dict.fromkeys(each.case.shapes for each in verdicts if each.has_agreed))
     noted = {each.case.shapes: each.remark for each in reversed(verdicts) if each.remark is not None}
     remarks = (*remarks, *_refused(verdicts, agreed), *reversed(noted.values()), *map(str, graph.warnings))
@@ -117,7 +116,7 @@ def export(
 
 
 def _refused(verdicts: Sequence[Verdict], agreed: Sequence[str]) -> Iterator[str]:
-    """Say at which shapes nothing was compared, because PyTorch has no answer."""
+    """Return a remark on shapes at which nothing was compared, because PyTorch refuses them."""
     refusals = {each.case.shapes: each.refusal for each in verdicts if each.case.shapes not in agreed}
     if refusals:
         yield f"not tried at {' and '.join(refusals)}: {next(iter(refusals.values()))}"
@@ -126,7 +125,7 @@ def _refused(verdicts: Sequence[Verdict], agreed: Sequence[str]) -> Iterator[str
 def _in_single_precision(
     model: Any, inputs: Sequence[InputSpec], second: Sequence[InputSpec]
 ) -> tuple[Any, tuple[InputSpec, ...], tuple[InputSpec, ...], tuple[str, ...]]:
-    """The converter mixes half and single precision when it runs a half-precision model, and then gives up."""
+    """Return model and inputs in single precision: the converter mixes it with half precision and fails."""
     values = [*model.parameters(), *model.buffers()]
     if not any(value.dtype in (torch.float16, torch.bfloat16) for value in values):
         return model, tuple(inputs), tuple(second), ()

@@ -1,4 +1,4 @@
-"""A pair put where the server finds it: STORE/NAME/VERSION/, with a config.toml to fill in."""
+"""Installation of a pair in a model store, STORE/NAME/VERSION/, with a config.toml to fill in."""
 
 from __future__ import annotations
 
@@ -33,26 +33,26 @@ _PICTURES: Final = """
 
 
 def place(pair: Path, store: Path, name: str, graph: engine.RuntimeGraph) -> Path:
-    """Copy a pair into a store as the next version of a model; what was there before stays.
+    """Copy a pair into a store as the next version of a model; earlier versions stay.
 
     Args:
         pair: the folder with model.pnnx.param and model.pnnx.bin.
         store: the folder of models; made if missing.
         name: the model's name.
-        graph: the pair, loaded; the new config.toml is written from its inputs. One that is there already stays.
+        graph: the pair, loaded; a config.toml is written from its inputs unless there is one.
 
     Returns:
         The version's folder. It appears whole or not at all.
 
     Raises:
-        ExportError: the name is none for a model.
+        ExportError: the name is invalid.
         OSError: the store cannot be written.
     """
     if not is_model_name(name):
-        raise ExportError("no name for a model", found=f"'{name}'", expected=NAME_RULE)
+        raise ExportError("invalid name of a model", found=f"'{name}'", expected=NAME_RULE)
     folder = store / name
     folder.mkdir(parents=True, exist_ok=True)
-    # A name with a dot in front is not looked at while the copy is made.
+    # The server ignores names with a leading dot while the copy is made.
     scratch = Path(tempfile.mkdtemp(prefix=".", dir=store))
     try:
         for file in (PARAM, BIN):
@@ -66,7 +66,7 @@ def place(pair: Path, store: Path, name: str, graph: engine.RuntimeGraph) -> Pat
 
 
 def model_name(source: str) -> str:
-    """What a model is called when nobody says: by its class or function, or else by its file."""
+    """Return the default name of a model: that of its class or function, or else of its file."""
     _, colon, attribute = source.rpartition(":")
     if colon:
         return re.sub(r"[^a-z0-9._-]", "_", attribute.lower()).lstrip("._-") or "model"
@@ -75,7 +75,7 @@ def model_name(source: str) -> str:
 
 
 def config_text(name: str, graph: engine.RuntimeGraph) -> str:
-    """A config.toml that serves tensors, and says what to fill in where the first input looks like pictures."""
+    """Return a config.toml that serves tensors, with picture settings to fill in if the first input may be pictures."""
     inputs = ", ".join(f"{port.name} {port.spec}" for port in graph.inputs)
     outputs = ", ".join(f"{port.name} {port.spec}" for port in graph.outputs)
     text = _HEADER.format(name=name, inputs=inputs, outputs=outputs)

@@ -1,8 +1,8 @@
-"""The integers that a model takes, found by running it with growing ones until it refuses them.
+"""Valid integers of a model, found by running it with growing ones until it refuses them.
 
-Integers mostly count something: rows of a table, places on a canvas, how often to repeat. Which of them are valid is
-written nowhere but in what the model does with them. Of an input with few columns (``x`` and ``y``, or a sentence, a
-place and a kind) each column has a range of its own.
+Integers are mostly indices or counts: rows of a table, positions on a canvas, repetitions. Only the model's own
+behaviour shows which of them are valid. In an input with few columns (``x`` and ``y``; or a sentence, a position and a
+kind) each column has a range of its own.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from exporter.errors import SourceError
 from exporter.inputs import DTYPES, InputSpec
 from exporter.tensors import answer, flatten
 
-# Beyond it single precision does not hold every integer; no table has as many rows.
+# Single precision holds every integer up to here; no table has more rows.
 _LARGEST: Final = 2**24
-# Columns that are looked at one by one, at most.
+# Most columns that are searched one by one.
 _MOST_COLUMNS: Final = 8
 _SEARCH_S: Final = 10.0
-# What growing integers may cost: so many times the seconds and results of the first run, or these where that is more.
+# Cost limits of a run with larger integers: multiples of the time and results of the first run, or these minima.
 _TIMES: Final = 16
 _RUN_S: Final = 0.1
 _ELEMENTS: Final = 2**20
@@ -33,11 +33,11 @@ _ELEMENTS: Final = 2**20
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """The integers of one input.
+    """Range of the integers of one input.
 
     Args:
-        low, high: the smallest and the largest, a vector of one element or of one for each column.
-        start: 0, or 1 where the model refuses zeros.
+        low, high: smallest and largest, vectors of one element, or of one for each column.
+        start: 0, or 1 if the model refuses zeros.
     """
 
     low: Any
@@ -45,7 +45,7 @@ class Range:
     start: int
 
     def of_columns(self, count: int) -> Range:
-        """This range for another number of columns: what all columns have in common, if the number differs."""
+        """Return this range for another number of columns: the intersection of all columns if the number differs."""
         if len(self.high) == count:
             return self
         return Range(self.low.max().expand(count), self.high.min().expand(count), self.start)
@@ -59,24 +59,24 @@ Ranges = tuple[Range | None, ...]
 
 
 def is_integer(spec: InputSpec) -> bool:
-    """Return whether an input holds integers; booleans are none."""
+    """Return whether an input holds integers, not booleans."""
     return spec.dtype[:1] in "iu"
 
 
 def find_ranges(model: Any, inputs: Sequence[InputSpec], others: Sequence[Any], guess: Ranges | None = None) -> Ranges:
-    """Find the integers that a model takes.
+    """Find the integers that a model accepts.
 
     Args:
-        model: what is run, with all elements of an input, or of a column of it, alike.
+        model: run with all elements of an input, or of one of its columns, equal.
         inputs: the shapes and dtypes.
-        others: a tensor for each input, of which those without integers are used.
-        guess: what was found at other shapes, taken over where it holds at these, too.
+        others: a tensor for each input; those without integers are used.
+        guess: ranges found at other shapes, kept if they hold at these, too.
 
     Returns:
-        A range for each input of integers, None for the others. The largest of all may be taken together.
+        A range for each input of integers, None for the others. All maxima may be used together.
 
     Raises:
-        SourceError: the model takes neither zeros nor ones; says why.
+        SourceError: the model accepts neither zeros nor ones; with the reason.
     """
     columns = [_columns(spec) if is_integer(spec) else 0 for spec in inputs]
     if not any(columns):
@@ -92,7 +92,7 @@ def find_ranges(model: Any, inputs: Sequence[InputSpec], others: Sequence[Any], 
 
 
 class _Search:
-    """Runs of a model with integers that are alike in each column."""
+    """Runs of a model with integers that are equal in each column."""
 
     def __init__(self, model: Any, inputs: Sequence[InputSpec], others: Sequence[Any], columns: Sequence[int]) -> None:
         self._model, self._inputs, self._others, self._columns = model, inputs, others, columns
@@ -101,7 +101,7 @@ class _Search:
         self._may_have_nan = True
 
     def start(self) -> int:
-        """Return 0 or 1, whichever the model takes."""
+        """Return 0 or 1, whichever the model accepts."""
         try:
             self._measure(0)
         except SourceError as refused:
@@ -113,7 +113,7 @@ class _Search:
         return 0
 
     def holds(self, ranges: Ranges) -> bool:
-        """Return whether the model takes both ends of these ranges."""
+        """Return whether the model accepts both ends of these ranges."""
         ends = ([getattr(each, end, torch.zeros(0)) for each in ranges] for end in ("high", "low"))
         try:
             for values in ends:
@@ -130,7 +130,7 @@ class _Search:
         return values
 
     def _groups(self) -> Iterator[list[tuple[int, int]]]:
-        """Inputs and columns that change together."""
+        """Yield groups of inputs and columns that change together."""
         places = [[(k, column) for column in range(n)] for k, n in enumerate(self._columns) if n]
         yield [*chain.from_iterable(places)]
         if len(places) > 1:
@@ -138,7 +138,7 @@ class _Search:
         yield from ([each] for columns in places if len(columns) > 1 for each in columns)
 
     def _move(self, values: list[Any], group: Sequence[tuple[int, int]], sign: int) -> None:
-        """Move some of the values as far as the model takes them: twice as far each time, then by halves."""
+        """Move some of the values as far as the model accepts them: by doubling, then by bisection."""
         limit = min(_limit(self._inputs[k], sign) for k, _ in group)
         good = max(0, sign * int(values[group[0][0]][group[0][1]]))
 
@@ -186,7 +186,7 @@ def has_nan(tensor: Any) -> bool:
 
 
 def _furthest(takes: Callable[[int], bool], good: int, limit: int) -> int:
-    """Return the largest size up to a limit that is taken, where ``good`` is and all smaller ones are."""
+    """Return the largest accepted size up to a limit, given that ``good`` and all smaller ones are accepted."""
     bad = limit + 1
     while good < limit and bad > limit:
         size = min(max(2 * good, 1), limit)

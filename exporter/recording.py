@@ -1,8 +1,8 @@
 """PyTorch's own values for the operands of a converted graph, matched by the names of submodules.
 
-The converter names an operator after the submodule it came from. Where a submodule is called again the operator is
-``pnnx_unique_K``, and where a batch norm was folded into what stands before it, ``convbn2d_K``: such operators are
-matched in order, if there are as many of a kind as there were calls. Nothing is recorded where a match is in doubt.
+The converter names an operator after its submodule. If a submodule is called again the operator is ``pnnx_unique_K``,
+and if a batch norm was folded into the layer before it, ``convbn2d_K``: such operators are matched in order, if their
+number equals that of the calls. Nothing is recorded if a match is uncertain.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class _Call:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Made:
-    """An operator's results as the file announces them: operand name -> shape."""
+    """Annotated results of an operator: operand name -> shape."""
 
     name: str
     kind: str
@@ -45,16 +45,16 @@ class _Made:
 
 
 def record(model: Any, tensors: Sequence[Any], graph: engine.RuntimeGraph) -> dict[str, NDArray[Any]]:
-    """The inputs, outputs and as many operands as can be told, as `pnnx-serve compare` takes them.
+    """Return the inputs, outputs and all identifiable operands, in the format of `pnnx-serve compare`.
 
     Args:
-        model: the module that was exported, in evaluation mode.
+        model: the exported module, in evaluation mode.
         tensors: its inputs.
         graph: the converted pair, loaded.
 
     Returns:
-        ``in_0``, ..., ``out_0``, ... and ``operand/NAME``. A TorchScript model gives no operands: its submodules cannot
-        be listened to.
+        ``in_0``, ..., ``out_0``, ... and ``operand/NAME``. A TorchScript model gives no operands, as its submodules
+        cannot have hooks.
     """
     with plain_attention(), single_names(model), _listening(model) as calls:
         outputs = list(flatten(answer(model, tensors)))
@@ -80,9 +80,9 @@ def _listening(model: Any) -> Iterator[list[_Call]]:
 def _listener(name: str, calls: list[_Call]) -> Any:
     def listen(module: Any, inputs: Any, output: Any) -> None:
         kind = type(module).__name__
-        # Copied at once: a layer that works in place may change the values later.
+        # Copied at once: an in-place layer may change the values later.
         tensors = tuple(to_array(tensor) for tensor in _tensors(output))
-        # A root that is itself a layer was made the child of another before it was traced.
+        # A root that is itself a layer was wrapped in another module before tracing.
         calls.append(_Call(name=name or "layer", kind=_FOLDED if "BatchNorm" in kind else kind, outputs=tensors))
 
     return listen
@@ -98,7 +98,7 @@ def _tensors(value: Any) -> Iterator[Any]:
 
 
 def _operators(graph: engine.RuntimeGraph) -> Iterator[_Made]:
-    """In the order of the file, which is that of the trace."""
+    """Yield the operators in the order of the file, which is that of the trace."""
     for op in graph.source.operators:
         specs = {name: graph.operands[name].annotation for name in op.outputs}
         shapes = {name: spec.shape for name, spec in specs.items() if spec is not None}
@@ -126,7 +126,7 @@ def _fits(call: _Call, made: _Made) -> bool:
 
 
 def _values(call: _Call, made: _Made) -> Iterator[tuple[str, NDArray[Any]]]:
-    """A call's results by operand, as far as their shapes tell them apart."""
+    """Yield a call's results by operand, if their shapes identify them."""
     for name, shape in made.shapes.items():
         fitting = [array for array in call.outputs if _is_of_shape(array, shape)]
         rivals = [other for other in made.shapes.values() if other == shape]

@@ -1,8 +1,8 @@
-"""Shapes at which a pair with open dimensions is tried, beside the two that it was exported with.
+"""Shapes at which a pair with open dimensions is tried, in addition to the two of the export.
 
-A converter may keep what it computed from the two examples: a padding of 1, a length that is even. So dimensions are
-tried at odd and prime sizes below, between and above both. Dimensions that differ alike in the two examples are taken
-for one size; sizes of several kinds first change together, in proportion, then each by itself.
+A converter may keep values computed from the two examples: a padding of 1, an even length. So dimensions are tried at
+odd and prime sizes below, between and above both. Dimensions with the same sizes in both examples count as one size;
+several sizes first change together, in proportion, then one by one.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from exporter.inputs import InputSpec
 
 _Pair = tuple[int, int]
 _Resize = Callable[[int, int, _Pair], int]
-"""The index of an input, a dimension of it and its two sizes -> the size to try."""
+"""Function from the index of an input, a dimension of it and its two sizes to the size to try."""
 
 
 def other_shapes(first: Sequence[InputSpec], second: Sequence[InputSpec]) -> tuple[tuple[InputSpec, ...], ...]:
-    """Return shapes to try beside the two, all different; a model may refuse any of them."""
+    """Return further shapes to try, all different; a model may refuse any of them."""
     found = dict.fromkeys(_applied(resize, first, second) for resize in _resizes(first, second))
     return tuple(
         each for each in found if each not in (tuple(first), tuple(second)) and all(min(s.shape) > 0 for s in each)
@@ -30,7 +30,7 @@ def _resizes(first: Sequence[InputSpec], second: Sequence[InputSpec]) -> Iterato
     places = {(k, dim): pair for k, dim, pair in _places(first, second) if pair[0] != pair[1]}
     pairs = tuple(dict.fromkeys(places.values()))
     steps = gcd(*(b - a for a, b in pairs))
-    # The sizes of this pair are chosen; those of the others follow.
+    # The sizes of this pair are chosen; the others are derived from them.
     a, b = max(pairs, key=lambda pair: abs(pair[1] - pair[0]))
     for size in _sizes(a, b):
         yield _in_proportion(round((size - a) * steps / (b - a)), steps)
@@ -48,7 +48,7 @@ def _places(first: Sequence[InputSpec], second: Sequence[InputSpec]) -> Iterator
 
 
 def _sizes(a: int, b: int) -> Iterator[int]:
-    """Sizes to try for one that was ``a`` and ``b``: in as large steps, then odd ones above, below and between."""
+    """Yield sizes to try for one that was ``a`` and ``b``: in equal steps, then odd ones above, below and between."""
     low, high = min(a, b), max(a, b)
     yield 2 * high - low
     yield 3 * high - 2 * low

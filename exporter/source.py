@@ -1,12 +1,12 @@
-"""Where a model comes from: a Python file or module and a name in it, or a TorchScript file.
+"""Source of a model: a Python file or module and a name in it, a TorchScript file or an ONNX file.
 
 model.py:Net          a class, called without arguments
 model.py:make_net     a function, called without arguments
-model.py:net          a module that is there already
+model.py:net          an existing module
 model.py              the only model in it
-package.module:Net    the same, for what is installed
+package.module:Net    the same, for installed packages
 model.pt              a file written by torch.jit.save
-model.onnx            an ONNX file, held against onnxruntime
+model.onnx            an ONNX file, compared with onnxruntime
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ import torch
 
 import engine
 from exporter.errors import SourceError, describe
-from exporter.onnx_model import OnnxModel
+from exporter.onnx_files import OnnxModel
 
 
 def load_source(text: str) -> Any:
-    """The torch.nn.Module that a text names, in evaluation mode, on the CPU.
+    """Return the torch.nn.Module that a text names, in evaluation mode, on the CPU.
 
-    Importing a Python file runs it, and the folder it is in joins ``sys.path``, as for ``python model.py``. A
-    TorchScript file runs nothing before the model does.
+    Importing a Python file runs it, and its folder joins ``sys.path``, as for ``python model.py``. Loading a
+    TorchScript file runs nothing.
 
     Raises:
-        SourceError: no such file or name, the import or the call fails, or the result is no module.
+        SourceError: unknown file or name, the import or the call fails, or the result is not a module.
     """
     if not text:
-        raise SourceError("no source is named", expected="FILE.py:NAME, a TorchScript file or FILE.onnx")
+        raise SourceError("the source is empty", expected="FILE.py:NAME, a TorchScript file or FILE.onnx")
     name, colon, attribute = text.rpartition(":")
     place, attribute = (name, attribute) if colon else (text, "")
     if place.endswith(".py"):
@@ -59,7 +59,7 @@ def load_source(text: str) -> Any:
 def _import_file(path: Path) -> ModuleType:
     _check_exists(path)
     path = path.resolve()
-    # A class's name in the graph begins with its module's: Net of model.py is model.Net.
+    # The name of a class in the graph includes its module: Net of model.py is model.Net.
     names = (f"{stem}{number or ''}" for stem in [re.sub(r"\W", "_", path.stem)] for number in itertools.count())
     name = next(name for name in names if name not in sys.modules or _is_from(sys.modules[name], path))
     if name not in sys.modules:
@@ -100,7 +100,7 @@ def _pick(module: ModuleType, attribute: str) -> Any:
     if not hasattr(module, name):
         near = get_close_matches(name, dir(module), n=1) or _models(module)
         expected = f"a name in it, such as {near[0]}" if near else "a name in it"
-        raise SourceError("no such name", where=place, found=f"'{name}'", expected=expected)
+        raise SourceError("unknown name", where=place, found=f"'{name}'", expected=expected)
     return _made(getattr(module, name), f"{place}:{name}")
 
 
@@ -108,12 +108,12 @@ def _only_model(module: ModuleType, place: str) -> str:
     names = _models(module)
     if len(names) != 1:
         found = ", ".join(names) or "none"
-        raise SourceError("not one model", where=place, found=found, expected=f"{place}:NAME to say which")
+        raise SourceError("several models or none", where=place, found=found, expected=f"{place}:NAME to say which")
     return names[0]
 
 
 def _models(module: ModuleType) -> list[str]:
-    """Modules that are there already, or else the classes the file itself defines."""
+    """Return the names of existing modules, or else of the classes that the file itself defines."""
     values = {name: value for name, value in vars(module).items() if not name.startswith("_")}
     instances = [name for name, value in values.items() if isinstance(value, torch.nn.Module)]
     return instances or [
@@ -126,13 +126,15 @@ def _models(module: ModuleType) -> list[str]:
 def _made(value: Any, where: str) -> Any:
     if not isinstance(value, torch.nn.Module):
         if not callable(value):
-            raise SourceError("neither a model nor something that makes one", where=where, found=type(value).__name__)
+            raise SourceError(
+                "neither a model nor a function or class that makes one", where=where, found=type(value).__name__
+            )
         try:
             value = value()
         except Exception as exc:
             raise SourceError("calling it without arguments failed", where=where, found=describe(exc)) from exc
     if not isinstance(value, torch.nn.Module):
-        raise SourceError("what it makes is no model", where=where, found=type(value).__name__, expected="an nn.Module")
+        raise SourceError("the result is not a model", where=where, found=type(value).__name__, expected="an nn.Module")
     return value
 
 
@@ -140,7 +142,7 @@ def _load_script(path: Path) -> Any:
     _check_exists(path)
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # TorchScript is deprecated, and all that the converter reads
+            warnings.simplefilter("ignore")  # TorchScript is deprecated, but the converter reads nothing else
             return torch.jit.load(str(path), map_location="cpu")
     except Exception as exc:
         if (kind := _kind(path)) == "an ONNX model":
@@ -151,7 +153,7 @@ def _load_script(path: Path) -> Any:
             raise SourceError("weights without a model", where=path.name, expected=expected) from exc
         expected = "a file written by torch.jit.save, or FILE.py:NAME"
         found = describe(exc).partition(".")[0] if zipfile.is_zipfile(path) else kind or "no archive"
-        raise SourceError("no TorchScript file", where=path.name, found=found, expected=expected) from exc
+        raise SourceError("not a TorchScript file", where=path.name, found=found, expected=expected) from exc
 
 
 def _kind(path: Path) -> str | None:
@@ -162,12 +164,12 @@ def _kind(path: Path) -> str | None:
 def _load_onnx(path: Path) -> Any:
     _check_exists(path)
     if (kind := _kind(path)) not in (None, "an ONNX model"):
-        raise SourceError("no ONNX model", where=path.name, found=kind)
+        raise SourceError("not an ONNX model", where=path.name, found=kind)
     return OnnxModel(path)
 
 
 def _is_checkpoint(path: Path) -> bool:
-    """Whether torch.save wrote the file: an archive with a pickle and without code."""
+    """Return whether torch.save wrote the file: an archive with a pickle and without code."""
     if not zipfile.is_zipfile(path):
         return False
     with zipfile.ZipFile(path) as archive:
@@ -178,5 +180,5 @@ def _is_checkpoint(path: Path) -> bool:
 def _check_exists(path: Path) -> None:
     if not path.is_file():
         if path.is_dir():
-            raise SourceError("a folder, no model", where=str(path), expected="a file in it")
+            raise SourceError("the source is a folder", where=str(path), expected="a file in it")
         raise SourceError("no such file", where=str(path))

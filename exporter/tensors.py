@@ -1,4 +1,4 @@
-"""A model's answers, and PyTorch's values as arrays."""
+"""Results of a model, and PyTorch's values as arrays."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from exporter.errors import SourceError, describe
 
 
 def answer(model: Any, tensors: Sequence[Any]) -> Any:
-    """What the model returns, without gradients; the tensors stay as they are.
+    """Return the results of the model, without gradients; the tensors are not modified.
 
     Raises:
         SourceError: the model does not take these tensors.
@@ -27,7 +27,7 @@ def answer(model: Any, tensors: Sequence[Any]) -> Any:
 
 
 def flatten(value: Any) -> Iterator[Any]:
-    """The tensors of a nested result in order; numbers become tensors, as the tracer makes them."""
+    """Yield the tensors of a nested result in order; numbers become tensors, as the tracer makes them."""
     if isinstance(value, dict):
         value = list(value.values())
     if isinstance(value, (tuple, list)):
@@ -36,17 +36,19 @@ def flatten(value: Any) -> Iterator[Any]:
     elif isinstance(value, (torch.Tensor, bool, int, float, complex)):
         yield torch.as_tensor(value)
     else:
-        raise SourceError("the model returns what cannot be exported", found=type(value).__name__, expected="tensors")
+        raise SourceError(
+            "the model returns a value that cannot be exported", found=type(value).__name__, expected="tensors"
+        )
 
 
 def has_dict(value: Any) -> bool:
-    """Whether a dict is anywhere in a result: the tracer must be told."""
+    """Return whether a dict is anywhere in a result, which the tracer must know."""
     items = value if isinstance(value, (tuple, list)) else ()
     return isinstance(value, dict) or any(has_dict(item) for item in items)
 
 
 def to_array(tensor: Any) -> NDArray[Any]:
-    """A copy as a numpy array; bfloat16 is widened to float32, which holds all its values."""
+    """Return a copy as a numpy array; bfloat16 is widened to float32, which holds all its values."""
     plain = tensor.detach().resolve_conj().resolve_neg()
     plain = plain.float() if plain.dtype == torch.bfloat16 else plain
     array: NDArray[Any] = np.array(plain.numpy())

@@ -1,7 +1,11 @@
-"""A converted pair held against PyTorch: at the shapes it was exported with, and beyond them where they are open."""
+"""Comparison of a converted pair with PyTorch: at the shapes of the export, and at others if dimensions are open.
+
+Differences that PyTorch's own rounding explains, by its results in double precision, become a remark.
+"""
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -10,16 +14,72 @@ import numpy as np
 from numpy.typing import NDArray
 
 import engine
-from exporter.drawing import ALIKE, KINDS, LARGE, NEGATIVE, PLAIN, SPREAD, draw
+from exporter.drawing import KINDS, LARGE, NEGATIVE, PLAIN, REPEATED, SPREAD, draw
 from exporter.errors import DivergenceError, SourceError
 from exporter.inputs import InputSpec
-from exporter.precision import wavers
 from exporter.ranges import Ranges, find_ranges
 from exporter.recording import record
 from exporter.sizes import other_shapes
+from exporter.tensors import answer, flatten, to_array
+
+# Allowed error, as a multiple of PyTorch's own error in single precision relative to double.
+_MOST: Final = 4.0
+
+
+def wavers(
+    model: Any, tensors: Sequence[Any], recorded: Mapping[str, NDArray[Any]], comparison: engine.Comparison
+) -> str | None:
+    """Return a remark if differences are explained by PyTorch's own rounding, else None.
+
+    Sums that cancel, and choices between nearly equal values (the best of many boxes), depend on the order of
+    summation.
+
+    Args:
+        model: the exported model.
+        tensors: its inputs.
+        recorded: PyTorch's results for them and other values, see record().
+        comparison: of those with the pair's.
+    """
+    own = _own_errors(model, tensors, recorded)
+    rows = [row for row in comparison.rows if row.difference.diverges]
+    outputs = [(row.difference, row.place) for row in rows if row.place is not None]
+    if own is None or any(difference.problem is not None for difference, _ in outputs):
+        return None
+    differing = [(difference.relative, own[place]) for difference, place in outputs]
+    if not all(found <= _MOST * mine for found, mine in differing):
+        return None
+    found, mine = max(differing, default=(0.0, 0.0))
+    return (
+        f"the answers differ by {100 * found:.2g} % of the largest value, as PyTorch's own do in double precision "
+        f"({100 * mine:.2g} %): single precision does not determine them better"
+    )
+
+
+def _own_errors(model: Any, tensors: Sequence[Any], recorded: Mapping[str, NDArray[Any]]) -> list[float] | None:
+    """Return the errors of PyTorch's results relative to double precision, as shares of the largest, or None."""
+    try:
+        result = answer(copy.deepcopy(model).double(), [_doubled(each) for each in tensors])
+        double = [to_array(each) for each in flatten(result)]
+    except (SourceError, RuntimeError, TypeError, ValueError, AttributeError):
+        return None  # it cannot be copied, or mixes precisions itself
+    pairs = [(recorded[f"out_{index}"], each) for index, each in enumerate(double)]
+    if any(single.shape != each.shape for single, each in pairs):
+        return None
+    return [_distance(*pair) for pair in pairs]
+
+
+def _doubled(tensor: Any) -> Any:
+    return tensor.double() if tensor.is_floating_point() else tensor
+
+
+def _distance(single: NDArray[Any], double: NDArray[Any]) -> float:
+    largest = float(np.abs(single).max(initial=0))
+    difference = np.abs(single.astype(np.result_type(single, np.float64)) - double)
+    return float(difference.max(initial=0)) / largest if largest else 0.0
+
 
 _MOST_NAMED: Final = 3
-# Of these PyTorch does not say which of equal values they take.
+# PyTorch leaves undefined which of equal values these take.
 _CHOOSING: Final = frozenset({"topk", "kthvalue", "TopK"})
 
 
@@ -48,25 +108,25 @@ class Case:
 
     @property
     def text(self) -> str:
-        """The shapes, and what is special about the values."""
+        """The shapes, and the kind of the values."""
         ranges = [f"{each} for input {k}" for k, each in enumerate(self.ranges) if each is not None]
         integers = f" and integers from {', '.join(ranges)}" if ranges else ""
         return self.shapes if self.kind == PLAIN else f"{self.shapes} with {self.kind} values{integers}"
 
     def tensors(self) -> tuple[Any, ...]:
-        """The inputs."""
+        """Return the inputs."""
         return draw(self.kind, self.inputs, self.ranges, self.seed)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What came of a case.
+    """Result of a case.
 
     Args:
-        case: what was tried.
-        has_agreed: whether PyTorch took its inputs, and the answers agreed.
-        refusal: PyTorch's, of shapes that it does not take.
-        remark: what a person should know.
+        case: the inputs.
+        has_agreed: whether PyTorch took the inputs, and the results agreed.
+        refusal: PyTorch's message, for shapes that it does not take.
+        remark: note for the user.
     """
 
     case: Case
@@ -76,7 +136,7 @@ class Verdict:
 
 
 def cases(model: Any, first: Sequence[InputSpec], second: Sequence[InputSpec]) -> tuple[Case, ...]:
-    """Return what is tried: values of every kind at both shapes, and other shapes where dimensions are open.
+    """Return the cases: values of every kind at both shapes, and other shapes if dimensions are open.
 
     Raises:
         SourceError: the model does not take inputs of one of the two shapes.
@@ -94,7 +154,7 @@ def cases(model: Any, first: Sequence[InputSpec], second: Sequence[InputSpec]) -
 
 
 def _ranges(model: Any, inputs: Sequence[InputSpec], known: Ranges | None, *, is_optional: bool) -> Ranges:
-    """The integers that a model takes at some shapes; zeros and ones where it may refuse the shapes, and does."""
+    """Return the integers that a model accepts at some shapes; zeros and ones if it refuses optional shapes."""
     unknown: Ranges = (None,) * len(inputs)
     try:
         return find_ranges(model, inputs, draw(PLAIN, inputs, unknown, 0), known)
@@ -111,8 +171,8 @@ def verify(model: Any, graph: engine.RuntimeGraph, trials: Sequence[Case], rtol:
         A verdict for every case.
 
     Raises:
-        DivergenceError: the answers differ, or the graph has none; names the shapes, the output and, where it is known,
-            the operator.
+        DivergenceError: the results differ, or the graph fails; names the shapes, the output and, if known, the
+            operator.
     """
     session = engine.Session(graph)
     for case in trials:
@@ -125,7 +185,7 @@ def verify(model: Any, graph: engine.RuntimeGraph, trials: Sequence[Case], rtol:
             yield Verdict(case=case, has_agreed=False, refusal=error.found)
         else:
             if case.kind != PLAIN and _has_nan(recorded):
-                continue  # PyTorch has no answer to such values
+                continue  # PyTorch has no result for such values
             yield _judged(model, tensors, recorded, case, session, rtol)
 
 
@@ -156,11 +216,11 @@ def _judged(
 
 
 def _ties(case: Case, graph: engine.RuntimeGraph) -> str | None:
-    """Say which operator leaves open which of equal values it takes, where values may be equal.
+    """Return a remark naming the operator that may take any of equal values, if values may be equal.
 
-    Large values are counted as such: an activation that saturates makes them equal.
+    Large values count as such: an activation that saturates makes them equal.
     """
-    if case.kind not in (ALIKE, LARGE, NEGATIVE):
+    if case.kind not in (REPEATED, LARGE, NEGATIVE):
         return None
     choosing = [op for op in graph.source.operators if op.type.rpartition(".")[2].rpartition("::")[2] in _CHOOSING]
     if not choosing:
@@ -184,9 +244,9 @@ def _check(comparison: engine.Comparison, case: Case, graph: engine.RuntimeGraph
 
 
 def _own_constants(graph: engine.RuntimeGraph) -> str:
-    """Name constants that the converter computed itself, some of them wrongly, and the operators that take them.
+    """Return a remark naming constants that the converter computed itself, some of them wrongly, and their users.
 
-    A cell called in a loop from a state of zeros and a list that a script appends to are known to be.
+    Known cases are a cell called in a loop from a state of zeros, and a list that a script appends to.
     """
     makers = [op for op in graph.source.operators if op.type == "pnnx.Attribute" and op.name.startswith("pnnx_fold_")]
     found = []

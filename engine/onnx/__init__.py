@@ -1,11 +1,11 @@
-"""ONNX files as graphs of ordinary operators: layers of PNNX where the meaning is the same, ONNX's own elsewhere.
+"""ONNX files as graphs of ordinary operators: PNNX's layers where they are equivalent, else ONNX's own.
 
 graph = read("model.onnx")     # a pnnx.Graph, like any other
 
 reading/       a file as messages, its tensors as views of it
-translation/   node after node: each by the translator that the registry finds; what they make goes through the
-               builder, which follows shapes and constants
-translators/   one module or room a family
+translation/   node by node, each by its translator from the registry; the builder adds the new operators, infers their
+               shapes and folds constants
+translators/   one module or package a family
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SUFFIX: Final = ".onnx"
 
 
 def is_onnx(path: Path) -> bool:
-    """Whether a file is taken for an ONNX model: by its name."""
+    """Return whether a file is an ONNX model, by its name."""
     return os.fsdecode(path).endswith(SUFFIX)
 
 
@@ -31,7 +31,7 @@ def read(path: Path) -> Graph:
     """Read a model and translate it.
 
     Raises:
-        ModelFormatError: no model, a damaged one, or the package ``onnx`` is missing.
+        ModelFormatError: not a model, damaged, or the package ``onnx`` is missing.
         UnsupportedOperatorError: every operator that has no translation, with its name and operator set.
         EngineError: an operator contradicts itself or its operands; names the operator.
     """

@@ -1,1 +1,1 @@
-"""From a module to TorchScript: how it is traced, and what is done meanwhile for the converter to understand it."""
+"""From a module to TorchScript: tracing, and temporary changes so that the converter understands the trace."""

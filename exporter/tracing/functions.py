@@ -1,4 +1,4 @@
-"""What PyTorch itself is made to do while a module is traced, where the converter would not understand the trace."""
+"""Temporary changes to PyTorch's functions during tracing, if the converter would not understand the trace."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch.overrides import TorchFunctionMode
 
 @contextmanager
 def plain_attention() -> Iterator[None]:
-    """Attention as its formula says: PyTorch's fused encoder layer would arrive as one operator of twenty operands."""
+    """Compute attention by its formula: PyTorch's fused encoder layer would be one operator with twenty operands."""
     before = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)
     try:
@@ -24,17 +24,17 @@ def plain_attention() -> Iterator[None]:
 
 @contextmanager
 def plain_functions() -> Iterator[None]:
-    """Functions with a derivative of their own (torch.autograd.Function) are what they compute: no trace holds them."""
+    """Replace functions with their own derivative (torch.autograd.Function) by their forward, which can be traced."""
     with _set((torch.autograd.function._SingleLevelFunction,), "apply", classmethod(_computed)):
         yield
 
 
 @contextmanager
 def plain_scripts() -> Iterator[None]:
-    """Functions that would be scripted while they are traced (torch.jit.script_if_tracing) are traced like all others.
+    """Trace functions that would be scripted during tracing (torch.jit.script_if_tracing) like all others.
 
-    The converter takes what comes after a script for a constant. Methods that are to be scripted beside the trace
-    (torch.jit.export) are left out.
+    The converter takes everything after a script for a constant. Methods that are to be scripted in addition to the
+    trace (torch.jit.export) are left out.
     """
     before = torch.jit.script
 
@@ -49,7 +49,7 @@ def plain_scripts() -> Iterator[None]:
 
 
 class PlainDivision(TorchFunctionMode):  # type: ignore[misc]  # torch is not seen by the type checker
-    """Divisions that round are traced as divisions and what rounds: the converter forgets the ``rounding_mode``."""
+    """Trace mode for divisions that round, as a division and a rounding: the converter drops the ``rounding_mode``."""
 
     def __torch_function__(
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
@@ -63,7 +63,7 @@ class PlainDivision(TorchFunctionMode):  # type: ignore[misc]  # torch is not se
 
 
 def _to_zero(x: Any, y: Any) -> Any:
-    """x / y without its fraction; of integers without any that is not exact on the way."""
+    """Compute x / y rounded towards zero; for integers with exact intermediate results."""
     if torch.result_type(x, y).is_floating_point:
         return torch.trunc(torch.div(x, y))
     return torch.floor_divide(x - torch.fmod(x, y), y)
@@ -74,7 +74,7 @@ _ROUNDED: Final[dict[Any, Callable[[Any, Any], Any]]] = {"trunc": _to_zero, "flo
 
 @contextmanager
 def _set(places: Sequence[Any], name: str, value: Any) -> Iterator[None]:
-    """Something else stands under a name meanwhile; it goes where none was."""
+    """Replace an attribute of some objects while the block runs; it is deleted afterwards where there was none."""
     before = [vars(place).get(name) for place in places]
     for place in places:
         setattr(place, name, value)
@@ -86,7 +86,7 @@ def _set(places: Sequence[Any], name: str, value: Any) -> Iterator[None]:
 
 
 def _computed(function: Any, *operands: Any, **named: Any) -> Any:
-    """What a function computes; nobody asks for a derivative."""
+    """Return the forward result of a function, without a derivative."""
     if function.setup_context is not torch.autograd.Function.setup_context:
         return function.forward(*operands, **named)
     context = torch.autograd.function.FunctionCtx()

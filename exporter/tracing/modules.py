@@ -1,4 +1,4 @@
-"""What a module is made to be while it is traced, where the converter would get it wrong; it is restored afterwards."""
+"""Temporary changes to a module while it is traced, where the converter would get it wrong; undone afterwards."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from typing import Any, Final
 
 import torch
 
-# Activations that the converter finds under their own name alone, and ends where they work in place.
+# Activations that the converter knows only under their own name; it crashes if they work in place.
 _ENDING: Final = (torch.nn.ELU, torch.nn.CELU, torch.nn.Hardtanh, torch.nn.RReLU, torch.nn.Threshold)
-# A share of 1 by which two ways to compute GELU by tanh may differ; it differs from the exact one by 5e-4.
+# Allowed difference of two ways to compute GELU by tanh; it differs from the exact one by 5e-4.
 _EXACT: Final = 1e-5
 
 
 @contextmanager
 def prepared(model: Any, *, is_open: bool = False) -> Iterator[None]:
-    """A module with all of it done; one that is scripted already stays as it is.
+    """Apply all changes to a module while the block runs; a scripted module is left unchanged.
 
     Args:
         is_open: whether it is converted with open sizes.
@@ -33,9 +33,9 @@ def prepared(model: Any, *, is_open: bool = False) -> Iterator[None]:
 
 @contextmanager
 def single_names(model: Any) -> Iterator[None]:
-    """Modules with several names become one for each: the converter looks for weights under one, and calls another.
+    """Copy modules with several names, one for each: the converter looks for weights under one, and calls another.
 
-    Temporal convolutional networks are written so: a convolution is an attribute, and part of a sequence beside it.
+    Temporal convolutional networks have such modules: a convolution is an attribute, and also part of a sequence.
     """
     replaced: list[tuple[Any, str, Any]] = []
     if not isinstance(model, torch.jit.ScriptModule):
@@ -50,7 +50,7 @@ def single_names(model: Any) -> Iterator[None]:
 def _give_single_names(
     module: Any, met: set[int], above: tuple[int, ...], replaced: list[tuple[Any, str, Any]]
 ) -> None:
-    """Replace what was met before by a copy, and note what it was."""
+    """Replace modules that were seen before by copies, and record the originals."""
     met.add(id(module))
     above = (*above, id(module))
     for name, child in [*module._modules.items()]:
@@ -59,7 +59,7 @@ def _give_single_names(
         if id(child) in met:
             try:
                 copied = copy.deepcopy(child)
-            except Exception:  # it holds what cannot be copied, and keeps its names
+            except Exception:  # it cannot be copied, and keeps its names
                 continue
             replaced.append((module, name, child))
             child = module._modules[name] = copied
@@ -68,7 +68,7 @@ def _give_single_names(
 
 @contextmanager
 def whole_norms(model: Any) -> Iterator[None]:
-    """Layer norms without a bias get one of zeros meanwhile: the converter drops the weight of those that have none."""
+    """Give layer norms without a bias one of zeros: the converter drops the weight of those without."""
     bare = [each for each in model.modules() if isinstance(each, torch.nn.LayerNorm) and _lacks_bias(each)]
     for each in bare:
         each.bias = torch.nn.Parameter(torch.zeros_like(each.weight), requires_grad=False)
@@ -81,7 +81,7 @@ def whole_norms(model: Any) -> Iterator[None]:
 
 @contextmanager
 def plain_gelus(model: Any) -> Iterator[None]:
-    """Modules that write out GELU by tanh call PyTorch's meanwhile; the converter would make the exact one of them."""
+    """Let modules that write out GELU by tanh call PyTorch's; the converter would use the exact one."""
     written = [each for each in model.modules() if _is_gelu_by_tanh(each)]
     for each in written:
         each.forward = _gelu_by_tanh
@@ -94,7 +94,7 @@ def plain_gelus(model: Any) -> Iterator[None]:
 
 @contextmanager
 def new_results(model: Any) -> Iterator[None]:
-    """Some activations that work in place make new tensors meanwhile, for the converter ends where they do not."""
+    """Let some in-place activations make new tensors, as the converter crashes otherwise."""
     in_place = [each for each in model.modules() if type(each) in _ENDING and each.inplace]
     for each in in_place:
         each.inplace = False
@@ -107,11 +107,10 @@ def new_results(model: Any) -> Iterator[None]:
 
 @contextmanager
 def one_mask(model: Any, is_open: bool) -> Iterator[None]:
-    """Attention is called with an attention mask where the converter would lose a mask or what it is.
+    """Call attention with a single attention mask if the converter would lose a mask or mistake its kind.
 
-    Where ``is_causal`` is said, PyTorch leaves out the mask that is given with it, and the converter both. It labels a
-    padding mask (batch, keys) as an attention mask (queries, keys): only sizes tell them apart, which must be fixed and
-    differ.
+    With ``is_causal``, PyTorch ignores the given mask, and the converter drops both. It labels a padding mask (batch,
+    keys) as an attention mask (queries, keys): only their sizes distinguish them, which must be fixed and differ.
     """
 
     def called(module: Any, operands: tuple[Any, ...], named: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -134,7 +133,7 @@ def one_mask(model: Any, is_open: bool) -> Iterator[None]:
 
 
 def _spread_mask(module: Any, query: Any, padding: Any, mask: Any) -> Any:
-    """Both masks as one: what is added to the scores of every head, (batch * heads, queries, keys)."""
+    """Return both masks as one term of the scores of every head, (batch * heads, queries, keys)."""
     queries = query.shape[1 if module.batch_first else 0]
     added = _added(padding, query)[:, None, None, :].expand(-1, module.num_heads, queries, -1)
     if mask is not None:
@@ -144,7 +143,7 @@ def _spread_mask(module: Any, query: Any, padding: Any, mask: Any) -> Any:
 
 
 def _added(mask: Any, query: Any) -> Any:
-    """A mask as numbers that are added to scores."""
+    """Return a mask as numbers that are added to scores."""
     if mask.dtype != torch.bool:
         return mask
     return torch.zeros_like(mask, dtype=query.dtype).masked_fill(mask, float("-inf"))
@@ -155,13 +154,13 @@ def _gelu_by_tanh(x: Any) -> Any:
 
 
 def _is_gelu_by_tanh(module: Any) -> bool:
-    """Whether a module without weights gives what the formula gives, wherever the exact one gives something else."""
+    """Return whether a module without weights computes GELU by tanh, also where the exact one differs."""
     if isinstance(module, torch.nn.GELU) or module.state_dict() or any(module.children()):
         return False
     x = torch.linspace(-6, 6, 241)
     try:
         found = module(x)
-    except Exception:  # of other operands
+    except Exception:  # it takes other operands
         return False
     is_alike = isinstance(found, torch.Tensor) and found.shape == x.shape and found.dtype == x.dtype
     return is_alike and bool((found - _gelu_by_tanh(x)).abs().max() < _EXACT)

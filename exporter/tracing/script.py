@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from exporter.errors import TracingError, describe
-from exporter.onnx_model import OnnxModel, copy
+from exporter.onnx_files import OnnxModel, copy
 from exporter.tensors import has_dict
 from exporter.tracing import writes
 from exporter.tracing.functions import PlainDivision, plain_attention, plain_functions, plain_scripts
@@ -30,7 +30,7 @@ def trace(model: Any, tensors: Sequence[Any], result: Any, path: Path, *, is_ope
         is_open: whether it is converted with open sizes.
 
     Returns:
-        What the tracer warned of: places where the trace depends on the example.
+        The tracer's warnings: lines where the trace depends on the example.
 
     Raises:
         TracingError: with the last line of PyTorch's message.
@@ -53,7 +53,7 @@ def _script(model: Any, tensors: Sequence[Any], result: Any) -> Any:
         try:
             with writes.new_tensors():
                 traced = _traced(model, tensors, result)
-        except Exception:  # whatever keeps track of writes from following them: the converter may follow them itself
+        except Exception:  # writes cannot be followed; the converter may follow them itself
             traced = _traced(model, tensors, result)
     _drop_empty_calls(traced)
     return traced
@@ -64,7 +64,7 @@ def _traced(model: Any, tensors: Sequence[Any], result: Any) -> Any:
 
 
 def _drop_empty_calls(traced: Any) -> None:
-    """Take out calls of modules that ended in an error that was caught: the converter ends at them."""
+    """Remove calls of modules that ended in a caught error, at which the converter crashes."""
     for module in traced.modules():
         for name in module._c._method_names():
             for node in module._c._get_method(name).graph.findAllNodes("prim::CallMethod"):
@@ -81,7 +81,7 @@ def _quiet() -> Iterator[list[warnings.WarningMessage]]:
 
 
 def _where_called(message: Any, category: type[Warning], filename: str, lineno: int) -> warnings.WarningMessage:
-    """A warning with the line that called the function, not that in which it was passed on."""
+    """Show a warning at the line that called the function, not at the line that passed it on."""
     frame = sys._getframe()
     while Path(filename).parent == Path(__file__).parent and frame.f_back is not None:
         frame = frame.f_back
@@ -91,7 +91,7 @@ def _where_called(message: Any, category: type[Warning], filename: str, lineno: 
 
 
 def _as_child(model: Any) -> Any:
-    """The converter prints a root that is a layer of PyTorch through its functional form, so it is made a child."""
+    """Return a root that is a PyTorch layer as a child module: the converter would print it in its functional form."""
     is_layer = type(model).__module__.startswith("torch.nn.modules.")
     return _Parent(model) if is_layer and not isinstance(model, torch.nn.Sequential) else model
 
@@ -106,7 +106,7 @@ class _Parent(torch.nn.Module):  # type: ignore[misc]  # torch is not seen by th
 
 
 def _notes(caught: Sequence[warnings.WarningMessage]) -> Iterator[str]:
-    """Warnings about the user's own lines; PyTorch knows what its layers do while they are traced."""
+    """Yield warnings about the user's own lines; those about PyTorch's layers are irrelevant."""
     torchs_own = str(Path(torch.__file__).parent)
     for warning in caught:
         if issubclass(warning.category, torch.jit.TracerWarning) and not warning.filename.startswith(torchs_own):

@@ -1,12 +1,12 @@
-"""Writes into views, while a module is traced, as new tensors where the converter would lose them.
+"""Writes into views, traced as new tensors where the converter would lose them.
 
-``b[8:16].zero_()`` changes ``b``. The converter follows that where the view is a part of what an input gives; what is
-written through another view (``chunk``, ``view``, ``transpose``) or into a constant (a copy of a bias, zeros that
-windows are summed in) it loses. There a write is recorded as a new tensor with the values, and one with these in their
-place for whatever shares memory with it.
+``b[8:16].zero_()`` changes ``b``. The converter follows that if the view is a part of a tensor that depends on an
+input. It loses writes through other views (``chunk``, ``view``, ``transpose``) or into a constant (a copy of a bias,
+zeros for a sum of windows). Such a write is recorded as a new tensor with the values, and one with these in place for
+every tensor that shares memory with it.
 
-Layers that work in place (``nn.ReLU(inplace=True)``) have to stay as they are, or the converter would not know them:
-what shares memory with their operand is made anew outside of them, once it is used again.
+In-place layers (``nn.ReLU(inplace=True)``) have to stay, or the converter would not recognise them: tensors that share
+memory with their operand are recomputed outside of them, when they are used again.
 """
 
 from __future__ import annotations
@@ -23,26 +23,25 @@ from torch.nn.modules.module import register_module_forward_hook, register_modul
 from torch.overrides import TorchFunctionMode
 from torch.utils.weak import WeakIdKeyDictionary
 
-from exporter.tracing.indices import put_at, split_index
-from exporter.tracing.placing import placed, untraced
+from exporter.tracing.view_writes import placed, put_at, split_index, untraced
 
-# The converter follows what is written through a view that one of these makes.
+# The converter follows writes through views made by these.
 _FOLLOWED: Final = frozenset({"__getitem__", "narrow", "select"})
-# What these give does not follow from the values of their operand.
+# The results of these do not depend on the values of their operand.
 _OF_SHAPE: Final = frozenset(
     {"aten::size", "prim::GetAttr"}
     | {f"aten::{kind}_like" for kind in ("zeros", "ones", "full", "empty")}
     | {f"aten::new_{kind}" for kind in ("zeros", "ones", "full", "empty")}
 )
-# These end like what changes its operand, and do not change values.
+# These have the suffix of in-place functions but do not change values.
 _NO_WRITES: Final = frozenset({"requires_grad_", "detach_", "set_", "rename_", "share_memory_"})
 
 
 @contextmanager
 def new_tensors() -> Iterator[None]:
-    """Writes that the converter would lose are traced as new tensors meanwhile."""
+    """Trace writes that the converter would lose as new tensors while the block runs."""
     writes = Writes()
-    # Before a module begins and once it has ended: what is recorded within it would become an operand of it.
+    # Before and after each module: tensors recorded within it would become operands of it.
     before = register_module_forward_pre_hook(lambda _, operands: writes.settle(operands))
     after = register_module_forward_hook(lambda _, operands, result: writes.settle((result,)))
     try:
@@ -55,12 +54,12 @@ def new_tensors() -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class _View:
-    """How a tensor came from another one.
+    """Relation of a tensor to its base.
 
     Args:
         parent: the tensor that it is a view of.
-        again: makes it of the parent's values as they are by then.
-        is_followed: whether the converter follows what is written through it.
+        again: makes it from the parent's values at that time.
+        is_followed: whether the converter follows writes through it.
     """
 
     parent: Any
@@ -69,14 +68,14 @@ class _View:
 
 
 class Writes(TorchFunctionMode):  # type: ignore[misc]  # torch is not seen by the type checker
-    """Sees every function that is called while it is entered, and follows what shares memory."""
+    """Mode that sees every function call while it is active, and follows shared memory."""
 
     def __init__(self) -> None:
         super().__init__()
         self._views: Any = WeakIdKeyDictionary()
         self._of_root: Any = WeakIdKeyDictionary()
         self._unsettled: Any = WeakIdKeyDictionary()
-        # What has been made anew: to the tracer its views are tensors of their own since.
+        # Recomputed tensors: to the tracer their views have been separate tensors since.
         self._remade: Any = WeakIdKeyDictionary()
 
     def __torch_function__(
@@ -108,7 +107,7 @@ class Writes(TorchFunctionMode):  # type: ignore[misc]  # torch is not seen by t
         return func(*args, **kwargs)
 
     def settle(self, operands: Sequence[Any]) -> None:
-        """Make operands anew that share memory with what was written to since."""
+        """Recompute operands that share memory with a tensor that was written to since."""
         for each in operands:
             if isinstance(each, (tuple, list)):
                 self.settle(each)
@@ -121,7 +120,7 @@ class Writes(TorchFunctionMode):  # type: ignore[misc]  # torch is not seen by t
                     self._spread(written, written)
 
     def _note_all(self, result: Any, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
-        """Note the views among what a function gave."""
+        """Record the views among a function's results."""
         parent, *rest = args
         if isinstance(result, torch.Tensor):
             is_followed = _name(func) in _FOLLOWED and not _has_new_axis(rest)
@@ -139,7 +138,7 @@ class Writes(TorchFunctionMode):  # type: ignore[misc]  # torch is not seen by t
         self._of_root.setdefault(self._root(parent), []).append(ref(view))
 
     def _chain(self, tensor: Any) -> Iterator[_View]:
-        """From a view to the tensor that it is one of in the end."""
+        """Yield the views from a tensor to its base."""
         while (view := self._views.get(tensor)) is not None:
             yield view
             tensor = view.parent
@@ -150,7 +149,7 @@ class Writes(TorchFunctionMode):  # type: ignore[misc]  # torch is not seen by t
         return tensor
 
     def _is_lost(self, target: Any) -> bool:
-        """Whether the converter would lose a write, to some that share memory with what is written to."""
+        """Return whether the converter would lose a write for some tensors that share its memory."""
         chain, root = [*self._chain(target)], self._root(target)
         if not chain and root not in self._of_root:
             return False
@@ -159,14 +158,14 @@ class Writes(TorchFunctionMode):  # type: ignore[misc]  # torch is not seen by t
         return not chain or not all(view.is_followed for view in chain) or not _depends_on_inputs(root)
 
     def _replace(self, target: Any, values: Any) -> None:
-        """Give a tensor other values, and whatever shares memory with it."""
+        """Give a tensor other values, and all tensors that share its memory."""
         with untraced():
             target.copy_(values)
         _become(target, values)
         self._spread(target, values)
 
     def _spread(self, target: Any, values: Any) -> None:
-        """Make anew, to the tracer, whatever shares memory with a tensor that has other values."""
+        """Recompute, for the tracer, all tensors that share memory with a tensor that has other values."""
         done, root = [target], self._root(target)
         self._remade[root] = True
         for view in self._chain(target):
@@ -184,12 +183,12 @@ def _name(func: Any) -> str:
 
 
 def _has_new_axis(operands: Sequence[Any]) -> bool:
-    """Whether an index puts in axes of one element."""
+    """Return whether an index adds axes of one element."""
     return any(part is None for each in operands[:1] for part in (each if isinstance(each, tuple) else (each,)))
 
 
 def _is_write(func: Any, kwargs: dict[str, Any]) -> bool:
-    """Whether a function changes its first operand."""
+    """Return whether a function changes its first operand."""
     name = _name(func)
     if name.endswith("_") and not name.endswith("__"):
         return name not in _NO_WRITES
@@ -197,12 +196,12 @@ def _is_write(func: Any, kwargs: dict[str, Any]) -> bool:
 
 
 def _any_depends(operands: Sequence[Any]) -> bool:
-    """Return whether one of some operands is a tensor that follows from an input."""
+    """Return whether one of the operands is a tensor that depends on an input."""
     return any(isinstance(each, torch.Tensor) and _depends_on_inputs(each) for each in operands)
 
 
 def _written(func: Any, target: Any, rest: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    """What a function would leave in its first operand, as a tensor of its own."""
+    """Return the values that a function would leave in its first operand, as a new tensor."""
     name = _name(func).removesuffix("_")
     if name == "zero":
         return torch.zeros_like(target)
@@ -217,7 +216,7 @@ def _written(func: Any, target: Any, rest: Sequence[Any], kwargs: dict[str, Any]
 
 
 def _filled(target: Any, value: Any = 0, **others: Any) -> Any:
-    """A value, of any shape that can be spread, in the shape of a tensor."""
+    """Return a value, of any shape that broadcasts, in the shape of a tensor."""
     value = others.get("src", others.get("value", value))
     if not isinstance(value, torch.Tensor):
         return torch.full_like(target, value)
@@ -231,12 +230,12 @@ def _shares(a: Any, b: Any) -> bool:
 
 
 def _become(tensor: Any, values: Any) -> None:
-    """From here on a tensor is, to the tracer, another one."""
+    """Make a tensor another one for the tracer from here on."""
     torch._C._set_value_trace(tensor, torch._C._get_value_trace(values))
 
 
 def _depends_on_inputs(tensor: Any) -> bool:
-    """Whether a tensor's values follow from an input's: the converter computes all others itself."""
+    """Return whether a tensor depends on an input: the converter computes all others itself."""
     waiting, met = [torch._C._get_value_trace(tensor)], set()
     while waiting:
         value = waiting.pop()

@@ -27,7 +27,7 @@ def export(source: str, shapes: list[str], folder: Path, second: list[str] | Non
 @pytest.fixture
 def without_onnx(torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """torch.onnx.export is not tried: its first call takes ten seconds."""
-    monkeypatch.setattr("exporter.onnx_export.NEEDED", ("no_such_package",))
+    monkeypatch.setattr("exporter.onnx_files.NEEDED", ("no_such_package",))
 
 
 def test_a_network_is_exported_and_gives_pytorchs_answers(networks: str, tmp_path: Path) -> None:
@@ -221,7 +221,7 @@ def test_a_model_that_has_no_answer_in_double_precision_is_held_to_that_in_singl
     def refused(model: Any) -> Any:
         raise TypeError("this module cannot be copied")
 
-    monkeypatch.setattr(importlib.import_module("exporter.precision"), "copy", SimpleNamespace(deepcopy=refused))
+    monkeypatch.setattr(importlib.import_module("exporter.verification"), "copy", SimpleNamespace(deepcopy=refused))
     with pytest.raises(DivergenceError, match="the answers differ"):
         export(f"{networks}:Cancelling", ["2,512"], tmp_path)
 
@@ -247,7 +247,7 @@ def test_a_torchscript_file_is_exported(networks: str, torch: Any, tmp_path: Pat
 @pytest.mark.parametrize(("name", "shapes", "message"), [
     ("Classifier", ["1,2,6,6"], r"does not take inputs of shape \[1, 2, 6, 6\]: found RuntimeError: .*channels"),
     ("Classifier", ["1,3,6,6", "1"], "does not take inputs of shape .*: found TypeError: .*positional argument"),
-    ("Returns", ["1"], "the model returns what cannot be exported: found str, expected tensors"),
+    ("Returns", ["1"], "the model returns a value that cannot be exported: found str, expected tensors"),
 ])  # fmt: skip
 def test_inputs_that_do_not_fit_are_refused(
     name: str, shapes: list[str], message: str, networks: str, tmp_path: Path
@@ -277,13 +277,13 @@ def test_half_a_pair_is_a_failed_conversion(
         for name in ("model.pnnx.param", "model.pnnx.bin"):
             (folder / name).write_text("7767517\n3 2\n")
 
-    monkeypatch.setattr("exporter.ways.convert", write_half)
+    monkeypatch.setattr("exporter.alternatives.convert", write_half)
     with pytest.raises(exporter.ConversionError, match="pnnx wrote a pair that cannot be read: found model.pnnx.param"):
         export(f"{networks}:Classifier", ["1,3,6,6"], tmp_path)
 
 
 def test_a_level_that_does_not_exist_is_refused(networks: str, tmp_path: Path) -> None:
-    with pytest.raises(ExportError, match="no such level of simplification: found 3"):
+    with pytest.raises(ExportError, match="unknown level of simplification: found 3"):
         export(f"{networks}:Classifier", ["1,3,6,6"], tmp_path, opt_level=3)
 
 

@@ -42,7 +42,7 @@ def test_a_dtype_is_for_all_inputs_or_each_has_its_own() -> None:
     ([""], [], "an input without dimensions"),
     (["[]"], [], "an input without dimensions, expected at least one: the converter has no scalar inputs"),
     (["1"], ["string"], "unknown dtype: found 'string', expected one of float32, float64"),
-    (["1", "2", "3"], ["int64", "int64"], "dtypes: found 2, expected one for all, or 3, one an input"),
+    (["1", "2", "3"], ["int64", "int64"], "wrong number of dtypes: found 2, expected one for all, or 3, one an input"),
 ])  # fmt: skip
 def test_what_is_no_input_is_refused(shapes: list[str], dtypes: list[str], message: str) -> None:
     with pytest.raises(ExportError, match=message):
@@ -50,8 +50,8 @@ def test_what_is_no_input_is_refused(shapes: list[str], dtypes: list[str], messa
 
 
 @pytest.mark.parametrize(("second", "message"), [
-    ([], "second shapes: found 0, expected 1, one an input"),
-    ([spec(1, 3)], "the second shapes: found those of the first"),
+    ([], "wrong number of second shapes: found 0, expected 1, one an input"),
+    ([spec(1, 3)], "the second shapes equal the first: found no difference"),
     ([spec(1, 3, 4)], r"not of the same rank and dtype: found \[1,3,4\]f32, expected one like \[1,3\]f32"),
     ([spec(2, 3, dtype="i64")], "not of the same rank and dtype"),
 ])  # fmt: skip

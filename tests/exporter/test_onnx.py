@@ -83,9 +83,9 @@ def test_an_onnx_file_under_another_name_is_told(onnx_file: Path, tmp_path: Path
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"garbage", "no ONNX model that can be run"),
-        (gzip.compress(b"onnx"), "no ONNX model: found a compressed file"),
-        (b"", "no ONNX model: found an empty file"),
+        (b"garbage", "not an ONNX model that can be run"),
+        (gzip.compress(b"onnx"), "not an ONNX model: found a compressed file"),
+        (b"", "not an ONNX model: found an empty file"),
     ],
     ids=["garbage", "compressed", "empty"],
 )

@@ -56,7 +56,7 @@ def test_nothing_is_left_of_a_pair_that_cannot_be_copied(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("name", ["", ".hidden", "a/b", "../up", "a b"])
 def test_what_is_no_name_is_refused(name: str, pair: Path, tmp_path: Path) -> None:
-    with pytest.raises(ExportError, match="no name for a model"):
+    with pytest.raises(ExportError, match="invalid name of a model"):
         place(pair, tmp_path / "store", name, graph(1, 3))
 
 

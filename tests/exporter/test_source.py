@@ -56,11 +56,11 @@ def test_a_torchscript_file_is_a_model(torch: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("name", "message"), [
-    (":Clasifier", "networks.py: no such name: found 'Clasifier', expected a name in it, such as Classifier"),
-    (":number", "networks.py:number: neither a model nor something that makes one: found int"),
+    (":Clasifier", "networks.py: unknown name: found 'Clasifier', expected a name in it, such as Classifier"),
+    (":number", "networks.py:number: neither a model nor a function or class that makes one: found int"),
     (":fails", "networks.py:fails: calling it without arguments failed: found RuntimeError: no weights here"),
-    (":Tensor", "networks.py:Tensor: what it makes is no model: found Tensor, expected an nn.Module"),
-    ("", "networks.py: not one model: found relu, attention, expected networks.py:NAME to say which"),
+    (":Tensor", "networks.py:Tensor: the result is not a model: found Tensor, expected an nn.Module"),
+    ("", "networks.py: several models or none: found relu, attention, expected networks.py:NAME to say which"),
 ])  # fmt: skip
 def test_a_name_that_gives_no_model_is_explained(name: str, message: str, networks: str) -> None:
     with pytest.raises(SourceError) as caught:
@@ -70,7 +70,7 @@ def test_a_name_that_gives_no_model_is_explained(name: str, message: str, networ
 
 @pytest.mark.parametrize(("text", "message"), [
     ("import nothing_of_this_name\n", "importing it failed: found ModuleNotFoundError: No module named 'nothing_of_"),
-    ("x = 1\n", "not one model: found none, expected net_file.py:NAME"),
+    ("x = 1\n", "several models or none: found none, expected net_file.py:NAME"),
     ("x = \n", "importing it failed: found SyntaxError"),
 ])  # fmt: skip
 def test_a_file_without_a_model_is_explained(text: str, message: str, torch: Any, tmp_path: Path) -> None:
@@ -92,5 +92,5 @@ def test_weights_without_a_model_are_recognised(torch: Any, tmp_path: Path) -> N
 
 
 def test_a_file_of_another_kind_is_no_torchscript(torch: Any, tmp_path: Path) -> None:
-    with pytest.raises(SourceError, match="no TorchScript file"):
+    with pytest.raises(SourceError, match="not a TorchScript file"):
         exporter.load_source(write(tmp_path, "hello", "x.pt"))

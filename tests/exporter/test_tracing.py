@@ -117,7 +117,7 @@ def _viewed(tensor: Any, steps: list[tuple[str, Any]]) -> Any:
 @given(_views())
 def test_values_are_put_where_a_view_of_any_kind_lies(case: tuple[list[int], list[tuple[str, Any]]]) -> None:
     torch = pytest.importorskip("torch")
-    placed = importlib.import_module("exporter.tracing.placing").placed
+    placed = importlib.import_module("exporter.tracing.view_writes").placed
     sizes, steps = case
     whole = torch.arange(1.0, 1 + torch.Size(sizes).numel()).reshape(sizes)
     view = _viewed(whole, steps)

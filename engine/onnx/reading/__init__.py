@@ -1,8 +1,7 @@
 """A file as messages and arrays.
 
-source      the file read, and found to be a model
+source      the file, read and checked to be a model; the onnx package
 wire        its messages without their large tensors
-tensors     those as views of the file
-attributes, labels   values of attributes, names of classes
-library     the package that knows ONNX's messages
+tensors     those tensors as views of the file
+attributes  values of attributes, names of classes
 """

@@ -17,11 +17,11 @@ _SHORT = 256
 
 
 def attribute_value(proto: Any, weights: Weights) -> Any:
-    """Numbers and texts, tuples of them, an array for a tensor, the message itself for a graph.
+    """Return numbers and texts, tuples of them, an array for a tensor, or the message itself for a graph.
 
     Raises:
-        ParameterError: of a kind that no operator of the engine takes.
-        WeightsError: a tensor that contradicts itself.
+        ParameterError: the kind of the attribute is not supported.
+        WeightsError: the tensor contradicts itself.
     """
     kind = proto.type or _guessed(proto)
     if kind in (_FLOAT, _INT, _STRING):
@@ -31,7 +31,7 @@ def attribute_value(proto: Any, weights: Weights) -> Any:
     if kind == _GRAPH:
         return proto.g
     if kind == _FLOATS:
-        # The coefficients of a model are taken as they are.
+        # Coefficients of a model keep all their digits.
         return tuple(map(_float, proto.floats)) if len(proto.floats) <= _SHORT else tuple(proto.floats)
     if kind == _INTS:
         return tuple(proto.ints)
@@ -55,7 +55,7 @@ def number_or_text(proto: Any, kind: int | None = None) -> float | int | str:
 
 
 def _guessed(proto: Any) -> int:
-    """The kind of an attribute that does not say it, as the oldest files do not."""
+    """Return the kind of an attribute that does not state it, as in the oldest files."""
     for kind, name in ((_TENSOR, "t"), (_GRAPH, "g"), (_FLOAT, "f"), (_INT, "i"), (_STRING, "s")):
         if proto.HasField(name):
             return kind
@@ -66,7 +66,7 @@ def _guessed(proto: Any) -> int:
 
 
 def _float(value: float) -> float:
-    """A float32 as the shortest number that is it: 0.01 rather than 0.009999999776482582."""
+    """Return a float32 as the shortest number that rounds to it: 0.01 rather than 0.009999999776482582."""
     return float(str(np.float32(value)))
 
 
@@ -74,14 +74,14 @@ KEYS: Final = ("labels", "names", "classes", "class_names")
 MOST_LABELS: Final = 1 << 16
 _LONGEST: Final = 1 << 20
 _LONGEST_LABEL: Final = 200
-# {0: 'person', 1: "driver's seat"}: a dictionary as Python prints it, which is no JSON.
+# {0: 'person', 1: "driver's seat"}: a dictionary as Python prints it, which is not JSON.
 _PAIR: Final = re.compile(r"""\s*(\d{1,6})\s*:\s*(?:'([^'\\]*)'|"([^"\\]*)")\s*(?:,|$)""")
 
 
 def labels_of(properties: Any) -> tuple[str, ...]:
-    """Labels in the order of the classes, of the first property that has any; none where nothing can be read as such.
+    """Return labels in the order of the classes, from the first property that has any; none if none can be parsed.
 
-    A list of texts as JSON, a dictionary from numbers to texts as JSON or Python, or one text a line.
+    Accepted are a list of texts as JSON, a dictionary from numbers to texts as JSON or Python, and one text a line.
     """
     found = {each.key: each.value for each in properties if each.key in KEYS and len(each.value) <= _LONGEST}
     for key in KEYS:
@@ -113,7 +113,7 @@ def _dictionary(text: str) -> dict[str, str]:
 
 
 def _in_order(pairs: dict[Any, Any]) -> list[Any] | None:
-    """The texts, where they are numbered from nought without a gap."""
+    """Return the texts if they are numbered from 0 without a gap."""
     keys = [str(k) for k in range(len(pairs))]
     return [pairs[key] for key in keys] if set(keys) == set(pairs) else None
 

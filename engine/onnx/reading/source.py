@@ -19,7 +19,7 @@ _EXTRA: Final = "pip install 'pnnx-serve[onnx]', or 'pnnx-serve export MODEL.onn
 
 @lru_cache(maxsize=1)
 def library() -> Any:
-    """The module ``onnx``.
+    """Return the module ``onnx``.
 
     Raises:
         ModelFormatError: it is not installed; names the extra.
@@ -33,16 +33,16 @@ def library() -> Any:
 
 
 OLDEST: Final = 1
-"""The first operator set; some of those before 7 mean what later ones do, the others are refused one by one."""
+"""The first operator set; some operators of sets before 7 equal later ones, the others are refused one by one."""
 _TOKEN_BYTES: Final = 24
 
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """A file that was read.
+    """Content of a file.
 
     Args:
-        proto: the ModelProto, whose large tensors are in ``weights``.
+        proto: the ModelProto; its large tensors are in ``weights``.
         versions: domain -> version of its operator set.
     """
 
@@ -53,17 +53,17 @@ class Model:
 
 
 def read_model(path: Path) -> Model:
-    """Read a file as it is now; what becomes of it afterwards changes nothing.
+    """Read a file as it is now; later changes of the file have no effect.
 
     Raises:
-        ModelFormatError: it does not exist, is no ONNX model or a damaged one, or the package ``onnx`` is missing.
+        ModelFormatError: it does not exist, is not an ONNX model or damaged, or the package ``onnx`` is missing.
     """
     messages = library()
     name = file_name(path)
     data = take_file(path)
     kind = kind_of_file(bytes(data.data[:64]))
     if kind is not None and kind != ONNX:
-        raise ModelFormatError("no ONNX model", where=name, found=kind)
+        raise ModelFormatError("not an ONNX model", where=name, found=kind)
     try:
         skeleton = strip(data.data, secrets.token_bytes(_TOKEN_BYTES))
         proto = messages.ModelProto()
@@ -72,7 +72,7 @@ def read_model(path: Path) -> Model:
         except Exception as exc:  # the class depends on how protobuf was built
             raise ModelFormatError("not an ONNX model, or a damaged one", found=str(exc)[:200]) from None
         if not proto.HasField("graph"):
-            raise ModelFormatError("there is no model in the file", found="no graph")
+            raise ModelFormatError("the file holds no model", found="no graph")
         weights = Weights(data, skeleton, os.path.dirname(os.path.realpath(path)))
         return Model(name, proto, weights, _versions(proto, messages))
     except EngineError as error:
@@ -80,11 +80,11 @@ def read_model(path: Path) -> Model:
 
 
 def _versions(proto: Any, messages: Any) -> dict[str, int]:
-    """The operator sets of a model.
+    """Return the operator sets of a model.
 
     Raises:
-        ModelFormatError: none of ONNX's own, or one that is no number of one.
-        UnsupportedOperatorError: one that is newer than the package knows.
+        ModelFormatError: ONNX's own is missing, or its version is invalid.
+        UnsupportedOperatorError: one is newer than the package knows.
     """
     versions: dict[str, int] = {}
     for each in proto.opset_import:
@@ -96,7 +96,7 @@ def _versions(proto: Any, messages: Any) -> dict[str, int]:
     own = versions.setdefault("", 1 if not versions else messages.defs.onnx_opset_version())
     newest = messages.defs.onnx_opset_version()
     if own < OLDEST:
-        raise ModelFormatError("no such operator set", found=own, expected=f"{OLDEST} to {newest}")
+        raise ModelFormatError("unknown operator set", found=own, expected=f"{OLDEST} to {newest}")
     if own > newest:
         expected = f"at most {newest}, which is what the installed package 'onnx' knows"
         raise UnsupportedOperatorError(f"the model's operator set is {own}, expected {expected}")

@@ -1,4 +1,4 @@
-"""Tensors of a file as arrays: views of the file where their elements lie in it as they are."""
+"""Tensors of a file as arrays: views of the file where their elements are stored in numpy's layout."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from engine.tensor import Array, dtype_name
 
 STRING: Final = 8
 _BITS: Final = {21: 4, 22: 4, 23: 4, 25: 2, 26: 2}
-# Where elements are if not in raw_data: the field, and what its items are read as.
+# The field that holds elements which are not in raw_data, and the dtype of its items.
 _FIELDS: Final[Mapping[int, tuple[str, Any]]] = {
     1: ("float_data", np.float32), 14: ("float_data", np.float32), 11: ("double_data", np.float64),
     15: ("double_data", np.float64), 7: ("int64_data", np.int64), 12: ("uint64_data", np.uint64),
@@ -27,19 +27,19 @@ _FIELDS: Final[Mapping[int, tuple[str, Any]]] = {
 }  # fmt: skip
 _SHARED: Final = "int32_data"
 _EXTERNAL: Final = 1
-# A sparse tensor may have so many elements, and so many for each value that is stored: a small file stays small.
+# Most elements of a sparse tensor, in all and for each stored value, so that a small file needs little memory.
 _DENSE: Final = 1 << 20
 _ZEROS_EACH: Final = 1000
 
 
 @dataclass(slots=True)
 class Weights:
-    """Where the elements of a file's tensors are.
+    """Source of the elements of a file's tensors.
 
     Args:
         data: the file.
-        skeleton: which of it was not parsed.
-        folder: the only one whose files may hold elements.
+        skeleton: the parts of it that were not parsed.
+        folder: the only folder whose files may hold elements.
     """
 
     data: Array
@@ -48,10 +48,11 @@ class Weights:
     _others: dict[str, Array] = field(default_factory=dict)
 
     def array(self, proto: Any, name: str = "") -> Array:
-        """The elements of a TensorProto, read-only.
+        """Return the elements of a TensorProto, read-only.
 
         Raises:
-            WeightsError: they are not as many as its dimensions say, or of no known type, or outside the folder.
+            WeightsError: their number contradicts the dimensions, their type is unknown, or they are outside the
+                folder.
         """
         try:
             return self._array(proto)
@@ -59,10 +60,10 @@ class Weights:
             raise error.at(f"tensor {quoted(name or proto.name)}") from None
 
     def dense(self, proto: Any) -> Array:
-        """A SparseTensorProto with its zeros, read-only.
+        """Return a SparseTensorProto with its zeros, read-only.
 
         Raises:
-            WeightsError: a place outside of it, as many values as places, or far more zeros than values.
+            WeightsError: an index out of range, different numbers of values and indices, or far more zeros than values.
         """
         try:
             return _dense(self.array(proto.values), self.array(proto.indices, "indices"), tuple(proto.dims))
@@ -117,10 +118,10 @@ class Weights:
         return self._others[location]
 
     def _path(self, location: str) -> str:
-        """The path of a file beside the model.
+        """Return the path of a file in the folder of the model.
 
         Raises:
-            WeightsError: it would be outside the model's folder, be it through a link.
+            WeightsError: it would be outside the model's folder, possibly through a link.
         """
         expected = "a file in the folder of the model, or below it"
         parts = location.replace("\\", "/").split("/")
@@ -145,11 +146,11 @@ def _dense(values: Array, indices: Array, shape: tuple[int, ...]) -> Array:
     )
     if not fits:
         found = f"{list(values.shape)} values at {list(indices.shape)} {dtype_name(indices.dtype)}"
-        raise WeightsError("values and places do not fit", found=found, expected="a place for each value, int64")
+        raise WeightsError("values and indices do not fit", found=found, expected="an index for each value, int64")
     limits = np.array([size] if indices.ndim == 1 else shape, np.int64)
     rows = indices.reshape(values.size, -1)
     if ((rows < 0) | (rows >= limits)).any():
-        raise WeightsError("a value is outside of its tensor", expected=f"places within {list(shape)}")
+        raise WeightsError("an index is out of range", expected=f"indices within {list(shape)}")
     array = np.zeros(shape, values.dtype)
     array[np.unravel_index(indices, shape) if indices.ndim == 1 else tuple(rows.T)] = values
     array.flags.writeable = False
@@ -166,7 +167,7 @@ def _number(entries: Mapping[str, str], key: str) -> int | None:
 
 
 def _typed(held: Array, number: int, count: int) -> Array:
-    """Bytes as elements: a view, but for those that share bytes."""
+    """Return bytes as elements: a view, except for elements smaller than a byte."""
     if number in _BITS:
         _check_count(held.size, -(-count * _BITS[number] // 8), "bytes")
         return _unpacked(held, number, count)
@@ -178,7 +179,7 @@ def _typed(held: Array, number: int, count: int) -> Array:
 
 
 def _unpacked(held: Array, number: int, count: int) -> Array:
-    """Elements of less than a byte, the first in the lowest bits."""
+    """Return elements smaller than a byte, the first in the lowest bits."""
     bits = _BITS[number]
     shifts = np.arange(0, 8, bits, dtype=np.uint8)
     codes = ((held[:, None] >> shifts) & (2**bits - 1)).reshape(-1)[:count].astype(np.uint8)
@@ -191,7 +192,7 @@ def _unpacked(held: Array, number: int, count: int) -> Array:
 
 
 def _converted(values: Array, number: int, count: int) -> Array:
-    """Items of one of the typed fields as elements."""
+    """Return items of one of the typed fields as elements."""
     dtype = DTYPES[number]
     if number in _BITS:
         return _typed(values.astype(np.uint8), number, count)
@@ -206,4 +207,6 @@ def _converted(values: Array, number: int, count: int) -> Array:
 
 def _check_count(found: int, expected: int, what: str) -> None:
     if found != expected:
-        raise WeightsError("not as many elements as the dimensions say", found=f"{found:,} {what}", expected=expected)
+        raise WeightsError(
+            "the number of elements contradicts the dimensions", found=f"{found:,} {what}", expected=expected
+        )

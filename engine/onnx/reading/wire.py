@@ -1,8 +1,8 @@
-"""A protocol buffer without its large tensors: what is left is parsed, the tensors stay where they are.
+"""A protocol buffer without its large tensors: the rest is parsed, the tensors stay in the file.
 
-The parser copies every field it meets. So the message is walked first, down to the tensors, and each large run of
-elements in it is replaced by a short token; the elements are then taken from the file itself. Nothing here trusts a
-length: all of them are held against what encloses them.
+The parser copies every field it meets. So the message is first walked down to the tensors, and each large run of
+elements is replaced by a short token; the elements are then taken from the file itself. Every length is checked
+against the enclosing message.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from engine.errors import ModelFormatError
 Chunk: TypeAlias = bytes | memoryview
 
 MAX_SKELETON_BYTES: Final = 1 << 26
-"""What may be left without large tensors; parsed, it takes many times as much."""
+"""Most bytes without large tensors; when parsed they take many times as much."""
 
 MAX_FIELDS: Final = 1 << 20
-"""Nodes, tensors and values of one graph."""
+"""Most nodes, tensors and values of one graph."""
 
 _MAX_DEPTH: Final = 64
-# Smaller messages are taken as they are: walking them costs more than copying.
+# Smaller messages are copied: walking them costs more.
 _WALKED_BYTES: Final = 4096
 _LARGE_BYTES: Final = 2048
 
@@ -30,7 +30,7 @@ _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _WIDTHS: Final = {_FIXED64: 8, _FIXED32: 4}
 
 _TENSOR: Final = "tensor"
-# Message -> number of a field -> the message it holds, for all that may hold tensors (onnx.proto).
+# Message -> number of a field -> message in that field, for all that may contain tensors (onnx.proto).
 _MESSAGES: Final[Mapping[str, Mapping[int, str]]] = {
     "model": {7: "graph", 25: "function"},
     "graph": {1: "node", 5: _TENSOR, 15: "sparse"},
@@ -41,17 +41,17 @@ _MESSAGES: Final[Mapping[str, Mapping[int, str]]] = {
     _TENSOR: {},
 }
 _RAW_DATA: Final = 9
-# Elements of float_data and double_data lie as raw data has them.
+# float_data and double_data have the layout of raw data.
 _AS_RAW: Final = (4, 10, _RAW_DATA)
 _ELEMENTS: Final = (4, 5, 6, 7, 9, 10, 11)
 
 
 @dataclass(slots=True)
 class Skeleton:
-    """What is left of a message.
+    """A message without its large tensors.
 
     Args:
-        token: what stands before the number of a run that was taken out; nobody can have written it into the file.
+        token: random prefix of the number that replaces a run of elements; it cannot occur in the file.
         content: the message.
         runs: offset and length in the file of every run.
     """
@@ -61,14 +61,14 @@ class Skeleton:
     runs: list[tuple[int, int]] = field(default_factory=list)
 
     def run_of(self, raw: bytes) -> tuple[int, int] | None:
-        """Where the elements of a tensor lie, None where they were left in the message."""
+        """Return the location of a tensor's elements; None if they are in the message."""
         if len(raw) != len(self.token) + 4 or not raw.startswith(self.token):
             return None
         return self.runs[int.from_bytes(raw[len(self.token) :], "big")]
 
 
 def strip(data: memoryview, token: bytes) -> Skeleton:
-    """A model without its large tensors.
+    """Return a model without its large tensors.
 
     Raises:
         ModelFormatError: the message is cut off or damaged, or too large without them.
@@ -93,7 +93,7 @@ class _Walker:
         self._fields = 0
 
     def walk(self, message: str, start: int, end: int, chunks: list[Chunk], depth: int) -> int:
-        """Append what is left of a message; its length."""
+        """Append the rest of a message; return its length."""
         if depth > _MAX_DEPTH:
             raise ModelFormatError("graphs are nested too deep", found=depth, expected=f"at most {_MAX_DEPTH}")
         if message == _TENSOR:
@@ -113,7 +113,7 @@ class _Walker:
         return size + self._keep(kept, end, chunks)
 
     def _tensor(self, start: int, end: int, chunks: list[Chunk]) -> int:
-        """A tensor whose elements are one large run, without them; any other as it is."""
+        """Append a tensor without its elements if they are one large run, else unchanged."""
         place, runs = start, []
         while place < end:
             number, begin, stop = self._field(place, end)
@@ -137,10 +137,12 @@ class _Walker:
         return end - start
 
     def _field(self, place: int, end: int) -> tuple[int, int, int]:
-        """Number of the field that begins at a place, and where its content begins and ends."""
+        """Return the number of the field at an offset, and the begin and end of its content."""
         self._fields += 1
         if self._fields > MAX_FIELDS:
-            raise ModelFormatError("too many nodes and values", found="more", expected=f"at most {MAX_FIELDS:,}")
+            raise ModelFormatError(
+                "too many nodes and values", found=f"more than {MAX_FIELDS:,}", expected=f"at most {MAX_FIELDS:,}"
+            )
         key, begin = self._varint(place, end)
         kind = key & 7
         if kind == _BYTES:
@@ -173,7 +175,7 @@ class _Walker:
 
 
 def _head(number: int, length: int) -> bytes:
-    """Tag and length of a field of bytes."""
+    """Return the tag and length of a field of bytes."""
     return _as_varint(number << 3 | _BYTES) + _as_varint(length)
 
 

@@ -1,9 +1,9 @@
 """From the messages of a file to a graph of ordinary operators.
 
-translate      node after node, bodies and functions among them
-scope, declarations   names and what they stand for, what the file says of them
-registry, node, value what a translator is found by, given, and gives
-builder        operators made, with shapes and constants that follow
+translate      node by node, including subgraphs and functions
+scope          names, the values they stand for, and the shapes that the file declares
+registry, node, value   how a translator is found, its argument, its results
+builder        makes operators, infers shapes and folds constants
 functions      operators that are functions
-joining, attention    operators that stand for one
+joining        patterns of operators replaced by one operator
 """

@@ -1,4 +1,4 @@
-"""Operators made one after the other, with what follows of each: its shapes, and its values where they are constant."""
+"""Builder of operators one by one, with inference of their shapes and of constant values."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ from engine.tensor import UNKNOWN, Array, TensorSpec
 _UNSAFE: Final = re.compile(r"[^\w./:\-]")  # letters of any alphabet are names
 _LONGEST: Final = 120
 MAX_OPERATORS: Final = 1 << 18
-"""Operators of one graph, bodies of functions counted as often as they are used."""
+"""Most operators of one graph; bodies of functions count for each use."""
 
 
 _FOLDED: Final = 1 << 20
-"""Elements of what is computed when a file is read; larger constants are left to the passes."""
+"""Most elements computed when a file is read; larger constants are left to the passes."""
 
 _WORK: Final = 1 << 28
-"""Operations that all of it may take."""
+"""Most operations for all of them."""
 
-# What is quantised stays so in the graph.
+# Quantised constants stay quantised in the graph.
 _KEPT: Final = ("QuantizeLinear", "DequantizeLinear", "pnnx.Attribute")
 
 
 class Builder:
-    """The operators of a graph that is being made."""
+    """Builder of the operators of a graph."""
 
     def __init__(self) -> None:
         self.operators: list[Operator] = []
@@ -51,11 +51,11 @@ class Builder:
         self._renamed: dict[str, str] = {}
 
     def maker(self, value: Value) -> Operator | None:
-        """The operator that makes a value."""
+        """Return the operator that makes a value."""
         return self._makers.get(value.name)
 
     def value(self, name: str) -> Value:
-        """Return the value that an operand is."""
+        """Return the value of an operand."""
         maker = self._makers.get(name)
         if maker is not None and maker.type == "pnnx.Attribute":
             found = constant(maker.attributes["data"].data)
@@ -64,11 +64,11 @@ class Builder:
         return Value(name, self.annotations.get(name, UNKNOWN))
 
     def reserve(self, names: Iterable[str]) -> None:
-        """Keep names that a pair can write for the inputs called so, not for those whose name has to be changed."""
+        """Reserve names, which a pair can write, for the inputs of these names."""
         self._reserved.update(name for name in names if _safe(name) == name)
 
     def input(self, name: str, spec: TensorSpec | None) -> Value:
-        """An input of the graph."""
+        """Add an input of the graph; return its value."""
         operand = self.operand_name(name)
         index = sum(op.type == "pnnx.Input" for op in self.operators)
         self.operators.append(Operator("pnnx.Input", self.operator_name(f"pnnx_input_{index}"), (), (operand,)))
@@ -77,13 +77,13 @@ class Builder:
         return Value(operand, UNKNOWN if spec is None else spec)
 
     def output(self, value: Value, name: str = "") -> Value:
-        """An output of the graph.
+        """Add an output of the graph.
 
         Args:
-            name: what the file calls it, and so those who ask for it.
+            name: its name in the file, and for callers.
 
         Returns:
-            what it is: the value, or another one with this name where the value has one that counts.
+            The value, or a copy with this name if the value has another name that counts.
         """
         value = self._nameable(value, name) if name else value
         index = sum(op.type == "pnnx.Output" for op in self.operators)
@@ -94,7 +94,7 @@ class Builder:
         return value
 
     def _nameable(self, value: Value, name: str) -> Value:
-        """A value whose operand may be called as an output is: an input, and another output, keep their names."""
+        """Return a value whose operand may get an output's name: inputs and other outputs keep theirs."""
         if value.constant is not None:
             return constant(value.constant)
         is_named = value.name in self._renamed or self._maker_type(value) == "pnnx.Input"
@@ -107,10 +107,10 @@ class Builder:
         return "pnnx.Input" if maker is None else maker.type
 
     def operand(self, value: Value) -> str:
-        """The operand a value is; a constant becomes one."""
+        """Return the operand of a value; a constant becomes one."""
         if not value.name:
             if value.constant is None:
-                raise ShapeError("a value is used that nothing makes")
+                raise ShapeError("a value is used that no operator makes")
             value.name = self.operand_name("const")
             self._add("pnnx.Attribute", value.name, (), [value], {}, {"data": _attribute(value.constant)}, ())
         return value.name
@@ -132,12 +132,12 @@ class Builder:
         """Append an operator.
 
         Args:
-            bodies: graphs that it runs itself.
-            results: what is known of its results, where that is known already.
-            outputs: what its operands would best be called.
+            bodies: subgraphs that it runs itself.
+            results: descriptions of its results, if already known.
+            outputs: preferred names of its operands.
             attributes: stored tensors.
             labels: for each input the argument it stands for.
-            declared: what the file says of the outputs.
+            declared: the file's declarations of the outputs.
 
         Raises:
             EngineError: the operator does not accept its parameters or operands.
@@ -169,7 +169,7 @@ class Builder:
         count: int,
         declared: Sequence[TensorSpec | None],
     ) -> tuple[Sequence[object], BoundLayer]:
-        """What is known of the results, and what computes them."""
+        """Return descriptions of the results, and the layer."""
         notes = (*declared, *(None,) * (count - len(declared)))
         annotations = Annotations(inputs=tuple(each.tensor for each in inputs), outputs=notes, labels=labels)
         attributes = {key: attribute.data for key, attribute in stored.items()}
@@ -181,7 +181,7 @@ class Builder:
             check_results(result)
         except EngineError:
             raise
-        except Exception as exc:  # values of the right kind that make no sense together
+        except Exception as exc:  # valid values that contradict each other
             raise ParameterError(
                 "parameters do not fit the operator", found=f"{exc.__class__.__name__}: {exc}"
             ) from exc
@@ -189,7 +189,7 @@ class Builder:
         return [note if each is UNKNOWN and note is not None else each for each, note in pairs], layer
 
     def _folded(self, layer: BoundLayer, inputs: Sequence[Value], values: Sequence[Value]) -> list[Value] | None:
-        """The results of an operator that takes constants alone; None where they are large, or dear to compute."""
+        """Return the results of an operator of constants only; None if they are large, or expensive to compute."""
         arrays = [value.constant for value in inputs if value.constant is not None]
         if not inputs or len(arrays) < len(inputs) or layer.layer.loops or not is_repeatable(layer.layer):
             return None
@@ -225,7 +225,9 @@ class Builder:
         bodies: Mapping[str, Graph] | None = None,
     ) -> None:
         if len(self.operators) >= MAX_OPERATORS:
-            raise ShapeError("too many operators", found="more", expected=f"at most {MAX_OPERATORS:,}")
+            raise ShapeError(
+                "too many operators", found=f"more than {MAX_OPERATORS:,}", expected=f"at most {MAX_OPERATORS:,}"
+            )
         outputs = tuple(value.name for value in values)
         operator = Operator(
             type, self.operator_name(name), tuple(inputs), outputs, params, stored, labels, bodies=dict(bodies or {})
@@ -237,18 +239,18 @@ class Builder:
                 self.annotations[value.name] = replace(value.spec, value=None)
 
     def list_of(self, sizes: Sequence[Size], name: str) -> Value:
-        """Sizes as a list of numbers, for a parameter that a run decides."""
+        """Return sizes as a list of numbers, for a dynamic parameter."""
         text, operands = _Speller().spelled(sizes)
         return self.add("pnnx.Expression", name, operands, params={"expr": text})[0]
 
     def operator_name(self, wanted: str) -> str:
-        """A name of its own for an operator."""
+        """Return a unique name for an operator."""
         name = self._fresh(wanted, self._names)
         self._names.add(name)
         return name
 
     def operand_name(self, wanted: str) -> str:
-        """A name of its own for an operand."""
+        """Return a unique name for an operand."""
         others = () if wanted in self._reserved else self._reserved
         name = self._fresh(wanted, self._operands, others)
         self._operands.add(name)
@@ -264,7 +266,7 @@ class Builder:
         return name
 
     def graph(self) -> Graph:
-        """The operators that something depends on, and what is known of their results."""
+        """Return the graph of all operators that something depends on, with what is known of their results."""
         operators = _used(joined(self.used(), self.annotations))
         kept = {name for op in operators for name in op.outputs}
         names = self._final_names(kept)
@@ -273,9 +275,9 @@ class Builder:
         return Graph([_with_names(op, names) for op in operators], annotations, size_names=size_names)
 
     def _final_names(self, kept: set[str]) -> dict[str, str]:
-        """What operands are called otherwise than they were: outputs, and what has the name of one."""
+        """Return new names for operands: outputs get theirs, and operands with such a name another."""
         fixed = {name for op in self.operators if op.type == "pnnx.Input" for name in op.outputs}
-        # The first output of a name has it; before those whose name had to be changed come those that are called so.
+        # The first output of a name gets it; exact names precede those that had to be changed.
         order = sorted(self._renamed.items(), key=lambda pair: _safe(pair[1]) != pair[1])
         owners = {_safe(wanted): operand for operand, wanted in reversed(order) if operand in kept}
         names = {operand: wanted for wanted, operand in owners.items() if wanted not in fixed}
@@ -283,12 +285,12 @@ class Builder:
         return names
 
     def used(self) -> list[Operator]:
-        """The operators that something depends on, and all inputs."""
+        """Return the operators that something depends on, and all inputs."""
         return _used(self.operators)
 
 
 def _safe(name: str) -> str:
-    """A name as a pair can write it."""
+    """Return a name as a pair can write it."""
     return _UNSAFE.sub("_", name)[:_LONGEST] or "value"
 
 
@@ -330,7 +332,7 @@ def _known(result: object) -> Value:
 
 
 class _Speller:
-    """Writes sizes as an expression over the operands they come from."""
+    """Writer of sizes as an expression over the operands they come from."""
 
     def __init__(self) -> None:
         self._operands: list[Value] = []

@@ -1,4 +1,4 @@
-"""Operators that are functions: of the file itself, or of the standard, where a schema says what one is made of."""
+"""Operators that are functions: of the file, or of the standard, whose schema defines their body."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _INT, _FLOAT, _STRING = 2, 1, 3
 
 @dataclass(frozen=True, slots=True)
 class Local:
-    """The body of a function.
+    """Body of a function.
 
     Args:
         versions: domain -> version of its operator set; None for those of the caller.
@@ -33,33 +33,33 @@ class Local:
     values: Mapping[str, Any] | None = None
 
     def defaults(self, weights: Weights) -> dict[str, Any]:
-        """What attributes are where a call does not say it."""
+        """Return the default values of attributes."""
         found = {each.name: attribute_value(each, weights) for each in self.optional}
         return {**(self.values or {}), **found}
 
 
 class Functions:
-    """Bodies by domain and name."""
+    """Function bodies by domain and name."""
 
     def __init__(self, model: Model) -> None:
         self._bodies: dict[tuple[str, str], Any] = {}
         for each in model.proto.functions:
             key = ("" if each.domain == "ai.onnx" else each.domain, each.name)
             if key in self._bodies:
-                raise GraphError(f"function {quoted(each.name)} is there twice", expected="one of a name")
+                raise GraphError(f"function {quoted(each.name)} is defined twice", expected="one of a name")
             self._bodies[key] = each
 
     def has(self, domain: str, type: str) -> bool:
-        """Whether the file has a function of this name."""
+        """Return whether the file has a function of this name."""
         return (domain, type) in self._bodies
 
     def local(self, domain: str, type: str) -> Local | None:
-        """A function of the file."""
+        """Return a function of the file."""
         proto = self._bodies.get((domain, type))
         return None if proto is None else _local(proto)
 
     def schema(self, node: Node) -> Local | None:
-        """What the standard says an operator is made of, None where it does not."""
+        """Return the standard's definition of an operator as a function; None if there is none."""
         defs = library().defs
         try:
             schema = defs.get_schema(node.type, node.version, node.domain)
@@ -70,10 +70,10 @@ class Functions:
 
 
 def _body(schema: Any) -> Any:
-    """What a schema says for all operands alike.
+    """Return the body of a schema that holds for all operands.
 
-    Bodies that depend on operands and attributes are made by code that was not written for hostile ones: it crashes.
-    Operators that have such a body have a translator, or are refused.
+    Bodies that depend on operands and attributes are made by code of the package that crashes on malicious ones.
+    Operators with such a body have a translator, or are refused.
     """
     if not schema.has_function or not len(schema.function_body.node):
         return None
@@ -94,7 +94,7 @@ def _local(proto: Any, values: Mapping[str, Any] | None = None) -> Local:
 
 @dataclass(frozen=True, slots=True)
 class Attributes:
-    """The attributes of an operator in a version of its operator set, as its schema has them."""
+    """Attributes of an operator in a version of its operator set, from its schema."""
 
     names: frozenset[str]
     defaults: Mapping[str, Any]
@@ -102,7 +102,7 @@ class Attributes:
 
 @lru_cache(maxsize=4096)
 def schema_attributes(domain: str, type: str, version: int) -> Attributes | None:
-    """Return the attributes that the standard knows; None for an operator that it does not."""
+    """Return the attributes defined by the standard; None for an unknown operator."""
     defs = library().defs
     try:
         schema = defs.get_schema(type, version, domain)

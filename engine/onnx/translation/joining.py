@@ -23,7 +23,7 @@ _CLOSE: Final = 1e-6
 
 
 class Graph(Protocol):
-    """What is asked of the graph around."""
+    """Interface of the surrounding graph."""
 
     def maker(self, name: str, type: str) -> Operator | None: ...
     def spec(self, name: str) -> TensorSpec | None: ...
@@ -31,10 +31,10 @@ class Graph(Protocol):
 
 
 def attention(graph: Graph, last: Operator) -> tuple[Operator, list[Operator]] | None:
-    """The operator that stands for all that ends in a product, and those it stands for; None where it is no attention.
+    """Return an attention operator for a chain that ends in a product, and the operators it replaces, or None.
 
-    Masks are taken in where they are stored and leave every row something: of a row that is masked out as a whole the
-    two differ.
+    Masks are included if they are stored and leave at least one element of every row: for fully masked rows the results
+    differ.
     """
     softmax = graph.maker(last.inputs[0], "F.softmax")
     if softmax is None or softmax.params.get("dim") not in (-1, 3):
@@ -80,7 +80,7 @@ def attention(graph: Graph, last: Operator) -> tuple[Operator, list[Operator]] |
 
 
 def _unscaled(graph: Graph, name: str) -> tuple[str, float, list[Operator]]:
-    """What a value is a multiple of, and by what."""
+    """Return the unscaled value of a product with a number, the factor, and the operators."""
     op = graph.maker(name, "pnnx.Expression")
     found = _SCALED.fullmatch(str(op.params.get("expr"))) if op is not None and len(op.inputs) == 1 else None
     if op is None or found is None or not float(found[2]):
@@ -90,7 +90,7 @@ def _unscaled(graph: Graph, name: str) -> tuple[str, float, list[Operator]]:
 
 
 def _turned_back(graph: Graph, name: str) -> tuple[str, list[Operator]] | None:
-    """The value whose last two axes were exchanged, be it with the first two as one."""
+    """Return the value whose last two axes were swapped, even with the first two merged."""
     turn = graph.maker(name, "torch.permute")
     if turn is not None:
         return (turn.inputs[0], [turn]) if turn.params.get("dims") == (0, 1, 3, 2) else None
@@ -110,7 +110,7 @@ def _turned_back(graph: Graph, name: str) -> tuple[str, list[Operator]] | None:
 def _masked(
     added: Operator | None, mask: Attribute | None, scores: TensorSpec | None
 ) -> tuple[list[str], dict[str, Parameter]] | None:
-    """The operand that masks and the parameters; None where masking means something else here."""
+    """Return the mask operand and the parameters; None if the mask differs from PyTorch's."""
     if added is None or mask is None:
         return [], {"attn_mask": None, "is_causal": False}
     array = mask.data
@@ -132,7 +132,7 @@ _SHUFFLED: Final = (0, 2, 1, 3, 4)
 
 
 def joined(operators: Sequence[Operator], annotations: Mapping[str, TensorSpec]) -> list[Operator]:
-    """The operators, where possible several as one; what nothing uses any more is left for the caller to drop."""
+    """Return the operators with patterns replaced; unused operators are left for the caller to drop."""
     joiner = _Joiner(operators, annotations)
     for operator in operators:
         for join in _JOINS.get(operator.type, ()):
@@ -152,7 +152,7 @@ class _Joiner:
         return [op for op in self._kept if op is not None]
 
     def maker(self, name: str, type: str) -> Operator | None:
-        """What makes a value, where it is of a type and nothing else uses the value."""
+        """Return the maker of a value if it has the type and nothing else uses the value."""
         found = self._makers.get(name)
         is_only = found is not None and found.type == type and len(found.outputs) == 1 and self._uses[name] == 1
         return found if is_only else None
@@ -161,12 +161,12 @@ class _Joiner:
         return self._annotations.get(name)
 
     def stored(self, name: str) -> Attribute | None:
-        """The elements of a value that is stored."""
+        """Return the elements of a stored value."""
         found = self._makers.get(name)
         return found.attributes["data"] if found is not None and found.type == "pnnx.Attribute" else None
 
     def put(self, last: Operator, new: Operator, *gone: Operator) -> None:
-        """Let one operator stand for some, in the place of the last."""
+        """Replace operators by a new one at the position of the last."""
         place = self._places[id(last)]
         for each in (last, *gone):
             self._uses.subtract(each.inputs)
@@ -178,7 +178,7 @@ class _Joiner:
 
 
 def _bias(joiner: _Joiner, add: Operator) -> None:
-    """A product with a stored matrix, and a stored vector added: one nn.Linear."""
+    """Join a product with a stored matrix and an added stored vector: one nn.Linear."""
     if add.params.get("expr") != "add(@0,@1)" or len(add.inputs) != 2:
         return
     for name, other in (add.inputs, add.inputs[::-1]):
@@ -200,7 +200,7 @@ def _bias(joiner: _Joiner, add: Operator) -> None:
 
 
 def _channels(joiner: _Joiner, last: Operator) -> None:
-    """Channels split into groups, both turned, and put together again: one nn.ChannelShuffle."""
+    """Join channels split into groups, transposed, and merged again: one nn.ChannelShuffle."""
     turn = joiner.maker(last.inputs[0], "torch.permute") if len(last.inputs) == 1 else None
     if turn is None or turn.params.get("dims") != _SHUFFLED:
         return
@@ -211,7 +211,7 @@ def _channels(joiner: _Joiner, last: Operator) -> None:
     if before is None or parts is None or after is None or before.shape != after.shape or before.rank != 4:
         return
     groups = parts.shape[1]
-    # One open size, the number of images, is allowed: as all others stay, so does it.
+    # One open size, the number of images, is allowed: it is unchanged, as all others are.
     if None in before.shape[1:] or parts.rank != 5 or None in parts.shape[1:] or parts.shape[0] != before.shape[0]:
         return
     if parts.shape[3:] != before.shape[2:]:
@@ -221,7 +221,7 @@ def _channels(joiner: _Joiner, last: Operator) -> None:
 
 
 def _attention(joiner: _Joiner, last: Operator) -> None:
-    """Products around a softmax: one F.scaled_dot_product_attention."""
+    """Join products around a softmax: one F.scaled_dot_product_attention."""
     found = attention(joiner, last)
     if found is not None:
         joiner.put(last, found[0], *found[1])

@@ -1,4 +1,4 @@
-"""An operator of a file as its translator sees it."""
+"""An operator of a file, as its translator sees it."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from engine.tensor import Array, DType, TensorSpec
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A body as a graph of its own.
+    """A subgraph as a graph of its own.
 
     Args:
-        captured: what it uses of the graph around it; its last inputs.
-        results: what is known of its results.
+        captured: values of the outer graph that it uses; its last inputs.
+        results: descriptions of its results.
     """
 
     graph: Graph
@@ -35,14 +35,14 @@ class Node:
     """One operator of an ONNX file.
 
     Args:
-        inputs: None for those that are left out.
-        attributes: numbers, texts, tuples of them, arrays; as the file gives them.
-        defaults: those that the schema of this version has for attributes that the file does not give.
-        version: of the operator set it belongs to.
-        outputs: names of the results that are used, empty for those that are not.
-        declared: what the file says of the results.
-        body: makes a graph of its own of an attribute that is one, given what is known of the values it is handed.
-        inline: puts the operators of such a graph, handed some values, among those around it; gives their results.
+        inputs: None for omitted ones.
+        attributes: numbers, texts, tuples of them, arrays; as in the file.
+        defaults: defaults of this version's schema for attributes that are not in the file.
+        version: of the operator set.
+        outputs: names of the used results, empty for unused ones.
+        declared: the file's declarations of the results.
+        body: makes a subgraph of a graph attribute, given descriptions of its inputs.
+        inline: inserts the operators of a graph attribute into the outer graph, given its inputs; returns its results.
     """
 
     type: str
@@ -59,10 +59,10 @@ class Node:
     defaults: Mapping[str, Any] = field(default_factory=dict)
 
     def input(self, index: int) -> Value:
-        """An input that must be there.
+        """Return a required input.
 
         Raises:
-            ParameterError: it is left out.
+            ParameterError: it is omitted.
         """
         value = self.optional(index)
         if value is None:
@@ -70,16 +70,16 @@ class Node:
         return value
 
     def optional(self, index: int) -> Value | None:
-        """An input that may be left out."""
+        """Return an optional input."""
         return self.inputs[index] if index < len(self.inputs) else None
 
     def array(self, index: int) -> Array | None:
-        """The elements of a constant input."""
+        """Return the elements of a constant input."""
         value = self.optional(index)
         return None if value is None else value.constant
 
     def integers(self, index: int, attribute: str) -> tuple[int, ...] | None:
-        """A list of integers that is an attribute in one version, and an input in another; None unless constant."""
+        """Return a constant list of integers, an attribute in one version and an input in another; else None."""
         if attribute in self.attributes:
             return self.numbers(attribute)
         array = self.array(index)
@@ -88,36 +88,36 @@ class Node:
         return tuple(map(int, array.reshape(-1).tolist()))
 
     def is_given(self, index: int) -> bool:
-        """Whether an input is there."""
+        """Return whether an input is given."""
         return self.optional(index) is not None
 
     def _attribute(self, name: str, default: object) -> Any:
         return self.attributes.get(name, self.defaults.get(name, default))
 
     def numbers(self, attribute: str, default: tuple[int, ...] = ()) -> tuple[int, ...]:
-        """An attribute that is a list of integers.
+        """Return an attribute that is a list of integers.
 
         Raises:
             ParameterError: it is something else.
         """
         value = self._attribute(attribute, default)
         if not isinstance(value, tuple) or not all(isinstance(each, int) for each in value):
-            raise ParameterError(f"attribute '{attribute}' is no list of integers", found=repr(value)[:80])
+            raise ParameterError(f"attribute '{attribute}' is not a list of integers", found=repr(value)[:80])
         return value
 
     def number(self, attribute: str, default: int) -> int:
-        """An attribute that is an integer.
+        """Return an attribute that is an integer.
 
         Raises:
             ParameterError: it is something else.
         """
         value = self._attribute(attribute, default)
         if not isinstance(value, int):
-            raise ParameterError(f"attribute '{attribute}' is no integer", found=repr(value)[:80])
+            raise ParameterError(f"attribute '{attribute}' is not an integer", found=repr(value)[:80])
         return value
 
     def real(self, attribute: str, default: float) -> float:
-        """An attribute that is a number.
+        """Return an attribute that is a number.
 
         Raises:
             ParameterError: it is something else.
@@ -128,14 +128,14 @@ class Node:
         return float(value)
 
     def text(self, attribute: str, default: str) -> str:
-        """An attribute that is a text.
+        """Return an attribute that is a text.
 
         Raises:
             ParameterError: it is something else.
         """
         value = self._attribute(attribute, default)
         if not isinstance(value, str):
-            raise ParameterError(f"attribute '{attribute}' is no text", found=repr(value)[:80])
+            raise ParameterError(f"attribute '{attribute}' is not a text", found=repr(value)[:80])
         return value
 
     def make(
@@ -146,7 +146,7 @@ class Node:
         labels: Sequence[str | None] = (),
         **params: Parameter,
     ) -> Value:
-        """Append an operator with one result."""
+        """Append an operator with one result; return it."""
         return self.builder.add(
             type,
             self.name,
@@ -159,26 +159,26 @@ class Node:
         )[0]
 
     def expression(self, text: str, *inputs: Value) -> Value:
-        """Append arithmetic."""
+        """Append arithmetic; return its result."""
         return self.make("pnnx.Expression", *inputs, expr=text)
 
     def sizes(self, sizes: Sequence[Size]) -> Value:
-        """Append a list of sizes that a run decides."""
+        """Append a list of sizes that are unknown before a run."""
         return self.builder.list_of(sizes, f"{self.name}_sizes")
 
     def constant(self, array: Array) -> Value:
-        """A constant."""
+        """Return a constant as a value."""
         return constant(array)
 
     def same(
         self, type: str | None = None, inputs: Sequence[Value | None] | None = None, **changes: Parameter | None
     ) -> list[Value]:
-        """Append the operator as it is, under its own name and with its own attributes; a change to None drops one.
+        """Append the operator unchanged, under its own name and with its own attributes; a change to None drops one.
 
-        Its operands are named by the arguments of the layer, so that those that are left out stay so in a pair, too.
+        Its operands are labelled with the arguments of the layer, so that omitted ones stay omitted in a pair.
 
         Args:
-            inputs: in the layer's order, None for those that are left out; the node's own by default.
+            inputs: in the layer's order, None for omitted ones; the node's own by default.
         """
         type = type or self.type
         inputs = self.inputs if inputs is None else inputs
@@ -198,7 +198,7 @@ class Node:
         )
 
     def _other_defaults(self, type: str) -> dict[str, Any]:
-        """The defaults of this version that are not those of the layer."""
+        """Return the defaults of this version that differ from those of the layer."""
         if type != self.type or type not in registry:
             return {}
         signature = registry[type]
@@ -207,7 +207,7 @@ class Node:
         return {name: value for name, value in self.defaults.items() if name in own and not _is_same(own[name], value)}
 
     def _labelled(self, type: str, inputs: Sequence[Value | None]) -> tuple[list[Value], list[str]]:
-        """The inputs that are there, and the arguments they stand for; those of any number have no names."""
+        """Return the given inputs, and the arguments they stand for; variadic ones have no names."""
         given = [(k, value) for k, value in enumerate(inputs) if value is not None]
         present = [value for _, value in given]
         if type not in registry or not given:
@@ -223,15 +223,15 @@ class Node:
         return present, [slots[k] for k, _ in given]
 
     def dtype(self, index: int = 0) -> DType | None:
-        """The dtype of an input, None where it is not known."""
+        """Return the dtype of an input, None if unknown."""
         value = self.optional(index)
         return None if value is None else value.dtype
 
     def rank(self, index: int = 0) -> int:
-        """The rank of an input that the meaning depends on.
+        """Return the rank of an input.
 
         Raises:
-            ShapeError: nothing in the file tells it.
+            ShapeError: it is unknown before a run.
         """
         rank = self.input(index).rank
         if rank is None:

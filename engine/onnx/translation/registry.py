@@ -1,4 +1,4 @@
-"""Translators: what an operator of ONNX becomes, by its domain, its name and the version of its operator set."""
+"""Registry of translators: an operator of ONNX by its domain, its name and the version of its operator set."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ Results: TypeAlias = "Value | Sequence[Value] | None"
 Translator: TypeAlias = Callable[["Node"], Results]
 
 MICROSOFT: Final = "com.microsoft"
-"""The domain of onnxruntime's own operators."""
+"""Domain of onnxruntime's own operators."""
 
 _TRANSLATORS: Final[dict[tuple[str, str], list[tuple[int, Translator]]]] = {}
 
 
 def translates(*types: str, since: int = 1, domain: str = "") -> Callable[[Translator], Translator]:
-    """Decorator: let a function translate these operators, as they are since a version of their operator set.
+    """Return a decorator that registers a function as translator of these operators, from a version on.
 
-    The function gets a Node and returns the values of its outputs; None where it cannot say it, so that the operator
-    is expanded or refused.
+    The function gets a Node and returns the values of its outputs, or None if it cannot translate the node, which is
+    then expanded or refused.
     """
 
     def add(translator: Translator) -> Translator:
@@ -39,14 +39,14 @@ def translates(*types: str, since: int = 1, domain: str = "") -> Callable[[Trans
 
 
 def translator_of(domain: str, type: str, version: int) -> Translator | None:
-    """The newest translator that is not newer than the operator set; None where there is none."""
+    """Return the newest translator that is not newer than the operator set; None if there is none."""
     _load()
     found = [translator for since, translator in _TRANSLATORS.get((domain, type), ()) if since <= version]
     return found[-1] if found else None
 
 
 def known_types(domain: str = "") -> list[str]:
-    """Every type of a domain that is translated."""
+    """Return every translated type of a domain."""
     _load()
     return sorted(type for each, type in _TRANSLATORS if each == domain)
 

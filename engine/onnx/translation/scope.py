@@ -16,20 +16,20 @@ from engine.tensor import TensorSpec
 
 @dataclass(slots=True)
 class Scope:
-    """Names of a graph, or of the body of a function, and what they stand for.
+    """Names in a graph, a subgraph or the body of a function, and their values.
 
     Args:
-        values: what is known by its name.
-        declared: what the file says of a name.
+        values: values by name.
+        declared: the file's declarations by name.
         versions: domain -> version of its operator set.
         prefix: of the names of operators made here.
-        given: attributes of the function's call, for those of its body that refer to them.
-        depth: how many functions and bodies this is inside.
-        bodies: how many of those are graphs of their own.
-        outer: of a body, the graph around it.
-        captured: values of that which the body uses, and what they are in the body.
-        functions: those that this is inside, by domain and name.
-        left_out: inputs of the function that its call does not give.
+        given: attributes of the function's call, for references in its body.
+        depth: number of enclosing functions and subgraphs.
+        bodies: number of enclosing subgraphs.
+        outer: scope around a subgraph.
+        captured: outer values that the subgraph uses, with their values in it.
+        functions: enclosing functions, by domain and name.
+        left_out: inputs of the function that its call omits.
     """
 
     versions: Mapping[str, int]
@@ -46,7 +46,7 @@ class Scope:
     left_out: frozenset[str] = frozenset()
 
     def find(self, name: str) -> Value | None:
-        """What a name stands for, here or in a graph around this one."""
+        """Return the value of a name, here or in an outer graph."""
         value = self.values.get(name)
         if value is not None or self.outer is None:
             return value
@@ -54,11 +54,11 @@ class Scope:
         return None if found is None else self._capture(found, name)
 
     def leaves_out(self, name: str) -> bool:
-        """Return whether an operator that names this input has none there."""
+        """Return whether a name is an omitted input of the function."""
         return not name or (name in self.left_out and self.find(name) is None)
 
     def _capture(self, found: Value, name: str) -> Value:
-        """A value of the graph around, as an input of this one; constants are taken along."""
+        """Return a value of the outer graph as an input of this one; constants are copied."""
         if found not in self.captured:
             if found.constant is not None:
                 return constant(found.constant)
@@ -70,14 +70,14 @@ class Scope:
 
 
 class Chained(dict[str, Value]):
-    """Names of a body whose operators stand among those around it: what is not its own is theirs."""
+    """Names of a subgraph whose operators are inlined: names that are not its own are those of the outer graph."""
 
     def __init__(self, scope: Scope) -> None:
         super().__init__()
         self._scope = scope
 
     def get(self, name: str, default: Any = None) -> Any:
-        """What a name stands for."""
+        """Return the value of a name."""
         own = super().get(name)
         return own if own is not None else self._scope.find(name) or default
 
@@ -94,7 +94,7 @@ _NO_NAMES: Final = ("none", "unknown")
 
 
 def declarations(graph: Any) -> dict[str, TensorSpec]:
-    """What the file says of its values."""
+    """Return the file's declarations of values."""
     declared = {}
     for each in (*graph.value_info, *graph.output, *graph.input):
         spec = declared_spec(each.type)
@@ -104,7 +104,7 @@ def declarations(graph: Any) -> dict[str, TensorSpec]:
 
 
 def note_names(scope: Scope, port: Any) -> None:
-    """Keep what the file calls the sizes of an input or output."""
+    """Record the file's names of the sizes of an input or output."""
     shape = port.type.tensor_type.shape if port.type.HasField("tensor_type") else None
     if shape is not None and 0 < len(shape.dim) <= MAX_RANK:
         names = tuple(_size_name(dim.dim_param) for dim in shape.dim)
@@ -113,13 +113,13 @@ def note_names(scope: Scope, port: Any) -> None:
 
 
 def _size_name(given: str) -> str | None:
-    """A name that a page and a message can show; what some exporters write for any size names none."""
+    """Return a size name that can be shown; None for the placeholders that some exporters write for any size."""
     is_name = given.isprintable() and any(each.isalpha() for each in given) and given.lower() not in _NO_NAMES
     return given if is_name and len(given) <= _LONGEST_SIZE_NAME else None
 
 
 def declared_spec(type: Any) -> TensorSpec | None:
-    """A declared shape and dtype; None where there is none, or of no tensor."""
+    """Return a declared shape and dtype; None if there is none, or it is not of a tensor."""
     if not type.HasField("tensor_type") or type.tensor_type.elem_type not in DTYPES:
         return None
     tensor = type.tensor_type

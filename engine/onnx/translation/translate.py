@@ -1,4 +1,4 @@
-"""From the messages of a file to a graph of ordinary operators."""
+"""Translation of the messages of a file to a graph of ordinary operators."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ from engine.stopping import wanted_quick
 from engine.tensor import UNKNOWN, TensorSpec
 
 _MAX_NESTING: Final = 32
-"""Functions inside each other."""
+"""Deepest nesting of functions."""
 
 _MAX_BODIES: Final = 8
-"""Bodies inside each other: what is known of the innermost values is found out once for each that is around them."""
+"""Deepest nesting of subgraphs: each level infers the innermost values once more."""
 
 
 _LEAST_STEPS: Final = 20_000
 _STEPS_EACH: Final = 64
-"""Operators that are translated, functions and bodies each time they are: so many, and so many for each of the file."""
+"""Most translated operators, counting each use of a function or subgraph: this number or multiple of the file's."""
 
 _MOST_LISTED: Final = 50
 
 
 def translate(model: Model) -> Graph:
-    """The graph of a model.
+    """Return the graph of a model.
 
     Raises:
         UnsupportedOperatorError: all operators that have no translation, with their names and operator sets.
@@ -51,7 +51,7 @@ class _Translation:
         self._functions = Functions(model)
         self._unsupported: list[str] = []
         self._steps = 0
-        # Functions that call functions make very much of very little: a small file is refused as soon as it is read.
+        # Nested functions can expand a small file exponentially, so expansion is limited.
         written = len(model.proto.graph.node) + sum(len(each.node) for each in model.proto.functions)
         self._most_steps = min(MAX_OPERATORS, _LEAST_STEPS + _STEPS_EACH * written)
 
@@ -63,7 +63,7 @@ class _Translation:
         scope.builder.reserve(each.name for each in (*graph.input, *graph.output))
         for each in graph.input:
             if not each.name or each.name in given:
-                raise GraphError(f"input {quoted(each.name)} is there twice, or has no name", expected="one of a name")
+                raise GraphError(f"input {quoted(each.name)} occurs twice, or has no name", expected="one of a name")
             given.add(each.name)
             if each.name not in scope.values:
                 spec = scope.declared.get(each.name)
@@ -140,7 +140,9 @@ class _Translation:
             None if self._functions.has(domain, proto.op_type) else schema_attributes(domain, proto.op_type, version)
         )
         if known is not None:
-            attributes = {key: value for key, value in attributes.items() if not key.startswith("_")}  # notes of tools
+            attributes = {
+                key: value for key, value in attributes.items() if not key.startswith("_")
+            }  # annotations by tools
             if wrong := attributes.keys() - known.names:
                 expected = ", ".join(sorted(known.names)) or "none"
                 raise ParameterError(f"unknown attribute {quoted(min(wrong))}", expected=expected)
@@ -176,7 +178,7 @@ class _Translation:
             raise ModelFormatError("too many outputs", found=len(proto.output), expected=f"at most {len(values)}")
 
     def _expanded(self, body: Local | None, node: Node, scope: Scope) -> list[Value] | None:
-        """What the body of a function makes of its operands; None where there is no body."""
+        """Return the results of a function's body for its operands; None without a body."""
         if body is None:
             return None
         inner = Scope(
@@ -199,10 +201,10 @@ class _Translation:
         return [inner.values.get(name, Value()) for name in body.outputs]
 
     def _body(self, proto: Any, given: Sequence[object], scope: Scope) -> Part:
-        """A graph of its own of a body.
+        """Return a subgraph as a graph of its own.
 
         Args:
-            given: what is known of the values that it is handed.
+            given: descriptions of its inputs.
         """
         inner = self._inside(scope)
         inner.declared = declarations(proto)
@@ -221,10 +223,10 @@ class _Translation:
         return Part(inner.builder.graph(), list(inner.captured), [each.spec for each in results])
 
     def _inline(self, proto: Any, given: Sequence[Value] = (), *, scope: Scope, prefix: str) -> list[Value]:
-        """The operators of a body among those around it.
+        """Insert the operators of a subgraph into the outer graph; return its results.
 
         Args:
-            given: what its inputs are.
+            given: its inputs.
         """
         if len(given) != len(proto.input):
             raise GraphError("a body takes another number of values", found=len(given), expected=len(proto.input))
@@ -253,7 +255,7 @@ class _Translation:
         return scope.depth + 1
 
     def _refuse(self, text: str, proto: Any, scope: Scope) -> None:
-        """Note an operator, and go on as if it had made something: what else is missing is of interest too."""
+        """Record an unsupported operator and continue with unknown results, to find all others too."""
         self._unsupported.append(text)
         for name in proto.output:
             if name:

@@ -1,4 +1,4 @@
-"""What is known of a value while a model is translated."""
+"""Description of a value while a model is translated."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from engine.tensor import UNKNOWN, Array, DType, TensorSpec
 
 @dataclass(slots=True, eq=False)
 class Value:
-    """A value of the model: an operand of the graph, or a constant that becomes one when an operator takes it.
+    """Value of the model: an operand of the graph, or a constant that becomes one when an operator takes it.
 
     Args:
         name: of the operand; empty while a constant has none.
         spec: a TensorSpec, a container of them, or UNKNOWN.
-        constant: the elements, where they are the same in every run.
-        sizes: of a scalar or vector of integers that sizes are computed with: what each is, as far as that is known.
+        constant: the elements, if they are the same in every run.
+        sizes: elements of a scalar or vector of integers that sizes are computed with, as far as known.
     """
 
     name: str = ""
@@ -26,21 +26,21 @@ class Value:
 
     @property
     def tensor(self) -> TensorSpec | None:
-        """Shape and dtype, None where they are not known."""
+        """Shape and dtype, None if unknown."""
         return self.spec if isinstance(self.spec, TensorSpec) else None
 
     @property
     def rank(self) -> int | None:
-        """Number of dimensions, None where it is not known."""
+        """Number of dimensions, None if unknown."""
         return self.spec.rank if isinstance(self.spec, TensorSpec) else None
 
     @property
     def dtype(self) -> DType | None:
-        """The dtype, None where it is not known."""
+        """The dtype, None if unknown."""
         return self.spec.dtype if isinstance(self.spec, TensorSpec) else None
 
     def shape_as(self) -> tuple[Size, ...] | None:
-        """Its own shape, as sizes are computed with."""
+        """Return its shape as sizes for computations."""
         if not isinstance(self.spec, TensorSpec):
             return None
         return tuple(Axis(self, k) if size is None else size for k, size in enumerate(self.spec.shape))
@@ -48,7 +48,7 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """The size of an axis that a run will tell."""
+    """Size of an axis that is unknown before a run."""
 
     value: Value
     axis: int
@@ -67,7 +67,7 @@ Size: TypeAlias = int | Axis | Sum
 
 
 def constant(array: Array) -> Value:
-    """A constant as a value; the sizes it holds, where it is a short list of integers."""
+    """Return a constant as a value, with its sizes if it is a short list of integers."""
     spec = TensorSpec(array.shape, array.dtype, array if array.size <= 64 else None)
     is_sizes = array.dtype.kind == "i" and array.ndim < 2 and array.size <= 64
     sizes = tuple(map(int, array.reshape(-1).tolist())) if is_sizes else None

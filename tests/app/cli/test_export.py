@@ -80,8 +80,8 @@ def test_answers_that_differ_end_with_status_1_and_stay_out_of_the_store(
     ("cli_net.py:Nat", ["--shape", "1"], "cli_net.py: no such name: found 'Nat', expected a name in it, such as Net"),
     ("cli_net.py:Net", ["--shape", "1,4"], "the model does not take inputs of shape [1, 4]: found RuntimeError: "),
     ("cli_net.py:Net", ["--shape", "x"], "not a shape: found 'x', expected sizes such as 1,3,224,224 or [1,77]i64"),
-    ("cli_net.py:Net", ["--shape", "1,3", "--shape2", "1,3"], "the second shapes: found those of the first"),
-    ("cli_net.py:Net", ["--shape", "1,3", "--name", "a/b"], "no name for a model: found 'a/b'"),
+    ("cli_net.py:Net", ["--shape", "1,3", "--shape2", "1,3"], "the second shapes equal the first: found no difference"),
+    ("cli_net.py:Net", ["--shape", "1,3", "--name", "a/b"], "invalid name of a model: found 'a/b'"),
 ])  # fmt: skip
 def test_what_cannot_be_exported_is_one_line_and_status_1(
     source: str, flags: list[str], message: str, model: str, capsys: pytest.CaptureFixture[str]

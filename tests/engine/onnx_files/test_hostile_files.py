@@ -175,7 +175,7 @@ def test_a_function_that_calls_itself_is_named_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize("names", [("x", "x"), ("x", "")])
 def test_inputs_are_one_of_a_name(tmp_path: Path, names: tuple[str, str]) -> None:
     proto = model([node("Relu", ["x"], ["y"])], [value(each, [2]) for each in names], [value("y", None)])
-    with pytest.raises(engine.EngineError, match="is there twice, or has no name"):
+    with pytest.raises(engine.EngineError, match="occurs twice, or has no name"):
         engine.load(save(tmp_path, proto))
 
 

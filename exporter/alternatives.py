@@ -1,13 +1,13 @@
-"""Ways to export a model: as it was asked for, and others that may work where that does not."""
+"""Alternatives for the export of a model: each is tried before a message names it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import engine
 from app.models.folder.layout import BIN, PARAM
@@ -15,26 +15,72 @@ from exporter.conversion import ONNX, SCRIPT, convert
 from exporter.drawing import PLAIN, draw
 from exporter.errors import ConversionError, DivergenceError, ExportError, SourceError
 from exporter.inputs import InputSpec
-from exporter.onnx_export import missing_packages, open_dimensions, write_onnx
-from exporter.onnx_model import OnnxModel
-from exporter.remedy import Way
+from exporter.onnx_files import OnnxModel, missing_packages, open_dimensions, write_onnx
 from exporter.tensors import answer
 from exporter.verification import Case, cases, verify
 
+E = TypeVar("E", bound=engine.EngineError)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alternative:
+    """Alternative way to export a model.
+
+    Args:
+        name: as in "with --opt-level 1".
+        attempt: exports the model that way, checks the result and returns an addition to the name; raises
+            EngineError on failure.
+    """
+
+    name: str
+    attempt: Callable[[], str]
+
+
+def unfit(error: engine.EngineError) -> engine.EngineError:
+    """Return the error for a pair that cannot be built; it blames the converter if operators do not fit."""
+    if isinstance(error, (engine.ParameterError, engine.ShapeError, engine.GraphError)):
+        return ConversionError(f"pnnx wrote a pair that cannot be run: {error}")
+    return error
+
+
+def with_alternative(error: E, alternatives: Iterable[Alternative]) -> E:
+    """Add the first alternative that works to an error, or all that were tried."""
+    tried = []
+    for alternative in alternatives:
+        tried.append(alternative.name)
+        try:
+            detail = alternative.attempt()
+        except engine.EngineError:
+            continue
+        return _with(error, f"the answers agree {alternative.name}{detail}")
+    return _with(error, f"nor do they agree {_listed(tried)}") if tried else error
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Return names as a list: "a, b or c"."""
+    *others, last = names
+    return f"{', '.join(others)} or {last}" if others else last
+
+
+def _with(error: E, remark: str) -> E:
+    error.remark = f"{error.remark}; {remark}" if error.remark else remark
+    return error
+
+
 _LEVELS: Final = (2, 1, 0)
-# Sizes that are opened one after another, to find one that helps.
+# Most sizes that are opened one by one, to find one that helps.
 _MOST_OPENED: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Ways:
-    """What an export was asked for, and the ways to have the model otherwise.
+class Alternatives:
+    """Requested export of a model, and its alternatives.
 
     Args:
         model: in evaluation mode.
-        inputs, second: the shapes; no second ones where all sizes are fixed.
-        trials: what an export is held against.
-        scratch: a folder for what is tried.
+        inputs, second: the shapes; no second ones if all sizes are fixed.
+        trials: cases that an export is compared at.
+        scratch: a folder for trial exports.
         level: of simplification.
         module_operators: classes that stay one operator each.
         rtol: the allowed error.
@@ -55,30 +101,30 @@ class Ways:
         return self.scratch / (ONNX if isinstance(self.model, OnnxModel) else SCRIPT)
 
     def convert(self, folder: Path, level: int, second: Sequence[InputSpec]) -> None:
-        """Have the converter write a pair."""
+        """Write a pair by the converter."""
         convert(self.script, folder, self.inputs, second, opt_level=level, module_operators=self.module_operators)
 
-    def __iter__(self) -> Iterator[Way]:
-        """The other ways, those first that need the least of whoever exports."""
+    def __iter__(self) -> Iterator[Alternative]:
+        """Yield the alternatives, those with the least effort for the user first."""
         others = sorted(_LEVELS, key=lambda level: (level > self.level, -level)) if self.script.exists() else ()
         for level in others:
             if level != self.level:
                 attempt = partial(self._as_pair, level, self.second, self.trials)
-                yield Way(name=f"with --opt-level {level}", attempt=attempt)
+                yield Alternative(name=f"with --opt-level {level}", attempt=attempt)
         if isinstance(self.model, OnnxModel):
-            yield Way(name="as the ONNX file itself, without --shape", attempt=self._as_it_is)
+            yield Alternative(name="as the ONNX file itself, without --shape", attempt=self._as_it_is)
         elif not self.module_operators:
             missing = missing_packages()
             name = f"through ONNX (not tried: {' and '.join(missing)} missing)" if missing else "through ONNX"
-            yield Way(name=name, attempt=self._through_onnx)
+            yield Alternative(name=name, attempt=self._through_onnx)
         if not others:
             return
         if self.second:
             fixed = [case for case in self.trials if case.inputs == tuple(self.inputs)]
             attempt = partial(self._as_pair, self.level, (), fixed)
-            yield Way(name="with fixed sizes, without --shape2", attempt=attempt)
+            yield Alternative(name="with fixed sizes, without --shape2", attempt=attempt)
         else:
-            yield Way(name="with open sizes", attempt=self._with_open_sizes)
+            yield Alternative(name="with open sizes", attempt=self._with_open_sizes)
 
     def _as_pair(self, level: int, second: Sequence[InputSpec], trials: Sequence[Case]) -> str:
         folder = self.scratch / "other"
@@ -96,7 +142,7 @@ class Ways:
         raise DivergenceError("no size can be opened")
 
     def _open_shapes(self) -> Iterator[tuple[InputSpec, ...]]:
-        """Second shapes: one of the sizes above 1 is larger by one wherever it occurs, if the model takes that."""
+        """Yield second shapes in which all equal sizes above 1 are larger by one, if the model accepts them."""
         for size in dict.fromkeys(size for spec in self.inputs for size in spec.shape if size > 1):
             shapes = tuple(replace(spec, shape=tuple(n + (n == size) for n in spec.shape)) for spec in self.inputs)
             try:
@@ -109,7 +155,7 @@ class Ways:
         if missing_packages():
             raise ExportError("torch.onnx.export cannot be tried")
         dims = open_dimensions(self.inputs, self.second)
-        # A size of 1 would be taken for a constant.
+        # A size of 1 would become a constant.
         case = next((each for each in self.trials if _is_above_one(each.inputs, dims)), self.trials[0])
         path = self.scratch / "exported.onnx"
         for dynamo in (True, False):
@@ -120,7 +166,7 @@ class Ways:
                 continue
             opened = f" and open dimensions {dims}" if any(dims) else ""
             return f": torch.onnx.export with dynamo={dynamo}, inputs of {case.shapes}{opened}"
-        raise DivergenceError("no answers that agree through ONNX")
+        raise DivergenceError("the results through ONNX do not agree")
 
     def _as_it_is(self) -> str:
         self._verify(engine.load(self.model.path), self.trials)
@@ -131,7 +177,7 @@ class Ways:
 
 
 def load(folder: Path) -> engine.RuntimeGraph:
-    """Load a written pair; a converter that crashed half-way may have left half of one."""
+    """Load a written pair; a converter that crashed may have left half of one."""
     try:
         return engine.load(folder / PARAM, folder / BIN)
     except engine.ModelFormatError as error:
