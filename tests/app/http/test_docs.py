@@ -1,4 +1,4 @@
-"""The pages say what the code says."""
+"""Tests that docs/ has every setting, configuration key, parameter and route."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 from pydantic import BaseModel
+from pydantic.fields import FieldInfo
 
 from app.images.config import PreprocessConfig
+from app.messages import size_text
 from app.models.folder.config import config_type
 from app.schema import Section
 from app.settings import SECTIONS, Settings, variable
@@ -18,10 +20,13 @@ from tests.app.client import Client
 DOCS = Path(__file__).parents[3] / "docs"
 
 
-def shown(value: object) -> str:
+def shown(field: FieldInfo) -> tuple[str, str]:
+    """Return the default value of a setting, and its unit."""
+    value, unit = field.default, field.json_schema_extra["unit"]  # type: ignore[index,call-overload]
     if value is None or value == ():
-        return "–"
-    return str(value).lower() if isinstance(value, bool) else str(value)
+        return "–", unit
+    text = size_text(value) if unit == "bytes" else str(value)
+    return text.lower() if isinstance(value, bool) else text, unit
 
 
 @pytest.mark.parametrize("section", SECTIONS)
@@ -31,8 +36,7 @@ def test_every_setting_has_its_row_in_its_section_with_default_unit_and_help(sec
         r"^\| `(\w+)` \| `(\w+)` \| (.+?) \| (.+?) \| (.+?) \|$", re.split("^##", text, flags=re.M)[0], re.M
     )
     expected = [
-        (name, variable(name), shown(field.default), field.json_schema_extra["unit"], field.description)  # type: ignore[index,call-overload]
-        for name, field in section.model_fields.items()
+        (name, variable(name), *shown(field), field.description) for name, field in section.model_fields.items()
     ]
     assert rows == expected
 
