@@ -19,7 +19,7 @@ from app.errors import (
     ServiceError,
     UnsupportedMediaTypeError,
 )
-from app.http.order import Asked, answer
+from app.http.model_request import ModelRequest, answer
 from app.http.responses import ChargedResponse
 from app.memory.reservation import Reservation
 from app.messages import cut
@@ -90,7 +90,7 @@ def unread() -> AbstractContextManager[None]:
     return _NO_ROOM
 
 
-async def respond(request: Request, plane: DataPlane, asked: Asked) -> Response:
+async def respond(request: Request, plane: DataPlane, asked: ModelRequest) -> Response:
     """Return the answer to a request to run a model that has come by ASGI."""
     with plane.memory.answering() as reservation:
         limit = plane.settings.max_body_bytes

@@ -24,8 +24,8 @@ from app.codec.numpy_files import write_npy, write_npz
 from app.codec.parse import JSON, NPY, NPZ, PNG, parse, reads_all
 from app.errors import InvalidRequestError, NotAcceptableError, ServiceError
 from app.http.body import INLINE_BYTES, encoding_of, first_headers, respond
+from app.http.model_request import Reply, WorkItem, read_limit
 from app.http.openapi.inference import infer_documentation
-from app.http.order import Order, Reply, read_limit
 from app.http.routes.state import dataplane
 from app.messages import brief, cut, did_you_mean
 from app.models.keeping.version import Version
@@ -80,7 +80,7 @@ async def infer_model(request: Request, name: str) -> Response:
 async def _answer(request: Request, name: str | None) -> Response:
     plane = dataplane(request)
     query = request.query_params if request.scope["query_string"] else {}
-    return await respond(request, plane, InferAsked(plane, InferHead.of(first_headers(request), query, name)))
+    return await respond(request, plane, InferModelRequest(plane, InferHead.of(first_headers(request), query, name)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,8 +128,8 @@ class InferHead:
         )  # fmt: skip
 
 
-class InferAsked:
-    """A request of the service's own kind; see `Asked`."""
+class InferModelRequest:
+    """A request of the service's own kind; see `ModelRequest`."""
 
     encodings: tuple[str, ...] = ()
     values_at: int = 0
@@ -155,19 +155,19 @@ class InferAsked:
         """Return whether a body is parsed in no time."""
         return len(body) <= INLINE_BYTES or not reads_all(body, self._head.content_type)
 
-    def order(self, body: bytearray) -> Order:
+    def work_item(self, body: bytearray) -> WorkItem:
         """Parse the body."""
-        return self._order(parse(body, self._head.content_type, self._plane.settings), body)
+        return self._work_item(parse(body, self._head.content_type, self._plane.settings), body)
 
-    async def order_apart(self, body: bytearray) -> Order:
+    async def work_item_in_thread(self, body: bytearray) -> WorkItem:
         """Parse the body in a thread."""
         plane, version = self._plane, self.version
         if version is not None:
             plane.admit(version, self.deadline)
         work = partial(parse, body, self._head.content_type, plane.settings)
-        return self._order(await plane.offload(work, self.deadline), body)
+        return self._work_item(await plane.offload(work, self.deadline), body)
 
-    def _order(self, message: Message, body: bytearray) -> Order:
+    def _work_item(self, message: Message, body: bytearray) -> WorkItem:
         plane, head = self._plane, self._head
         said, media_type = _Said(message, head.query, head.name), head.media_type
         if media_type != JSON:
@@ -185,7 +185,7 @@ class InferAsked:
             is_light=body[0] in _LIGHT and len(body) <= (PLAIN_BYTES if body[0] == _NPY else LIGHT_BYTES),
             is_binary=media_type == NPY,
         )
-        return Order(version, work, _ENCODERS[media_type], self.deadline)
+        return WorkItem(version, work, _ENCODERS[media_type], self.deadline)
 
 
 class _Said:

@@ -18,8 +18,8 @@ from app.codec.parse import parse
 from app.console.samples import read_sample
 from app.errors import InvalidRequestError
 from app.http.body import first_headers, read_body
+from app.http.model_request import read_limit
 from app.http.openapi.schemas import REFUSED, VersionNumber
-from app.http.order import read_limit
 from app.http.progress_events import STREAMED, Tell, Telling
 from app.http.responses import json_response
 from app.http.routes.state import dataplane

@@ -15,13 +15,13 @@ from app.http import responses
 from app.http.access import AccessPolicy
 from app.http.body import INLINE_BYTES, STEP, broken_off, check_announced, check_length, too_late, unread
 from app.http.exchange import GONE, Exchange
-from app.http.order import Asked, Order, Reply
+from app.http.model_request import ModelRequest, Reply, WorkItem
 from app.http.routes import infer
 from app.http.server.asgi import AsgiRequest
 from app.http.server.connection import Connection
 from app.http.server.messages import Head, Request
 from app.http.v2 import errors as v2
-from app.http.v2.infer import PRIORITY, V2Asked, V2Head
+from app.http.v2.infer import PRIORITY, V2Head, V2ModelRequest
 from app.memory.machine import uninitialised
 from app.memory.reservation import Reservation
 from app.serving.dataplane import DataPlane
@@ -87,7 +87,7 @@ class Service:
             return AsgiRequest(connection, request)
         return InferenceRequest(connection, request, self, target)
 
-    def asked(self, head: Head, target: Target) -> Asked:
+    def asked(self, head: Head, target: Target) -> ModelRequest:
         """Return the request that a head belongs to, if it is let through.
 
         Raises:
@@ -101,9 +101,9 @@ class Service:
         if head.said is None:
             head.said = _read(head, target)
         if isinstance(head.said, V2Head):
-            return V2Asked(self.plane, head.said, self._state.shared_memory, self._state.runtime_settings.trace)
+            return V2ModelRequest(self.plane, head.said, self._state.shared_memory, self._state.runtime_settings.trace)
         assert isinstance(head.said, infer.InferHead)
-        return infer.InferAsked(self.plane, head.said)
+        return infer.InferModelRequest(self.plane, head.said)
 
 
 def _read(head: Head, target: Target) -> infer.InferHead | V2Head:
@@ -115,7 +115,7 @@ def _read(head: Head, target: Target) -> infer.InferHead | V2Head:
 
 
 class InferenceRequest:
-    """One request; what answers it is `Asked`, as for the routes.
+    """One request; what answers it is `ModelRequest`, as for the routes.
 
     It answers itself once: ``_send`` and ``lost`` are its two ends.
     """
@@ -126,7 +126,7 @@ class InferenceRequest:
         self._exchange = Exchange(request.head.method, request.head.path, request.head.headers)
         if service.spans is not None:
             self._exchange.begin_trace()
-        self._asked: Asked | None = None
+        self._asked: ModelRequest | None = None
         self._reservation: Reservation | None = None
         # The body, how much of it has come, and the bytes of it that are charged.
         self._body, self._have, self._charged = bytearray(), 0, 0
@@ -222,7 +222,7 @@ class InferenceRequest:
             return
         asked, reservation, body = self._asked, self._reservation, self._body
         assert asked is not None and reservation is not None  # begin has set them, or the request is over
-        order: Order | None = None
+        item: WorkItem | None = None
         reply: Reply | None = None
         self._exchange.enter()
         try:
@@ -230,31 +230,31 @@ class InferenceRequest:
                 reservation.arrived()
                 self._judge()
                 if asked.is_short(body):
-                    order = asked.order(body)
-                    reply = self._plane.answer_now(*order)
+                    item = asked.work_item(body)
+                    reply = self._plane.answer_now(*item)
         except Exception as error:
             self._fail(error)
         else:
             if reply is not None:
                 self._reply(reply)
             else:
-                self._task = self._connection.loop.create_task(self._later(asked, reservation, order))
+                self._task = self._connection.loop.create_task(self._later(asked, reservation, item))
                 self._connection.state.tasks.add(self._task)
                 self._task.add_done_callback(self._ended)
         finally:
             self._exchange.leave()
 
-    async def _later(self, asked: Asked, reservation: Reservation, order: Order | None) -> None:
+    async def _later(self, asked: ModelRequest, reservation: Reservation, item: WorkItem | None) -> None:
         """Make the answer in the model's threads."""
         self._exchange.enter()
         try:
             with reservation:
                 reply = None
-                if order is None:
-                    order = await asked.order_apart(self._body)
-                    reply = self._plane.answer_now(*order)
+                if item is None:
+                    item = await asked.work_item_in_thread(self._body)
+                    reply = self._plane.answer_now(*item)
                 if reply is None:
-                    reply = await self._plane.infer_version(*order)
+                    reply = await self._plane.infer_version(*item)
         except Exception as error:
             self._fail(error)
         else:

@@ -14,7 +14,7 @@ from starlette.responses import Response
 from app.codec.message import read_version
 from app.errors import InvalidRequestError, RequestTooLargeError
 from app.http.body import INLINE_BYTES, encoding_of, first_headers, respond
-from app.http.order import Order, Reply, read_limit
+from app.http.model_request import Reply, WorkItem, read_limit
 from app.http.routes.state import dataplane
 from app.memory.reservation import charge
 from app.protocol.v2.inference import prepare, request_deadline
@@ -38,7 +38,7 @@ async def infer(request: Request) -> Response:
     """Run a model."""
     plane, state, named = dataplane(request), request.app.state, request.path_params
     head = V2Head.of(first_headers(request), named["name"], named.get("version"))
-    return await respond(request, plane, V2Asked(plane, head, state.shared_memory, state.runtime_settings.trace))
+    return await respond(request, plane, V2ModelRequest(plane, head, state.shared_memory, state.runtime_settings.trace))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,8 +83,8 @@ class V2Head:
         )
 
 
-class V2Asked:
-    """A request of the protocol; see `Asked`.
+class V2ModelRequest:
+    """A request of the protocol; see `ModelRequest`.
 
     Args:
         trace: what clients may have noted down of requests.
@@ -113,20 +113,20 @@ class V2Asked:
         is_plain = self._head.encoding == "identity" and has_wire_ports(self._model)
         return is_plain and read_header_length(self._head.given, len(body)) <= INLINE_BYTES
 
-    def order(self, body: bytearray) -> Order:
+    def work_item(self, body: bytearray) -> WorkItem:
         """Parse the body."""
-        return self._order(self._parse(body), len(body))
+        return self._work_item(self._parse(body), len(body))
 
-    async def order_apart(self, body: bytearray) -> Order:
+    async def work_item_in_thread(self, body: bytearray) -> WorkItem:
         """Parse the body in a thread, and find out there how the model takes batches, which may run it."""
         plane = self._plane
         if not has_wire_ports(self._model):
             await plane.offload(partial(wire_ports, self._model), self.deadline)
             if self.is_short(body):
-                return self.order(body)
+                return self.work_item(body)
         if self._head.encoding == "identity" and PRIORITY not in body:  # with one it may pass by those that wait
             plane.admit(self.version, self.deadline)
-        return self._order(await plane.offload(partial(self._parse, body), self.deadline), len(body))
+        return self._work_item(await plane.offload(partial(self._parse, body), self.deadline), len(body))
 
     def _parse(self, body: bytearray) -> V2Request:
         if self._head.encoding in _PACKED:
@@ -135,7 +135,7 @@ class V2Asked:
             raise InvalidRequestError("the body is empty")
         return parse_request(body, read_header_length(self._head.given, len(body)), self._plane.settings)
 
-    def _order(self, said: V2Request, size: int) -> Order:
+    def _work_item(self, said: V2Request, size: int) -> WorkItem:
         model, packing, trace = self._model, self._head.packing, self._trace
         told_size = size if self._head.encoding == "identity" else None
         plan, work = prepare(said, model, self._plane.settings, self._regions, size=told_size)
@@ -147,7 +147,7 @@ class V2Asked:
             encoded = encode(plan, answer.result.outputs, model.labels, answer.model, answer.version)
             return _reply_of(encoded, packing)
 
-        return Order(self.version, work, write, request_deadline(self.deadline, said))
+        return WorkItem(self.version, work, write, request_deadline(self.deadline, said))
 
 
 def _reply_of(encoded: Encoded, packing: str | None) -> Reply:

@@ -1,6 +1,6 @@
 """A request that runs a model: what its head says, what is to be done for it, and what is sent for it.
 
-A connection (app/http/server/inference.py) or a route (for other ASGI servers) makes an `Asked` of the head of such a
+A connection (app/http/server/inference.py) or a route (for other ASGI servers) makes an `ModelRequest` of the head of such a
 request, reads the body within its bounds, and sends the reply that `answer` gives.
 """
 
@@ -34,7 +34,7 @@ class Reply(NamedTuple):
     headers: Mapping[str, str] = _NONE
 
 
-class Order(NamedTuple):
+class WorkItem(NamedTuple):
     """A request whose body is there, as the data plane takes it."""
 
     version: Version
@@ -43,7 +43,7 @@ class Order(NamedTuple):
     deadline: float
 
 
-class Asked(Protocol):
+class ModelRequest(Protocol):
     """A request to run a model, as its head says; one class for each protocol.
 
     Attributes:
@@ -72,14 +72,14 @@ class Asked(Protocol):
     def is_short(self, body: bytearray) -> bool:
         """Return whether it takes no time to read what the body says."""
 
-    def order(self, body: bytearray) -> Order:
+    def work_item(self, body: bytearray) -> WorkItem:
         """Read what the body says.
 
         Raises:
             ServiceError: head and body do not agree, or want what the model has not.
         """
 
-    async def order_apart(self, body: bytearray) -> Order:
+    async def work_item_in_thread(self, body: bytearray) -> WorkItem:
         """Read a long text in a thread.
 
         Raises:
@@ -87,15 +87,15 @@ class Asked(Protocol):
         """
 
 
-async def answer(plane: DataPlane, asked: Asked, body: bytearray) -> Reply:
+async def answer(plane: DataPlane, asked: ModelRequest, body: bytearray) -> Reply:
     """Return the reply to a request whose body is there.
 
     Raises:
         ServiceError: as its tree says.
     """
-    order = asked.order(body) if asked.is_short(body) else await asked.order_apart(body)
-    reply = plane.answer_now(*order)
-    return await plane.infer_version(*order) if reply is None else reply
+    item = asked.work_item(body) if asked.is_short(body) else await asked.work_item_in_thread(body)
+    reply = plane.answer_now(*item)
+    return await plane.infer_version(*item) if reply is None else reply
 
 
 def read_limit(headers: Mapping[bytes, bytes]) -> float | None:
