@@ -12,7 +12,7 @@ from starlette.middleware.cors import CORSMiddleware
 
 from app.access.keys import Keys, open_keys
 from app.http.access import Access, AccessPolicy
-from app.http.edge import Edge
+from app.http.middleware import RequestMiddleware
 from app.http.openapi.document import install_openapi
 from app.http.origin import OriginPolicy
 from app.http.responses import install_error_handlers
@@ -82,7 +82,9 @@ def _layers(state: State, settings: Settings) -> Iterator[Middleware]:
             allow_headers=["*"],
             expose_headers=["X-Request-Id", "Retry-After", "Retry-After-Ms", "Server-Timing", "X-Cache", "traceparent"],
         )
-    yield Middleware(Edge, statuses=state.metrics.statuses, access_log=settings.access_log, spans=state.spans)
+    yield Middleware(
+        RequestMiddleware, statuses=state.metrics.statuses, access_log=settings.access_log, spans=state.spans
+    )
 
 
 @asynccontextmanager

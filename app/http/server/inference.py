@@ -14,7 +14,7 @@ from app.errors import ModelNotReadyError, QueueFullError, ServiceError
 from app.http import responses
 from app.http.access import AccessPolicy
 from app.http.body import INLINE_BYTES, STEP, broken_off, check_announced, check_length, too_late, unread
-from app.http.exchange import GONE, Exchange
+from app.http.middleware import GONE, Exchange
 from app.http.model_request import ModelRequest, Reply, WorkItem
 from app.http.routes import infer
 from app.http.server.asgi import AsgiRequest
@@ -27,7 +27,7 @@ from app.memory.reservation import Reservation
 from app.serving.dataplane import DataPlane
 
 # As the outermost layer of the app logs it.
-log = logging.getLogger("app.http.edge")
+log = logging.getLogger("app.http.middleware")
 
 # The rest of a body that is not read is dropped as it comes; instead of a longer one, the connection ends.
 _DROPPED_BYTES: Final = 1 << 20

@@ -15,7 +15,7 @@ from urllib.parse import unquote
 import httptools
 
 from app.errors import HeadersTooLargeError, InvalidRequestError, ServiceError, UrlTooLongError
-from app.http.exchange import Exchange
+from app.http.middleware import Exchange
 from app.http.responses import error_response
 from app.settings import Settings
 

@@ -9,7 +9,7 @@ import logging
 import numpy as np
 import pytest
 
-from app.http.edge import Edge
+from app.http.middleware import RequestMiddleware
 from app.log import JsonFormatter, TextFormatter, request_id
 from tests.app.client import Client
 
@@ -61,7 +61,7 @@ def test_a_cancelled_request_of_a_client_who_left_is_no_error(caplog: pytest.Log
     async def test() -> list[object]:
         sent: list[object] = []
         scope = {"type": "http", "method": "GET", "path": "/", "headers": []}
-        await Edge(app, access_log=True)(scope, None, sent.append)  # type: ignore[arg-type]
+        await RequestMiddleware(app, access_log=True)(scope, None, sent.append)  # type: ignore[arg-type]
         return sent
 
     with caplog.at_level(logging.INFO):
