@@ -215,3 +215,10 @@ async def _collect(request: Request, limit: int, announced: int, reservation: Re
             room += step
         body += chunk
     return body
+
+
+def dataplane(request: Request) -> DataPlane:
+    """The app's data plane."""
+    plane = request.app.state.dataplane
+    assert isinstance(plane, DataPlane)
+    return plane

@@ -14,9 +14,9 @@ from starlette.types import Receive, Scope, Send
 
 from app.console.pulse import pulse
 from app.errors import QueueFullError
+from app.http.body import dataplane
 from app.http.openapi.schemas import REFUSED
 from app.http.progress_events import STREAMED, EventStream, spelt
-from app.http.routes.state import dataplane
 from app.serving.dataplane import DataPlane
 
 router = APIRouter(tags=["models"])

@@ -7,9 +7,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.errors import ModelNotReadyError
+from app.http.body import dataplane
 from app.http.openapi.schemas import ErrorBody, Live, Ready
 from app.http.responses import json_response
-from app.http.routes.state import dataplane
 
 router = APIRouter(prefix="/health", tags=["health"])
 

@@ -23,10 +23,9 @@ from app.codec.message import Message, read_version
 from app.codec.numpy_files import write_npy, write_npz
 from app.codec.parse import JSON, NPY, NPZ, PNG, parse, reads_all
 from app.errors import InvalidRequestError, NotAcceptableError, ServiceError
-from app.http.body import INLINE_BYTES, encoding_of, first_headers, respond
+from app.http.body import INLINE_BYTES, dataplane, encoding_of, first_headers, respond
 from app.http.model_request import Reply, WorkItem, read_limit
 from app.http.openapi.inference import infer_documentation
-from app.http.routes.state import dataplane
 from app.messages import brief, cut, did_you_mean
 from app.models.keeping.version import Version
 from app.models.request import LIGHT_BYTES, PLAIN_BYTES, InferRequest

@@ -12,7 +12,7 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.http.routes.state import dataplane
+from app.http.body import dataplane
 from app.metrics.collector import MetricsCollector
 from app.settings import Settings
 

@@ -6,9 +6,9 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
+from app.http.body import dataplane
 from app.http.openapi.schemas import REFUSED, ModelDetails, ModelList
 from app.http.responses import json_response
-from app.http.routes.state import dataplane
 from app.models.keeping.catalogue import details, summaries
 
 router = APIRouter(prefix="/models", tags=["models"])

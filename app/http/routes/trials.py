@@ -17,12 +17,11 @@ from app.codec.message import read_version
 from app.codec.parse import parse
 from app.console.samples import read_sample
 from app.errors import InvalidRequestError
-from app.http.body import first_headers, read_body
+from app.http.body import dataplane, first_headers, read_body
 from app.http.model_request import read_limit
 from app.http.openapi.schemas import REFUSED, VersionNumber
 from app.http.progress_events import STREAMED, Tell, Telling
 from app.http.responses import json_response
-from app.http.routes.state import dataplane
 from app.messages import explain_validation
 from app.models.keeping.version import Version
 from app.models.model import Model

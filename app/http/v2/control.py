@@ -13,9 +13,8 @@ from starlette.responses import Response
 
 from app.codec.json_body import parse_json
 from app.errors import RefusedError
-from app.http.body import read_body
+from app.http.body import dataplane, read_body
 from app.http.responses import json_response
-from app.http.routes.state import dataplane
 from app.messages import brief, cut
 from app.protocol.v2.metadata import check_unload, read_load, repository_index
 from app.protocol.v2.request import read_flag

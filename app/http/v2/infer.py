@@ -13,9 +13,8 @@ from starlette.responses import Response
 
 from app.codec.message import read_version
 from app.errors import InvalidRequestError, RequestTooLargeError
-from app.http.body import INLINE_BYTES, encoding_of, first_headers, respond
+from app.http.body import INLINE_BYTES, dataplane, encoding_of, first_headers, respond
 from app.http.model_request import Reply, WorkItem, read_limit
-from app.http.routes.state import dataplane
 from app.memory.reservation import charge
 from app.protocol.v2.inference import prepare, request_deadline
 from app.protocol.v2.lookup import find

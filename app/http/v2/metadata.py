@@ -9,8 +9,8 @@ from starlette.responses import Response
 
 from app.codec.message import read_version
 from app.errors import ModelNotReadyError
+from app.http.body import dataplane
 from app.http.responses import json_response
-from app.http.routes.state import dataplane
 from app.models.keeping.version import Entry, State, Version
 from app.models.model import Model
 from app.protocol.v2 import lookup
