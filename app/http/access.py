@@ -21,7 +21,7 @@ from app.access.keys import Keys, read_key, refusal
 from app.errors import InvalidRequestError, ServiceError
 from app.http.origin import OriginPolicy
 from app.http.responses import error_response
-from app.http.v2 import errors as v2
+from app.http.v2.app import error_response as v2_error_response
 from app.messages import cut
 
 Headers: TypeAlias = Sequence[tuple[bytes, bytes]]
@@ -158,4 +158,4 @@ def _header(headers: Headers, wanted: bytes) -> bytes | None:
 
 
 def _answer(error: ServiceError, path: str) -> Response:
-    return v2.error_response(error) if path.startswith(_V2) or path == "/v2" else error_response(error)
+    return v2_error_response(error) if path.startswith(_V2) or path == "/v2" else error_response(error)

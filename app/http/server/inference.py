@@ -20,7 +20,7 @@ from app.http.routes import infer
 from app.http.server.asgi import AsgiRequest
 from app.http.server.connection import Connection
 from app.http.server.messages import Head, Request
-from app.http.v2 import errors as v2
+from app.http.v2.app import error_response as v2_error_response
 from app.http.v2.infer import PRIORITY, V2Head, V2ModelRequest
 from app.memory.machine import uninitialised
 from app.memory.reservation import Reservation
@@ -282,7 +282,7 @@ class InferenceRequest:
         left = self._connection.unread
         if left is None or left > _DROPPED_BYTES:
             self._request.keeps_alive = False
-        response = v2.error_response(error) if self._target.is_v2 else responses.error_response(error)
+        response = v2_error_response(error) if self._target.is_v2 else responses.error_response(error)
         self._send(response.status_code, response.raw_headers, (bytes(response.body),))
 
     def _send(self, status: int, headers: Sequence[tuple[bytes, bytes]], pieces: Sequence[bytes | memoryview]) -> None:

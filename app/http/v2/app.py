@@ -6,16 +6,44 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Final
 
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Match, NoMatchFound, Route
 from starlette.types import Receive, Scope, Send
 
+from app.errors import InputMismatchError, InvalidRequestError, ServiceError
+from app.http.responses import json_response
 from app.http.v2 import control, infer, metadata
-from app.http.v2.errors import HANDLERS
 from app.protocol.v2.runtime_settings import RuntimeSettings
 from app.protocol.v2.shared_memory import MemoryRegions
 from app.serving.dataplane import DataPlane
+
+_SHORT: Final = {404: "Not Found", 405: "Method Not Allowed"}
+
+
+def error_response(error: ServiceError) -> Response:
+    """An error in the protocol's shape."""
+    is_unfit = error.status == InputMismatchError.status
+    status = InvalidRequestError.status if is_unfit else error.status
+    return json_response({"error": error.message}, status, error.headers)
+
+
+async def _service_error(_: Request, exc: Exception) -> Response:
+    assert isinstance(exc, ServiceError)
+    return error_response(exc)
+
+
+async def _http_exception(_: Request, exc: Exception) -> Response:
+    assert isinstance(exc, HTTPException)
+    return json_response({"error": _SHORT.get(exc.status_code, exc.detail)}, exc.status_code, exc.headers)
+
+
+HANDLERS: Final[dict[type[Exception], Callable[[Request, Exception], Awaitable[Response]]]] = {
+    ServiceError: _service_error,
+    HTTPException: _http_exception,
+}
+
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 
