@@ -1,7 +1,7 @@
 """A request that runs a model: what its head says, what is to be done for it, and what is sent for it.
 
-A connection (app/http/server/inference.py) or a route (for other ASGI servers) makes an `ModelRequest` of the head of such a
-request, reads the body within its bounds, and sends the reply that `answer` gives.
+A connection (app/http/server/inference.py) or a route (for other ASGI servers) makes a `ModelRequest` from the head, reads
+the body within its limits, and sends the reply that `answer` returns.
 """
 
 from __future__ import annotations
