@@ -16,7 +16,7 @@ from app.http.middleware import RequestMiddleware
 from app.http.openapi.document import install_openapi
 from app.http.origin import OriginPolicy
 from app.http.responses import install_error_handlers
-from app.http.routes import events, graph, health, infer, metrics, models, pages, trials, trying
+from app.http.routes import events, graph, infer, inspection, pages, status, trials
 from app.http.v2.app import V2App
 from app.metrics.collector import MetricsCollector
 from app.models.folder.plugins import load_plugins
@@ -60,7 +60,9 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.state.shared_memory = open_shared_memory(settings)
     app.router.routes.append(V2App(app.state.dataplane, app.state.runtime_settings, app.state.shared_memory))
     app.state.pulses = events.Pulses(app.state.dataplane)
-    for each in (health, metrics, models, graph, trying, trials, events, pages):
+    for router in (status.health_router, status.metrics_router, status.models_router):
+        app.include_router(router)
+    for each in (graph, inspection, trials, events, pages):
         app.include_router(each.router)
     app.include_router(trials.comparing)
     app.include_router(infer.make_router())

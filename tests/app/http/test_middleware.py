@@ -37,7 +37,7 @@ def test_head_is_get_without_the_body(zoo: Client, path: str) -> None:
 def test_a_fault_nobody_foresaw_is_a_plain_500_with_the_id_of_its_log_line(
     zoo: Client, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("app.http.routes.models.summaries", lambda store: 1 // 0)
+    monkeypatch.setattr("app.http.routes.status.summaries", lambda store: 1 // 0)
     response = zoo.get("/models", headers={"x-request-id": "r7"})
     assert response.status_code == 500
     assert response.json() == {

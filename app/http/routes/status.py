@@ -1,0 +1,87 @@
+"""GET /health/live and /health/ready: the truth, for probes."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final
+
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import Response
+
+from app.errors import ModelNotReadyError
+from app.http.body import dataplane
+from app.http.openapi.schemas import REFUSED, ErrorBody, Live, ModelDetails, ModelList, Ready
+from app.http.responses import json_response
+from app.metrics.collector import MetricsCollector
+from app.models.keeping.catalogue import details, summaries
+from app.settings import Settings
+
+health_router = APIRouter(prefix="/health", tags=["health"])
+
+
+@health_router.get("/live", responses={200: {"model": Live}}, summary="Does the process answer?")
+async def live() -> Response:
+    """True as long as the server can answer at all, also while models load."""
+    return json_response({"live": True})
+
+
+@health_router.get(
+    "/ready",
+    responses={200: {"model": Ready}, 503: {"model": ErrorBody}},
+    summary="Does every model that should be served run?",
+)
+async def ready(request: Request) -> Response:
+    """False while models load, when one has failed to, when there is none, and from the moment the server stops."""
+    plane = dataplane(request)
+    reason = plane.unready_reason()
+    if reason is None:
+        return json_response({"ready": True})
+    error = ModelNotReadyError(f"not ready: {reason}", retry_after_s=plane.settings.retry_after_s)
+    return json_response({"ready": False, **error.body()}, error.status, error.headers)
+
+
+models_router = APIRouter(prefix="/models", tags=["models"])
+
+
+@models_router.get("", responses={200: {"model": ModelList}}, summary="All models of the store")
+async def list_models(request: Request) -> Response:
+    """Also those that failed to load, with the reason."""
+    return json_response({"models": summaries(dataplane(request).store)})
+
+
+@models_router.get("/{name}", responses={200: {"model": ModelDetails}, 404: REFUSED}, summary="One model in detail")
+async def show_model(request: Request, name: str) -> Response:
+    """Versions, inputs, outputs, labels, preprocessing and what it has done so far."""
+    store = dataplane(request).store
+    return json_response(details(store.entry(name), store))
+
+
+metrics_router = APIRouter(tags=["health"])
+_TYPES: Final[dict[int | str, dict[str, Any]]] = {
+    200: {
+        "content": {
+            kind: {"schema": {"type": "string"}} for kind in ("text/plain", "application/openmetrics-text")
+        }
+    }
+}  # fmt: skip
+
+
+@metrics_router.get("/metrics", responses=_TYPES, response_class=Response, summary="Figures for Prometheus")
+async def metrics(request: Request) -> Response:
+    """In the text format, or as OpenMetrics where `Accept` says so. Of all workers, whichever answers."""
+    metrics: MetricsCollector = request.app.state.metrics
+    settings = dataplane(request).settings
+    page, media_type = await asyncio.to_thread(_page, metrics, settings, request.headers.get("accept", ""))
+    return Response(page, headers={"content-type": media_type})
+
+
+def _page(metrics: MetricsCollector, settings: Settings, accept: str) -> tuple[bytes, str]:
+    from app.metrics.exposition import expose  # prometheus_client is imported when a page is first asked for
+
+    return expose(
+        metrics.read(),
+        accept,
+        with_triton_names=settings.metrics_triton_names,
+        with_histograms=settings.metrics_histograms != "none",
+    )
