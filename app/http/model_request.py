@@ -1,7 +1,7 @@
-"""A request that runs a model: what its head says, what is to be done for it, and what is sent for it.
+"""A request that runs a model: its head, its work item and its reply.
 
-A connection (app/http/server/inference.py) or a route (for other ASGI servers) makes a `ModelRequest` from the head, reads
-the body within its limits, and sends the reply that `answer` returns.
+A connection (app/http/server/inference.py) or a route (for other ASGI servers) makes a `ModelRequest` from the head,
+reads the body within its limits, and sends the reply that `answer` returns.
 """
 
 from __future__ import annotations

@@ -20,8 +20,8 @@ from app.serving.dataplane import DataPlane
 
 log = logging.getLogger(__name__)
 
-Tell: TypeAlias = Callable[[Mapping[str, Any]], None]
-Work: TypeAlias = Callable[[Tell, Callable[[], bool]], None]
+Report: TypeAlias = Callable[[Mapping[str, Any]], None]
+Work: TypeAlias = Callable[[Report, Callable[[], bool]], None]
 _MEDIA_TYPE: Final = "text/event-stream"
 # A proxy that gathers what it hands on would hold events back.
 _HEADERS: Final = {"cache-control": "no-store", "x-accel-buffering": "no"}
@@ -33,33 +33,33 @@ class EventStream(StreamingResponse):
     """Events as they come, one after the other.
 
     Args:
-        events: each as `spelt` gives it.
+        events: each as `format_event` gives it.
     """
 
     def __init__(self, events: AsyncIterator[bytes]) -> None:
         super().__init__(events, media_type=_MEDIA_TYPE, headers=_HEADERS)
 
 
-class Told(EventStream):
+class WorkEvents(EventStream):
     """What a work tells, event by event; the client's going away, the server's end and the deadline end the work.
 
     Args:
         first: the event that is there already.
     """
 
-    def __init__(self, telling: Telling, first: Mapping[str, Any]) -> None:
-        super().__init__(telling.events(first))
-        self._telling = telling
+    def __init__(self, work: BackgroundWork, first: Mapping[str, Any]) -> None:
+        super().__init__(work.events(first))
+        self._background_work = work
 
     async def __call__(self, *given: Any) -> None:
         """Send events until one of both ends."""
         try:
             await super().__call__(*given)
         finally:
-            self._telling.end()
+            self._background_work.end()
 
 
-class Telling:
+class BackgroundWork:
     """A work in the one thread there is for such.
 
     Args:
@@ -78,7 +78,7 @@ class Telling:
         self._task = asyncio.create_task(self._run(time.monotonic() + limit_s))
         self._task.add_done_callback(lambda _: self._over(reservation))
 
-    async def answer(self) -> Told:
+    async def answer(self) -> WorkEvents:
         """The answer, once there is something to tell; what the work fails with before that is told by its status.
 
         Raises:
@@ -92,17 +92,17 @@ class Telling:
         if first is None:
             error = self._error()
             raise error if error is not None else RuntimeError("a work that tells nothing")
-        return Told(self, first)
+        return WorkEvents(self, first)
 
     async def events(self, first: Mapping[str, Any]) -> AsyncIterator[bytes]:
         """What it tells, up to its end; a failure is the last of it."""
-        told: Mapping[str, Any] | None = first
-        while told is not None:
-            yield _spelt(told)
-            told = await self._queue.get()
+        event: Mapping[str, Any] | None = first
+        while event is not None:
+            yield _format_event(event)
+            event = await self._queue.get()
         error = self._error()
         if error is not None:
-            yield _spelt({"event": "error", **error.body()["error"]})
+            yield _format_event({"event": "error", **error.body()["error"]})
 
     def end(self) -> None:
         """Nobody listens any more."""
@@ -129,14 +129,14 @@ class Telling:
         assert reservation is not None  # the request's; tasks and lanes hand it on
         with reservation.working(is_over):
             try:
-                self._work(self._tell, is_over)
+                self._work(self._report, is_over)
             except engine.EngineError as exc:
                 error = from_engine(exc, self._name)
                 if error.status >= 500 and not is_over():
                     log.error("a trial of model '%s' failed: %s", self._name, exc, exc_info=exc)
                 raise error from None
 
-    def _tell(self, event: Mapping[str, Any]) -> None:
+    def _report(self, event: Mapping[str, Any]) -> None:
         with suppress(RuntimeError):  # the loop may be closed by now
             self._loop.call_soon_threadsafe(self._queue.put_nowait, event)
 
@@ -149,10 +149,10 @@ class Telling:
         raise exc
 
 
-def _spelt(event: Mapping[str, Any]) -> bytes:
-    return spelt(event["event"], event)
+def _format_event(event: Mapping[str, Any]) -> bytes:
+    return format_event(event["event"], event)
 
 
-def spelt(name: str, data: Any) -> bytes:
+def format_event(name: str, data: Any) -> bytes:
     """One event, its data as JSON."""
     return b"event: %s\ndata: %s\n\n" % (name.encode(), dump_json(data))

@@ -16,7 +16,7 @@ from app.console.pulse import pulse
 from app.errors import QueueFullError
 from app.http.body import dataplane
 from app.http.openapi.schemas import REFUSED
-from app.http.progress_events import STREAMED, EventStream, spelt
+from app.http.progress_events import STREAMED, EventStream, format_event
 from app.serving.dataplane import DataPlane
 
 router = APIRouter(tags=["models"])
@@ -46,7 +46,7 @@ class Pulses:
         """The event of this second."""
         now = time.monotonic()
         if now - self._made_at > _PERIOD_S - _LOOK_S / 2:
-            self._text, self._made_at = spelt("models", pulse(self._plane)), now
+            self._text, self._made_at = format_event("models", pulse(self._plane)), now
         return self._text
 
     async def stream(self) -> AsyncIterator[bytes]:

@@ -20,7 +20,7 @@ from app.errors import InvalidRequestError
 from app.http.body import dataplane, first_headers, read_body
 from app.http.model_request import read_limit
 from app.http.openapi.schemas import REFUSED, VersionNumber
-from app.http.progress_events import STREAMED, Tell, Telling
+from app.http.progress_events import STREAMED, BackgroundWork, Report
 from app.http.responses import json_response
 from app.messages import explain_validation
 from app.models.keeping.version import Version
@@ -90,12 +90,12 @@ async def tuning(request: Request, name: str, version: VersionNumber = None) -> 
     plane = dataplane(request)
     found = plane.store.version(name, read_version(version))
 
-    def work(tell: Tell, cancelled: Callable[[], bool]) -> None:
+    def work(report: Report, cancelled: Callable[[], bool]) -> None:
         assert found.model is not None  # Store.version returns ready versions only
         sample = _sample(plane, found, grid.sample)
         log.info("tuning model '%s' version %d: %d candidates", name, found.number, len(candidates))
         try:
-            tune(name, found.model.session, candidates, sample, grid.seconds, around(plane, cancelled), tell)
+            tune(name, found.model.session, candidates, sample, grid.seconds, around(plane, cancelled), report)
         finally:
             log.info("tuning model '%s' version %d has ended", name, found.number)
 
@@ -105,7 +105,7 @@ async def tuning(request: Request, name: str, version: VersionNumber = None) -> 
             candidates = grid.candidates(plane.budget.threads)
         except ValueError as exc:
             raise InvalidRequestError(str(exc)) from None
-        return await Telling(plane, reservation, name, work, _LIMIT_S).answer()
+        return await BackgroundWork(plane, reservation, name, work, _LIMIT_S).answer()
 
 
 @comparing.post(
@@ -125,13 +125,13 @@ async def compared(request: Request, entries: Entries, rtol: Tolerance = None) -
         body = await read_body(request, plane.settings.max_body_bytes, plane.deadline(read_limit(head)), reservation)
         content_type = head.get(b"content-type", b"").decode("latin-1")
 
-        def work(tell: Tell, cancelled: Callable[[], bool]) -> None:
+        def work(report: Report, cancelled: Callable[[], bool]) -> None:
             asked = None
             if body:
                 asked = InferRequest(decode=parse(body, content_type, plane.settings).decode, parameters={})
-            compare(wanted, asked, rtol, around(plane, cancelled), tell)
+            compare(wanted, asked, rtol, around(plane, cancelled), report)
 
-        return await Telling(plane, reservation, wanted[0].name, work, _COMPARING_S).answer()
+        return await BackgroundWork(plane, reservation, wanted[0].name, work, _COMPARING_S).answer()
 
 
 def around(plane: DataPlane, cancelled: Callable[[], bool]) -> Surroundings:
