@@ -146,7 +146,7 @@ class Server(uvicorn.Server):
         """Report not ready, and go on serving until load balancers have noticed."""
         log.info("stopping: finishing requests in progress")
         if self.connections is not None:
-            self.connections.is_emptying = True
+            self.connections.is_draining = True
         asyncio.get_running_loop().call_later(self.plane.settings.drain_delay_s, self._stop)
 
     def _stop(self) -> None:

@@ -106,7 +106,7 @@ class AsgiRequest:
         if message["type"] == "http.response.start":
             self._start(message["status"], [(name.lower(), value) for name, value in message["headers"]])
         elif message["type"] == "http.response.body":
-            self._go_on(message.get("body", b""), message.get("more_body", False))
+            self._resume(message.get("body", b""), message.get("more_body", False))
 
     def _start(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
         head, names = self._request.head, {name for name, _ in headers}
@@ -118,7 +118,7 @@ class AsgiRequest:
                 self._request.keeps_alive = False
         self._connection.start(self._request, status, headers, ())
 
-    def _go_on(self, body: bytes | memoryview, has_more: bool) -> None:
+    def _resume(self, body: bytes | memoryview, has_more: bool) -> None:
         if self._request.head.method == "HEAD":
             body = b""
         pieces: list[bytes | memoryview] = [body] if body else []

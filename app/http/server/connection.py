@@ -23,7 +23,7 @@ from app.errors import (
     TooManyConnectionsError,
 )
 from app.http.server.connections import Connections
-from app.http.server.messages import CONTINUE, END_OF_HEAD, Head, Reader, Request, head_of, last_words
+from app.http.server.messages import CONTINUE, END_OF_HEAD, Head, Reader, Request, final_error, head_of
 from app.http.server.states import Answering, Event, Receiving
 
 if TYPE_CHECKING:
@@ -115,8 +115,8 @@ class Connection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """End: the client waits for no answer any longer."""
         self.state.connections.discard(self)
-        self._connections.forget(self)
-        self._abandon()
+        self._connections.remove(self)
+        self._stop_answering()
         self._reader.close()
         self.resume_writing()
 
@@ -131,13 +131,13 @@ class Connection(asyncio.BufferedProtocol):
             return
         if self._fill is None:
             data = bytes(self._connections.room[:nbytes])
-            self._stay_behind(data) if self._ahead else self._feed(data)
+            self._buffer_ahead(data) if self._ahead else self._feed(data)
             return
         assert self._handler is not None and self._left is not None  # who gave the room
         self._left -= nbytes
         self._count += nbytes
         self._fill = self._handler.filled(nbytes)
-        if not self._left and self.receiving is not Receiving.DEAF:
+        if not self._left and self.receiving is not Receiving.IGNORE:
             self._body_ends()
 
     def eof_received(self) -> bool:
@@ -168,7 +168,7 @@ class Connection(asyncio.BufferedProtocol):
         """Close after the answer to the request at hand: the server stops."""
         if self._request is not None:
             self._request.keeps_alive = False
-        elif self.receiving is not Receiving.DEAF:
+        elif self.receiving is not Receiving.IGNORE:
             self.transport.close()
 
     # What comes
@@ -178,7 +178,7 @@ class Connection(asyncio.BufferedProtocol):
         at, served = 0, self._served
         try:
             while at < len(data) and served == self._served and self.receiving is not Receiving.DONE:
-                if self.receiving is Receiving.DEAF:
+                if self.receiving is Receiving.IGNORE:
                     self._drop(len(data) - at)
                     return
                 at = self._feed_head(data, at) if self.receiving is Receiving.HEAD else self._feed_body(data, at)
@@ -186,9 +186,9 @@ class Connection(asyncio.BufferedProtocol):
             self.refuse(fault)
             return
         if at < len(data):
-            self._stay_behind(data[at:])
+            self._buffer_ahead(data[at:])
             if served != self._served:
-                self.loop.call_soon(self._go_on)
+                self.loop.call_soon(self._resume)
         elif not self._ahead:
             self._spare = None
 
@@ -218,21 +218,21 @@ class Connection(asyncio.BufferedProtocol):
             return None
         head.check(settings)
         if text:
-            self._connections.learn(text, head)
+            self._connections.cache_head(text, head)
         if head.length:
             self._reader.skip()
         return head
 
     def _begin(self, head: Head) -> None:
-        self._check_crowd(head)
+        self._check_limits(head)
         request = self._request = Request(head)
-        if self._connections.is_emptying or self in self._connections.reserved:
+        if self._connections.is_draining or self in self._connections.reserved:
             request.keeps_alive = False
         event = Event.BODILESS if head.length == 0 else Event.HEAD
         self.receiving, self.answering = self.receiving.after(event), self.answering.after(event)
         self._left, self._stops = head.length, 0
         self._count, self._framing, self._slow_since = 0, 0, 0.0
-        self._connections.works(self)
+        self._connections.mark_busy(self)
         handler = self._handler = self._service.handler(self, request)
         handler.begin()
         if event is Event.BODILESS and self.owns(request):
@@ -246,7 +246,7 @@ class Connection(asyncio.BufferedProtocol):
         self._count += stop - at
         if self.receiving is Receiving.BODY and self._handler is not None:
             self._handler.take(memoryview(data)[at:stop])
-        if self.receiving is Receiving.DEAF:
+        if self.receiving is Receiving.IGNORE:
             return stop
         if not self._left:
             self._body_ends()
@@ -264,7 +264,7 @@ class Connection(asyncio.BufferedProtocol):
             self._framing -= len(piece) + _FRAMING
             if self.receiving is Receiving.BODY and self._handler is not None:
                 self._handler.take(piece)
-        if self.receiving is Receiving.DEAF:
+        if self.receiving is Receiving.IGNORE:
             return stop
         if self._framing > _TRAILERS:
             raise InvalidRequestError("the request's chunks have more around them than in them")
@@ -281,9 +281,9 @@ class Connection(asyncio.BufferedProtocol):
         elif self._handler is not None:
             self._handler.complete()
 
-    def _stay_behind(self, data: bytes) -> None:
+    def _buffer_ahead(self, data: bytes) -> None:
         """Keep what comes behind a request until that is answered; it is not parsed before."""
-        if self.receiving is Receiving.DEAF or (self._request is not None and not self._request.keeps_alive):
+        if self.receiving is Receiving.IGNORE or (self._request is not None and not self._request.keeps_alive):
             return  # nothing follows
         self._ahead += data
         if len(self._ahead) > _AHEAD_BYTES:
@@ -291,7 +291,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._spare is None and self._ahead.count(END_OF_HEAD) > self._settings.max_pipelined:
             self._spare = self._settings.max_pipelined
 
-    def _check_crowd(self, head: Head) -> None:
+    def _check_limits(self, head: Head) -> None:
         """Refuse a request when too many wait on this connection or in this process.
 
         Raises:
@@ -306,7 +306,7 @@ class Connection(asyncio.BufferedProtocol):
         if self in self._connections.reserved and not head.is_for_health:
             raise TooManyConnectionsError("too many open connections", retry_after_s=wait_s)
 
-    def _go_on(self) -> None:
+    def _resume(self) -> None:
         """Turn to what has come behind a request that is answered."""
         data = bytes(self._ahead)
         self._ahead.clear()
@@ -388,10 +388,10 @@ class Connection(asyncio.BufferedProtocol):
         if self.owns(request):
             self.cut_off()
 
-    def turned_away(self, *, is_again: bool) -> None:
+    def count_refusal(self, *, is_refused: bool) -> None:
         """Count a refusal for want of room, or a request that was taken; a client that retries at once is paused."""
         now = self.loop.time()
-        self._refusals = self._refusals + 1 if is_again and now - self._refused_at < _SOON_S else int(is_again)
+        self._refusals = self._refusals + 1 if is_refused and now - self._refused_at < _SOON_S else int(is_refused)
         self._refused_at = now
         if self._refusals > 1:
             least, most = _PAUSE_S
@@ -420,13 +420,13 @@ class Connection(asyncio.BufferedProtocol):
         self._count, self._since = 0, self.loop.time()
         if self.transport.is_closing():
             return
-        self._connections.waits(self)
+        self._connections.mark_waiting(self)
         if self._pause_s:
             self.hold("refused")
             self.loop.call_later(self._pause_s, self.release, "refused")
             self._refused_at, self._pause_s = self._refused_at + self._pause_s, 0.0
         if self._ahead:
-            self.loop.call_soon(self._go_on)
+            self.loop.call_soon(self._resume)
         elif self._is_half_closed:
             self.transport.close()
 
@@ -435,16 +435,16 @@ class Connection(asyncio.BufferedProtocol):
     def refuse(self, error: ServiceError) -> None:
         """Read nothing more, and end with this error, unless the answer to the request at hand has begun."""
         has_begun = self.answering in (Answering.SEND, Answering.DONE)
-        self._abandon()
+        self._stop_answering()
         if has_begun:
             self.cut_off() if self._is_congested else self.transport.close()
             return
         log.debug("refused: %s", error.message)
         self._connections.refusals[error.code] += 1
-        self._put([last_words(error, self.state.default_headers)])
+        self._put([final_error(error, self.state.default_headers)])
         self._linger()
 
-    def _abandon(self) -> None:
+    def _stop_answering(self) -> None:
         """Answer nothing more, and drop what comes."""
         handler, self._request, self._handler, self._fill = self._handler, None, None, None
         self.receiving, self.answering = self.receiving.after(Event.LAST), self.answering.after(Event.LAST)
@@ -456,14 +456,14 @@ class Connection(asyncio.BufferedProtocol):
     def _end(self) -> None:
         """Close after the last answer, or wait a little where the client is still sending."""
         is_sending = self.receiving is not Receiving.DONE or bool(self._ahead)
-        self._abandon()
+        self._stop_answering()
         if is_sending:
             self._linger()
         else:
             self.transport.close()
 
     def _linger(self) -> None:
-        self._connections.waits(self)
+        self._connections.mark_waiting(self)
         self._until = self.loop.time() + _LINGER_S
         if self.transport.is_closing():
             return
@@ -484,7 +484,7 @@ class Connection(asyncio.BufferedProtocol):
         """Return whether there are bytes for the client on their way."""
         return self.transport.get_write_buffer_size() > 0
 
-    def leave(self) -> None:
+    def make_way(self) -> None:
         """Make room for another connection."""
         if self._until or self.is_taking_its_answer:
             self.cut_off()

@@ -52,7 +52,7 @@ class Connections:
         heads: good heads that were read, by their bytes: a client that asks again sends the same. Reading them takes
             more than a tenth of a short request (docs/decisions/002-one-request-path.md).
         refusals: requests that were answered by their connection, by the code of the error.
-        is_emptying: whether every answer is the last one of its connection, so that clients go elsewhere by themselves.
+        is_draining: whether every answer is the last one of its connection, so that clients go elsewhere by themselves.
         room: where all connections read what is no long body: it is copied before the next one reads.
         reserved: connections that may ask for the health and nothing else.
     """
@@ -67,7 +67,7 @@ class Connections:
         self.backlog = max(_QUEUE[0], min(_QUEUE[1], int(descriptors * _BURST)))
         self.heads: dict[bytes, Head] = {}
         self.refusals: Counter[str] = Counter()
-        self.is_emptying = False
+        self.is_draining = False
         self.room = memoryview(bytearray(_ROOM_BYTES))
         self.reserved: dict[Connection, None] = {}
         self._admitted: dict[Connection, str] = {}
@@ -80,7 +80,7 @@ class Connections:
     def __len__(self) -> int:
         return len(self._admitted) + len(self.reserved)
 
-    def learn(self, text: bytes, head: Head) -> None:
+    def cache_head(self, text: bytes, head: Head) -> None:
         """Keep a good head that may come again: one of usual length and without chunks."""
         if len(text) <= _HEAD_BYTES and head.length is not None:
             if len(self.heads) >= _HEADS:
@@ -107,9 +107,9 @@ class Connections:
                 connection.cut_off()
                 return
             self.reserved[connection] = None
-        self.waits(connection)
+        self.mark_waiting(connection)
 
-    def forget(self, connection: Connection) -> None:
+    def remove(self, connection: Connection) -> None:
         """Count a connection that is over no longer."""
         group = self._admitted.pop(connection, "")
         if group:
@@ -119,12 +119,12 @@ class Connections:
         self.reserved.pop(connection, None)
         self._waiting.pop(connection, None)
 
-    def waits(self, connection: Connection) -> None:
+    def mark_waiting(self, connection: Connection) -> None:
         """Note that a connection waits for its client's next request."""
         self._waiting.pop(connection, None)
         self._waiting[connection] = None
 
-    def works(self, connection: Connection) -> None:
+    def mark_busy(self, connection: Connection) -> None:
         """Note that a connection has a request to answer."""
         self._waiting.pop(connection, None)
 
@@ -139,8 +139,8 @@ class Connections:
 
     def _dismiss(self, connection: Connection | None) -> None:
         if connection is not None:
-            self.forget(connection)
-            connection.leave()
+            self.remove(connection)
+            connection.make_way()
 
     def _tick(self) -> None:
         now = asyncio.get_running_loop().time()

@@ -94,16 +94,18 @@ class Service:
             ServiceError: it is not, or asks for what there is not.
         """
         policy: AccessPolicy = self._state.access
-        if head.said is None or policy.has_keys:
+        if head.parsed is None or policy.has_keys:
             fault = policy.fault(head.method, head.path, head.headers, head.query, None)
             if fault is not None:
                 raise fault
-        if head.said is None:
-            head.said = _read(head, target)
-        if isinstance(head.said, V2Head):
-            return V2ModelRequest(self.plane, head.said, self._state.shared_memory, self._state.runtime_settings.trace)
-        assert isinstance(head.said, infer.InferHead)
-        return infer.InferModelRequest(self.plane, head.said)
+        if head.parsed is None:
+            head.parsed = _read(head, target)
+        if isinstance(head.parsed, V2Head):
+            return V2ModelRequest(
+                self.plane, head.parsed, self._state.shared_memory, self._state.runtime_settings.trace
+            )
+        assert isinstance(head.parsed, infer.InferHead)
+        return infer.InferModelRequest(self.plane, head.parsed)
 
 
 def _read(head: Head, target: Target) -> infer.InferHead | V2Head:
@@ -268,7 +270,7 @@ class InferenceRequest:
             self._over(GONE)
 
     def _reply(self, reply: Reply) -> None:
-        self._connection.turned_away(is_again=False)
+        self._connection.count_refusal(is_refused=False)
         self._send(200, responses.good_headers(*reply), reply.pieces)
 
     def _fail(self, error: Exception) -> None:
@@ -278,7 +280,7 @@ class InferenceRequest:
             status, headers, body = self._exchange.failure()
             self._send(status, headers, (body,))
             return
-        self._connection.turned_away(is_again=isinstance(error, (QueueFullError, ModelNotReadyError)))
+        self._connection.count_refusal(is_refused=isinstance(error, (QueueFullError, ModelNotReadyError)))
         left = self._connection.unread
         if left is None or left > _DROPPED_BYTES:
             self._request.keeps_alive = False
@@ -295,13 +297,13 @@ class InferenceRequest:
         headers = exchange.headers([*headers, *self._service.always])
         is_short = exchange.sent <= responses.PIECE
         self._connection.start(self._request, status, headers, pieces if is_short else ())
-        self._go_on([] if is_short else [*responses.cut_pieces(pieces)])
+        self._resume([] if is_short else [*responses.cut_pieces(pieces)])
 
-    def _go_on(self, pieces: list[bytes | memoryview]) -> None:
+    def _resume(self, pieces: list[bytes | memoryview]) -> None:
         """Send the next pieces; at the end give back what the request holds."""
         connection, request = self._connection, self._request
         while connection.owns(request):
-            if connection.when_drained(lambda: self._go_on(pieces)):
+            if connection.when_drained(lambda: self._resume(pieces)):
                 return
             if not pieces:
                 break

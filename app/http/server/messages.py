@@ -38,11 +38,11 @@ class Head:
         length: bytes of the body; None of a chunked one.
         expects: whether the client waits for 100 Continue.
         keeps_alive: whether another request may follow.
-        said: what the handler of its first request has read in it.
+        parsed: what the handler of its first request has read in it.
     """
 
     __slots__ = (
-        "expects", "headers", "keeps_alive", "length", "method", "path", "query", "raw_path", "said", "url", "version"
+        "expects", "headers", "keeps_alive", "length", "method", "path", "query", "raw_path", "parsed", "url", "version"
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -52,7 +52,7 @@ class Head:
         self.headers: list[tuple[bytes, bytes]] = []
         self.length: int | None = 0
         self.expects = self.keeps_alive = False
-        self.said: object = None
+        self.parsed: object = None
 
     @property
     def is_for_health(self) -> bool:
@@ -271,7 +271,7 @@ def head_of(request: Request, status: int, headers: Iterable[tuple[bytes, bytes]
     return text
 
 
-def last_words(error: ServiceError, always: Headers) -> bytes:
+def final_error(error: ServiceError, always: Headers) -> bytes:
     """Return the whole answer to what is no request, or to one that is not taken; it ends the connection."""
     response = error_response(error)
     headers = Exchange("", "", ()).headers(response.raw_headers)

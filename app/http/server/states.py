@@ -9,7 +9,7 @@ The answer may come before the body has ended; the next request begins when both
                   │             ▼              │
                   │            DROP ────end────┤
                   └──────────bodiless──────────┘
-    every state ──last──► DEAF / LAST: the last answer is written, what still comes is dropped, and the client has a
+    every state ──last──► IGNORE / LAST: the last answer is written, what still comes is dropped, and the client has a
     moment to read it.
 
 All that changes a state is in `Connection`, by `Receiving.after` and `Answering.after`: an event that its state does
@@ -41,7 +41,7 @@ class Receiving(Enum):
     BODY = auto()
     DROP = auto()  # a body whose request is answered
     DONE = auto()  # all of the request is there; bytes behind it wait
-    DEAF = auto()  # nothing that is read any more
+    IGNORE = auto()  # nothing that is read any more
 
     def after(self, event: Event) -> Receiving:
         """Return the state that an event leads to."""
@@ -63,11 +63,11 @@ class Answering(Enum):
 
 
 _RECEIVING: Final[dict[Receiving, dict[Event, Receiving]]] = {
-    Receiving.HEAD: {Event.HEAD: Receiving.BODY, Event.BODILESS: Receiving.DONE, Event.LAST: Receiving.DEAF},
-    Receiving.BODY: {Event.END: Receiving.DONE, Event.ANSWERED: Receiving.DROP, Event.LAST: Receiving.DEAF},
-    Receiving.DROP: {Event.END: Receiving.DONE, Event.LAST: Receiving.DEAF},
-    Receiving.DONE: {Event.NEXT: Receiving.HEAD, Event.LAST: Receiving.DEAF},
-    Receiving.DEAF: {Event.LAST: Receiving.DEAF},
+    Receiving.HEAD: {Event.HEAD: Receiving.BODY, Event.BODILESS: Receiving.DONE, Event.LAST: Receiving.IGNORE},
+    Receiving.BODY: {Event.END: Receiving.DONE, Event.ANSWERED: Receiving.DROP, Event.LAST: Receiving.IGNORE},
+    Receiving.DROP: {Event.END: Receiving.DONE, Event.LAST: Receiving.IGNORE},
+    Receiving.DONE: {Event.NEXT: Receiving.HEAD, Event.LAST: Receiving.IGNORE},
+    Receiving.IGNORE: {Event.LAST: Receiving.IGNORE},
 }
 _ANSWERING: Final[dict[Answering, dict[Event, Answering]]] = {
     Answering.IDLE: {Event.HEAD: Answering.RUN, Event.BODILESS: Answering.RUN, Event.LAST: Answering.LAST},

@@ -25,7 +25,7 @@ def test_kept_connections_are_given_up_with_an_answer_and_not_in_the_midst(tmp_p
             connection.sendall(ASK)
             ((status, headers, _),) = answers(receive(connection))
             assert status == 200 and "connection" not in headers
-        front.server.connections.is_emptying = True
+        front.server.connections.is_draining = True
         connection.sendall(ASK)
         ((status, headers, _),) = answers(receive(connection))
         assert (status, headers["connection"]) == (200, "close")

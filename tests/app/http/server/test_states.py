@@ -27,7 +27,7 @@ POST = b"POST /%b HTTP/1.1\r\n" + HOST + b"content-length: 5\r\n\r\n"
 
 @pytest.mark.parametrize(
     ("table", "first", "last"),
-    [(_RECEIVING, Receiving.HEAD, Receiving.DEAF), (_ANSWERING, Answering.IDLE, Answering.LAST)],
+    [(_RECEIVING, Receiving.HEAD, Receiving.IGNORE), (_ANSWERING, Answering.IDLE, Answering.LAST)],
 )
 def test_every_state_is_reached_and_leads_to_the_last_one(table: dict[Any, Any], first: Any, last: Any) -> None:
     assert set(table) == set(type(first))
@@ -169,7 +169,7 @@ def test_an_answer_that_comes_when_its_client_is_gone_or_refused_is_dropped(head
         before = wire.transport.written
         wire.answer(request, b"late")
         assert wire.transport.written == before and b"late" not in before
-        assert (wire.connection.receiving, wire.connection.answering) == (Receiving.DEAF, Answering.LAST)
+        assert (wire.connection.receiving, wire.connection.answering) == (Receiving.IGNORE, Answering.LAST)
 
     on_loop(test())
 
@@ -197,7 +197,7 @@ def test_a_client_is_paused_after_its_refusals_and_not_after_other_answers() -> 
             connection.release("refused")
             wire.comes(GET % b"a")
             if is_refused:
-                connection.turned_away(is_again=True)
+                connection.count_refusal(is_refused=True)
             wire.answer(wire.service.requests[-1], b"x")
             return "refused" in connection._holds
 
