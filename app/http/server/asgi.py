@@ -1,4 +1,4 @@
-"""A request that is handed to the ASGI application: everything but running a model."""
+"""Requests that are passed to the ASGI application: all but those that run a model."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from app.http.server.states import Answering
 
 log = logging.getLogger(__name__)
 
-# Of a body that the application does not read, more than this waits in the socket.
+# Bytes of a body buffered until the application reads them; the rest waits in the socket.
 _HIGH_WATER: Final = 1 << 16
 _FINAL_CHUNK: Final = b"0\r\n\r\n"
 
 
 class AsgiRequest:
-    """One request, and its answer (https://asgi.readthedocs.io/en/latest/specs/www.html)."""
+    """A request and its answer (https://asgi.readthedocs.io/en/latest/specs/www.html)."""
 
     def __init__(self, connection: Connection, request: Request) -> None:
         self._connection, self._request = connection, request
@@ -28,7 +28,7 @@ class AsgiRequest:
         self._is_chunked = False
 
     def begin(self) -> None:
-        """Call the application, in a task."""
+        """Call the application in a task."""
         connection, head = self._connection, self._request.head
         address = connection.transport.get_extra_info("sockname")
         scope = {
@@ -51,26 +51,26 @@ class AsgiRequest:
         task.add_done_callback(connection.state.tasks.discard)
 
     def take(self, piece: bytes | memoryview) -> None:
-        """Keep a piece of the body until the application asks for it."""
+        """Buffer a piece of the body until the application reads it."""
         self._body += piece
         if len(self._body) > _HIGH_WATER:
             self._connection.hold("body")
         self._news.set()
 
     def filled(self, count: int) -> memoryview | None:
-        """Give no room: pieces are handed over as they come."""
+        """Return None: pieces are passed to ``take``."""
         return None
 
     def check_deadline(self) -> None:
-        """Wait: the application has limits of its own."""
+        """Do nothing: the application has its own time limits."""
 
     def complete(self) -> None:
-        """Note that the body is complete."""
+        """Mark the body as complete."""
         self._is_whole = True
         self._news.set()
 
     def lost(self) -> None:
-        """Tell the application that the client is gone, or was refused because it took too long."""
+        """Tell the application that the client has left, or was refused because it was too slow."""
         self._connection.release("body")
         self._news.set()
 
@@ -79,16 +79,16 @@ class AsgiRequest:
         try:
             await connection.config.loaded_app(scope, self._receive, self._send)
         except Exception:
-            log.exception("%s %s", request.head.method, request.head.path)
+            log.exception("%s %s failed", request.head.method, request.head.path)
         finally:
             if connection.answering is Answering.SEND:
                 connection.break_off(request)
-            elif connection.owns(request):  # it has failed before its outermost layer could say so
+            elif connection.owns(request):  # it failed before its middleware could answer
                 connection.refuse(InternalError("internal error; see the server's log"))
 
     async def _receive(self) -> dict[str, Any]:
         while True:
-            if not self._connection.owns(self._request):  # it is answered, or the client is gone
+            if not self._connection.owns(self._request):  # it is answered, or the client has left
                 return {"type": "http.disconnect"}
             if self._body or (self._is_whole and not self._is_told):
                 break
@@ -132,7 +132,7 @@ class AsgiRequest:
             self._news.set()
 
     async def _drain(self) -> None:
-        """Wait until the client has taken most of what was written."""
+        """Wait until the client has received most of what was written."""
         drained = asyncio.Event()
         if self._connection.when_drained(drained.set):
             await drained.wait()

@@ -1,7 +1,7 @@
-"""One connection, from accept to close: bytes go to the request at hand, and its answer goes out.
+"""One connection, from accept to close: received bytes go to the current request, and its answer goes out.
 
-Every refusal, and every fault of the protocol, is an error in the service's one shape, and then the connection ends.
-On the way of a good request there is no timer: `Connections` looks after all connections some times a second.
+A refusal or a protocol error is answered in the service's usual form, then the connection closes. A good request needs
+no timer: `Connections` checks all connections a few times a second.
 """
 
 from __future__ import annotations
@@ -31,29 +31,29 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# How long, and for how many bytes, a refused client may go on sending: closing with unread bytes would reset the
+# Limits in time and bytes for a refused client that goes on sending: closing with unread bytes would reset the
 # connection, and the answer could be lost.
 _LINGER_S: Final = 2.0
 _LINGER_BYTES: Final = 4 * 2**20
-# Bytes that may stand around one chunk (its length and extensions, RFC 9112 section 7.1), and behind all of them.
+# Limits of the bytes around one chunk (its length and extensions, RFC 9112 section 7.1), and after the last chunk.
 _FRAMING: Final = 16
 _TRAILERS: Final = 16 * 1024
-# Once more bytes than this were read behind a request, nothing is read before it is answered; as many may come at once.
+# Limit of the bytes read ahead of the current request's answer; a single read may exceed it by as much.
 _AHEAD_BYTES: Final = 1 << 16
-# Empty lines within a chunked body that the parser is stopped at, for one of them may be its end. Each stop takes some
-# microseconds; in a body that has more, a request that is sent right behind it is refused.
+# Empty lines in a chunked body at which the parser is stopped, since one may be its end. Each stop takes microseconds;
+# if a body has more, a request that is pipelined directly after it is refused.
 _STOPS: Final = 64
-# A refused client that asks again within this time is not read for a while, each time longer.
+# A refused client that retries within this time is not read for a while, each time longer.
 _SOON_S: Final = 0.25
 _PAUSE_S: Final = (0.05, 0.2)
-# How long a client that has ended its own side is answered. One that is gone looks the same, and is to free its place.
+# Time to answer a client that has half-closed the connection; one that has left looks the same.
 _HALF_CLOSED_S: Final = 1.0
-# Up to here a copy of all of an answer takes less than a list of pieces does.
+# Up to this size copying an answer is faster than sending a list of pieces.
 _JOINED: Final = 1 << 17
 
 
 class Connection(asyncio.BufferedProtocol):
-    """A connection. uvicorn makes it, ends it (``shutdown``) and counts it; asyncio and `Connections` call the rest."""
+    """A connection. uvicorn creates it, ends it (``shutdown``) and counts it; asyncio and `Connections` call it."""
 
     def __init__(
         self,
@@ -73,37 +73,37 @@ class Connection(asyncio.BufferedProtocol):
         self.peer: str | None = None
         self._connections, self._service, self._settings = connections, service, connections.settings
         self._most_head_bytes = self._settings.max_header_bytes + self._settings.max_url_bytes
-        # The invariant: there is one request at a time, and what is written is written for it (`owns`).
+        # The invariant: there is one request at a time, and all writes are for it (`owns`).
         self.receiving, self.answering = Receiving.HEAD, Answering.IDLE
         self._request: Request | None = None
         self._handler: Handler | None = None
         self._served = 0
         self._reader = Reader()
-        # Bytes of this head or body so far, since when it comes, and bytes around chunks that are one too many; behind
-        # the last answer, bytes that were dropped.
+        # Bytes of this head or body so far, its start time, and excess bytes around chunks; after the last answer,
+        # dropped bytes.
         self._count, self._since, self._framing = 0, 0.0, 0
-        # Bytes written in all; since when some have waited for the client, and how many it had read by then.
+        # Bytes written in all; since when some wait for the client, and how many it had received by then.
         self._written, self._slow_since, self._read_before = 0, 0.0, 0
-        # Of the body: bytes that are still to come (None: chunked), and where they are read to.
+        # Bytes of the body still to come (None: chunked), parser stops in it, and the buffer for its next bytes.
         self._left: int | None = 0
         self._stops = 0
         self._fill: memoryview | None = None
-        # What has come behind the request at hand, and how many of those requests may still be answered.
+        # Bytes received after the current request, and how many of those requests may still be answered.
         self._ahead = bytearray()
         self._spare: int | None = None
-        # Why nothing is read at the moment.
+        # Reasons why reading is paused.
         self._holds: set[str] = set()
         self._is_congested = False
         self._drained: Callable[[], None] | None = None
         self._refused_at, self._refusals, self._pause_s = float("-inf"), 0, 0.0
         self._is_half_closed = False
-        # When the client has had the time to read the last answer.
+        # When lingering after the last answer ends.
         self._until = 0.0
 
     # What asyncio and uvicorn call
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # asyncio gives these
-        """Come in, if there is room."""
+        """Register the connection if it is admitted."""
         self.transport = transport
         self.state.connections.add(self)  # type: ignore[arg-type]  # uvicorn calls shutdown, and nothing else
         address = transport.get_extra_info("peername")
@@ -113,7 +113,7 @@ class Connection(asyncio.BufferedProtocol):
         self._connections.admit(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """End: the client waits for no answer any longer."""
+        """Remove the connection and cancel its request."""
         self.state.connections.discard(self)
         self._connections.remove(self)
         self._stop_answering()
@@ -121,19 +121,19 @@ class Connection(asyncio.BufferedProtocol):
         self.resume_writing()
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Return where the next bytes go: a long body is read to where it stays."""
+        """Return the buffer for the next bytes: that of the request's body if it is long."""
         return self._connections.room if self._fill is None else self._fill
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Take what was read."""
+        """Process the bytes that were read."""
         if self.receiving is Receiving.DROP and self._left is not None and nbytes < self._left:
-            self._left -= nbytes  # without a copy: under an overload most of what comes is dropped
+            self._left -= nbytes  # without a copy, since an overloaded server drops most bodies
             return
         if self._fill is None:
             data = bytes(self._connections.room[:nbytes])
             self._buffer_ahead(data) if self._ahead else self._feed(data)
             return
-        assert self._handler is not None and self._left is not None  # who gave the room
+        assert self._handler is not None and self._left is not None  # they provided the buffer
         self._left -= nbytes
         self._count += nbytes
         self._fill = self._handler.filled(nbytes)
@@ -141,9 +141,9 @@ class Connection(asyncio.BufferedProtocol):
             self._body_ends()
 
     def eof_received(self) -> bool:
-        """Return whether the connection stays open: the client sends no more, but may wait for answers.
+        """Return whether the connection stays open after the client has half-closed it.
 
-        It does so for a short while if all of a request has come, except over TLS, where asyncio closes both sides.
+        It does for a short time if a request is complete, except over TLS, where asyncio closes both sides.
         """
         is_whole = self._request is not None and self.receiving is Receiving.DONE
         if not (is_whole or self._ahead) or self.transport.get_extra_info("sslcontext") is not None:
@@ -154,18 +154,18 @@ class Connection(asyncio.BufferedProtocol):
         return True
 
     def pause_writing(self) -> None:
-        """Note that the client takes its answer more slowly than it is made."""
+        """Note that the client receives its answer too slowly."""
         self._is_congested = True
 
     def resume_writing(self) -> None:
-        """Go on: the client has taken most of what there was, or is gone."""
+        """Continue: the client has received most of its answer, or has left."""
         self._is_congested = False
         drained, self._drained = self._drained, None
-        if drained is not None:  # not at once: asyncio's transport may not be closed within this call
+        if drained is not None:  # later, since asyncio's transport must not be closed within this call
             self.loop.call_soon(drained)
 
     def shutdown(self) -> None:
-        """Close after the answer to the request at hand: the server stops."""
+        """Close after the answer to the current request, because the server stops."""
         if self._request is not None:
             self._request.keeps_alive = False
         elif self.receiving is not Receiving.IGNORE:
@@ -174,7 +174,7 @@ class Connection(asyncio.BufferedProtocol):
     # What comes
 
     def _feed(self, data: bytes) -> None:
-        """Give bytes to head or body; what comes behind an answered request waits for the loop's next turn."""
+        """Pass bytes to the head or body; bytes after an answered request wait for the loop's next iteration."""
         at, served = 0, self._served
         try:
             while at < len(data) and served == self._served and self.receiving is not Receiving.DONE:
@@ -197,17 +197,17 @@ class Connection(asyncio.BufferedProtocol):
             self._since = self.loop.time()
         stop = self._reader.cut(data, at, self._most_head_bytes - self._count)
         self._count += stop - at
-        text = data[at:stop] if self._count == stop - at else b""  # a head that came in one piece
+        text = data[at:stop] if self._count == stop - at else b""  # a head that arrived in one piece
         head = self._connections.heads.get(text) or self._read_head(memoryview(data)[at:stop], text)
         if head is not None:
             self._begin(head)
         return stop
 
     def _read_head(self, piece: memoryview, text: bytes) -> Head | None:
-        """Return the head that ends with a piece; None where it goes on.
+        """Return the head that ends with a piece, or None if it continues.
 
         Raises:
-            ServiceError: there is something wrong with it.
+            ServiceError: the head is invalid.
         """
         head, settings = self._reader.head(piece), self._settings
         if head is None:
@@ -267,7 +267,8 @@ class Connection(asyncio.BufferedProtocol):
         if self.receiving is Receiving.IGNORE:
             return stop
         if self._framing > _TRAILERS:
-            raise InvalidRequestError("the request's chunks have more around them than in them")
+            message = f"the chunked body has too long extensions or trailers, expected at most {_TRAILERS} bytes"
+            raise InvalidRequestError(message)
         if is_whole:
             self._body_ends()
         return stop
@@ -282,7 +283,7 @@ class Connection(asyncio.BufferedProtocol):
             self._handler.complete()
 
     def _buffer_ahead(self, data: bytes) -> None:
-        """Keep what comes behind a request until that is answered; it is not parsed before."""
+        """Buffer bytes received before the current request is answered; they are parsed afterwards."""
         if self.receiving is Receiving.IGNORE or (self._request is not None and not self._request.keeps_alive):
             return  # nothing follows
         self._ahead += data
@@ -301,13 +302,14 @@ class Connection(asyncio.BufferedProtocol):
         if self._spare is not None:
             self._spare -= 1
             if self._spare < 0:
-                message = f"too many requests wait on this connection, at most {most} may"
+                message = f"too many requests wait on this connection, expected at most {most}"
                 raise QueueFullError(message, retry_after_s=wait_s)
         if self in self._connections.reserved and not head.is_for_health:
-            raise TooManyConnectionsError("too many open connections", retry_after_s=wait_s)
+            most = self._connections.most
+            raise TooManyConnectionsError(f"too many open connections, expected at most {most}", retry_after_s=wait_s)
 
     def _resume(self) -> None:
-        """Turn to what has come behind a request that is answered."""
+        """Parse the bytes received before the last request was answered."""
         data = bytes(self._ahead)
         self._ahead.clear()
         if self.transport.is_closing():
@@ -317,13 +319,13 @@ class Connection(asyncio.BufferedProtocol):
             self._feed(data)
 
     def hold(self, why: str) -> None:
-        """Read nothing until ``release``."""
+        """Pause reading until ``release``."""
         if not self._holds and not self.transport.is_closing():
             self.transport.pause_reading()
         self._holds.add(why)
 
     def release(self, why: str) -> None:
-        """Read on, unless there is another reason not to."""
+        """Resume reading unless there is another reason to pause."""
         if why in self._holds:
             self._holds.remove(why)
             if not self._holds and not self.transport.is_closing():
@@ -332,16 +334,16 @@ class Connection(asyncio.BufferedProtocol):
     # What goes: called by the handler of the request at hand
 
     def owns(self, request: Request) -> bool:
-        """Return whether a request is the one at hand: for no other one anything is written."""
+        """Return whether a request is the current one; nothing is written for any other."""
         return self._request is request
 
     @property
     def unread(self) -> int | None:
-        """Return how many bytes of the body are still to come; None where that is not known."""
+        """Return how many bytes of the body are still to come, or None if unknown."""
         return self._left
 
     def write_continue(self, request: Request) -> None:
-        """Tell a client that waits for it to send its body."""
+        """Send 100 Continue if the client waits for it."""
         if self.owns(request) and request.expects:
             request.expects = False
             self._put([CONTINUE])
@@ -353,7 +355,7 @@ class Connection(asyncio.BufferedProtocol):
         headers: Sequence[tuple[bytes, bytes]],
         pieces: Sequence[bytes | memoryview],
     ) -> None:
-        """Write the head of an answer, and what is there of its body."""
+        """Write the head of an answer and the given pieces of its body."""
         if not self.owns(request):
             return
         if self.receiving is Receiving.BODY and request.expects:  # the client may or may not send its body now
@@ -368,7 +370,7 @@ class Connection(asyncio.BufferedProtocol):
             self._put(pieces)
 
     def end(self, request: Request) -> None:
-        """Complete the answer; the next request may begin once its body has ended as well."""
+        """Complete the answer; the next request begins when the current body has ended as well."""
         if not self.owns(request):
             return
         self.answering = self.answering.after(Event.END)
@@ -384,12 +386,12 @@ class Connection(asyncio.BufferedProtocol):
             self._since = self.loop.time()
 
     def break_off(self, request: Request) -> None:
-        """End the connection: an answer that has begun cannot be completed."""
+        """Cut the connection, because an answer that has begun cannot be completed."""
         if self.owns(request):
             self.cut_off()
 
     def count_refusal(self, *, is_refused: bool) -> None:
-        """Count a refusal for want of room, or a request that was taken; a client that retries at once is paused."""
+        """Count a refusal for lack of capacity, or reset the count; a client that retries at once is paused."""
         now = self.loop.time()
         self._refusals = self._refusals + 1 if is_refused and now - self._refused_at < _SOON_S else int(is_refused)
         self._refused_at = now
@@ -398,7 +400,7 @@ class Connection(asyncio.BufferedProtocol):
             self._pause_s = min(most, least * 2 ** min(self._refusals - 2, 9))
 
     def when_drained(self, call: Callable[[], None]) -> bool:
-        """Return whether the client takes its answer slowly; then ``call`` once it has taken most of what there is."""
+        """Return whether the client receives its answer slowly; then call ``call`` when it has received most of it."""
         if self._is_congested:
             self._drained = call
         return self._is_congested
@@ -414,7 +416,7 @@ class Connection(asyncio.BufferedProtocol):
             self.transport.writelines(pieces)
 
     def _next(self) -> None:
-        """Wait for the next request: this one is over on both sides."""
+        """Wait for the next request, since this one is complete on both sides."""
         self.receiving, self.answering = self.receiving.after(Event.NEXT), self.answering.after(Event.NEXT)
         self._served += 1
         self._count, self._since = 0, self.loop.time()
@@ -433,19 +435,19 @@ class Connection(asyncio.BufferedProtocol):
     # The end
 
     def refuse(self, error: ServiceError) -> None:
-        """Read nothing more, and end with this error, unless the answer to the request at hand has begun."""
+        """Stop reading and answer with this error, unless the answer to the current request has begun."""
         has_begun = self.answering in (Answering.SEND, Answering.DONE)
         self._stop_answering()
         if has_begun:
             self.cut_off() if self._is_congested else self.transport.close()
             return
-        log.debug("refused: %s", error.message)
+        log.debug("request refused: %s", error.message)
         self._connections.refusals[error.code] += 1
         self._put([final_error(error, self.state.default_headers)])
         self._linger()
 
     def _stop_answering(self) -> None:
-        """Answer nothing more, and drop what comes."""
+        """Drop the current request and all that is received."""
         handler, self._request, self._handler, self._fill = self._handler, None, None, None
         self.receiving, self.answering = self.receiving.after(Event.LAST), self.answering.after(Event.LAST)
         self._count = 0
@@ -454,7 +456,7 @@ class Connection(asyncio.BufferedProtocol):
             handler.lost()
 
     def _end(self) -> None:
-        """Close after the last answer, or wait a little where the client is still sending."""
+        """Close after the last answer, or linger if the client is still sending."""
         is_sending = self.receiving is not Receiving.DONE or bool(self._ahead)
         self._stop_answering()
         if is_sending:
@@ -481,33 +483,33 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def is_taking_its_answer(self) -> bool:
-        """Return whether there are bytes for the client on their way."""
+        """Return whether bytes wait to be sent to the client."""
         return self.transport.get_write_buffer_size() > 0
 
     def make_way(self) -> None:
-        """Make room for another connection."""
+        """Close in favour of another connection."""
         if self._until or self.is_taking_its_answer:
             self.cut_off()
         else:
             self.transport.close()
 
     def cut_off(self) -> None:
-        """End at once, and drop what was not sent."""
+        """Close at once, dropping what was not sent."""
         self.transport.abort()
 
     def check(self, now: float) -> None:
-        """End what takes too long: a head, a body, an answer that is not taken."""
+        """Enforce time limits: of a head, a body, an answer that is not received."""
         took = now - self._since
         if self._reads_too_slowly(now):
             self.cut_off()
         elif self._until:
-            if self._slow_since:  # it is still reading
+            if self._slow_since:  # the client is still receiving
                 self._until = now + _LINGER_S
             elif now > self._until:
                 self.cut_off()
         elif self.transport.is_closing():
             return
-        elif self._holds:  # it is the server that does not read
+        elif self._holds:  # the server has paused reading
             self._since = now
         elif self.receiving is Receiving.HEAD:
             self._check_head(took)

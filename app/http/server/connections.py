@@ -1,8 +1,8 @@
-"""All connections of a process: how many there may be, from one peer and in all, and which make room for others.
+"""All connections of a process: limits in total and per peer, and which connections are closed in favour of new ones.
 
-A connection that sends nothing, or sends the head of its request slowly, is the first to go when there is no more room:
-it costs its client nothing but a new attempt. Where all are busy, a few more are let in that may only ask for the
-server's health, so that a probe does not take a server at work for a dead one.
+Idle connections, and those that send the head of a request slowly, are closed first when the limit is reached: this
+costs their clients only a reconnect. If all are busy, a few more are admitted that may only request the health, so
+that a probe does not mistake a busy server for a dead one.
 """
 
 from __future__ import annotations
@@ -22,39 +22,38 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# Of the file descriptors there are, those that connections may take.
+# Share of the file descriptors for connections.
 _SHARE: Final = 5 / 8
-# Connections that wait to be accepted take none: there may be as many as come while the loop is at work.
+# Share of the file descriptors for the accept queue, and its bounds. Queued connections take no descriptors.
 _BURST: Final = 1 / 8
 _QUEUE: Final = (128, 2048)
-# What one peer may take of what there is: there must be room for another one.
+# Share of all connections for one peer, so that there is room for another.
 _PEER_SHARE: Final = 3 / 4
-# Connections beyond the limit that may ask for the health.
+# Connections beyond the limit that may only request the health.
 RESERVE: Final = 16
-# How often all are looked at, and how often at least within each limit. A body is late for its request's deadline by
-# one look at most.
+# Interval of checks, and their least number within each time limit. A deadline is noticed at most one check late.
 _LOOK_S: Final = 0.25
 _LOOKS: Final = 4
-# Heads that are kept, and how long each may be.
+# Limits of the cache of heads: entries, and bytes of each.
 _HEADS: Final = 512
 _HEAD_BYTES: Final = 2048
-# What is read at once of everything but a long body.
+# Size of the shared read buffer; long bodies have their own.
 _ROOM_BYTES: Final = 1 << 16
 
 
 class Connections:
-    """Connections of a process, within the bounds of docs/security.md, "Connections and headers".
+    """Connections of a process, within the limits of docs/security.md, "Connections and headers".
 
-    One timer looks after all of them some times a second: a request that is in time costs none.
+    One timer checks all of them a few times a second, so that a request in time costs no timer.
 
     Attributes:
-        backlog: how many may wait to be accepted.
-        heads: good heads that were read, by their bytes: a client that asks again sends the same. Reading them takes
-            more than a tenth of a short request (docs/decisions/002-one-request-path.md).
-        refusals: requests that were answered by their connection, by the code of the error.
-        is_draining: whether every answer is the last one of its connection, so that clients go elsewhere by themselves.
-        room: where all connections read what is no long body: it is copied before the next one reads.
-        reserved: connections that may ask for the health and nothing else.
+        backlog: length of the accept queue.
+        heads: cache of valid heads by their bytes, since clients repeat them. Parsing a head takes more than a tenth of
+            a short request (docs/decisions/002-one-request-path.md).
+        refusals: requests answered by their connection, by error code.
+        is_draining: whether every answer closes its connection, so that clients move to another server.
+        room: read buffer of all connections; bytes are copied out before the next read.
+        reserved: connections that may only request the health.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -72,7 +71,7 @@ class Connections:
         self.reserved: dict[Connection, None] = {}
         self._admitted: dict[Connection, str] = {}
         self._peers: Counter[str] = Counter()
-        # Those that wait for their client, longest first.
+        # Idle connections, longest idle first.
         self._waiting: dict[Connection, None] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._tick_s = min(_LOOK_S, settings.header_timeout_s / _LOOKS, settings.body_timeout_s / _LOOKS)
@@ -81,14 +80,14 @@ class Connections:
         return len(self._admitted) + len(self.reserved)
 
     def cache_head(self, text: bytes, head: Head) -> None:
-        """Keep a good head that may come again: one of usual length and without chunks."""
+        """Cache a valid head of usual length and without chunks."""
         if len(text) <= _HEAD_BYTES and head.length is not None:
             if len(self.heads) >= _HEADS:
                 self.heads.clear()
             self.heads[text] = head
 
     def admit(self, connection: Connection) -> None:
-        """Let a new connection in, in another's place if there must be; cut it off where there is none."""
+        """Admit a new connection, closing another one if necessary; cut it off if none can be closed."""
         group = _group(connection.peer)
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(self._tick_s, self._tick)
@@ -110,7 +109,7 @@ class Connections:
         self.mark_waiting(connection)
 
     def remove(self, connection: Connection) -> None:
-        """Count a connection that is over no longer."""
+        """Remove a connection that has ended."""
         group = self._admitted.pop(connection, "")
         if group:
             self._peers[group] -= 1
@@ -129,7 +128,7 @@ class Connections:
         self._waiting.pop(connection, None)
 
     def _make_room(self, group: str | None) -> None:
-        """Let that one go that has waited longest, of a peer or of all; not one that still takes its answer."""
+        """Close the longest idle connection of a peer, or of all; not one that is still sending an answer."""
         mine = (
             connection
             for connection in self._waiting
@@ -149,13 +148,13 @@ class Connections:
         for connection in everyone:
             try:
                 connection.check(now)
-            except Exception:  # a fault of ours with one must not leave the others unwatched
-                log.exception("looking after a connection")
+            except Exception:  # a bug with one connection must not leave the others unchecked
+                log.exception("failed to check a connection")
                 connection.cut_off()
 
 
 def _group(peer: str | None) -> str:
-    """Return what counts as one peer: an IPv4 address, the network of an IPv6 address (/64); else nothing."""
+    """Return what counts as one peer: an IPv4 address or the /64 network of an IPv6 address; empty if unknown."""
     if peer is None or ":" not in peer:
         return peer or ""
     try:

@@ -1,4 +1,4 @@
-"""Requests to run a model: which they are, and how one is refused by its head, or read, run and answered."""
+"""Requests that run a model: recognised and refused by their head, read, run and answered."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ from app.memory.machine import uninitialised
 from app.memory.reservation import Reservation
 from app.serving.dataplane import DataPlane
 
-# As the outermost layer of the app logs it.
+# The same logger as for all other requests.
 log = logging.getLogger("app.http.middleware")
 
-# The rest of a body that is not read is dropped as it comes; instead of a longer one, the connection ends.
+# An unread rest of a body is dropped as it arrives; if it is longer, the connection is closed.
 _DROPPED_BYTES: Final = 1 << 20
 _ENDING: Final = infer.ENDING.removeprefix("/")
 
 
 class Target(NamedTuple):
-    """Path of a request to run a model, as far as it was read.
+    """Path of a request that runs a model.
 
-    number: of the version, as V2 has it.
-    route: the path's template.
+    number: version, in V2 paths.
+    route: template of the path.
     """
 
     name: str | None
@@ -48,7 +48,7 @@ class Target(NamedTuple):
 
 
 def find(method: str, path: str) -> Target | None:
-    """Return what a request to run a model is for; None for every other request."""
+    """Return the target of a request that runs a model, or None for any other request."""
     if not path.endswith(infer.ENDING) or method not in infer.METHODS:
         return None
     match path.split("/"):
@@ -64,10 +64,10 @@ def find(method: str, path: str) -> Target | None:
 
 
 class Service:
-    """Makes the handler of each request, with what they share.
+    """Creates the handlers of requests, and holds what they share.
 
     Args:
-        state: the app's, which the routes use as well.
+        state: state of the app, shared with the routes.
     """
 
     def __init__(self, state: State) -> None:
@@ -76,11 +76,11 @@ class Service:
         self.statuses, self.spans = state.metrics.statuses, state.spans
         self.has_log = state.settings.access_log
         self._has_origins = bool(state.settings.cors_origins)
-        # What caches on the way must know where pages of other origins may ask.
+        # Caches must distinguish origins if pages of other origins may send requests.
         self.always = [(b"vary", b"Origin")] if self._has_origins else []
 
     def handler(self, connection: Connection, request: Request) -> Handler:
-        """Return what answers a request."""
+        """Return the handler of a request."""
         head = request.head
         target = find(head.method, head.path)
         if target is None or (self._has_origins and any(name == b"origin" for name, _ in head.headers)):
@@ -88,10 +88,10 @@ class Service:
         return InferenceRequest(connection, request, self, target)
 
     def asked(self, head: Head, target: Target) -> ModelRequest:
-        """Return the request that a head belongs to, if it is let through.
+        """Return the model request of a head that is allowed.
 
         Raises:
-            ServiceError: it is not, or asks for what there is not.
+            ServiceError: it is not allowed, or requests something that does not exist.
         """
         policy: AccessPolicy = self._state.access
         if head.parsed is None or policy.has_keys:
@@ -117,9 +117,9 @@ def _read(head: Head, target: Target) -> infer.InferHead | V2Head:
 
 
 class InferenceRequest:
-    """One request; what answers it is `ModelRequest`, as for the routes.
+    """Handler of one request; the protocol is a `ModelRequest`, as for the routes.
 
-    It answers itself once: ``_send`` and ``lost`` are its two ends.
+    It is answered once: ``_send`` and ``lost`` are its two ends.
     """
 
     def __init__(self, connection: Connection, request: Request, service: Service, target: Target) -> None:
@@ -130,9 +130,9 @@ class InferenceRequest:
             self._exchange.begin_trace()
         self._asked: ModelRequest | None = None
         self._reservation: Reservation | None = None
-        # The body, how much of it has come, and the bytes of it that are charged.
+        # The body, bytes of it that have arrived, and bytes of it that are charged.
         self._body, self._have, self._charged = bytearray(), 0, 0
-        # Once so many bytes are there, it is known whether the request would be refused.
+        # Bytes after which it is known whether the request would be refused.
         self._judged_at: int | None = None
         self._task: asyncio.Task[None] | None = None
         self._is_over = self._is_told = False
@@ -140,7 +140,7 @@ class InferenceRequest:
     # The head
 
     def begin(self) -> None:
-        """Refuse it, if its head is enough for that; else expect its body."""
+        """Refuse the request by its head, or expect its body."""
         request, memory = self._request, self._plane.memory
         length = request.head.length or 0
         try:
@@ -159,10 +159,10 @@ class InferenceRequest:
             self._connection.write_continue(request)
 
     def _judge(self) -> None:
-        """Refuse the request if it would be refused anyway; where it may have a priority, once that can be seen.
+        """Refuse the request early if its model's queue would; if it may have a priority, after this has arrived.
 
         Raises:
-            QueueFullError, ModelNotReadyError: it waits too long, or there is no place.
+            QueueFullError, ModelNotReadyError: it would wait too long, or the queue is full.
         """
         asked, at = self._asked, self._judged_at
         if asked is None or at is None or self._have < at:
@@ -174,7 +174,7 @@ class InferenceRequest:
     # The body
 
     def take(self, piece: bytes | memoryview) -> None:
-        """Copy a piece to its place."""
+        """Copy a piece into the body."""
         length, count = self._request.head.length, len(piece)
         if not self._charge(count):
             return
@@ -187,7 +187,7 @@ class InferenceRequest:
         self._have += count
 
     def filled(self, count: int) -> memoryview | None:
-        """Count bytes that came to their place, and charge the next ones before they come."""
+        """Count bytes read into the body, charge the next ones, and return their buffer."""
         self._have += count
         step = min(STEP, (self._request.head.length or 0) - self._have)
         if not step or not self._charge(step):
@@ -195,12 +195,12 @@ class InferenceRequest:
         return memoryview(self._body)[self._have : self._have + step]
 
     def check_deadline(self) -> None:
-        """Wait for the body no longer than the request has time."""
+        """Refuse the request if its deadline passes before the body is complete."""
         if self._asked is not None and time.monotonic() > self._asked.deadline:
             self._fail(too_late())
 
     def _charge(self, count: int) -> bool:
-        """Hold the memory for so many bytes more; return whether there is any, else the request is over."""
+        """Charge so many more bytes, and return whether the memory is available; otherwise the request is refused."""
         if self._is_over or self._reservation is None:
             return False
         have = self._have + count
@@ -219,7 +219,7 @@ class InferenceRequest:
     # The answer
 
     def complete(self) -> None:
-        """Answer: now, where that takes no time, or in a task."""
+        """Answer the request, on the event loop if that takes no time, otherwise in a task."""
         if self._is_over:
             return
         asked, reservation, body = self._asked, self._reservation, self._body
@@ -263,7 +263,7 @@ class InferenceRequest:
             self._reply(reply)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        """Give back what a cancelled task holds: the client is gone, or the server stops. It may not have begun."""
+        """Release what a cancelled task holds; the client has left or the server stops. The task may not have begun."""
         self._connection.state.tasks.discard(task)
         if task.cancelled():
             self._connection.break_off(self._request)
@@ -274,9 +274,9 @@ class InferenceRequest:
         self._send(200, responses.good_headers(*reply), reply.pieces)
 
     def _fail(self, error: Exception) -> None:
-        """Answer with an error; of a body that is still to come nothing is kept. Called within ``except``."""
-        if not isinstance(error, ServiceError):  # a fault of ours
-            log.exception("%s %s", self._request.head.method, self._request.head.path)
+        """Answer with an error, and drop the rest of the body. Called within ``except``."""
+        if not isinstance(error, ServiceError):  # a bug
+            log.exception("%s %s failed", self._request.head.method, self._request.head.path)
             status, headers, body = self._exchange.failure()
             self._send(status, headers, (body,))
             return
@@ -288,7 +288,7 @@ class InferenceRequest:
         self._send(response.status_code, response.raw_headers, (bytes(response.body),))
 
     def _send(self, status: int, headers: Sequence[tuple[bytes, bytes]], pieces: Sequence[bytes | memoryview]) -> None:
-        """Send the answer as its client takes it: what waits for that is in memory, which is charged."""
+        """Send the answer as fast as the client receives it; the part that waits is charged memory."""
         if self._is_over:
             return
         self._is_over = True  # it is answered once
@@ -300,7 +300,7 @@ class InferenceRequest:
         self._resume([] if is_short else [*responses.cut_pieces(pieces)])
 
     def _resume(self, pieces: list[bytes | memoryview]) -> None:
-        """Send the next pieces; at the end give back what the request holds."""
+        """Send the next pieces; after the last one release what the request holds."""
         connection, request = self._connection, self._request
         while connection.owns(request):
             if connection.when_drained(lambda: self._resume(pieces)):
@@ -312,14 +312,14 @@ class InferenceRequest:
         connection.end(request)
 
     def lost(self) -> None:
-        """Stop: the client waits for no answer any longer."""
+        """Cancel the request, since the client has left."""
         if self._task is not None and not self._is_over:
             self._task.cancel()
         else:
             self._over(broken_off().status)
 
     def _over(self, status: int = 0) -> None:
-        """Give back what the request holds, and tell of it; once. The status is that of a request without an answer."""
+        """Release what the request holds, and count and log it, once. status is that of a request without an answer."""
         if self._is_told:
             return
         self._is_over = self._is_told = True
@@ -338,5 +338,5 @@ class InferenceRequest:
             exchange.leave()
 
 
-# What answers one request; its connection tells it what comes.
+# Handler of one request, called by its connection.
 Handler: TypeAlias = InferenceRequest | AsgiRequest

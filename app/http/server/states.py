@@ -1,7 +1,7 @@
-"""The states of a connection, as tables: what may follow what.
+"""States of a connection, as tables of transitions.
 
-A connection has one request at a time. Two sides of it change by themselves: what is received, and what is answered.
-The answer may come before the body has ended; the next request begins when both are done.
+A connection has one request at a time. Its two sides, receiving and answering, change independently. The answer may
+come before the body has ended; the next request begins when both are complete.
 
     receiving   HEAD ──head──► BODY ──end──► DONE ──next──► HEAD       answering   IDLE ──head──► RUN ──start──► SEND
                   │             │              ▲                                    ▲                             │ end
@@ -9,11 +9,11 @@ The answer may come before the body has ended; the next request begins when both
                   │             ▼              │
                   │            DROP ────end────┤
                   └──────────bodiless──────────┘
-    every state ──last──► IGNORE / LAST: the last answer is written, what still comes is dropped, and the client has a
-    moment to read it.
+    every state ──last──► IGNORE / LAST: the last answer is written, further bytes are dropped, and the client has some
+    time to receive it.
 
-All that changes a state is in `Connection`, by `Receiving.after` and `Answering.after`: an event that its state does
-not know is a fault of ours, and raises KeyError.
+Only `Connection` changes the states, by `Receiving.after` and `Answering.after`; an event without a transition is a
+bug and raises KeyError.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Event(Enum):
     START = auto()  # the first byte of the answer is written
     ANSWERED = auto()  # the answer is complete, and the body is not
     NEXT = auto()  # both are complete
-    LAST = auto()  # the last answer is written, or nothing is answered any more
+    LAST = auto()  # the last answer is written, or the connection is lost
 
 
 class Receiving(Enum):
@@ -40,8 +40,8 @@ class Receiving(Enum):
     HEAD = auto()  # the head of the next request, or nothing yet
     BODY = auto()
     DROP = auto()  # a body whose request is answered
-    DONE = auto()  # all of the request is there; bytes behind it wait
-    IGNORE = auto()  # nothing that is read any more
+    DONE = auto()  # the request is complete; further bytes wait
+    IGNORE = auto()  # further bytes are dropped
 
     def after(self, event: Event) -> Receiving:
         """Return the state that an event leads to."""
@@ -54,7 +54,7 @@ class Answering(Enum):
     IDLE = auto()  # there is no request
     RUN = auto()  # the answer is being made
     SEND = auto()  # part of it is written
-    DONE = auto()  # all of it is written, but its body is still to come
+    DONE = auto()  # all of it is written, but the request's body is still to come
     LAST = auto()  # nothing follows
 
     def after(self, event: Event) -> Answering:

@@ -480,7 +480,7 @@ def test_a_fault_nobody_foresaw_is_told_as_ever(
         monkeypatch.setattr("app.http.routes.infer.parse", lambda *_: 1 // 0)
         answer = asked(connection, GOOD["npy"])
         monkeypatch.undo()
-        assert b" 500 Internal Server Error" in answer and b"under request id" in answer
+        assert b" 500 Internal Server Error" in answer and b"see the server's log, request id" in answer
         assert "ZeroDivisionError" in caplog.text and "Traceback" not in answer.decode()
         assert b" 200 OK" in asked(connection, GOOD["npy"])
     until(lambda: not front.server.plane.memory.used)
