@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 
 from engine.compiler.codegen.ir import Function, Index, Module, Value, as_value, constant
 from engine.compiler.kernels.attention.layout import Layout
-from engine.compiler.kernels.attention.mask_range import Sight, is_finite, largest_of
+from engine.compiler.kernels.attention.mask_range import MaskRange, is_finite, largest_of
 from engine.compiler.kernels.attention.rows import RowCode
 from engine.compiler.kernels.attention.tiles import TileFunctions
 from engine.compiler.kernels.channels import Panel, load_panel, width_of
@@ -76,8 +76,8 @@ class Writer:
 
     def emit(self) -> None:
         """Emit the loops over blocks of keys."""
-        if self.kernel.sight is not None:
-            self._look(self.kernel.sight)
+        if self.kernel.mask_range is not None:
+            self._find_ranges(self.kernel.mask_range)
         if self.kernel.is_causal:
             replace(self, heard=self._heard())._emit_blocks()
         else:
@@ -125,11 +125,11 @@ class Writer:
         if kernel.is_causal:
             end = f.maximum(f.add(self._first_query(tile), kernel.rows), self.heard)
             return 0, self._within(end, first_key, count)
-        if kernel.sight is None:
+        if kernel.mask_range is None:
             return 0, count
         span = self._span(tile)
         begin, end = (
-            self._within(f.load("i64", f.at(span, place, 8), 8), first_key, count) for place in range(Sight.SPAN)
+            self._within(f.load("i64", f.at(span, place, 8), 8), first_key, count) for place in range(MaskRange.SPAN)
         )
         panel, _ = f.divmod(begin, kernel.key_width)
         return f.mul(panel, kernel.key_width), end
@@ -142,14 +142,14 @@ class Writer:
     def _span(self, tile: Index) -> Value:
         """Return the address of a tile's range of keys."""
         f = self.f
-        return f.at(self.scratch.seen, f.mul(f.sub(tile, self.tiles[0]), Sight.SPAN), 8)
+        return f.at(self.scratch.seen, f.mul(f.sub(tile, self.tiles[0]), MaskRange.SPAN), 8)
 
-    def _look(self, sight: Sight) -> None:
+    def _find_ranges(self, mask_range: MaskRange) -> None:
         """Store the range of keys of every tile, from its masks."""
         f, kernel = self.f, self.kernel
-        name = f"{kernel.name}_sight"
+        name = f"{kernel.name}_mask_range"
         if name not in f.module.functions:
-            sight.emit(f.module, name)
+            mask_range.emit(f.module, name)
         with f.loop(*self.tiles) as tile:
             row = self._first_query(tile.index)
             query = f.at(self.at.query, f.mul(row, kernel.query.row))
@@ -181,7 +181,7 @@ class Writer:
         values = f.at(self.at.value, f.mul(first_key, kernel.value.row))
         with f.loop(*self.tiles) as tile:
             seen = self._seen(tile.index, first_key, count)
-            if kernel.sight is not None and isinstance(count, int):
+            if kernel.mask_range is not None and isinstance(count, int):
                 # Mostly a tile attends to all keys: code for a constant number of keys handles this case.
                 is_all = f.compare("eq", as_value(f.sub(seen[1], seen[0])), as_value(count))
                 with f.when(is_all):
@@ -321,7 +321,7 @@ class Attention(Layout):
             scores=f.reserve(self.rows * self.row_code.pitch),
             sums=f.reserve(room * self.value_width) if self.has_blocks else states,
             states=states,
-            seen=states if self.sight is None else f.reserve(most * Sight.SPAN, 8),
+            seen=states if self.mask_range is None else f.reserve(most * MaskRange.SPAN, 8),
         )
 
     def _functions(self, module: Module) -> TileFunctions:

@@ -10,7 +10,7 @@ from typing import Self
 
 from engine.compiler.codegen.host import Host
 from engine.compiler.codegen.ir import Sizes
-from engine.compiler.kernels.attention.mask_range import Sight
+from engine.compiler.kernels.attention.mask_range import MaskRange
 from engine.compiler.kernels.attention.rows import Mask, RowCode
 from engine.compiler.kernels.channels import Panel, panels_of, width_of
 from engine.compiler.kernels.convolution.tiles import rank_tiles
@@ -182,7 +182,7 @@ class Layout(Kernel):
         return self.host.lanes * self.vectors[0]
 
     @property
-    def sight(self) -> Sight | None:
+    def mask_range(self) -> MaskRange | None:
         """Return the generator of mask range pruning; None where masks cannot exclude keys."""
         if self.is_causal or not self.masks or self.keys <= self.host.lanes:
             return None
@@ -190,7 +190,7 @@ class Layout(Kernel):
         is_each_whole = all(mask.matrix.column == 1 for mask in self.masks)
         if not is_each_whole or not lies_in_rows or 1 not in (self.key.row, self.key.column):
             return None
-        return Sight(
+        return MaskRange(
             rows=self.rows,
             keys=self.keys,
             width=self.width,

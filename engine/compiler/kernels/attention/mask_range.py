@@ -60,7 +60,7 @@ LARGEST = 1e30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sight:
+class MaskRange:
     """Generator of the function that finds the range; it stores ``SPAN`` numbers a tile: first key and end.
 
     Args:
@@ -90,7 +90,7 @@ class Sight:
         span = f.parameters[3]
         self._keep(f, span, as_value(0), as_value(self.keys))
         with f.unless(self._reads_both_ends(f)):
-            self._keep(f, span, *self._told(f, *self._best_key(f)))
+            self._keep(f, span, *self._key_range(f, *self._best_key(f)))
         f.finish()
         return name
 
@@ -101,7 +101,7 @@ class Sight:
     def _reads_both_ends(self, f: Function) -> Value:
         """Emit whether the first and the last keys may both have weight, as is usual: then all keys are read."""
         limit = constant(NO_WEIGHT, "float")
-        (begins, _), (ends, _) = (self._looked(f, *each, limit) for each in ((0, self.lanes), self._last))
+        (begins, _), (ends, _) = (self._may_attend(f, *each, limit) for each in ((0, self.lanes), self._last))
         return f.binary("and", begins, ends)
 
     def _best_key(self, f: Function) -> tuple[Value, Value]:
@@ -122,7 +122,7 @@ class Sight:
         key = f.call(f"llvm.vector.reduce.umin.{mangled(places)}", [keys], "i32")
         return best, f.convert("zext", key, "i64")
 
-    def _told(self, f: Function, best: Value, key: Value) -> tuple[Value, Value]:
+    def _key_range(self, f: Function, best: Value, key: Value) -> tuple[Value, Value]:
         """Emit the range of keys outside of which weights are provably 0 relative to ``key``; else all keys."""
         queries, keys, values = f.parameters[:3]
         none, limit = constant(-math.inf, vector(self.lanes)), f.fadd(best, constant(NO_WEIGHT, "float"))
@@ -130,7 +130,7 @@ class Sight:
         def step(column: Index, count: int, carried: Sequence[Value]) -> list[Value]:
             """Update the range and the largest mask numbers before and behind it."""
             begin, end, before, behind = carried
-            is_seen, found = self._looked(f, column, count, limit)
+            is_seen, found = self._may_attend(f, column, count, limit)
             here = f.binary("and", is_seen, f.compare("eq", begin, as_value(self.keys)))
             begin = f.select(here, as_value(column), begin)
             is_before = f.compare("eq", begin, as_value(self.keys))
@@ -147,7 +147,7 @@ class Sight:
         bound = f.fsub(limit, f.fmul(reach, constant(3.0, "float")))
         conditions = [
             f.compare("ole", highest, bound),
-            *(is_finite(f, each) for each in self._left_values(f, values, begin, end)),
+            *(is_finite(f, each) for each in self._excluded_values(f, values, begin, end)),
             f.compare("olt", reach, constant(LARGEST, "float")),
             f.compare("olt", absolute(f, best), constant(LARGEST, "float")),
         ]
@@ -191,7 +191,7 @@ class Sight:
             row.carry([minimum(f, row.carried[0], self._numbers(f, row.index, column, count))])
         return row.results[0]
 
-    def _looked(self, f: Function, column: Index, count: int, limit: Value) -> tuple[Value, Value]:
+    def _may_attend(self, f: Function, column: Index, count: int, limit: Value) -> tuple[Value, Value]:
         """Emit whether any row may attend to some keys, and the largest mask number otherwise."""
         none = constant(0, vector(self.lanes, "i1"))
         with f.loop(0, self._lines, carry=[none, constant(-math.inf, vector(self.lanes))]) as row:
@@ -215,7 +215,7 @@ class Sight:
             return f.fadd(numbers, f.load_lanes(numbers.type, at, count))
         return mask.applied(f, numbers, f.load_bytes(at, self.lanes, count))
 
-    def _left_values(self, f: Function, values: Value, begin: Value, end: Value) -> list[Value]:
+    def _excluded_values(self, f: Function, values: Value, begin: Value, end: Value) -> list[Value]:
         """Emit the largest absolute values among the excluded values, before and behind the range."""
         pitch, behind = self.value.row, f.at(values, f.mul(end, self.value.row))
         spans = (values, begin), (behind, f.sub(self.keys, end))

@@ -11,7 +11,7 @@ import pytest
 from engine.compiler.codegen.host import describe
 from engine.compiler.codegen.ir import Module
 from engine.compiler.codegen.object_code import Code, assemble
-from engine.compiler.kernels.attention.mask_range import Sight
+from engine.compiler.kernels.attention.mask_range import MaskRange
 from engine.compiler.kernels.attention.rows import Mask
 from engine.compiler.kernels.products.matrix import Matrix
 from engine.tensor import Array
@@ -40,21 +40,21 @@ def told_of(level: str, masks: list[tuple[Array, Kind]], *, turned: bool = False
     for name, (row, value) in changed.items():
         operands[name][row, -1] = value
     memory = [guarded_array(each.T.copy() if turned and name == "key" else each) for name, each in operands.items()]
-    sight = Sight(
+    mask_range = MaskRange(
         rows=ROWS, keys=KEYS, width=WIDTH, values=WIDTH, query=Matrix((), WIDTH, 1),
         key=Matrix((), 1, KEYS) if turned else Matrix((), WIDTH, 1), value=Matrix((), WIDTH, 1),
         masks=tuple(Mask(Matrix((), KEYS if mask.ndim > 1 else 0, 1), kind) for mask, kind in masks), scale=1.0,
         lanes=lanes,
     )  # fmt: skip
     module = Module()
-    sight.emit(module, "inner")
+    mask_range.emit(module, "inner")
     f = module.function("told", [("ptr", each) for each in "qkvsmn"[: 4 + len(masks)]])
     f.call("inner", f.parameters)
     f.finish()
     host = describe(level)
     code = Code([assemble(str(module), host)], host)
     call = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * (4 + len(masks)))(code.address("told"))
-    span = np.full(Sight.SPAN, -1)
+    span = np.full(MaskRange.SPAN, -1)
     memory += [span, *(guarded(mask) for mask, _ in masks)]
     call(*(each.ctypes.data for each in memory))
     return spanned(*map(int, span), level)
