@@ -35,14 +35,14 @@ class Scratch:
         scores: of one tile.
         sums: weighted sums of values of all tiles; only with several blocks of keys.
         states: maximum and sum of exponentials of every query.
-        seen: first key and end of every tile; only with mask range pruning.
+        key_range: first key and end of every tile; only with mask range pruning.
     """
 
     keys: Value
     scores: Value
     sums: Value
     states: Value
-    seen: Value
+    key_range: Value
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class Writer:
     Args:
         at: addresses of its operands.
         tiles: range of tiles.
-        heard: number of keys computed even if they come after a query (causal, non-finite values).
+        forced_keys: number of keys computed even if they come after a query (causal, non-finite values).
     """
 
     kernel: Layout
@@ -72,14 +72,14 @@ class Writer:
     scratch: Scratch
     at: Operands
     tiles: tuple[Index, Index]
-    heard: Index = 0
+    forced_keys: Index = 0
 
     def emit(self) -> None:
         """Emit the loops over blocks of keys."""
         if self.kernel.mask_range is not None:
             self._find_ranges(self.kernel.mask_range)
         if self.kernel.is_causal:
-            replace(self, heard=self._heard())._emit_blocks()
+            replace(self, forced_keys=self._forced_keys())._emit_blocks()
         else:
             self._emit_blocks()
 
@@ -91,14 +91,14 @@ class Writer:
         self._clear()
         if kernel.is_padded:
             with f.loop(0, kernel.keys, kernel.block) as at:
-                self._seen_block(at.index, f.minimum(f.sub(kernel.keys, at.index), kernel.block))
+                self._block_if_needed(at.index, f.minimum(f.sub(kernel.keys, at.index), kernel.block))
             self._finish()
             return
         whole, rest = divmod(kernel.keys, kernel.block)
         with f.loop(0, whole) as block:
-            self._seen_block(f.mul(block.index, kernel.block), kernel.block)
+            self._block_if_needed(f.mul(block.index, kernel.block), kernel.block)
         if rest:
-            self._seen_block(whole * kernel.block, rest)
+            self._block_if_needed(whole * kernel.block, rest)
         self._finish()
 
     def _first_query(self, tile: Index) -> Index:
@@ -108,7 +108,7 @@ class Writer:
             return 0
         return self.f.minimum(self.f.mul(tile, kernel.rows), kernel.queries - kernel.rows)
 
-    def _heard(self) -> Index:
+    def _forced_keys(self) -> Index:
         """Emit the number of masked keys to compute: all if a later value is not finite, because 0 times it is NaN."""
         f, kernel = self.f, self.kernel
         first = f.add(self._first_query(self.tiles[0]), kernel.rows)
@@ -119,11 +119,11 @@ class Writer:
         highest = largest_of(f, values, kernel.value.row, unseen, kernel.values, lanes=kernel.host.lanes)
         return f.select(is_finite(f, highest), as_value(0), as_value(kernel.keys))
 
-    def _seen(self, tile: Index, first_key: Index, count: Index) -> tuple[Index, Index]:
+    def _range_in_block(self, tile: Index, first_key: Index, count: Index) -> tuple[Index, Index]:
         """Emit the range of keys of a block that a tile attends to, its start rounded down to a panel."""
         f, kernel = self.f, self.kernel
         if kernel.is_causal:
-            end = f.maximum(f.add(self._first_query(tile), kernel.rows), self.heard)
+            end = f.maximum(f.add(self._first_query(tile), kernel.rows), self.forced_keys)
             return 0, self._within(end, first_key, count)
         if kernel.mask_range is None:
             return 0, count
@@ -142,7 +142,7 @@ class Writer:
     def _span(self, tile: Index) -> Value:
         """Return the address of a tile's range of keys."""
         f = self.f
-        return f.at(self.scratch.seen, f.mul(f.sub(tile, self.tiles[0]), MaskRange.SPAN), 8)
+        return f.at(self.scratch.key_range, f.mul(f.sub(tile, self.tiles[0]), MaskRange.SPAN), 8)
 
     def _find_ranges(self, mask_range: MaskRange) -> None:
         """Store the range of keys of every tile, from its masks."""
@@ -156,17 +156,17 @@ class Writer:
             masks = [self._mask(k, row, 0) for k in range(len(kernel.masks))]
             f.call(name, [query, self.at.key, self.at.value, self._span(tile.index), *masks])
 
-    def _seen_block(self, first_key: Index, count: Index) -> None:
+    def _block_if_needed(self, first_key: Index, count: Index) -> None:
         """Emit a block of keys, skipped if no query attends to it."""
         if not self.kernel.is_causal:
             self._block(first_key, count)
             return
-        _, seen = self._seen(self.f.sub(self.tiles[1], 1), first_key, count)
-        if isinstance(seen, int):
-            if seen:
+        _, key_range = self._range_in_block(self.f.sub(self.tiles[1], 1), first_key, count)
+        if isinstance(key_range, int):
+            if key_range:
                 self._block(first_key, count)
             return
-        with self.f.when(self.f.less(0, seen)):
+        with self.f.when(self.f.less(0, key_range)):
             self._block(first_key, count)
 
     def _block(self, first_key: Index, count: Index) -> None:
@@ -175,44 +175,56 @@ class Writer:
         packing = kernel.packed_keys(count if isinstance(count, int) else kernel.key_width)
         keys = f.at(self.at.key, f.mul(first_key, kernel.key.row))
         if kernel.packs_keys:
-            _, needed = self._seen(f.sub(self.tiles[1], 1), first_key, count) if kernel.is_causal else (0, count)
+            _, needed = (
+                self._range_in_block(f.sub(self.tiles[1], 1), first_key, count) if kernel.is_causal else (0, count)
+            )
             packing.emit(f, keys, scratch.keys, needed)
             keys = scratch.keys
         values = f.at(self.at.value, f.mul(first_key, kernel.value.row))
         with f.loop(*self.tiles) as tile:
-            seen = self._seen(tile.index, first_key, count)
+            key_range = self._range_in_block(tile.index, first_key, count)
             if kernel.mask_range is not None and isinstance(count, int):
                 # Mostly a tile attends to all keys: code for a constant number of keys handles this case.
-                is_all = f.compare("eq", as_value(f.sub(seen[1], seen[0])), as_value(count))
+                is_all = f.compare("eq", as_value(f.sub(key_range[1], key_range[0])), as_value(count))
                 with f.when(is_all):
                     self._tile(tile.index, first_key, (0, count), packing, (keys, values))
                 with f.unless(is_all):
-                    self._part(tile.index, first_key, seen, packing, (keys, values))
+                    self._tile_if_needed(tile.index, first_key, key_range, packing, (keys, values))
             else:
-                self._part(tile.index, first_key, seen, packing, (keys, values))
+                self._tile_if_needed(tile.index, first_key, key_range, packing, (keys, values))
 
-    def _part(
-        self, tile: Index, first_key: Index, seen: tuple[Index, Index], packing: Packing, block: tuple[Value, Value]
+    def _tile_if_needed(
+        self,
+        tile: Index,
+        first_key: Index,
+        key_range: tuple[Index, Index],
+        packing: Packing,
+        block: tuple[Value, Value],
     ) -> None:
         """Emit a tile of queries with its range of keys of a block, skipped if the range is empty."""
-        begin, end = seen
+        begin, end = key_range
         if isinstance(end, int) or not self.kernel.has_blocks:
-            self._tile(tile, first_key, seen, packing, block)
+            self._tile(tile, first_key, key_range, packing, block)
             return
         with self.f.when(self.f.less(begin, end)):
-            self._tile(tile, first_key, seen, packing, block)
+            self._tile(tile, first_key, key_range, packing, block)
 
     def _tile(
-        self, tile: Index, first_key: Index, seen: tuple[Index, Index], packing: Packing, block: tuple[Value, Value]
+        self,
+        tile: Index,
+        first_key: Index,
+        key_range: tuple[Index, Index],
+        packing: Packing,
+        block: tuple[Value, Value],
     ) -> None:
         """Emit a tile of queries with some keys of a block.
 
         Args:
-            seen: range of keys, from a panel's first key to behind the last one attended to.
+            key_range: range of keys, from a panel's first key to behind the last one attended to.
             block: addresses of the block's keys and values.
         """
         f, kernel, scratch = self.f, self.kernel, self.scratch
-        row, (begin, end) = self._first_query(tile), seen
+        row, (begin, end) = self._first_query(tile), key_range
         query = f.at(self.at.query, f.mul(row, kernel.query.row))
         skipped, _ = f.divmod(begin, kernel.key_width)
         wanted, _ = f.divmod(f.add(end, kernel.key_width - 1), kernel.key_width)
@@ -321,7 +333,7 @@ class Attention(Layout):
             scores=f.reserve(self.rows * self.row_code.pitch),
             sums=f.reserve(room * self.value_width) if self.has_blocks else states,
             states=states,
-            seen=states if self.mask_range is None else f.reserve(most * MaskRange.SPAN, 8),
+            key_range=states if self.mask_range is None else f.reserve(most * MaskRange.SPAN, 8),
         )
 
     def _functions(self, module: Module) -> TileFunctions:

@@ -221,9 +221,9 @@ class MaskRange:
         spans = (values, begin), (behind, f.sub(self.keys, end))
         return [largest_of(f, at, pitch, count, self.values, lanes=self.lanes) for at, count in spans]
 
-    def _largest_key(self, f: Function, keys: Value, key: Value, seen: tuple[Value, Value]) -> Value:
+    def _largest_key(self, f: Function, keys: Value, key: Value, key_range: tuple[Value, Value]) -> Value:
         """Emit the largest absolute value among the best key and the excluded keys."""
-        pitch, lanes, (begin, end) = self.key.row, self.lanes, seen
+        pitch, lanes, (begin, end) = self.key.row, self.lanes, key_range
         if pitch != 1:
             spans = (0, begin), (end, f.sub(self.keys, end)), (key, 1)
             found = [
