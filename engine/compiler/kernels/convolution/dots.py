@@ -20,7 +20,7 @@ from engine.compiler.codegen.ir import Function, Module, Value, constant, lanes_
 from engine.compiler.kernels.channels import Panel, load_panel, panels_of, terms_a_turn, vectors_of
 from engine.compiler.kernels.convolution.conv import Conv
 from engine.compiler.kernels.convolution.conv_tile import FEW, TileWriter, emit_tile
-from engine.compiler.kernels.convolution.grouped import lanes_cost
+from engine.compiler.kernels.convolution.grouped import vector_cost
 from engine.compiler.kernels.convolution.tiles import ConvTile, expected_sizes, rank_by_cost
 from engine.compiler.kernels.folding import fold_lanes, total
 from engine.tensor import Array
@@ -202,7 +202,7 @@ def pays(host: Host, dots: Dots) -> bool:
 
     It never is if the channels fill half a vector: that saves less than half of the products.
     """
-    alone = dots.runs * dots.run * sum(lanes_cost(host, lanes) for lanes, _ in vectors_of(dots.outputs, host.lanes))
+    alone = dots.runs * dots.run * sum(vector_cost(host, lanes) for lanes, _ in vectors_of(dots.outputs, host.lanes))
     return dots.outputs * (dots.runs * dots.vectors + FOLDING) < (1 - LEAST_SAVED) * alone
 
 

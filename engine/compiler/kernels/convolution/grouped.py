@@ -35,7 +35,7 @@ _LATENCY = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Bundle:
+class PackedGroups:
     """Groups of a convolution packed into vectors.
 
     Args:
@@ -66,27 +66,27 @@ class Bundle:
         return lane // self.outputs * self.inputs + channel
 
 
-def pays(host: Host, bundle: Bundle, across: int) -> bool:
+def pays(host: Host, packed: PackedGroups, across: int) -> bool:
     """Return whether packed groups are faster than separate ones.
 
     Args:
         across: taps of a row of the filter.
     """
-    if bundle.size < 2:
+    if packed.size < 2:
         return False
-    alone = sum(lanes_cost(host, lanes) for lanes, _ in vectors_of(bundle.outputs, host.lanes))
+    alone = sum(vector_cost(host, lanes) for lanes, _ in vectors_of(packed.outputs, host.lanes))
     pixels = (_USUAL + across - 1) / _USUAL
-    together = lanes_cost(host, bundle.vectors[0][0]) * (1 + pixels / across) / bundle.size
+    together = vector_cost(host, packed.vectors[0][0]) * (1 + pixels / across) / packed.size
     return together < (1 - LEAST_SAVED) * alone
 
 
-def lanes_cost(host: Host, lanes: int) -> float:
+def vector_cost(host: Host, lanes: int) -> float:
     """Return the cost of a vector product; cores that start one wide product a cycle start two narrow ones."""
     is_halved = host.products_in_flight < 1.5 * _LATENCY and host.lanes > 8
     return 0.5 if is_halved and 2 * lanes <= host.lanes else 1.0
 
 
-def rank_bundle_tiles(
+def rank_grouped_tiles(
     host: Host,
     rows: int,
     columns: int,
@@ -108,7 +108,7 @@ def rank_bundle_tiles(
     return list(_ranked(host, *sizes, kernel, stride, dilation, inputs)[:count])
 
 
-def is_written_out(across: int, inputs: int) -> bool:
+def is_unrolled(across: int, inputs: int) -> bool:
     """Return whether all taps of a row are unrolled."""
     return across * inputs * 4 <= UNROLLED
 
@@ -124,7 +124,7 @@ def _ranked(
     inputs: int,
 ) -> tuple[ConvTile, ...]:
     down, across = kernel
-    written = across if is_written_out(across, inputs) else 1
+    written = across if is_unrolled(across, inputs) else 1
     limit = max(1, min(host.most_rows(1), UNROLLED // (written * inputs)))
 
     def cost(tile: ConvTile) -> float:
@@ -154,25 +154,25 @@ class GroupedConv(Conv):
     outputs: int
 
     @cached_property
-    def bundle(self) -> Bundle:
+    def packed(self) -> PackedGroups:
         """Return the groups packed into a vector."""
-        return Bundle(self.in_channels, self.outputs, self.out_channels // self.outputs, self.host.lanes)
+        return PackedGroups(self.in_channels, self.outputs, self.out_channels // self.outputs, self.host.lanes)
 
     @cached_property
     def panels(self) -> tuple[Panel, ...]:
         """Return one panel a vector."""
-        return tuple((each,) for each in self.bundle.vectors)
+        return tuple((each,) for each in self.packed.vectors)
 
     def first_input(self, f: Function, group: Index, panel: Index) -> Index:
-        return f.mul(panel, self.bundle.size * self.in_channels)
+        return f.mul(panel, self.packed.size * self.in_channels)
 
     @property
     def taps_in_run(self) -> int:
-        return self.kernel[1] if is_written_out(self.kernel[1], self.in_channels) else 1
+        return self.kernel[1] if is_unrolled(self.kernel[1], self.in_channels) else 1
 
     def write_tile(self, module: Module, panel: Panel, columns: int) -> str:
         tile = replace(self.tile_of(panel, columns), is_far=False, is_source_far=False)
-        writer = partial(_Writer, bundle=self.bundle, pitch=self.source.w, places=self._places(columns))
+        writer = partial(_Writer, packed=self.packed, pitch=self.source.w, places=self._places(columns))
         return emit_tile(module, tile, writer)
 
     def _places(self, columns: int) -> dict[int, list[tuple[int, int]]]:
@@ -192,7 +192,7 @@ class _Writer(TileWriter):
         places: (output pixel, tap) pairs that read each input pixel of a row.
     """
 
-    bundle: Bundle
+    packed: PackedGroups
     pitch: int
     places: Mapping[int, Sequence[tuple[int, int]]]
 
@@ -202,7 +202,7 @@ class _Writer(TileWriter):
         self._fetch_weights(ahead, code.run)
         met = [*product(range(code.rows), self.places)]
         pixels = [self._channels(f.at(f.at(image, row * code.steps[0]), place * self.pitch)) for row, place in met]
-        inputs, (lanes, _) = self.bundle.inputs, code.panel[0]
+        inputs, (lanes, _) = self.packed.inputs, code.panel[0]
         for channel in range(inputs):
             terms = range(channel, code.run, inputs)
             of_taps = [f.load(vector(lanes), f.at(weights, term * code.width)) for term in terms]
@@ -215,14 +215,14 @@ class _Writer(TileWriter):
 
     def _channels(self, address: Value) -> Value:
         """Load the channels of a pixel that the vector's groups read."""
-        bundle, (_, real) = self.bundle, self.code.panel[0]
-        count = real // bundle.outputs * bundle.inputs
-        return self.f.load_lanes(vector(fitting_lanes(count, bundle.lanes)), address, count)
+        packed, (_, real) = self.packed, self.code.panel[0]
+        count = real // packed.outputs * packed.inputs
+        return self.f.load_lanes(vector(fitting_lanes(count, packed.lanes)), address, count)
 
     def _spread(self, pixel: Value, channel: int) -> Value:
         """Broadcast a channel of each group to the lanes of the group."""
-        bundle, (lanes, real) = self.bundle, self.code.panel[0]
+        packed, (lanes, real) = self.packed, self.code.panel[0]
         if lanes_of(pixel.type) == 1:
             return self.f.splat(pixel, lanes)
-        places = [bundle.source_of(lane, channel) if lane < real else None for lane in range(lanes)]
+        places = [packed.source_of(lane, channel) if lane < real else None for lane in range(lanes)]
         return self.f.shuffle(pixel, Value("poison", pixel.type), places)

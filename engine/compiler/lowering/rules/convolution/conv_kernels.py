@@ -12,7 +12,7 @@ from engine.compiler.kernels.convolution.depthwise import Depthwise
 from engine.compiler.kernels.convolution.depthwise_tile import rank_tiles as rank_depthwise_tiles
 from engine.compiler.kernels.convolution.dots import DotConv, rank_dot_tiles
 from engine.compiler.kernels.convolution.dots import pays as pays_as_dots
-from engine.compiler.kernels.convolution.grouped import Bundle, GroupedConv, pays, rank_bundle_tiles
+from engine.compiler.kernels.convolution.grouped import GroupedConv, PackedGroups, pays, rank_grouped_tiles
 from engine.compiler.kernels.convolution.integer_products import DOTS, ways
 from engine.compiler.kernels.convolution.tiles import PANEL_SIZES, choose_tile, rank_tiles
 from engine.compiler.kernels.kernel import Convolution, Strides
@@ -129,27 +129,27 @@ def _grouped(
     size: tuple[int, int, int],
 ) -> Iterator[GroupedConv]:
     """The kernels of a convolution whose groups are narrow, where several share a vector."""
-    bundle = Bundle(weight.shape[1], len(weight) // parameters.groups, parameters.groups, context.host.lanes)
-    if parameters.integers or not pays(context.host, bundle, parameters.kernel[1]):
+    packed = PackedGroups(weight.shape[1], len(weight) // parameters.groups, parameters.groups, context.host.lanes)
+    if parameters.integers or not pays(context.host, packed, parameters.kernel[1]):
         return
     (n, rows, columns), (down, across) = size, parameters.kernel
-    for tile in rank_bundle_tiles(
+    for tile in rank_grouped_tiles(
         context.host,
         rows,
         columns,
         (parameters.planes * down, across),
         parameters.stride[1],
         parameters.dilation[1],
-        bundle.inputs,
+        packed.inputs,
         CANDIDATES,
     ):
         yield GroupedConv(
             batch=n,
             rows=rows,
             columns=columns,
-            in_channels=bundle.inputs,
+            in_channels=packed.inputs,
             out_channels=len(weight),
-            outputs=bundle.outputs,
+            outputs=packed.outputs,
             groups=1,
             kernel=parameters.kernel,
             stride=parameters.stride,

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.compiler.codegen.host import Host, describe
-from engine.compiler.kernels.convolution.grouped import Bundle, GroupedConv, pays, rank_bundle_tiles
+from engine.compiler.kernels.convolution.grouped import GroupedConv, PackedGroups, pays, rank_grouped_tiles
 from engine.compiler.kernels.convolution.tiles import ConvTile
 from tests.engine.compiler.kernels.convolution.checking import Pair, check_convolution, drawn_geometry
 from tests.engine.compiler.kernels.running import LEVELS
@@ -29,7 +29,7 @@ def check(
 
     def make(host: Host, geometry: dict[str, Any]) -> GroupedConv:
         of = (geometry["rows"], geometry["columns"], geometry["kernel"])
-        best = rank_bundle_tiles(host, *of, geometry["stride"][1], geometry["dilation"][1], inputs)[0]
+        best = rank_grouped_tiles(host, *of, geometry["stride"][1], geometry["dilation"][1], inputs)[0]
         return GroupedConv(
             in_channels=inputs,
             out_channels=groups * outputs,
@@ -104,7 +104,7 @@ def test_groups_share_vectors_where_most_lanes_would_be_empty(
     host: Host, together: list[tuple[int, int, int]], alone: list[tuple[int, int, int]]
 ) -> None:
     def share(inputs: int, outputs: int, taps: int) -> bool:
-        return pays(host, Bundle(inputs, outputs, 32, host.lanes), taps)
+        return pays(host, PackedGroups(inputs, outputs, 32, host.lanes), taps)
 
     assert all(share(*each) for each in together) and not any(share(*each) for each in alone)
 
@@ -112,6 +112,6 @@ def test_groups_share_vectors_where_most_lanes_would_be_empty(
 @pytest.mark.parametrize("host", [EMERALD_RAPIDS, ZEN_4, ZEN_3, describe("sse"), describe("neon")])
 def test_tiles_fit_the_image_and_are_as_many_as_asked_for(host: Host) -> None:
     for rows, columns in ((1, 1), (7, 7), (56, 56), (2, 1000)):
-        tiles = rank_bundle_tiles(host, rows, columns, (3, 3), 1, 1, 2, 5)
+        tiles = rank_grouped_tiles(host, rows, columns, (3, 3), 1, 1, 2, 5)
         assert 1 <= len(tiles) <= 5
         assert all(each.rows <= rows and each.columns <= columns for each in tiles)
