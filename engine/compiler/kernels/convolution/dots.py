@@ -197,7 +197,7 @@ def _merged(f: Function, a: Value, b: Value) -> Value:
     return f.fadd(*(f.shuffle(a, b, range(first, 2 * lanes, 2)) for first in (0, 1)))
 
 
-def pays(host: Host, dots: Dots) -> bool:
+def is_faster(host: Host, dots: Dots) -> bool:
     """Return whether this is faster than a vector of output channels for every product.
 
     It never is if the channels fill half a vector: that saves less than half of the products.

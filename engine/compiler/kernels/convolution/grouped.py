@@ -66,7 +66,7 @@ class PackedGroups:
         return lane // self.outputs * self.inputs + channel
 
 
-def pays(host: Host, packed: PackedGroups, across: int) -> bool:
+def is_faster(host: Host, packed: PackedGroups, across: int) -> bool:
     """Return whether packed groups are faster than separate ones.
 
     Args:

@@ -18,7 +18,7 @@ from itertools import product
 
 import numpy as np
 
-from engine.compiler.kernels.convolution.dots import Dots, pays
+from engine.compiler.kernels.convolution.dots import Dots, is_faster
 from engine.compiler.kernels.expr import Operand
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.fusion import Result, as_image, fuse_following, unfused
@@ -122,7 +122,7 @@ def prefers_swapped_axes(context: Context, parameters: ConvParameters, weight: A
     if inputs > 1 or planes > 1 or parameters.groups > 1 or parameters.depth is not None:
         return False
     is_narrow = TALL <= down > across and parameters.dilation == (1, 1)
-    return is_narrow and pays(context.host, Dots(outputs, across, down, context.host.lanes))
+    return is_narrow and is_faster(context.host, Dots(outputs, across, down, context.host.lanes))
 
 
 def lower_swapped_axes(

@@ -11,8 +11,8 @@ from engine.compiler.kernels.convolution.conv import Conv
 from engine.compiler.kernels.convolution.depthwise import Depthwise
 from engine.compiler.kernels.convolution.depthwise_tile import rank_tiles as rank_depthwise_tiles
 from engine.compiler.kernels.convolution.dots import DotConv, rank_dot_tiles
-from engine.compiler.kernels.convolution.dots import pays as pays_as_dots
-from engine.compiler.kernels.convolution.grouped import GroupedConv, PackedGroups, pays, rank_grouped_tiles
+from engine.compiler.kernels.convolution.dots import is_faster as are_dots_faster
+from engine.compiler.kernels.convolution.grouped import GroupedConv, PackedGroups, is_faster, rank_grouped_tiles
 from engine.compiler.kernels.convolution.integer_products import DOTS, ways
 from engine.compiler.kernels.convolution.tiles import PANEL_SIZES, choose_tile, rank_tiles
 from engine.compiler.kernels.kernel import Convolution, Strides
@@ -130,7 +130,7 @@ def _grouped(
 ) -> Iterator[GroupedConv]:
     """The kernels of a convolution whose groups are narrow, where several share a vector."""
     packed = PackedGroups(weight.shape[1], len(weight) // parameters.groups, parameters.groups, context.host.lanes)
-    if parameters.integers or not pays(context.host, packed, parameters.kernel[1]):
+    if parameters.integers or not is_faster(context.host, packed, parameters.kernel[1]):
         return
     (n, rows, columns), (down, across) = size, parameters.kernel
     for tile in rank_grouped_tiles(
@@ -174,7 +174,7 @@ def _dotted(context: Context, plain: Conv) -> Iterator[DotConv]:
     if plain.integers:
         return
     kernel = DotConv(**{each.name: getattr(plain, each.name) for each in fields(plain) if each.init})
-    if not pays_as_dots(context.host, kernel.dots):
+    if not are_dots_faster(context.host, kernel.dots):
         return
     for tile in rank_dot_tiles(context.host, plain.rows, plain.columns, kernel.dots, CANDIDATES):
         yield replace(kernel, tile=tile)

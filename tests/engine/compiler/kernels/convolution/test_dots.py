@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.compiler.codegen.host import Host, describe
-from engine.compiler.kernels.convolution.dots import DotConv, Dots, pays, rank_dot_tiles
+from engine.compiler.kernels.convolution.dots import DotConv, Dots, is_faster, rank_dot_tiles
 from engine.compiler.kernels.convolution.tiles import ConvTile
 from tests.engine.compiler.kernels.convolution.checking import Pair, check_convolution, drawn_geometry
 from tests.engine.compiler.kernels.running import LEVELS
@@ -94,7 +94,7 @@ def test_vectors_run_along_the_sums_where_most_lanes_would_be_empty(
     host: Host, along_sums: list[tuple[int, int, int]], along_channels: list[tuple[int, int, int]]
 ) -> None:
     def is_chosen(outputs: int, runs: int, run: int) -> bool:
-        return pays(host, Dots(outputs, runs, run, host.lanes))
+        return is_faster(host, Dots(outputs, runs, run, host.lanes))
 
     assert [each for each in along_sums if not is_chosen(*each)] == []
     assert [each for each in along_channels if is_chosen(*each)] == []

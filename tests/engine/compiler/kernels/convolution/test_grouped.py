@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.compiler.codegen.host import Host, describe
-from engine.compiler.kernels.convolution.grouped import GroupedConv, PackedGroups, pays, rank_grouped_tiles
+from engine.compiler.kernels.convolution.grouped import GroupedConv, PackedGroups, is_faster, rank_grouped_tiles
 from engine.compiler.kernels.convolution.tiles import ConvTile
 from tests.engine.compiler.kernels.convolution.checking import Pair, check_convolution, drawn_geometry
 from tests.engine.compiler.kernels.running import LEVELS
@@ -104,7 +104,7 @@ def test_groups_share_vectors_where_most_lanes_would_be_empty(
     host: Host, together: list[tuple[int, int, int]], alone: list[tuple[int, int, int]]
 ) -> None:
     def share(inputs: int, outputs: int, taps: int) -> bool:
-        return pays(host, PackedGroups(inputs, outputs, 32, host.lanes), taps)
+        return is_faster(host, PackedGroups(inputs, outputs, 32, host.lanes), taps)
 
     assert all(share(*each) for each in together) and not any(share(*each) for each in alone)
 
