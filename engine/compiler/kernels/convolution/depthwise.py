@@ -110,7 +110,7 @@ class Depthwise(Convolution):
         return np.concatenate(blocks)
 
     def emit(self, module: Module) -> None:
-        functions = {each: self._emit_strip(module, *each) for each in dict.fromkeys(self.vectors)}
+        functions = {each: self._emit_tile_row(module, *each) for each in dict.fromkeys(self.vectors)}
         f, (image, weights, *addresses), chunk = start(module, self, 3 + len(self.epilogue.operands))
         target = Target.of(f, self.epilogue, self.target, addresses)
         rows, vectors = self.grid.ranges(f, chunk)
@@ -133,17 +133,17 @@ class Depthwise(Convolution):
                 f.call(functions[vector_], arguments)
         f.finish()
 
-    def _emit_strip(self, module: Module, lanes: int, real: int) -> str:
+    def _emit_tile_row(self, module: Module, lanes: int, real: int) -> str:
         """Emit the inner function of a row of tiles of one vector; its arguments are addresses at the first pixel."""
         name = f"{self.name}_{lanes}_{real}"
         parameters = [("ptr", "image"), ("ptr", "weights"), *met_parameters(self.depth), *self.epilogue.parameters]
         f = module.inner(name, parameters)
         keeps_weights = self.planes == 1 and is_resident(self.host, self.tile, self.kernel, self.stride, self.dilation)
-        _Strip(self, f, lanes, real, keeps_weights).emit()
+        _TileRow(self, f, lanes, real, keeps_weights).emit()
         return name
 
 
-class _Strip:
+class _TileRow:
     """Emitter of a row of tiles of one vector of channels."""
 
     def __init__(self, kernel: Depthwise, f: Function, lanes: int, real: int, keeps_weights: bool) -> None:
