@@ -12,7 +12,7 @@ Panel: TypeAlias = tuple[tuple[int, int], ...]
 T = TypeVar("T")
 
 # Largest unroll factor of a K loop, and the products an iteration should have.
-MOST_TERMS = 4
+MOST_UNROLLED = 4
 ENOUGH_PRODUCTS = 28
 
 
@@ -48,13 +48,13 @@ def vectors_of(channels: int, lanes: int) -> list[tuple[int, int]]:
     return widths
 
 
-def terms_a_turn(sums: int) -> int:
+def unroll_factor(sums: int) -> int:
     """Return the unroll factor of a K loop with this many accumulators: a power of two.
 
     Enough products hide the loop overhead; more only adds code to compile.
     """
     terms = 1
-    while terms < MOST_TERMS and terms * sums < ENOUGH_PRODUCTS:
+    while terms < MOST_UNROLLED and terms * sums < ENOUGH_PRODUCTS:
         terms *= 2
     return terms
 

@@ -14,7 +14,7 @@ from itertools import product
 
 from engine.compiler.codegen.host import Memory
 from engine.compiler.codegen.ir import Function, Index, Module, Value, constant, vector
-from engine.compiler.kernels.channels import MOST_TERMS, Panel, load_panel, starts_of, terms_a_turn, width_of
+from engine.compiler.kernels.channels import MOST_UNROLLED, Panel, load_panel, starts_of, unroll_factor, width_of
 from engine.compiler.kernels.convolution.integer_products import add_bytes, add_pairs, as_floats, as_integers
 from engine.compiler.kernels.expr import cost
 from engine.compiler.kernels.folding import total
@@ -213,7 +213,7 @@ class TileWriter:
         f, run, width = self.f, self.code.run, self.code.width
         # An iteration prefetches whole cache lines of the next pixels, so it should cover some.
         sums = self.code.rows * self.code.columns * len(self.code.panel)
-        most = MOST_TERMS if self.code.is_source_far else terms_a_turn(sums)
+        most = MOST_UNROLLED if self.code.is_source_far else unroll_factor(sums)
         unroll = run if run <= FEW else max(each for each in range(1, most + 1) if run % each == 0)
         if self.code.integers and unroll > self.code.steps[1]:  # values shared by pixels would spill
             unroll = max(each for each in range(1, max(1, self.code.steps[1]) + 1) if run % each == 0)
@@ -235,7 +235,7 @@ class TileWriter:
     def _run_in_strands(self, image: Value, weights: Value, totals: list[Value]) -> list[Value]:
         """Emit the K loop in parallel parts: several memory streams are faster than one."""
         f, run, width, strands = self.f, self.code.run, self.code.width, self.code.strands
-        unroll, count = terms_a_turn(strands * len(totals)), len(totals)
+        unroll, count = unroll_factor(strands * len(totals)), len(totals)
         part = run // (strands * unroll) * unroll
         others = [constant(0.0, each.type) for each in totals] * (strands - 1)
         with f.loop(0, part, unroll, carry=[*totals, *others]) as loop:

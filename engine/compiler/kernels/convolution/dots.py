@@ -17,7 +17,7 @@ import numpy as np
 
 from engine.compiler.codegen.host import Host
 from engine.compiler.codegen.ir import Function, Module, Value, constant, lanes_of, vector
-from engine.compiler.kernels.channels import Panel, load_panel, panels_of, terms_a_turn, vectors_of
+from engine.compiler.kernels.channels import Panel, load_panel, panels_of, unroll_factor, vectors_of
 from engine.compiler.kernels.convolution.conv import Conv
 from engine.compiler.kernels.convolution.conv_tile import FEW, TileWriter, emit_tile
 from engine.compiler.kernels.convolution.grouped import vector_cost
@@ -144,7 +144,7 @@ class _Writer(TileWriter):
 
     def _run(self, image: Value, weights: Value, ahead: Value | None, totals: list[Value]) -> list[Value]:
         f, (whole, rest) = self.f, divmod(self.code.run, self.lanes)
-        unroll = whole if whole <= FEW else terms_a_turn(len(totals))
+        unroll = whole if whole <= FEW else unroll_factor(len(totals))
         turned = whole // unroll * unroll if unroll else 0
         if turned > unroll:
             with f.loop(0, turned, unroll, carry=totals) as loop:

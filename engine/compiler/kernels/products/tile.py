@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from engine.compiler.codegen.host import Memory
 from engine.compiler.codegen.ir import Function, Index, Value, constant, vector
-from engine.compiler.kernels.channels import Panel, load_panel, starts_of, terms_a_turn, width_of
+from engine.compiler.kernels.channels import Panel, load_panel, starts_of, unroll_factor, width_of
 
 # Sums of up to this many terms are unrolled completely.
 FEW = 8
@@ -50,7 +50,7 @@ class Tile:
 
     def multiply(self, f: Function, left: Value, right: Value, terms: Index, totals: Sequence[Value]) -> list[Value]:
         """Emit the K loop: add ``terms`` products to the sums. ``left`` is the first element of the first row."""
-        totals, unroll = list(totals), terms_a_turn(self.rows * len(self.panel))
+        totals, unroll = list(totals), unroll_factor(self.rows * len(self.panel))
         if isinstance(terms, int) and terms <= FEW:
             for k in range(terms):
                 totals = self._add(f, left, right, k, totals)

@@ -24,7 +24,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 
 from engine.compiler.codegen.ir import Function, Index, Module, Value, as_value, constant, is_dynamic, vector
-from engine.compiler.kernels.channels import terms_a_turn, width_of
+from engine.compiler.kernels.channels import unroll_factor, width_of
 from engine.compiler.kernels.kernel import place, start
 from engine.compiler.kernels.target import Target
 from engine.compiler.kernels.windows import is_clipped
@@ -101,7 +101,7 @@ class Winograd(Layout):
             module, f"{self.name}_input", s, self.within(self.source), self.extent, self.in_channels, self.host.lanes
         )
         counts = [self.in_channels, *([blocking.depth] if self.depths > 1 else [])]
-        most = terms_a_turn(blocking.at_once * blocking.vectors)
+        most = unroll_factor(blocking.at_once * blocking.vectors)
         unroll = max(k for k in range(1, most + 1) if all(count % k == 0 for count in counts))
         memory = self.host.memory
         # Weights beyond the L2 cache are prefetched, if products leave time for it.
