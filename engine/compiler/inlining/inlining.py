@@ -18,10 +18,10 @@ from engine.compiler.inlining.trip_counts import (
     MOST_ADDED,
     Budget,
     size_of,
+    trip_count_of_loop,
+    trip_count_of_map,
+    trip_count_of_scan,
     truth_of,
-    turns_of_loop,
-    turns_of_map,
-    turns_of_scan,
 )
 from engine.compiler.inlining.unrolling import unroll_loop, unroll_map, unroll_scan
 from engine.errors import EngineError, RunCancelledError, ShapeError
@@ -98,17 +98,17 @@ class _Walk:
     def loop(self, op: RuntimeOperator) -> object:
         """Unroll a loop."""
         loop: Any = op.definition
-        turns = turns_of_loop(loop, self.known(op), self._budget)
-        if turns is None or not self._add(turns, loop.body("body"), loop.count):
+        iterations = trip_count_of_loop(loop, self.known(op), self._budget)
+        if iterations is None or not self._add(iterations, loop.body("body"), loop.count):
             return None
-        empty = [] if turns else loop.nothing(self.known(op))
-        unroll_loop(self.splice, op, turns, empty)
-        return (turns, *(each.shape for each in empty))
+        empty = [] if iterations else loop.nothing(self.known(op))
+        unroll_loop(self.splice, op, iterations, empty)
+        return (iterations, *(each.shape for each in empty))
 
     def scan(self, op: RuntimeOperator) -> object:
         """Unroll a scan."""
         scan: Any = op.definition
-        length = turns_of_scan(scan, self.known(op), self._budget)
+        length = trip_count_of_scan(scan, self.known(op), self._budget)
         if length is None or not self._add(length, scan.body("body"), scan.count + length * scan.inputs):
             return None
         axes = scan.axes(scan.input_axes, scan.parts(self.known(op))[1])
@@ -120,12 +120,12 @@ class _Walk:
         """Unroll a map."""
         layer: Any = op.definition
         known = self.known(op)
-        turns = turns_of_map(layer, known, self._budget)
+        iterations = trip_count_of_map(layer, known, self._budget)
         columns: list[Any] = []
         for each, spec in zip(op.inputs[: layer.inputs], known, strict=False):
             is_list = isinstance(spec, (list, tuple))
             columns.append(self.sequences.items(each.name) if is_list else self.splice.names([each.name])[0])
-        if turns is None or None in columns or not self._add(turns, layer.body("body"), layer.count):
+        if iterations is None or None in columns or not self._add(iterations, layer.body("body"), layer.count):
             return None
         items = unroll_map(self.splice, op, columns)
         for outer, names in zip(op.outputs, items, strict=True):
@@ -136,8 +136,8 @@ class _Walk:
         """Replace a list operator."""
         return self.sequences.dissolve(op)
 
-    def _add(self, turns: int, body: Any, others: int) -> bool:
-        return self._budget.add(turns * size_of(body.operators) + others)
+    def _add(self, iterations: int, body: Any, others: int) -> bool:
+        return self._budget.add(iterations * size_of(body.operators) + others)
 
 
 _HANDLERS: Final[Mapping[type | None, Callable[[_Walk, RuntimeOperator], object]]] = {

@@ -95,7 +95,7 @@ class Splice:
                 names[inner] = outer
         self._insert(prefix, body.source, names)
 
-    def turn(self, prefix: str, body: Any, given: Sequence[str]) -> list[str]:
+    def iteration(self, prefix: str, body: Any, given: Sequence[str]) -> list[str]:
         """Append a subgraph and return the names of its results."""
         names = dict(zip(body.operands, given, strict=True))
         self._insert(prefix, body.source, names)

@@ -25,7 +25,7 @@ from engine.layers.operands.axes import may_match
 from engine.layers.operands.precision import INT64
 from engine.tensor import TensorSpec, is_known, known_value, spec_of
 
-MOST_TURNS: Final = 64
+MOST_ITERATIONS: Final = 64
 """Most iterations of an unrolled loop."""
 
 MOST_ADDED: Final = 2_000
@@ -50,9 +50,9 @@ class Budget:
     operators: int = MOST_ADDED
     looks: int = MOST_LOOKS
 
-    def turns(self, body: Any) -> int:
+    def iterations(self, body: Any) -> int:
         """Return the number of iterations of a subgraph that may be unrolled."""
-        most = min(MOST_TURNS, self.operators // max(1, size_of(body.operators)))
+        most = min(MOST_ITERATIONS, self.operators // max(1, size_of(body.operators)))
         weights = sum(each.data.nbytes for op in body.operators for each in op.attributes.values())
         return min(most, MOST_BYTES // weights) if weights else most
 
@@ -83,7 +83,7 @@ def size_of(operators: Iterable[RuntimeOperator]) -> int:
 _TRUE = spec_of(np.array(True), with_value=True)
 
 
-def turns_of_loop(loop: Loop, operands: Sequence[Any], budget: Budget) -> int | None:
+def trip_count_of_loop(loop: Loop, operands: Sequence[Any], budget: Budget) -> int | None:
     """Return the trip count of a loop; None if it is unknown or too large to unroll.
 
     Args:
@@ -94,22 +94,22 @@ def turns_of_loop(loop: Loop, operands: Sequence[Any], budget: Budget) -> int | 
     goes_on = truth_of(condition) if loop.has_condition else True
     if goes_on is None or (most is None and loop.has_count):
         return None
-    body, turn, stacks = loop.body("body"), 0, _Stacks(loop.count - loop.states)
-    limit = budget.turns(body)
-    while goes_on and (most is None or turn < most):
-        number = spec_of(np.array(turn, INT64), with_value=True)
-        results = _turn(body, [number, _TRUE, *states, *captured], budget) if turn < limit else None
+    body, iteration, stacks = loop.body("body"), 0, _Stacks(loop.count - loop.states)
+    limit = budget.iterations(body)
+    while goes_on and (most is None or iteration < most):
+        number = spec_of(np.array(iteration, INT64), with_value=True)
+        results = _infer_iteration(body, [number, _TRUE, *states, *captured], budget) if iteration < limit else None
         if results is None or len(results) != 1 + loop.count or not stacks.take(results[1 + loop.states :]):
             return None
-        states, turn = results[1 : 1 + loop.states], turn + 1
-        if turn != most:
+        states, iteration = results[1 : 1 + loop.states], iteration + 1
+        if iteration != most:
             goes_on = truth_of(results[0])
         if goes_on is None:
             return None
-    return turn or _of_nothing(loop, operands)
+    return iteration or _of_nothing(loop, operands)
 
 
-def turns_of_scan(scan: Scan, operands: Sequence[Any], budget: Budget) -> int | None:
+def trip_count_of_scan(scan: Scan, operands: Sequence[Any], budget: Budget) -> int | None:
     """Return the number of slices of a scan; None if it is unknown or too large to unroll."""
     scanned, captured = scan.parts(operands)[1:]
     states: Sequence[Any] = operands[: scan.states]
@@ -122,11 +122,11 @@ def turns_of_scan(scan: Scan, operands: Sequence[Any], budget: Budget) -> int | 
     lengths: set[int | None] = {each.shape[axis] for each, axis in zip(scanned, axes, strict=True)}
     length = lengths.pop()
     body = scan.body("body")
-    if lengths or length is None or length > budget.turns(body):
+    if lengths or length is None or length > budget.iterations(body):
         return None
     slices, stacks = scan.slices(scanned, axes), _Stacks(scan.count - scan.states)
     for _ in range(length):
-        results = _turn(body, [*states, *slices, *captured], budget)
+        results = _infer_iteration(body, [*states, *slices, *captured], budget)
         if results is None or len(results) != scan.count or not stacks.take(results[scan.states :]):
             return None
         is_settled = _are_same(states, results[: scan.states])
@@ -137,25 +137,25 @@ def turns_of_scan(scan: Scan, operands: Sequence[Any], budget: Budget) -> int | 
 
 
 def _of_nothing(layer: Stacking, operands: Sequence[Any]) -> int | None:
-    """Return 0 for a loop of no turns where it is known what it stacks nothing of."""
+    """Return 0 for a loop without iterations if the shapes of its empty scan outputs are known, else None."""
     items = layer.items(operands)
     return 0 if all(isinstance(each, TensorSpec) and each.is_static for each in items) else None
 
 
-def turns_of_map(layer: SequenceMap, operands: Sequence[Any], budget: Budget) -> int | None:
+def trip_count_of_map(layer: SequenceMap, operands: Sequence[Any], budget: Budget) -> int | None:
     """Return the number of items of a sequence; None if it is unknown or too large to unroll."""
     (sequence, *others), captured = operands[: layer.inputs], operands[layer.inputs :]
     body = layer.body("body")
-    if not isinstance(sequence, (list, tuple)) or len(sequence) > budget.turns(body):
+    if not isinstance(sequence, (list, tuple)) or len(sequence) > budget.iterations(body):
         return None
     if not all(isinstance(each, (TensorSpec, list, tuple)) for each in others):
         return None
-    for turn, item in enumerate(sequence):
+    for iteration, item in enumerate(sequence):
         lists = [each for each in others if isinstance(each, (list, tuple))]
-        if any(len(each) <= turn for each in lists):
+        if any(len(each) <= iteration for each in lists):
             return None
-        given = [each if isinstance(each, TensorSpec) else each[turn] for each in others]
-        results = _turn(body, [item, *given, *captured], budget)
+        given = [each if isinstance(each, TensorSpec) else each[iteration] for each in others]
+        results = _infer_iteration(body, [item, *given, *captured], budget)
         if results is None or len(results) != layer.count:
             return None
     return len(sequence)
@@ -179,7 +179,7 @@ class _Stacks:
         return True
 
 
-def _turn(body: Any, given: Sequence[Any], budget: Budget) -> Sequence[Any] | None:
+def _infer_iteration(body: Any, given: Sequence[Any], budget: Budget) -> Sequence[Any] | None:
     """Return the inferred results of an iteration; None if it is invalid or the budget is spent."""
     if len(given) != body.count or not budget.look(body):
         return None
@@ -202,7 +202,7 @@ def _are_same(before: Sequence[Any], after: Sequence[Any]) -> bool:
 
 def _number(count: Any) -> int | None:
     try:
-        return whole_number(count, "the number of turns")
+        return whole_number(count, "the number of iterations")
     except EngineError:
         return None
 

@@ -18,7 +18,7 @@ from engine.tensor import Array
 _TRUE = np.array(True)
 
 
-def unroll_loop(splice: Splice, op: RuntimeOperator, turns: int, empty: Sequence[Array]) -> None:
+def unroll_loop(splice: Splice, op: RuntimeOperator, iterations: int, empty: Sequence[Array]) -> None:
     """Write the iterations of a loop.
 
     Args:
@@ -28,11 +28,11 @@ def unroll_loop(splice: Splice, op: RuntimeOperator, turns: int, empty: Sequence
     assert isinstance(loop, Loop)
     body = loop.body("body")
     _, _, states, captured = loop.parts(splice.names(each.name for each in op.inputs))
-    turned = _Turned(loop.count, loop.states, states)
-    for turn in range(turns):
-        given = [splice.constant(np.array(turn, INT64)), splice.constant(_TRUE), *turned.states, *captured]
-        turned.take(splice.turn(f"{op.name}/{turn}", body, given)[1:])
-    turned.finish(splice, op, loop, empty)
+    loop_state = _LoopState(loop.count, loop.states, states)
+    for iteration in range(iterations):
+        given = [splice.constant(np.array(iteration, INT64)), splice.constant(_TRUE), *loop_state.states, *captured]
+        loop_state.take(splice.iteration(f"{op.name}/{iteration}", body, given)[1:])
+    loop_state.finish(splice, op, loop, empty)
 
 
 def unroll_scan(splice: Splice, op: RuntimeOperator, axes: Sequence[int], length: int, empty: Sequence[Array]) -> None:
@@ -46,18 +46,18 @@ def unroll_scan(splice: Splice, op: RuntimeOperator, axes: Sequence[int], length
     assert isinstance(scan, Scan)
     body = scan.body("body")
     states, scanned, captured = scan.parts(splice.names(each.name for each in op.inputs))
-    turned = _Turned(scan.count, scan.states, states)
-    for turn in range(length):
-        places = (scan.place(k, turn, length) for k in range(len(scanned)))
+    loop_state = _LoopState(scan.count, scan.states, states)
+    for iteration in range(length):
+        places = (scan.place(k, iteration, length) for k in range(len(scanned)))
         slices = [
-            cut(splice, f"{op.name}/{turn}", name, axis, place, None)
+            cut(splice, f"{op.name}/{iteration}", name, axis, place, None)
             for name, axis, place in zip(scanned, axes, places, strict=True)
         ]
-        turned.take(splice.turn(f"{op.name}/{turn}", body, [*turned.states, *slices, *captured]))
-    turned.finish(splice, op, scan, empty)
+        loop_state.take(splice.iteration(f"{op.name}/{iteration}", body, [*loop_state.states, *slices, *captured]))
+    loop_state.finish(splice, op, scan, empty)
 
 
-class _Turned:
+class _LoopState:
     """Results of the iterations so far: the states, and the items to be stacked.
 
     Args:
@@ -104,9 +104,11 @@ def unroll_map(splice: Splice, op: RuntimeOperator, columns: Sequence[Sequence[s
     assert isinstance(layer, SequenceMap)
     body, captured = layer.body("body"), splice.names(each.name for each in op.inputs[layer.inputs :])
     results: list[list[str]] = [[] for _ in op.outputs]
-    for turn in range(len(columns[0])):
-        given = [each if isinstance(each, str) else each[turn] for each in columns]
-        for column, name in zip(results, splice.turn(f"{op.name}/{turn}", body, [*given, *captured]), strict=True):
+    for iteration in range(len(columns[0])):
+        given = [each if isinstance(each, str) else each[iteration] for each in columns]
+        for column, name in zip(
+            results, splice.iteration(f"{op.name}/{iteration}", body, [*given, *captured]), strict=True
+        ):
             column.append(name)
     for outer, column in zip(op.outputs, results, strict=True):
         splice.make("prim::ListConstruct", op.name, column, outer.name)

@@ -1,4 +1,4 @@
-"""Small random models with loops, scans and sequences, whose number of turns follows from shapes and constants."""
+"""Small random models with loops, scans and sequences, whose number of iterations follows from shapes and constants."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class Inside:
         return name
 
     def state(self, state: str) -> str:
-        """The matrix that goes from turn to turn, changed some times; it may have a row more in the end."""
+        """The matrix that goes from iteration to iteration, changed some times; it may have a row more in the end."""
         for _ in range(int(self.random.integers(1, 4))):
-            step = self.random.choice(["add", "scale", "turn", "product", "choice", "loop", "row"])
+            step = self.random.choice(["add", "scale", "iteration", "product", "choice", "loop", "row"])
             state = getattr(self, f"_{step}")(state)
         return state
 
@@ -42,8 +42,8 @@ class Inside:
     def _scale(self, state: str) -> str:
         return self.add("Tanh", self.add("Mul", state, "half"))
 
-    def _turn(self, state: str) -> str:
-        return self.add("Sub", state, self.add("Cast", "turn", to=1))
+    def _iteration(self, state: str) -> str:
+        return self.add("Sub", state, self.add("Cast", "iteration", to=1))
 
     def _product(self, state: str) -> str:
         return self.add("MatMul", state, "weight")
@@ -52,15 +52,15 @@ class Inside:
         return self.add("Concat", state, "x0", axis=0)
 
     def _choice(self, state: str) -> str:
-        """Another operator in the second turn."""
-        is_second = self.add("Equal", "turn", "one")
+        """Another operator in the second iteration."""
+        is_second = self.add("Equal", "iteration", "one")
         name = f"{self.prefix}{len(self.nodes)}"
         then = body("then", [node("Neg", [state], [f"{name}t"])], [], [value(f"{name}t", None)])
         other = body("else", [node("Abs", [state], [f"{name}e"])], [], [value(f"{name}e", None)])
         return self.add("If", is_second, then_branch=then, else_branch=other)
 
     def _loop(self, state: str) -> str:
-        """A loop of two turns, that uses what is around."""
+        """A loop of two iterations, that uses what is around."""
         name = f"{self.prefix}{len(self.nodes)}"
         nodes = [node("Sub", [f"{name}s", "half"], [f"{name}r"]), node("Identity", [f"{name}c"], [f"{name}d"])]
         inputs = [value(f"{name}k", [], INT64), value(f"{name}c", [], BOOL), value(f"{name}s", None)]
@@ -82,24 +82,24 @@ WEIGHTS = {
 
 
 def random_loop(seed: int) -> Any:
-    """A loop over the rows of x, [n, 3]: states of changing shapes, what each turn gives, and a list of all of them."""
+    """A loop over the rows of x, [n, 3]: changing state shapes, scan outputs, and a list of all states."""
     random = np.random.default_rng(seed)
     inside = Inside(random)
     before = [node("Shape", ["x"], ["sizes"]), node("Gather", ["sizes", "zero"], ["rows"], axis=0),
               node("Slice", ["x", "axis", "ones"], ["x0"])]  # fmt: skip
-    row = inside.add("Gather", "x", "turn", axis=0)
+    row = inside.add("Gather", "x", "iteration", axis=0)
     given = inside.add("Add", row, inside.add("ReduceSum", "state", keepdims=0))
     after = inside.state("state")
     longer = inside.add("SequenceInsert", "list", given, *(["zero"] if random.random() < 0.5 else []))
     ways = {
         "always": lambda: inside.add("Identity", "before"),
         "constant": lambda: inside.add("Identity", "yes"),
-        "until": lambda: inside.add("Less", "turn", "two"),
-        "rows": lambda: inside.add("Less", inside.add("Add", "turn", "one"), "rows"),
+        "until": lambda: inside.add("Less", "iteration", "two"),
+        "rows": lambda: inside.add("Less", inside.add("Add", "iteration", "one"), "rows"),
     }
     way = str(random.choice([*ways]))
     still = ways[way]()
-    inputs = [value("turn", [], INT64), value("before", [], BOOL), value("state", ["k", 3]), sequence("list")]
+    inputs = [value("iteration", [], INT64), value("before", [], BOOL), value("state", ["k", 3]), sequence("list")]
     outputs = [value(still, [], BOOL), value(after, None), sequence(longer), value(given, [3])]
     counts = ["rows", "two", "one", "zero", "minus"] + (["", ""] if way == "rows" else [])
     count = str(random.choice(counts))
@@ -123,12 +123,12 @@ def random_scan(seed: int) -> Any:
     given = inside.add("Mul", inside.add("Add", "a", "b"), moved)
     inputs = [value("state", []), value("a", None), value("b", None)]
     both = inside.add("Identity", given)
-    scan = node("Scan", ["start", "x", "x"], ["last", "all", "turned"], name="scan", num_scan_inputs=2,
+    scan = node("Scan", ["start", "x", "x"], ["last", "all", "loop_state"], name="scan", num_scan_inputs=2,
                 body=body("body", inside.nodes, inputs, [value(moved, []), value(given, None), value(both, None)]),
                 scan_input_axes=[axis, axis], scan_input_directions=[int(random.integers(2)), 1],
                 scan_output_axes=[0, int(random.integers(-2, 2))],
                 scan_output_directions=[int(random.integers(2)), 0])  # fmt: skip
-    results = [value(name, None) for name in ("last", "all", "turned")]
+    results = [value(name, None) for name in ("last", "all", "loop_state")]
     return model([scan], [value("x", ["n", 3])], results, {"start": np.float32(0.25)})
 
 

@@ -10,7 +10,7 @@ import pytest
 
 import engine
 from engine.compiler.inlining.inlining import MOST_KEPT, MOST_KEPT_OPERATORS, Inlining
-from engine.compiler.inlining.trip_counts import MOST_ADDED, MOST_TURNS, size_of
+from engine.compiler.inlining.trip_counts import MOST_ADDED, MOST_ITERATIONS, size_of
 from engine.graph.building.bodies import Body
 from tests.engine.compiler.inlining.loops import BOOL, WEIGHTS, body
 from tests.engine.onnx_files.models import INT64, model, node, save, value
@@ -18,10 +18,10 @@ from tests.engine.onnx_files.models import INT64, model, node, save, value
 FLOAT32 = np.dtype(np.float32)
 
 
-def turn(name: str, nodes: list[Any], result: str, still: str = "") -> Any:
+def iteration(name: str, nodes: list[Any], result: str, still: str = "") -> Any:
     """A body with one state, the nodes being about ``{name}s``."""
     still = still or f"{name}still"
-    inputs = [value(f"{name}turn", [], INT64), value(f"{name}before", [], BOOL), value(f"{name}s", None)]
+    inputs = [value(f"{name}iteration", [], INT64), value(f"{name}before", [], BOOL), value(f"{name}s", None)]
     nodes = [*nodes, node("Identity", [f"{name}before"], [f"{name}still"])]
     return body(name, nodes, inputs, [value(still, [], BOOL), value(result, None)])
 
@@ -42,33 +42,35 @@ def loops_of(graph: engine.RuntimeGraph) -> list[str]:
     return [op.name for op in graph.operators if op.type == "onnx.Loop"]
 
 
-@pytest.mark.parametrize("count", [2**31 - 1, 2**63 - 1, MOST_TURNS + 1])
+@pytest.mark.parametrize("count", [2**31 - 1, 2**63 - 1, MOST_ITERATIONS + 1])
 def test_loops_of_many_turns_stay(tmp_path: Path, count: int) -> None:
-    graph, found = taken(tmp_path, looped("many", turn("b", [node("Neg", ["bs"], ["t"])], "t"), many=np.array(count)))
+    graph, found = taken(
+        tmp_path, looped("many", iteration("b", [node("Neg", ["bs"], ["t"])], "t"), many=np.array(count))
+    )
     assert found is graph
 
 
 @pytest.mark.parametrize("count", [0, -1, -(2**63)])
 def test_a_loop_that_never_turns_hands_on_what_it_was_given(tmp_path: Path, count: int) -> None:
-    inside = turn("b", [node("MatMul", ["bs", "weight"], ["t"])], "t")
+    inside = iteration("b", [node("MatMul", ["bs", "weight"], ["t"])], "t")
     _, found = taken(tmp_path, looped("none", inside, none=np.array(count)))
     assert not loops_of(found)
 
 
 def test_a_loop_without_an_end_stays(tmp_path: Path) -> None:
-    graph, found = taken(tmp_path, looped("", turn("b", [node("Neg", ["bs"], ["t"])], "t")))
+    graph, found = taken(tmp_path, looped("", iteration("b", [node("Neg", ["bs"], ["t"])], "t")))
     assert found is graph
 
 
 def test_a_turn_that_only_a_run_decides_stays(tmp_path: Path) -> None:
     nodes = [node("ReduceMax", ["bs"], ["top"], keepdims=0), node("Less", ["top", "half"], ["c"])]
-    graph, found = taken(tmp_path, looped("two", turn("b", nodes, "bs", still="c")))
+    graph, found = taken(tmp_path, looped("two", iteration("b", nodes, "bs", still="c")))
     assert found is graph
 
 
 def test_what_a_turn_refuses_a_run_says(tmp_path: Path) -> None:
     nodes = [node("Concat", ["bs", "x"], ["longer"], axis=0), node("Add", ["longer", "x"], ["t"])]
-    graph = engine.load(save(tmp_path, looped("two", turn("b", nodes, "t"))))
+    graph = engine.load(save(tmp_path, looped("two", iteration("b", nodes, "t"))))
     x = np.ones((3, 3), np.float32)
     for backend in ("reference", "auto"):
         with pytest.raises(engine.EngineError, match="loop"):
@@ -78,14 +80,14 @@ def test_what_a_turn_refuses_a_run_says(tmp_path: Path) -> None:
 def test_a_large_body_is_not_repeated(tmp_path: Path) -> None:
     names = ["bs", *(f"v{k}" for k in range(MOST_ADDED // 2))]
     nodes = [node("Neg", [a], [b]) for a, b in zip(names, names[1:], strict=False)]
-    graph, found = taken(tmp_path, looped("two", turn("b", nodes, names[-1])))
+    graph, found = taken(tmp_path, looped("two", iteration("b", nodes, names[-1])))
     assert found is graph
 
 
 def test_loops_inside_of_loops_count_with_all_their_turns(tmp_path: Path) -> None:
-    inside = turn("a", [node("Neg", ["as"], ["at"])], "at")
+    inside = iteration("a", [node("Neg", ["as"], ["at"])], "at")
     for name, inner in (("b", "a"), ("c", "b"), ("d", "c")):
-        inside = turn(name, [node("Loop", ["many", "", f"{name}s"], [f"{name}t"], body=inside)], f"{name}t")
+        inside = iteration(name, [node("Loop", ["many", "", f"{name}s"], [f"{name}t"], body=inside)], f"{name}t")
         assert inner
     graph, found = taken(tmp_path, looped("many", inside, many=np.array(40)))
     assert size_of(found.operators) - size_of(graph.operators) <= MOST_ADDED
@@ -98,7 +100,7 @@ def test_loops_inside_of_loops_count_with_all_their_turns(tmp_path: Path) -> Non
 def test_hundreds_of_loops_share_what_there_is(tmp_path: Path) -> None:
     nodes = [
         node("Loop", ["eight", "", f"x{k}" if k else "x"], [f"x{k + 1}"], name=f"loop{k}",
-             body=turn(f"b{k}", [node("Neg", [f"b{k}s"], [f"t{k}"])], f"t{k}"))
+             body=iteration(f"b{k}", [node("Neg", [f"b{k}s"], [f"t{k}"])], f"t{k}"))
         for k in range(200)
     ]  # fmt: skip
     proto = model(nodes, [value("x", ["n", 3])], [value("x200", None)], {"eight": np.array(8)})
@@ -118,7 +120,7 @@ def test_of_looking_ahead_there_is_an_end(tmp_path: Path, monkeypatch: pytest.Mo
 
     nodes = [
         node("Loop", ["", "yes", "x"], [f"x{k}"], name=f"loop{k}",
-             body=turn(f"b{k}", [node("Neg", [f"b{k}s"], [f"t{k}"])], f"t{k}"))
+             body=iteration(f"b{k}", [node("Neg", [f"b{k}s"], [f"t{k}"])], f"t{k}"))
         for k in range(200)
     ]  # fmt: skip
     graph = engine.load(save(tmp_path, model(nodes, [value("x", ["n", 3])], [value("x0", None)], WEIGHTS)))
@@ -131,7 +133,7 @@ def test_of_looking_ahead_there_is_an_end(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_of_many_shapes_only_some_graphs_are_kept(tmp_path: Path) -> None:
-    graph = engine.load(save(tmp_path, looped("rows", turn("b", [node("Neg", ["bs"], ["t"])], "t"))))
+    graph = engine.load(save(tmp_path, looped("rows", iteration("b", [node("Neg", ["bs"], ["t"])], "t"))))
     inlining = Inlining(graph)
     for rows in range(1, 2 + MOST_KEPT):
         found = inlining.taken([engine.TensorSpec((rows, 3), FLOAT32)])
@@ -145,7 +147,7 @@ def test_of_many_shapes_only_some_graphs_are_kept(tmp_path: Path) -> None:
 def test_turns_share_their_weights(tmp_path: Path) -> None:
     pytest.importorskip("llvmlite")
     weight = np.linspace(-0.01, 0.01, 96 * 96, dtype=np.float32).reshape(96, 96)
-    inside = turn("b", [node("MatMul", ["bs", "w"], ["t"])], "t")
+    inside = iteration("b", [node("MatMul", ["bs", "w"], ["t"])], "t")
     nodes = [node("Loop", ["ten", "", "x"], ["y"], body=inside)]
     proto = model(nodes, [value("x", [5, 96])], [value("y", None)], {"w": weight, "ten": np.array(10)})
     ours = engine.Session(engine.load(save(tmp_path, proto)), "compiled", 1, cache=None)
@@ -156,7 +158,7 @@ def test_turns_share_their_weights(tmp_path: Path) -> None:
 
 
 def test_a_long_name_does_not_grow_with_every_turn(tmp_path: Path) -> None:
-    inside = turn("b", [node("Neg", ["bs"], ["t"], name="n" * 100_000)], "t")
+    inside = iteration("b", [node("Neg", ["bs"], ["t"], name="n" * 100_000)], "t")
     _, found = taken(tmp_path, looped("two", inside))
     assert not loops_of(found)
     assert max(len(op.name) for op in found.operators) < 1000

@@ -1,4 +1,4 @@
-"""Loops, scans and maps whose turns are known are unrolled; what they mean is what the reference says."""
+"""Loops, scans and maps whose iterations are known are unrolled; what they mean is what the reference says."""
 
 from __future__ import annotations
 
