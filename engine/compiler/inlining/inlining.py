@@ -129,12 +129,12 @@ class _Walk:
             return None
         items = unroll_map(self.splice, op, columns)
         for outer, names in zip(op.outputs, items, strict=True):
-            self.sequences.holds(outer.name, names)
+            self.sequences.record(outer.name, names)
         return tuple(each if isinstance(each, str) else tuple(each) for each in columns)
 
     def sequence(self, op: RuntimeOperator) -> object:
         """Replace a list operator."""
-        return self.sequences.dissolve(op)
+        return self.sequences.replace_by_items(op)
 
     def _add(self, iterations: int, body: Any, others: int) -> bool:
         return self._budget.add(iterations * size_of(body.operators) + others)

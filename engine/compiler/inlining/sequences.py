@@ -49,7 +49,7 @@ class Sequences:
         (name,) = self._splice.names([operand])
         return self._items.get(name)
 
-    def holds(self, operand: str, items: Sequence[str]) -> None:
+    def record(self, operand: str, items: Sequence[str]) -> None:
         """Record the items of a list."""
         if len(items) <= MOST_ITEMS:
             self._items[operand] = items
@@ -62,9 +62,9 @@ class Sequences:
         elif isinstance(op.definition, (SequenceInsert, SequenceErase)):
             found = self._arranged(op)
         if isinstance(found, list):
-            self.holds(op.outputs[0].name, found)
+            self.record(op.outputs[0].name, found)
 
-    def dissolve(self, op: RuntimeOperator) -> object:
+    def replace_by_items(self, op: RuntimeOperator) -> object:
         """Replace an operator on a list by its result; return the decision, or None if there is none."""
         layer = op.definition
         if isinstance(layer, SplitToSequence):
@@ -75,7 +75,7 @@ class Sequences:
         if isinstance(layer, SequenceAt):
             return self._at(op)
         if isinstance(layer, SequenceLength):
-            self._splice.stand_for(op.outputs[0].name, self._splice.constant(np.asarray(len(items), INT64)))
+            self._splice.replace_operand(op.outputs[0].name, self._splice.constant(np.asarray(len(items), INT64)))
             return len(items)
         if isinstance(layer, ConcatFromSequence) and items and self._budget.add(1):
             type = "torch.stack" if layer.new_axis else "torch.cat"
@@ -87,7 +87,7 @@ class Sequences:
         found = self._arranged(op)
         if not isinstance(found, str):
             return None
-        self._splice.stand_for(op.outputs[0].name, found)
+        self._splice.replace_operand(op.outputs[0].name, found)
         return found
 
     def _arranged(self, op: RuntimeOperator) -> Any:
@@ -127,5 +127,5 @@ class Sequences:
             (operand,) = self._splice.names([name])
             names.append(cut(self._splice, op.name, operand, axis, start, None if piece.rank < rank else end))
         self._splice.make("prim::ListConstruct", op.name, names, output.name)
-        self.holds(output.name, names)
+        self.record(output.name, names)
         return (len(pieces), *ends, pieces[0].rank < rank if pieces else False)

@@ -42,7 +42,7 @@ class Splice:
         inputs = tuple(self.names(op.inputs))
         self._operators.append(op if inputs == op.inputs else replace(op, inputs=inputs))
 
-    def stand_for(self, operand: str, name: str) -> None:
+    def replace_operand(self, operand: str, name: str) -> None:
         """Replace an operand by another one."""
         self._annotations.pop(operand, None)
         self._same[operand] = name
@@ -89,7 +89,7 @@ class Splice:
         names = dict(zip(body.operands, given, strict=True))
         for outer, inner in zip(outputs, body.results, strict=True):
             if inner in names:  # not computed by the subgraph, or a result already
-                self.stand_for(outer, names[inner])
+                self.replace_operand(outer, names[inner])
             else:
                 self._annotations.pop(outer, None)
                 names[inner] = outer

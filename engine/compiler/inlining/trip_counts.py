@@ -34,7 +34,7 @@ MOST_ADDED: Final = 2_000
 MOST_BYTES: Final = 32 << 20
 """Largest weights of a subgraph times its iterations: passes may transform each copy."""
 
-MOST_LOOKS: Final = 4 * MOST_ADDED
+MOST_ANALYSED: Final = 4 * MOST_ADDED
 """Most operators analysed, iteration by iteration, to find trip counts."""
 
 
@@ -44,11 +44,11 @@ class Budget:
 
     Args:
         operators: that may be added.
-        looks: operators that may be analysed.
+        analysed: operators that may be analysed.
     """
 
     operators: int = MOST_ADDED
-    looks: int = MOST_LOOKS
+    analysed: int = MOST_ANALYSED
 
     def iterations(self, body: Any) -> int:
         """Return the number of iterations of a subgraph that may be unrolled."""
@@ -56,10 +56,10 @@ class Budget:
         weights = sum(each.data.nbytes for op in body.operators for each in op.attributes.values())
         return min(most, MOST_BYTES // weights) if weights else most
 
-    def look(self, body: Any) -> bool:
+    def charge_analysis(self, body: Any) -> bool:
         """Return whether all operators of a subgraph may be analysed once more, and charge them."""
-        self.looks -= size_of(body.operators)
-        return self.looks >= 0
+        self.analysed -= size_of(body.operators)
+        return self.analysed >= 0
 
     def add(self, operators: int) -> bool:
         """Return whether this many operators may be added, and charge them."""
@@ -181,7 +181,7 @@ class _Stacks:
 
 def _infer_iteration(body: Any, given: Sequence[Any], budget: Budget) -> Sequence[Any] | None:
     """Return the inferred results of an iteration; None if it is invalid or the budget is spent."""
-    if len(given) != body.count or not budget.look(body):
+    if len(given) != body.count or not budget.charge_analysis(body):
         return None
     try:
         results: Sequence[Any] = body.infer(given)

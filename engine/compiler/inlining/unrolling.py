@@ -84,14 +84,14 @@ class _LoopState:
         """
         outputs = [each.name for each in op.outputs]
         for outer, name in zip(outputs, self.states, strict=False):
-            splice.stand_for(outer, name)
+            splice.replace_operand(outer, name)
         for k, (outer, stack) in enumerate(zip(outputs[self._kept :], self._stacks, strict=True)):
             axis, is_backwards = layer.stacking(k)
             if stack:
                 items = stack[::-1] if is_backwards else stack
                 splice.make("torch.stack", op.name, items, outer, params={"dim": axis})
             else:
-                splice.stand_for(outer, splice.constant(empty[k]))
+                splice.replace_operand(outer, splice.constant(empty[k]))
 
 
 def unroll_map(splice: Splice, op: RuntimeOperator, columns: Sequence[Sequence[str] | str]) -> list[list[str]]:

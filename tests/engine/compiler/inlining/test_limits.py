@@ -110,12 +110,12 @@ def test_hundreds_of_loops_share_what_there_is(tmp_path: Path) -> None:
 
 
 def test_of_looking_ahead_there_is_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    looks = 0
+    analysed = 0
     before = Body.infer
 
     def counted(self: Body, inputs: Any) -> Any:
-        nonlocal looks
-        looks += len(self.operators)
+        nonlocal analysed
+        analysed += len(self.operators)
         return before(self, inputs)
 
     nodes = [
@@ -127,9 +127,9 @@ def test_of_looking_ahead_there_is_an_end(tmp_path: Path, monkeypatch: pytest.Mo
     specs = [engine.TensorSpec((2, 3), FLOAT32)]
     monkeypatch.setattr(Body, "infer", counted)
     graph.infer(specs)
-    once, looks = looks, 0
+    once, analysed = analysed, 0
     assert Inlining(graph).taken(specs) is graph
-    assert looks - once <= 4 * MOST_ADDED
+    assert analysed - once <= 4 * MOST_ADDED
 
 
 def test_of_many_shapes_only_some_graphs_are_kept(tmp_path: Path) -> None:
