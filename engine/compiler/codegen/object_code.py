@@ -178,13 +178,13 @@ class Joined:
         bytes: of objects that were not loaded before.
     """
 
-    def __init__(self, pieces: Sequence[Sequence[bytes]], host: Host) -> None:
+    def __init__(self, groups: Sequence[Sequence[bytes]], host: Host) -> None:
         self.bytes = 0
         self._codes: dict[str, Code] = {}
-        for piece in pieces:
-            code, is_new = _shared(piece, host)
+        for group in groups:
+            code, is_new = _shared(group, host)
             self.bytes += code.bytes if is_new else 0
-            self._codes.update(dict.fromkeys((name for each in piece for name in names_of(each)[0]), code))
+            self._codes.update(dict.fromkeys((name for each in group for name in names_of(each)[0]), code))
 
     def address(self, name: str) -> int:
         """Return the address of a function."""

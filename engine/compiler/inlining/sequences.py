@@ -114,18 +114,18 @@ class Sequences:
     def _split(self, op: RuntimeOperator, layer: SplitToSequence) -> object:
         """Replace a split by slices, one an item."""
         name, (output,) = op.inputs[0].name, op.outputs
-        pieces, whole = self._values[output.name], self._values[name]
-        if not isinstance(pieces, list) or not isinstance(whole, TensorSpec) or len(pieces) > MOST_ITEMS:
+        parts, whole = self._values[output.name], self._values[name]
+        if not isinstance(parts, list) or not isinstance(whole, TensorSpec) or len(parts) > MOST_ITEMS:
             return None
         axis, rank = checked_axis(layer.axis, whole.rank), whole.rank
-        if whole.shape[axis] is None or not self._budget.add(len(pieces) + 1):
+        if whole.shape[axis] is None or not self._budget.add(len(parts) + 1):
             return None
         ends, end, names = [], 0, []
-        for piece in pieces:
-            start, end = end, end + (1 if piece.rank < rank else piece.shape[axis])
+        for part in parts:
+            start, end = end, end + (1 if part.rank < rank else part.shape[axis])
             ends.append(end)
             (operand,) = self._splice.names([name])
-            names.append(cut(self._splice, op.name, operand, axis, start, None if piece.rank < rank else end))
+            names.append(cut(self._splice, op.name, operand, axis, start, None if part.rank < rank else end))
         self._splice.make("prim::ListConstruct", op.name, names, output.name)
         self.record(output.name, names)
-        return (len(pieces), *ends, pieces[0].rank < rank if pieces else False)
+        return (len(parts), *ends, parts[0].rank < rank if parts else False)

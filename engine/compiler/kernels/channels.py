@@ -75,10 +75,10 @@ def load_panel(f: Function, address: Value, panel: Panel, *, is_padded: bool = F
     Args:
         is_padded: whether memory holds the empty lanes too; otherwise they are zero and not read.
     """
-    pieces = zip(starts_of(panel), panel, strict=True)
+    offsets = zip(starts_of(panel), panel, strict=True)
     return [
         f.load_lanes(vector(lanes), f.at(address, first), lanes if is_padded else real)
-        for first, (lanes, real) in pieces
+        for first, (lanes, real) in offsets
     ]
 
 

@@ -86,7 +86,7 @@ class Elements(Map):
         f, pointers, chunk = start(module, self, len(self.dtypes) + self.sets_fault_flag)
         addresses, fault_flag = pointers[: len(self.dtypes)], pointers[-1]
         rows, length = self.blocking
-        row_block, piece = f.divmod(chunk, -(-self.sizes[-1] // length))
+        row_block, segment = f.divmod(chunk, -(-self.sizes[-1] // length))
         with f.loop(*block_of(f, row_block, rows, self.rows)) as each:
             places = self._indices(f, each.index)
             pairs = self._strided(addresses[0], addresses[1:])
@@ -94,7 +94,7 @@ class Elements(Map):
                 f.at(base, self._offset(f, places, strides), STORED[dtype][1])
                 for (base, strides), dtype in zip(pairs, self.dtypes, strict=True)
             ]
-            self._emit_elements(f, at, fault_flag, *block_of(f, piece, length, self.sizes[-1]))
+            self._emit_elements(f, at, fault_flag, *block_of(f, segment, length, self.sizes[-1]))
         f.finish()
 
     def _emit_elements(self, f: Function, at: Sequence[Value], fault_flag: Value, begin: Index, end: Index) -> None:

@@ -76,11 +76,11 @@ class Map(Kernel):
     def emit(self, module: Module) -> None:
         f, (target, *operands), chunk = start(module, self, 1 + len(self.operands))
         rows, length = self.blocking
-        row_block, piece = f.divmod(chunk, -(-self.sizes[-1] // length))
+        row_block, segment = f.divmod(chunk, -(-self.sizes[-1] // length))
         with f.loop(*block_of(f, row_block, rows, self.rows)) as each:
             places = self._indices(f, each.index)
             at = [f.at(base, self._offset(f, places, strides)) for base, strides in self._strided(target, operands)]
-            self._emit_row(f, at[0], at[1:], *block_of(f, piece, length, self.sizes[-1]))
+            self._emit_row(f, at[0], at[1:], *block_of(f, segment, length, self.sizes[-1]))
         f.finish()
 
     def _strided(self, target: Value, operands: Sequence[Value]) -> list[tuple[Value, tuple[int, ...]]]:

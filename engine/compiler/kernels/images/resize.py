@@ -104,13 +104,13 @@ class Resize(Kernel):
         down_table = f.at(table, self.planes[1] * entries[0] if self.planes else 0)
         across_table = f.at(down_table, self.rows * entries[1])
         with f.loop(*block_of(f, chunk, self.block, self.tiles)) as tile:
-            rest, piece = f.divmod(tile.index, -(-self.columns // self.tile))
+            rest, segment = f.divmod(tile.index, -(-self.columns // self.tile))
             n, h = f.divmod(rest, self.rows)
             first, depth = self._planes(f, table, n, entries[0])
             down = self._entry(f, f.at(down_table, f.mul(h, entries[1])), self.taps[0], self.source.h)
             corner = place(f, image, self.source, first, 0, 0, 0)
             lines = [[f.at(f.at(corner, plane), row) for row, _ in down] for plane, _ in depth]
-            with f.loop(*block_of(f, piece, self.tile, self.columns)) as x:
+            with f.loop(*block_of(f, segment, self.tile, self.columns)) as x:
                 across = self._entry(f, f.at(across_table, f.mul(x.index, entries[2])), self.taps[1], self.source.w)
                 target = Target.of(f, self.epilogue, self.target, addresses).at(n, h, x.index)
                 self._emit_pixel(f, lines, (depth, down, across), target)

@@ -82,14 +82,14 @@ class GroupedProduct(Kernel):
 
     def pack(self, matrices: Array) -> Array:
         """Return matrices (groups, terms, columns) packed panel by panel, padded with zero columns."""
-        pieces, column = [], 0
+        blocks, column = [], 0
         for panel in self.panels:
             count = sum(real for _, real in panel)
-            piece = np.zeros((self.groups, self.terms, width_of(panel)), matrices.dtype)
-            piece[:, :, :count] = matrices[:, :, column : column + count]
-            pieces.append(piece.reshape(self.groups, -1))
+            block = np.zeros((self.groups, self.terms, width_of(panel)), matrices.dtype)
+            block[:, :, :count] = matrices[:, :, column : column + count]
+            blocks.append(block.reshape(self.groups, -1))
             column += count
-        return np.concatenate(pieces, axis=1)
+        return np.concatenate(blocks, axis=1)
 
     def emit(self, module: Module) -> None:
         shapes = [(height, panel) for panel in dict.fromkeys(self.panels) for height in self.heights]
