@@ -93,8 +93,8 @@ def walk_row(
             loop.carry([step(place, lanes, each) for place, each in zip(places, loop.carried, strict=True)])
         carried = loop.results
     for k, column in enumerate(range(main, columns, lanes)):
-        turn = k % SIDE_BY_SIDE
-        carried[turn] = step(column, min(lanes, columns - column), carried[turn])
+        accumulator = k % SIDE_BY_SIDE
+        carried[accumulator] = step(column, min(lanes, columns - column), carried[accumulator])
     return carried
 
 

@@ -175,14 +175,14 @@ class RowCode:
             with f.loop(stop, end, self.lanes, carry=carry[:1]) as loop:
                 loop.carry([step(loop.index, loop.carried[0])])
             return [*loop.results, *carry[1:]]
-        turns = (end - begin) // stride if end - begin > WRITTEN_OUT * self.lanes else 0
-        if turns:
-            with f.loop(begin, begin + turns * stride, stride, carry=carry) as loop:
+        iterations = (end - begin) // stride if end - begin > WRITTEN_OUT * self.lanes else 0
+        if iterations:
+            with f.loop(begin, begin + iterations * stride, stride, carry=carry) as loop:
                 places = [f.add(loop.index, k * self.lanes) for k in range(SIDE_BY_SIDE)]
                 loop.carry([step(place, each) for place, each in zip(places, loop.carried, strict=True)])
             carry = loop.results
         carried = list(carry)
-        for k, column in enumerate(range(begin + turns * stride, end, self.lanes)):
+        for k, column in enumerate(range(begin + iterations * stride, end, self.lanes)):
             carried[k % SIDE_BY_SIDE] = step(column, carried[k % SIDE_BY_SIDE])
         return carried
 

@@ -218,7 +218,7 @@ class TileWriter:
         if self.code.integers and unroll > self.code.steps[1]:  # values shared by pixels would spill
             unroll = max(each for each in range(1, max(1, self.code.steps[1]) + 1) if run % each == 0)
 
-        def turn(index: Index, totals: list[Value]) -> list[Value]:
+        def iteration(index: Index, totals: list[Value]) -> list[Value]:
             at, row = f.at(image, index), f.at(weights, f.mul(index, width))
             self._fetch_next(image, index, unroll)
             self._fetch_weights(self._part(ahead, index, 1), unroll)
@@ -227,9 +227,9 @@ class TileWriter:
             return totals
 
         if run == unroll:
-            return turn(0, totals)
+            return iteration(0, totals)
         with f.loop(0, run, unroll, carry=totals) as loop:
-            loop.carry(turn(loop.index, loop.carried))
+            loop.carry(iteration(loop.index, loop.carried))
         return loop.results
 
     def _run_in_strands(self, image: Value, weights: Value, totals: list[Value]) -> list[Value]:

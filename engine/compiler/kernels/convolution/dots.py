@@ -145,9 +145,9 @@ class _Writer(TileWriter):
     def _run(self, image: Value, weights: Value, ahead: Value | None, totals: list[Value]) -> list[Value]:
         f, (whole, rest) = self.f, divmod(self.code.run, self.lanes)
         unroll = whole if whole <= FEW else unroll_factor(len(totals))
-        turned = whole // unroll * unroll if unroll else 0
-        if turned > unroll:
-            with f.loop(0, turned, unroll, carry=totals) as loop:
+        looped = whole // unroll * unroll if unroll else 0
+        if looped > unroll:
+            with f.loop(0, looped, unroll, carry=totals) as loop:
                 at = f.at(image, f.mul(loop.index, self.lanes))
                 row, carried = f.at(weights, f.mul(loop.index, self._outputs * self.lanes)), loop.carried
                 for k in range(unroll):
@@ -155,8 +155,8 @@ class _Writer(TileWriter):
                 loop.carry(carried)
             totals = loop.results
         else:
-            turned = 0
-        for k in range(turned, whole):
+            looped = 0
+        for k in range(looped, whole):
             totals = self._add(image, weights, k, self.lanes, totals)
         return self._add(image, weights, whole, rest, totals) if rest else totals
 

@@ -66,8 +66,8 @@ def div(f: Function, x: Value, y: Value) -> Value:
     ratio = f.fdiv(small, large)
     # Not a product with the reciprocal, which is infinite for a subnormal divisor.
     divisor = f.fma(small, ratio, large)
-    turned = conj(f, _swapped(f, x))
-    near, far = f.select(is_real, x, turned), f.select(is_real, turned, x)
+    rotated = conj(f, _swapped(f, x))
+    near, far = f.select(is_real, x, rotated), f.select(is_real, rotated, x)
     quotient = f.fdiv(f.fma(far, ratio, near), divisor)
     zero = constant(0.0, x.type)
     is_zero = f.binary("and", f.compare("oeq", c, zero), f.compare("oeq", d, zero))

@@ -136,8 +136,8 @@ def _sin_pi(f: Function, x: Value) -> Value:
     folded = f.select(is_second, f.fsub(part, one), part)  # sin(pi (p + 1)) = -sin(pi p)
     angle = f.fmul(like(x, math.pi), minimum(f, folded, f.fsub(one, folded)))
     sine = f.fmul(angle, polynomial(f, f.fmul(angle, angle), _SINE))
-    is_turned = f.binary("xor", is_second, f.compare("olt", x, zero))
-    return f.select(is_turned, negative(f, sine), sine)
+    is_flipped = f.binary("xor", is_second, f.compare("olt", x, zero))
+    return f.select(is_flipped, negative(f, sine), sine)
 
 
 _LARGEST = 30.0  # erfc underflows to 0 beyond

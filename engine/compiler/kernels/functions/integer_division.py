@@ -58,8 +58,8 @@ def raised(f: Function, base: Value, exponent: Value) -> Value:
     power = unsigned_raised(f, base, f.select(is_negative, zero, exponent))
     is_odd = f.compare("ne", f.binary("and", exponent, one), zero)
     minus = constant(-1, base.type)
-    turned = f.select(f.compare("eq", base, minus), f.select(is_odd, minus, one), zero)
-    return f.select(is_negative, f.select(f.compare("eq", base, one), one, turned), power)
+    of_negative = f.select(f.compare("eq", base, minus), f.select(is_odd, minus, one), zero)
+    return f.select(is_negative, f.select(f.compare("eq", base, one), one, of_negative), power)
 
 
 def unsigned_raised(f: Function, base: Value, exponent: Value) -> Value:

@@ -57,13 +57,13 @@ _RIGHT: Final = (1.5707963705062866, -4.371139000186241e-08)
 def sin(f: Function, x: Value) -> Value:
     """Emit the sine within 1.6 ulp."""
     sine, cosine, quadrant = _parts(f, x)
-    return _keeping_zero(f, x, _turned(f, sine, cosine, quadrant))
+    return _keeping_zero(f, x, _rotated(f, sine, cosine, quadrant))
 
 
 def cos(f: Function, x: Value) -> Value:
     """Emit the cosine within 1.6 ulp."""
     sine, cosine, quadrant = _parts(f, x)
-    return _turned(f, sine, cosine, integer(f, "add", quadrant, 1))
+    return _rotated(f, sine, cosine, integer(f, "add", quadrant, 1))
 
 
 def tan(f: Function, x: Value) -> Value:
@@ -89,8 +89,8 @@ def acos(f: Function, x: Value) -> Value:
     is_negative = f.compare("olt", x, like(x, 0.0))
     straight = f.fsub(like(x, _RIGHT[0]), f.fsub(copysign(f, small, x), like(x, _RIGHT[1])))
     twice = f.fadd(small, small)
-    turned = f.fsub(like(x, 2 * _RIGHT[0]), f.fsub(twice, like(x, 2 * _RIGHT[1])))
-    return f.select(is_small, straight, f.select(is_negative, turned, twice))
+    obtuse = f.fsub(like(x, 2 * _RIGHT[0]), f.fsub(twice, like(x, 2 * _RIGHT[1])))
+    return f.select(is_small, straight, f.select(is_negative, obtuse, twice))
 
 
 def atan(f: Function, x: Value) -> Value:
@@ -131,7 +131,7 @@ def _reduced(f: Function, x: Value) -> tuple[Value, Value]:
     return narrowed(f, f.fma(turns, wide(x, -_HALF_PI_TAIL), angle)), low_bits(f, rounded)
 
 
-def _turned(f: Function, sine: Value, cosine: Value, quadrant: Value) -> Value:
+def _rotated(f: Function, sine: Value, cosine: Value, quadrant: Value) -> Value:
     """Emit the sine after ``quadrant`` quarter turns."""
     value = f.select(_is_odd(f, quadrant), cosine, sine)
     return _negated(f, value, integer(f, "shl", integer(f, "lshr", quadrant, 1), 31))

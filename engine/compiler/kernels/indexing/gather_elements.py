@@ -116,8 +116,8 @@ class Picking(Kernel):
             size = each.bits // 8
             index = load_index(f, f.at(base, f.mul(column, each.strides[-1]), size), each.bits)
             if each.wraps:
-                turned = f.op("i64", f"add i64 {index.text}, {as_value(each.size).text}")
-                index = f.select(f.less(index, 0), turned, index)
+                wrapped = f.op("i64", f"add i64 {index.text}, {as_value(each.size).text}")
+                index = f.select(f.less(index, 0), wrapped, index)
             is_inside = f.compare("ult", index, as_value(each.size))
             with f.unless(is_inside):
                 f.store(constant(OUTSIDE, "i32"), fault_flag)

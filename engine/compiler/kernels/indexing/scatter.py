@@ -67,7 +67,7 @@ class Scattering(Kernel):
         return derived(dynamic, block=sizes.dynamic_count(self.block))
 
     @property
-    def turns(self) -> int:
+    def iterations(self) -> int:
         """Return the iterations of the loops with disjoint writes, which threads may share."""
         return math.prod(self.sizes[: self.apart])
 
@@ -75,11 +75,11 @@ class Scattering(Kernel):
     def block(self) -> int:
         """Return the iterations of a chunk."""
         each = 16 * math.prod(self.sizes[self.apart :]) * self.row
-        return largest(1, smallest(self.turns, self.host.chunk_bytes // each))
+        return largest(1, smallest(self.iterations, self.host.chunk_bytes // each))
 
     @property
     def chunks(self) -> int:
-        return -(-self.turns // self.block)
+        return -(-self.iterations // self.block)
 
     @property
     def flops(self) -> int:
@@ -87,8 +87,8 @@ class Scattering(Kernel):
 
     def emit(self, module: Module) -> None:
         f, (target, source, *indices, fault_flag), chunk = start(module, self, 3 + len(self.positions))
-        with f.loop(*block_of(f, chunk, self.block, self.turns)) as turn:
-            at = self._moved(f, turn.index, range(self.apart), [target, source, *indices])
+        with f.loop(*block_of(f, chunk, self.block, self.iterations)) as iteration:
+            at = self._moved(f, iteration.index, range(self.apart), [target, source, *indices])
             rest = range(self.apart, len(self.sizes))
             with f.loop(0, math.prod(self.sizes[self.apart :])) as each:
                 out, line, *places = self._moved(f, each.index, rest, at)
@@ -116,8 +116,8 @@ class Scattering(Kernel):
         for place, each in zip(places, self.positions, strict=True):
             index = load_index(f, place, each.bits)
             if each.wraps:
-                turned = f.op("i64", f"add i64 {index.text}, {as_value(each.size).text}")
-                index = f.select(f.less(index, 0), turned, index)
+                wrapped = f.op("i64", f"add i64 {index.text}, {as_value(each.size).text}")
+                index = f.select(f.less(index, 0), wrapped, index)
             is_inside = f.compare("ult", index, as_value(each.size))
             all_inside = f.binary("and", all_inside, is_inside)
             out = f.at(out, f.mul(f.select(is_inside, index, constant(0, "i64")), each.step), size)

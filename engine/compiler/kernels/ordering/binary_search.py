@@ -48,8 +48,8 @@ class Searching(Lines):
             line = f.at(rows, f.mul(row, self.step), size)
             value = f.load(type_, f.at(values, each.index, size), size)
             nothing, all_ = constant(0, "i64"), constant(self.length, "i64")
-            with f.loop(0, self.length.bit_length(), carry=[nothing, all_]) as turn:
-                low, high = turn.carried
+            with f.loop(0, self.length.bit_length(), carry=[nothing, all_]) as halving:
+                low, high = halving.carried
                 middle = f.divmod(f.add(low, high), 2)[0]
                 is_unfinished = f.less(low, high)
                 inside = f.minimum(middle, self.length - 1)
@@ -59,8 +59,8 @@ class Searching(Lines):
                 high = f.select(
                     f.binary("and", is_unfinished, is_before), high, f.select(is_unfinished, as_value(middle), high)
                 )
-                turn.carry([f.select(goes_up, after, low), high])
-            found = turn.results[0]
+                halving.carry([f.select(goes_up, after, low), high])
+            found = halving.results[0]
             number = found if to == "i64" else f.convert("trunc", found, to)
             f.store(number, f.at(target, each.index, bytes_), bytes_)
         f.finish()

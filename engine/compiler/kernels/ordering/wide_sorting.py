@@ -62,16 +62,16 @@ class WideSorting(Sorting):
             f.store(constant(-1, "i64"), f.at(keys, column, 8), 8)
 
     def _key(self, f: Function, bits: Value) -> Value:
-        sign, turned = constant(_SIGN, bits.type), constant(-1, bits.type)
+        sign, inverted = constant(_SIGN, bits.type), constant(-1, bits.type)
         if self.dtype == "float64":
             x = f.convert("bitcast", bits, vector(lanes_of(bits.type), "double"))
             bits = f.convert("bitcast", f.fadd(x, constant(0.0, x.type)), bits.type)  # -0 is 0
             below = f.compare("slt", bits, constant(0, bits.type))
-            bits = f.binary("xor", bits, f.select(below, turned, sign))
-            bits = f.select(f.compare("uno", x, x), turned, bits)
+            bits = f.binary("xor", bits, f.select(below, inverted, sign))
+            bits = f.select(f.compare("uno", x, x), inverted, bits)
         elif self.dtype == "int64":
             bits = f.binary("xor", bits, sign)
-        return f.binary("xor", bits, turned) if self.is_descending else bits
+        return f.binary("xor", bits, inverted) if self.is_descending else bits
 
     def _counted(self, f: Function, line: Value, keys: Value, wanted: int, target: tuple[Value, Value]) -> None:
         """Write every wanted element to its rank: the number of elements before it."""

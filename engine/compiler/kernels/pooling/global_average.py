@@ -158,13 +158,13 @@ class GlobalAverage(Kernel):
 
     def _fold_run(self, f: Function, pixels: _Pixels, line: Value, columns: int) -> list[Value]:
         """Emit the reduction of contiguous pixels: the remainder of ``ACCUMULATORS`` first, then the rest."""
-        turns, left = divmod(columns, ACCUMULATORS)
+        iterations, left = divmod(columns, ACCUMULATORS)
         rest = self._fold_few(f, pixels, line, left)
-        if not is_dynamic(turns) and not turns:
+        if not is_dynamic(iterations) and not iterations:
             return rest
         step = self.source.w
         line = f.at(line, left * step)
-        with f.loop(0, turns * ACCUMULATORS, ACCUMULATORS, carry=pixels.nothing * ACCUMULATORS) as loop:
+        with f.loop(0, iterations * ACCUMULATORS, ACCUMULATORS, carry=pixels.nothing * ACCUMULATORS) as loop:
             at = f.at(line, f.mul(loop.index, step))
             values = [each for k in range(ACCUMULATORS) for each in pixels.load(f.at(at, k * step))]
             loop.carry([pixels.fold(a, b) for a, b in zip(loop.carried, values, strict=True)])

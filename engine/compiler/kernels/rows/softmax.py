@@ -48,7 +48,7 @@ class ShortRows:
         """Emit the maximum of its row in every lane; a NaN may be ignored."""
         reach = 1  # for a maximum, elements may be visited twice
         while reach < self.columns:
-            value = largest_number(f, [self._turned(f, value, reach), value])
+            value = largest_number(f, [self._rotated(f, value, reach), value])
             reach *= 2
         return value
 
@@ -58,9 +58,9 @@ class ShortRows:
         for bit in range(self.columns.bit_length()):
             reach = 1 << bit  # each lane holds the sum of ``reach`` elements from its own on
             if bit:
-                value = f.fadd(value, self._turned(f, value, reach // 2))
+                value = f.fadd(value, self._rotated(f, value, reach // 2))
             if self.columns & reach:
-                parts.append(self._turned(f, value, seen))
+                parts.append(self._rotated(f, value, seen))
                 seen += reach
         return self._shuffled(f, total(f, parts), lambda column: 0)
 
@@ -72,7 +72,7 @@ class ShortRows:
         places = [first + column if column < self.columns else None for column in range(lanes)]
         return f.shuffle(value, Value("poison", value.type), places)
 
-    def _turned(self, f: Function, value: Value, distance: int) -> Value:
+    def _rotated(self, f: Function, value: Value, distance: int) -> Value:
         """Rotate every row by a distance."""
         return self._shuffled(f, value, lambda column: (column + distance) % self.columns) if distance else value
 
