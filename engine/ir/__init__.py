@@ -1,1 +1,1 @@
-"""Values that the graph and the compiler share: symbolic sizes, and meta tensors whose sizes they may be."""
+"""Values shared by the graph and the compiler: symbolic sizes, and meta tensors whose sizes may be symbolic."""

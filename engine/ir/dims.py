@@ -5,13 +5,13 @@ written for numbers runs on it unchanged:
 
 * arithmetic gives another ``Dim``, or an ``int`` where the open sizes cancel;
 * a comparison is decided by algebra where that is possible for all sizes (``h * 4 // 4 == h``); otherwise the hint
-  decides, and the decision is recorded as a *guard*: what was made is right for all sizes that decide it the same way;
-* whatever else asks for the number (``int()``, ``range()``, an index) gets the hint, and records that it equals it;
-* a heuristic asks ``hint(size)``, which records nothing. What it chooses has to be right for every size.
+  decides, and the decision is recorded as a *guard*: the result is valid for all sizes that decide it the same way;
+* every other use of the number (``int()``, ``range()``, an index) gets the hint, and a guard that the size equals it;
+* a heuristic uses ``hint(size)``, which records nothing. Its choice has to be correct for every size.
 
-An expression is a polynomial with integer coefficients over *atoms*: the open sizes, and what a polynomial cannot say
-(``//``, ``%``, ``max``, ``min``). It is kept in a canonical form, so that equal expressions are equal objects without a
-guard. This follows TorchInductor's ``SizeVarAllocator`` and ``ShapeEnv``.
+An expression is a polynomial with integer coefficients over *atoms*: the open sizes, and operations that polynomials
+lack (``//``, ``%``, ``max``, ``min``). It is kept in a canonical form, so that equal expressions are equal objects
+without a guard. This follows TorchInductor's ``SizeVarAllocator`` and ``ShapeEnv``.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import Any, Final, TypeAlias, TypeVar, cast
 
-# How far expressions may grow: no network comes near, and a file must not make compiling take for ever.
+# Growth limits of expressions: no network comes near, and a file must not make compilation take very long.
 MOST_TERMS: Final = 256
 MOST_DEGREE: Final = 16
 MOST_DEPTH: Final = 48
 MOST_ATOMS: Final = 20_000
 LEAST_OPEN: Final = 2
-"""The least value of an open size: 0 and 1 often mean another program, and stay numbers."""
+"""The least value of an open size: 0 and 1 often lead to another program, and stay numbers."""
 
 S = TypeVar("S")
 Bounds: TypeAlias = tuple[int | None, int | None]
-"""The least and the largest value of an expression; None where none is known."""
+"""Least and largest value of an expression; None if unknown."""
 Monomial: TypeAlias = tuple[int, ...]
 """A product of atoms by their numbers, in ascending order; the empty one is 1."""
 Terms: TypeAlias = tuple[tuple[Monomial, int], ...]
@@ -44,12 +44,12 @@ NO_GUARDS: Final[Guards] = {}
 
 @dataclass(frozen=True, slots=True)
 class Atom:
-    """What polynomials are made of: an open size, or an operation on two polynomials.
+    """Variable of polynomials: an open size, or an operation on two polynomials.
 
     Args:
         operation: ``size`` of an open size; else ``//``, ``%``, ``max`` or ``min``.
         name: of an open size.
-        bounds: its least and largest value, as far as they are known.
+        bounds: its least and largest value, None if unknown.
     """
 
     operation: str
@@ -87,7 +87,7 @@ class ShapeEnv:
         """Open a size; 0 and 1 stay numbers.
 
         Args:
-            name: tells it from others; opened twice, it is the same size.
+            name: identifies it; a name opened twice is the same size.
             hint: its value now.
         """
         if hint < LEAST_OPEN:
@@ -97,7 +97,7 @@ class ShapeEnv:
         return self._atom(Atom("size", name, (), (), hint, (LEAST_OPEN, None)))
 
     def assume(self, guards: Guards) -> None:
-        """Record those guards of an environment with the same open sizes that are about nothing else."""
+        """Record the guards of another environment that concern only open sizes of this one."""
         for relation, terms in guards:
             if all(number < len(self.names) for product, _ in terms for number in product):
                 self.decide(relation, terms)
@@ -121,13 +121,13 @@ class ShapeEnv:
         return self._atom(Atom(operation, "", left, right, hint, bounds))
 
     def specialise(self, terms: Terms) -> int:
-        """Return the value of a polynomial for the hints, and record that it equals that."""
+        """Return the value of a polynomial for the hints, and record a guard that it equals that."""
         value = self.hint_of(terms)
         self.decide("== 0", _sum(terms, terms_of(value), -1))
         return value
 
     def made(self, terms: Terms) -> int:
-        """Return a polynomial: a number where there is nothing open in it, or where it would grow beyond bounds."""
+        """Return a polynomial as a size; a number if nothing in it is open, or if it would grow beyond the limits."""
         if not terms:
             return 0
         if len(terms) == 1 and not terms[0][0]:
@@ -172,15 +172,15 @@ class ShapeEnv:
         return _canonical(found) if is_opened else None
 
     def _divides(self, number: int, factor: int) -> bool:
-        """Whether an atom is a quotient by a number of which a factor is a multiple."""
+        """Return whether an atom is a quotient by a number of which a factor is a multiple."""
         atom = self.atoms[number]
         return atom.operation == "//" and _is_number(atom.right) and factor % atom.right[0][1] == 0
 
     def _least(self, terms: Terms, *, falls: bool) -> int | None:
-        """Return a lower bound, by counting every atom from one of its bounds on; None where that tells nothing.
+        """Return a lower bound, by counting every atom from one of its bounds; None if unknown.
 
         Args:
-            falls: whether the atom of a term that falls with it is counted from its largest value on.
+            falls: whether the atom of a term with a negative coefficient is counted from its largest value.
 
         With ``atom = least + more``, a polynomial of ``more`` whose coefficients are not negative is least at 0.
         """
@@ -191,7 +191,7 @@ class ShapeEnv:
                 least, most = self.bounds_of_atom(number)
                 if least is None and most is None:
                     return None
-                # A term that falls with its atom is least where the atom is largest.
+                # A term with a negative coefficient is least where the atom is largest.
                 is_falling = falls and factor < 0 and most is not None and len(product) == 1
                 start, sign = (most, -1) if is_falling or least is None else (least, 1)
                 grown: dict[Monomial, int] = {}
@@ -272,7 +272,7 @@ class ShapeEnv:
         return self._recorded("== 0", terms)
 
     def _as_order(self, terms: Terms) -> Terms | None:
-        """Return what is not negative where a largest or smallest one of two equals one of them: ``max(a, b) - a``."""
+        """Return the non-negative polynomial if ``max`` or ``min`` of two equals one of them: ``max(a, b) - a``."""
         for product, factor in terms:
             atom = self.atoms[product[0]] if len(product) == 1 and abs(factor) == 1 else None
             if atom is not None and atom.operation in ("max", "min"):
@@ -291,7 +291,7 @@ class ShapeEnv:
         return self._recorded(">= 0", terms) if found is None else found
 
     def _as_bound(self, terms: Terms) -> Terms:
-        """Return what is not negative for the same sizes, as a bound of an open size where it is one."""
+        """Return an equivalent non-negative polynomial, as a bound of an open size if possible."""
         constant = dict(terms).get((), 0)
         rest = [(product, factor) for product, factor in terms if product]
         common = math.gcd(*(factor for _, factor in rest))
@@ -358,7 +358,7 @@ class ShapeEnv:
         return None
 
     def _narrow(self, key: tuple[str, Terms], holds: bool) -> None:
-        """Bound an atom by a guard; an earlier guard that bounded it less says nothing more."""
+        """Bound an atom by a guard; an earlier, weaker guard is dropped."""
         relation, terms = key
         rest = [(product, factor) for product, factor in terms if product]
         if len(rest) != 1 or len(rest[0][0]) != 1 or abs(rest[0][1]) != 1 or (relation == "== 0" and not holds):
@@ -461,7 +461,7 @@ class ShapeEnv:
         return found, by
 
     def _extreme_of(self, terms: Terms) -> int | None:
-        """Return a largest or smallest one of two that is no factor of a product."""
+        """Return a ``max`` or ``min`` atom that is not a factor of a product."""
         found = (product[0] for product, _ in terms if len(product) == 1)
         alone = next((each for each in found if self.atoms[each].operation in ("max", "min")), None)
         return None if alone is None or any(len(p) > 1 and alone in p for p, _ in terms) else alone
@@ -477,7 +477,7 @@ class ShapeEnv:
         return any(found) if (atom.operation == "max") == (factor > 0) else all(found)
 
     def _quotients_of(self, terms: Terms) -> list[int]:
-        """Return the atoms of a polynomial that divide by a number and are no factor twice.
+        """Return the atoms of a polynomial that divide by a number and are not squared.
 
         Quotients of others come before these, and large divisors before small ones.
         """
@@ -493,14 +493,14 @@ class ShapeEnv:
 
     @staticmethod
     def _has_remainder(terms: Terms) -> bool:
-        """Whether a polynomial cannot be 0, since all but its constant are multiples of what that is none of."""
+        """Return whether a polynomial cannot be 0: its constant is not a multiple of the coefficients' divisor."""
         constant = dict(terms).get((), 0)
         common = math.gcd(*(factor for product, factor in terms if product))
         return bool(common and constant % common)
 
     @staticmethod
     def is_number(relation: str, terms: Terms) -> bool:
-        """Return whether a guard that holds says that an expression of one open size is a number."""
+        """Return whether a guard that holds fixes an expression of one open size."""
         atoms = {number for product, _ in terms for number in product}
         return relation == "== 0" and len(atoms) == 1
 
@@ -531,7 +531,7 @@ class ShapeEnv:
 
 
 class Dim:
-    """A symbolic size; it stands where an ``int`` may, and is one to ``isinstance``. See the module."""
+    """Symbolic size, usable as an ``int`` and an instance of it. See the module."""
 
     __slots__ = ("env", "terms")
     __class__ = property(lambda self: int)
@@ -542,7 +542,7 @@ class Dim:
 
     @property
     def hint(self) -> int:
-        """Return the value it has now."""
+        """Its value for the inputs at hand."""
         return self.env.hint_of(self.terms)
 
     def specialise(self) -> int:
@@ -709,7 +709,7 @@ class Dim:
         return self.env.decide(">= 0", difference if sign > 0 else _negative(difference))
 
 
-# Quotients of which a proof looks at both ends of what is left over.
+# Most quotients whose remainders a proof examines at both ends.
 MOST_QUOTIENTS: Final = 4
 # Powers of a size that are multiplied out.
 _MOST_FACTORS: Final = 4
@@ -722,7 +722,7 @@ _OPERATIONS: Final[dict[str, Callable[[int, int], int]]] = {
 
 
 def hint(size: S) -> S:
-    """Return the value a size has now, for heuristics; it records no guard. Tuples and lists are taken item by item."""
+    """Return the current value of a size, for heuristics, without a guard; tuples and lists item by item."""
     if type(size) is int:
         return size
     if isinstance(size, Dim):
@@ -768,12 +768,12 @@ def specialise(value: Any) -> Any:
 
 
 def plain(size: Any) -> int:
-    """Return a whole number as Python's ``int``, or the symbolic size that it is."""
+    """Return a whole number as Python's ``int``; a symbolic size is returned unchanged."""
     return cast(int, size) if type(size) is int or isinstance(size, Dim) else int(size)
 
 
 def largest(*values: int) -> int:
-    """Return the largest of some sizes; ``max`` would record which one that is."""
+    """Return the largest of some sizes; ``max`` would record a guard on which one that is."""
     for each in values:
         if type(each) is not int:
             return _extreme("max", values)
@@ -781,7 +781,7 @@ def largest(*values: int) -> int:
 
 
 def smallest(*values: int) -> int:
-    """Return the smallest of some sizes; ``min`` would record which one that is."""
+    """Return the smallest of some sizes; ``min`` would record a guard on which one that is."""
     for each in values:
         if type(each) is not int:
             return _extreme("min", values)
@@ -815,14 +815,14 @@ def _bounds_of_pair(env: ShapeEnv, operation: str, left: Terms, right: Terms) ->
 
 
 def _narrowest(first: Bounds, second: Bounds) -> Bounds:
-    """Return the bounds that two pairs give together."""
+    """Return the intersection of two bounds."""
     low = [pair[0] for pair in (first, second) if pair[0] is not None]
     high = [pair[1] for pair in (first, second) if pair[1] is not None]
     return max(low, default=None), min(high, default=None)
 
 
 def _covers(operation: str, a: int, b: int) -> bool:
-    """Whether the first is never less than the second (of ``max``), or never more (of ``min``)."""
+    """Return whether the first is never less than the second (for ``max``), or never more (for ``min``)."""
     difference = _sum(terms_of(a), terms_of(b), -1)
     if operation == "min":
         difference = _negative(difference)
@@ -864,7 +864,7 @@ def divided(env: ShapeEnv, terms: Terms, by: Terms) -> int:
 
 
 def _small_quotient(env: ShapeEnv, terms: Terms, by: Terms) -> int | None:
-    """Return 0 or -1 where a polynomial divided by a larger one is that, whatever the sizes are; else None."""
+    """Return 0 or -1 if that is the quotient by a larger polynomial for all sizes; else None."""
     (least, most), (low, _) = env.bounds_of(terms), env.bounds_of(by)
     if low is None or least is None or most is None or most >= low or least < -low:
         return None
@@ -908,7 +908,7 @@ def _divided_by_number(env: ShapeEnv, terms: Terms, by: int) -> int:
 
 
 def _as_division(env: ShapeEnv, terms: Terms) -> tuple[Terms, int, int] | None:
-    """Return dividend, divisor and what is added, of what is a single division by a number and a constant."""
+    """Return dividend, divisor and constant of a single division by a number plus a constant."""
     products = [(product, factor) for product, factor in terms if product]
     if len(products) != 1 or products[0][1] != 1 or len(products[0][0]) != 1:
         return None
@@ -948,7 +948,7 @@ def _remainder(env: ShapeEnv, terms: Terms, by: Terms) -> int:
 
 
 def _quotient(terms: Terms, by: Terms) -> Terms | None:
-    """Divide polynomials, where nothing is left."""
+    """Return the exact quotient of polynomials; None if there is a remainder."""
     left, found = dict(terms), dict[Monomial, int]()
     leading, coefficient = max(by, key=lambda term: _degree(term[0]))
     while left:
@@ -965,7 +965,7 @@ def _quotient(terms: Terms, by: Terms) -> Terms | None:
 
 
 def _degree(product: Monomial) -> tuple[int, Monomial]:
-    """Return the place of a monomial in an order that multiplication keeps."""
+    """Return a sort key of a monomial in an order that is compatible with multiplication."""
     return len(product), product
 
 
@@ -1006,7 +1006,7 @@ def _add_to(total: dict[Monomial, int], product: Monomial, factor: int) -> None:
 
 
 def _whole(value: Any) -> Any:
-    """Return a whole number as one, or a symbolic size; None for anything else."""
+    """Return a whole number or a symbolic size; None for other values."""
     if isinstance(value, Dim) or type(value) is int:
         return value
     if isinstance(value, float):

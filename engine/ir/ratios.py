@@ -1,7 +1,7 @@
 """Floating-point numbers that are symbolic sizes divided by a power of two: ``size * 2.0``, ``size / 2 + 0.5``.
 
-Arithmetic on them is exact as long as floats of the given precision hold every whole number on the way; what is not
-exact (a factor of 0.3) is for numbers alone. ``floor`` and the like lead back to sizes.
+Arithmetic on them is exact as long as floats of the given precision hold every intermediate whole number; inexact
+arithmetic (a factor of 0.3) uses plain numbers. ``floor`` and the like give sizes again.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ _LARGEST_PART: Final = 2**12
 
 
 class InexactError(ArithmeticError):
-    """Arithmetic whose result depends on rounding, and so on the numbers."""
+    """Arithmetic whose result depends on rounding, and so on the values."""
 
 
 class Ratio:
-    """A symbolic size divided by a power of two; it stands where a ``float`` may, and is one to ``isinstance``.
+    """Symbolic size divided by a power of two, usable as a ``float`` and an instance of it.
 
     Args:
         size: the dividend.
@@ -49,7 +49,7 @@ class Ratio:
 
 
 def _of_number(name: str) -> Callable[..., Any]:
-    """Return a method of ``float`` that is called on the number itself."""
+    """Return a method of ``float`` that is called on the plain number."""
     method = getattr(float, name)
     return lambda self, *others: method(self.specialise(), *map(_plain, others))
 
@@ -66,7 +66,7 @@ setattr(Ratio, "is_integer", _of_number("is_integer"))  # noqa: B010
 
 
 def ratio(size: Any, by: int, bits: int) -> Any:
-    """Return a size divided by a power of two, a float where it is a number.
+    """Return a size divided by a power of two; a plain size gives a float.
 
     Raises:
         InexactError: a float does not hold the size.
@@ -88,7 +88,7 @@ def parts(value: Any) -> tuple[Any, int]:
     """Return size and divisor of a number.
 
     Raises:
-        InexactError: it is no fraction of small numbers with a power of two as the divisor.
+        InexactError: it is not a fraction of small numbers with a power of two as the divisor.
     """
     if isinstance(value, Ratio):
         return value.size, value.by

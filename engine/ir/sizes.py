@@ -1,7 +1,7 @@
-"""Small tensors whose elements may be symbolic: numpy arrays of objects, beside a spec that says int64 or float32.
+"""Small tensors whose elements may be symbolic: numpy arrays of objects with a spec of int64 or float32.
 
-An array of objects in which no element is symbolic is not kept: it becomes one of numbers. Texts are arrays of objects
-as well; ``holds_sizes`` tells them apart.
+An array of objects without symbolic elements becomes one of numbers. Texts are arrays of objects as well;
+``holds_sizes`` distinguishes them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from engine.ir.ratios import (
 INT64: Final = np.dtype(np.int64)
 FLOAT32: Final = np.dtype(np.float32)
 _TO_THE_END: Final = 2**31 - 1
-"""No axis is longer; files write it for the end."""
+"""No axis is longer; files write it for "to the end"."""
 
 
 def holds_sizes(value: object) -> bool:
@@ -54,12 +54,12 @@ def size_array(sizes: Any) -> NDArray[Any]:
 
 
 def sizes_dtype(array: Any) -> np.dtype[Any]:
-    """Return the dtype that an array of objects stands for: float32 if a number in it is a floating one, else int64."""
+    """Return the dtype of an array of objects: float32 if a number in it is floating, else int64."""
     return FLOAT32 if any(map(is_real, array.flat)) else INT64
 
 
 def specialise_sizes(value: Any) -> Any:
-    """Return a value with the numbers in place of symbolic ones, which records that they equal their hints."""
+    """Return a value with symbolic numbers as their hints, guarded."""
     if isinstance(value, tuple | list):
         return type(value)(map(specialise_sizes, value))
     if holds_sizes(value):
@@ -68,7 +68,7 @@ def specialise_sizes(value: Any) -> Any:
 
 
 def as_reals(array: NDArray[Any]) -> NDArray[Any]:
-    """Return symbolic sizes as float32 has them.
+    """Return symbolic sizes as float32.
 
     Raises:
         InexactError: float32 does not hold one of them.
@@ -77,12 +77,12 @@ def as_reals(array: NDArray[Any]) -> NDArray[Any]:
 
 
 def as_whole(array: NDArray[Any]) -> NDArray[Any]:
-    """Return symbolic numbers cut towards zero."""
+    """Return symbolic numbers rounded towards zero."""
     return size_array([truncate(each) for each in array.flat]).reshape(array.shape)
 
 
 def slice_length(piece: slice, length: int) -> int:
-    """Return how many elements of an axis a slice picks."""
+    """Return the number of elements of an axis in a slice."""
     if type(length) is int and not has_sizes((piece.start, piece.stop, piece.step)):
         return len(range(*piece.indices(length)))
     step = specialise(1 if piece.step is None else piece.step)
@@ -94,11 +94,11 @@ def slice_length(piece: slice, length: int) -> int:
 
 
 def slice_bound(bound: int | None, length: int, default: int, shift: int = 0) -> int:
-    """Return a bound of a slice counted from the front and brought into the axis.
+    """Return a bound of a slice counted from the front and clipped to the axis.
 
     Args:
         bound: None stands for the default.
-        shift: -1 for a slice that goes backwards, whose bounds are -1 to length - 1.
+        shift: -1 for a backward slice, whose bounds are -1 to length - 1.
     """
     if bound is None:
         return default
@@ -108,9 +108,7 @@ def slice_bound(bound: int | None, length: int, default: int, shift: int = 0) ->
 
 
 def step_count(start: Any, end: Any, step: Any) -> int:
-    """Return how many steps lead from one number on to another, which is left out.
-
-    It is negative where they lead away from it.
+    """Return the number of steps from one number to another, exclusive; negative if they lead away from it.
 
     Raises:
         InexactError: rounding decides.

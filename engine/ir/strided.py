@@ -1,9 +1,8 @@
-"""Meta tensors: shape, strides and offset of an array whose elements are nowhere.
+"""Meta tensors: shape, strides and offset of an array without elements.
 
-Every operation gives what numpy gives for an array of the same shape and strides, down to the question whether a
-reshape is a view or a copy. Sizes, strides and offsets need not be ``int``: they are only added, subtracted,
-multiplied, divided with ``//`` and compared, never converted, so an expression over symbolic sizes works as well.
-Numbers of axes, and the rank, are always ``int``.
+Every operation gives the same as numpy for an array of the same shape and strides, including whether a reshape is a
+view or a copy. Sizes, strides and offsets need not be ``int``: they are only added, subtracted, multiplied, divided
+with ``//`` and compared, so symbolic sizes work as well. Axes and the rank are always ``int``.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ Axes: TypeAlias = int | Iterable[int]
 
 
 class Memory:
-    """Piece of memory that meta tensors lie in: an identity and a size, without contents.
+    """Memory region of meta tensors: an identity and a size, without contents.
 
     Args:
         nbytes: its size.
@@ -39,14 +38,14 @@ class Memory:
 
 
 class Strided:
-    """Immutable array without elements, with numpy's names for what it can tell.
+    """Immutable array without elements, with numpy's attribute names.
 
     Args:
         shape: sizes of the dimensions.
         strides: distances along them, in bytes.
         offset: bytes from the beginning of the memory to the first element.
         dtype: element type.
-        memory: piece that it lies in.
+        memory: its memory region.
     """
 
     __slots__ = ("_is_contiguous", "_size", "dtype", "memory", "offset", "shape", "strides")
@@ -89,14 +88,14 @@ class Strided:
 
     @property
     def is_contiguous(self) -> bool:
-        """Whether the elements lie one after the other in row-major order: numpy's ``flags.c_contiguous``."""
+        """Return whether the elements are contiguous in row-major order: numpy's ``flags.c_contiguous``."""
         if self._is_contiguous is None:
             self._is_contiguous = self.size == 0 or _is_row_major(self.shape, self.strides, self.itemsize)
         return self._is_contiguous
 
     @property
     def bounds(self) -> tuple[int, int]:
-        """Bytes of its memory that the elements lie between; of a tensor without elements the numbers mean nothing."""
+        """Range of bytes of its memory with its elements; meaningless for a tensor without elements."""
         first = last = self.offset
         for size, stride in zip(self.shape, self.strides, strict=True):
             if stride < 0:
@@ -151,7 +150,7 @@ class Strided:
     def __array_function__(
         self, function: Callable[..., Any], types: Iterable[type], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
-        """Answer a function of numpy that was called with a meta tensor; TypeError for those that do not give views."""
+        """Apply a numpy function to meta tensors; TypeError for functions that do not give views."""
         method = _FUNCTIONS.get(function)
         return NotImplemented if method is None else method(*args, **kwargs)
 
@@ -159,7 +158,7 @@ class Strided:
         return Strided(shape, strides, offset, self.dtype, self.memory)
 
     def as_strided(self, shape: Iterable[int], strides: Iterable[int]) -> Strided:
-        """Return a view of other sizes and strides that begins where this one does; its ends are for the caller."""
+        """Return a view of other sizes and strides with the same beginning; the caller checks its bounds."""
         return self._seen(_numbers(shape), _numbers(strides), self.offset)
 
     def copy(self) -> Strided:
@@ -167,7 +166,7 @@ class Strided:
         return empty(self.shape, self.dtype)
 
     def conj(self) -> Strided:
-        """Return what the conjugate lies in: new memory if the elements are complex."""
+        """Return the conjugate: new memory if the elements are complex."""
         return self.copy() if self.dtype.kind == "c" else self
 
     @property
@@ -208,7 +207,7 @@ class Strided:
         """Return the elements in another shape: a view where numpy makes one, else in new memory.
 
         Args:
-            shape: at most one size is -1, which stands for what the others leave.
+            shape: at most one size is -1, which is inferred from the others.
 
         Raises:
             ValueError: the numbers of elements differ.
@@ -244,14 +243,14 @@ class Strided:
         return self.transpose()
 
     def swapaxes(self, axis1: int, axis2: int) -> Strided:
-        """Return a view with two dimensions exchanged."""
+        """Return a view with two dimensions swapped."""
         order = [*range(self.ndim)]
         first, second = _axis_in(axis1, self.ndim), _axis_in(axis2, self.ndim)
         order[first], order[second] = second, first
         return self._permuted(order)
 
     def moveaxis(self, source: Axes, destination: Axes) -> Strided:
-        """Return a view with some dimensions moved to other places; the others keep their order.
+        """Return a view with some dimensions moved to other positions; the others keep their order.
 
         Raises:
             ValueError: there are not as many sources as destinations, or one is repeated.
@@ -265,10 +264,10 @@ class Strided:
         return self._permuted(order)
 
     def squeeze(self, axis: Axes | None = None) -> Strided:
-        """Return a view without the dimensions of size 1, or without those that are named.
+        """Return a view without the dimensions of size 1, or without the given ones.
 
         Raises:
-            ValueError: a dimension that is named is of another size.
+            ValueError: a given dimension is of another size.
         """
         if axis is None:
             dropped = [k for k, size in enumerate(self.shape) if size == 1]
@@ -279,7 +278,7 @@ class Strided:
         return self._permuted([k for k in range(self.ndim) if k not in dropped])
 
     def expand_dims(self, axis: Axes) -> Strided:
-        """Return a view with dimensions of size 1 at these places of the result."""
+        """Return a view with dimensions of size 1 at these positions of the result."""
         count = 1 if _is_number(axis) else len(tuple(axis))  # type: ignore[arg-type]
         places, sizes = _axes_in(axis, self.ndim + count), iter(self.shape)
         return self.reshape([1 if k in places else next(sizes) for k in range(self.ndim + count)])
@@ -307,17 +306,17 @@ class Strided:
         return self[tuple([slice(None, None, -1 if k in axes else None) for k in range(self.ndim)])]
 
     def split(self, indices_or_sections: int | Sequence[int], axis: int = 0) -> list[Strided]:
-        """Return so many equal pieces of a dimension, or those that lie between indices.
+        """Return equal pieces of a dimension, or the pieces between indices.
 
         Raises:
-            ValueError: the dimension cannot be cut into equal pieces.
+            ValueError: the dimension cannot be divided into equal pieces.
         """
         axis = _axis_in(axis, self.ndim)
         if _is_number(indices_or_sections):
             sections: Any = indices_or_sections
             size, rest = self.shape[axis] // sections, self.shape[axis] % sections
             if rest != 0:
-                raise ValueError(f"a dimension of {self.shape[axis]} cannot be cut into {sections} equal pieces")
+                raise ValueError(f"a dimension of {self.shape[axis]} cannot be divided into {sections} equal pieces")
             cuts = [k * size for k in range(1, sections)]
         else:
             cuts = [*indices_or_sections]  # type: ignore[misc]
@@ -363,7 +362,7 @@ class Strided:
         return self._seen((*shape, *windows), (*self.strides, *strides), self.offset)
 
     def at_least(self, rank: int) -> Strided:
-        """Return a view with at least so many dimensions, one to three: numpy's ``atleast_1d`` and its kin."""
+        """Return a view with at least so many dimensions, one to three: numpy's ``atleast_1d`` and the like."""
         missing = rank - self.ndim
         if missing <= 0:
             return self
@@ -377,7 +376,7 @@ AnyArray = TypeVar("AnyArray", Array, Strided)
 
 
 def empty(shape: Iterable[int], dtype: DType) -> Strided:
-    """Return a row-major meta tensor in a new piece of memory that it fills."""
+    """Return a row-major meta tensor that fills a new memory region."""
     sizes = _numbers(shape)
     return Strided(sizes, _row_major(sizes, dtype.itemsize), 0, dtype, Memory(math.prod(sizes) * dtype.itemsize))
 
@@ -527,8 +526,8 @@ def _index_in(index: Any, size: int) -> int:
     """Return the element that a number names, counted from the front.
 
     Raises:
-        TypeError: it is an array or a list, which picks elements that no strides describe.
-        IndexError: there is none of that number.
+        TypeError: it is an array or a list, whose elements no strides describe.
+        IndexError: it is out of range.
     """
     if isinstance(index, bool | np.bool_) or (not isinstance(index, np.integer) and hasattr(index, "__len__")):
         raise TypeError(f"only numbers and slices give views: found {type(index).__name__}")
@@ -571,7 +570,7 @@ def _at_least(rank: int) -> Callable[..., Any]:
     return grown
 
 
-# Functions of numpy that layers call; all others refuse a meta tensor.
+# numpy functions that layers call; all others refuse a meta tensor.
 _FUNCTIONS: Final[dict[Callable[..., Any], Callable[..., Any]]] = {
     np.atleast_1d: _at_least(1),
     np.atleast_2d: _at_least(2),

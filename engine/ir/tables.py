@@ -1,7 +1,7 @@
-"""Numbers that symbolic sizes have in a run: one generated function of the open sizes, and one pass of numpy.
+"""Values of symbolic sizes in a run: one generated function of the open sizes, and one pass of numpy.
 
 The function checks the guards and computes every product of atoms once, in Python's numbers. All polynomials are sums
-of those, so numpy computes a thousand of them in microseconds; with exact numbers where 64 bits might not hold them.
+of those, so numpy computes a thousand of them in microseconds; with exact numbers where 64 bits might overflow.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ _MOST: Final = 1 << 62
 
 
 class Table:
-    """A function from values of open sizes to numbers.
+    """Function from values of open sizes to numbers.
 
     Args:
         env: the open sizes, with all guards.
         values: the numbers, each an ``int`` or a ``Dim`` of these sizes, or its polynomial.
 
     Attributes:
-        polynomials: of the numbers.
+        polynomials: the numbers as polynomials.
     """
 
     def __init__(self, env: ShapeEnv, values: Sequence[int | Terms]) -> None:
@@ -39,7 +39,7 @@ class Table:
         counts = [len(terms) for terms in polynomials]
         self._starts = np.cumsum([0, *counts[:-1]], dtype=np.intp)[: len(counts)]
         sums = [sum(abs(factor) for _, factor in terms) for terms in polynomials]
-        # With products less than this, no sum leaves 64 bits.
+        # With products less than this, no sum overflows 64 bits.
         self._most = _MOST // max([1, *sums])
         if max(sums, default=0) < _MOST:
             self._factors = self._factors.astype(np.int64)
@@ -53,7 +53,7 @@ class Table:
         """
         try:
             products = self._function(sizes)
-        except ZeroDivisionError:  # by what is 0 for other sizes
+        except ZeroDivisionError:  # a divisor that is 0 for these sizes
             return None
         if products is None or not len(self._starts):
             return None if products is None else np.empty(0, np.int64)
@@ -64,7 +64,7 @@ class Table:
 
 
 class _Writer:
-    """Writes a function of open sizes in Python; every atom is computed once."""
+    """Generator of a Python function of open sizes that computes every atom once."""
 
     def __init__(self, env: ShapeEnv) -> None:
         self._env = env
@@ -82,11 +82,11 @@ class _Writer:
         results = ["*".join(map(self._atom, product)) or "1" for product in products]
         body = "\n    ".join([*self._lines, f"return [{', '.join(results)}]"])
         scope: dict[str, Any] = {}
-        exec(f"def table(v):\n    {body}\n", scope)  # the text is ours: names of sizes are not in it
+        exec(f"def table(v):\n    {body}\n", scope)  # the text has no names of sizes in it
         return cast(Callable[[Sequence[int]], "list[int] | None"], scope["table"])
 
     def _write(self, terms: Terms) -> str:
-        """Return the name or number that stands for a polynomial."""
+        """Return the name or number of a polynomial."""
         if terms not in self._written:
             text = self._env.written(terms, self._atom)
             is_short = text.isidentifier() or text.lstrip("-").isdigit()

@@ -1,7 +1,7 @@
-"""Which axis of every input and output of a graph carries the batch.
+"""Batch axes of every input and output of a graph.
 
-Mostly the first. States of a recurrent layer (layers, N, width) have it second, and so has what a network returns
-time-major, (T, N, classes).
+Mostly it is the first. States of a recurrent layer (layers, N, width) have it second, and so have time-major outputs,
+(T, N, classes).
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from engine.layers.recurrent.recurrent import Recurrent
 from engine.tensor import TensorSpec
 
 Axes = tuple[int | None, ...]
-"""One a port; None for an output that is the same whatever the batch holds."""
+"""One axis a port; None for an output that does not depend on the batch."""
 
 UNTOLD: Final = -1
-"""The axis of an output whose shape only a run tells: that of its answer to one item which has one slice."""
+"""Axis of an output whose shape is unknown before a run: the axis with one slice in its result for one item."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InputAxes:
-    """A way to take the inputs' shapes.
+    """Batch axes of the inputs.
 
     Args:
         exported: the batch size in the file.
@@ -37,7 +37,7 @@ class InputAxes:
 
 
 def readings(ports: Sequence[Port]) -> Iterator[InputAxes]:
-    """The ways in which the inputs' shapes can hold a batch, the likeliest first."""
+    """Yield the possible batch axes of the inputs, the likeliest first."""
     specs = [port.spec for port in ports]
     known = [spec for spec in specs if spec is not None and spec.shape]
     if not known or len(known) != len(specs) or not known[0].shape[0]:
@@ -52,7 +52,7 @@ def readings(ports: Sequence[Port]) -> Iterator[InputAxes]:
 
 
 def output_axes(graph: RuntimeGraph, exported: int) -> Axes | None:
-    """Return where every output carries the batch, as its shape says; None where that of one says nothing."""
+    """Return the batch axis of every output by its shape; None if one is ambiguous."""
     axes: list[int | None] = []
     for port in graph.outputs:
         if not _depends_on_inputs(graph.operands[port.operand]):
@@ -71,13 +71,13 @@ def output_axes(graph: RuntimeGraph, exported: int) -> Axes | None:
 
 
 def axis_of(shape: Sequence[int | None], exported: int) -> int | None:
-    """The first dimension if it is as long as the batch, else the only one that is."""
+    """Return the first dimension if it is as long as the batch, else the only one that is."""
     found = [axis for axis, dim in enumerate(shape) if dim == exported]
     return found[0] if found and (found[0] == 0 or len(found) == 1) else None
 
 
 def _is_state(operand: RuntimeOperand) -> bool:
-    """Whether a recurrent layer gives it as a state, (layers, N, width)."""
+    """Return whether it is a recurrent layer's state, (layers, N, width)."""
     maker = operand.producer
     return maker is not None and isinstance(maker.definition, Recurrent) and operand is not maker.outputs[0]
 
@@ -95,10 +95,10 @@ def _depends_on_inputs(operand: RuntimeOperand) -> bool:
 
 
 def closed(spec: TensorSpec, size: int) -> TensorSpec:
-    """A spec with a size for every open dimension."""
+    """Return a spec with a size for every open dimension."""
     return TensorSpec(tuple(size if dim is None else dim for dim in spec.shape), spec.dtype)
 
 
 def resized(spec: TensorSpec, axis: int, size: int | None) -> TensorSpec:
-    """A spec with another size along an axis."""
+    """Return a spec with another size along an axis."""
     return TensorSpec((*spec.shape[:axis], size, *spec.shape[axis + 1 :]), spec.dtype)

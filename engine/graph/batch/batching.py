@@ -2,8 +2,8 @@
 
 Where every operator accepts another batch (building/generalise.py) and the items are proved independent
 (batch/independence), batches run as one. Otherwise each item runs by itself, if the file's own batch is one item.
-A file that leaves the first dimension open runs any batch as one; the proof then says whether requests may share a run.
-The batch lies along the first dimension of inputs and outputs, or where batch_axes.py finds it.
+A graph with an open first dimension runs any batch as one; the proof then tells whether requests may share a run.
+The batch is the first dimension of inputs and outputs, or the one that batch_axes.py finds.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from engine.graph.runtime_graph import RuntimeGraph
 from engine.tensor import Array, TensorSpec, format_shape
 
 OPEN_SIZES: Final = (32, 224)
-"""Sizes that stand for open dimensions in a proof, tried in this order: networks often want a multiple of 32."""
+"""Sizes tried for open dimensions in a proof, in this order: networks often need a multiple of 32."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batching:
-    """How a graph runs a batch it was not exported for.
+    """Way to run batches that a graph was not exported for.
 
     Args:
         mode: ``any``: as one; ``split``: item by item; ``fixed``: not at all.
-        exported: the batch size in the file; None where there is none.
-        reason: why its items are not known to be independent, naming the operator; None where they are.
+        exported: the batch size in the file; None if there is none.
+        reason: why its items are not known to be independent, naming the operator; None if they are.
         graph: the graph for any batch, in mode ``any``.
-        inputs: the axis along which each input holds the batch.
-        outputs: the same of each output, None for one that is the same for every batch; None where that is not known.
+        inputs: the batch axis of each input.
+        outputs: the batch axis of each output, None for one that does not depend on the batch; None if unknown.
         is_plain: whether each output has one slice for each item.
     """
 
@@ -48,11 +48,11 @@ class Batching:
     is_plain: bool = False
 
     def describe(self) -> dict[str, Any]:
-        """As plain data."""
+        """Return it as plain data."""
         return {"mode": self.mode, "exported": self.exported, "reason": self.reason}
 
     def specs(self, specs: Sequence[TensorSpec], batch: int | None) -> list[TensorSpec]:
-        """Specs of the inputs with another batch."""
+        """Return the specs of the inputs with another batch."""
         axes = self.inputs or (0,) * len(specs)
         return [resized(spec, axis, batch) if spec.shape else spec for spec, axis in zip(specs, axes, strict=True)]
 
@@ -72,7 +72,7 @@ class Batching:
 
 
 class Cut(NamedTuple):
-    """What a graph is run on: all inputs, or those of each part of a batch, whose outputs are joined along axes."""
+    """Inputs of a run: the whole batch, or of each part, whose outputs are joined along axes."""
 
     graph: RuntimeGraph
     parts: list[list[Array]]
@@ -80,7 +80,7 @@ class Cut(NamedTuple):
 
 
 def decide(graph: RuntimeGraph) -> Batching:
-    """Find out how a graph can run other batches, and whether their items are proved independent."""
+    """Return how a graph can run other batches, and whether their items are proved independent."""
     if all(port.spec is not None and port.spec.shape[:1] == (None,) for port in graph.inputs):
         axes = (0,) * len(graph.inputs)
         return _as_any(graph, None, axes, _proof(graph, axes))
@@ -104,7 +104,7 @@ _NO_BATCH = "the inputs have no common fixed batch"
 
 
 def _as_one(graph: RuntimeGraph, reading: InputAxes) -> Batching | str:
-    """The graph for any batch, if its items are proved independent; otherwise why not."""
+    """Return the graph for any batch, if its items are proved independent; otherwise the reason."""
     try:
         general = graph.for_batches_along(reading.axes)
     except RunCancelledError:
@@ -123,7 +123,7 @@ def _as_any(graph: RuntimeGraph, exported: int | None, axes: tuple[int, ...], pr
 
 
 def _proof(graph: RuntimeGraph, axes: Sequence[int]) -> Proof:
-    """The proof for inputs whose open dimensions have one of OPEN_SIZES."""
+    """Return the proof for inputs whose open dimensions have one of OPEN_SIZES."""
     specs = [port.spec for port in graph.inputs if port.spec is not None]
     proofs = (prove(graph, [closed(spec, size) for spec in specs], axes) for size in OPEN_SIZES)
     first = next(proofs)
@@ -131,15 +131,15 @@ def _proof(graph: RuntimeGraph, axes: Sequence[int]) -> Proof:
 
 
 def _others(spec: TensorSpec, axis: int) -> Sequence[int | None]:
-    """The sizes of a spec apart from its batch."""
+    """Return the sizes of a spec without its batch."""
     return spec.shape[:axis] + spec.shape[axis + 1 :]
 
 
 def is_other_batch(ports: Sequence[Port], inputs: Sequence[Array]) -> bool:
-    """Whether the inputs ask for a batch other than the exported one.
+    """Return whether the inputs have a batch other than the exported one.
 
     Raises:
-        InputError: inputs differ in their batch.
+        InputError: inputs have different batch sizes.
     """
     pairs = [(p.spec, a) for p, a in zip(ports, inputs, strict=True) if p.spec is not None and p.spec.shape]
     if all(spec.shape[0] in (None, array.shape[0]) and _has_state(spec, array) for spec, array in pairs):
@@ -156,7 +156,7 @@ def _has_state(spec: TensorSpec, array: Array) -> bool:
 
 
 def aligned(batching: Batching, ports: Sequence[Port], inputs: Sequence[Array]) -> list[Array]:
-    """The inputs, all of one batch: a state that was given for one item is that of every item.
+    """Return the inputs, all of one batch: a state that was given for one item is repeated for every item.
 
     Raises:
         InputError: inputs differ in their batch, or in another dimension from the graph's.
@@ -175,19 +175,19 @@ def aligned(batching: Batching, ports: Sequence[Port], inputs: Sequence[Array]) 
 
 
 def refuse(batching: Batching, ports: Sequence[Port], inputs: Sequence[Array]) -> InputError:
-    """The error for a graph that takes no other batch."""
+    """Return the error for a graph that can run no other batch."""
     problem = f"the graph takes no other batch ({batching.reason})"
     return InputError(problem, found=_shapes(inputs), expected=_expected(ports))
 
 
 def cut(inputs: Sequence[Array], exported: int, axes: Sequence[int]) -> list[list[Array]]:
-    """The inputs of every part of a batch, each of the exported size.
+    """Return the inputs of every part of a batch, each of the exported size.
 
     Args:
-        axes: along which they hold the batch.
+        axes: batch axes of the inputs.
 
     Raises:
-        InputError: the batch is no multiple of the exported one.
+        InputError: the batch is not a multiple of the exported one.
     """
     batch = inputs[0].shape[axes[0]]
     if batch % exported or batch == 0:
@@ -203,10 +203,10 @@ def _cut(array: Array, at: int, size: int, axis: int) -> Array:
 
 
 def join(answers: Sequence[Sequence[Array]], axes: Axes) -> list[Array]:
-    """The outputs of a batch, given those of every part.
+    """Return the outputs of a batch, given those of every part.
 
     Args:
-        axes: along which they hold the batch; None where one is the same for every part.
+        axes: batch axes of the outputs; None for one that is the same for every part.
 
     Raises:
         InputError: they do not fit together.
@@ -215,7 +215,7 @@ def join(answers: Sequence[Sequence[Array]], axes: Axes) -> list[Array]:
 
 
 def joined(parts: Sequence[Array], axis: int | None) -> Array:
-    """One output of a batch, as ``join`` has all."""
+    """Return one output of a batch, joined from its parts."""
     if axis is None:
         return parts[0]
     if axis == UNTOLD:

@@ -1,4 +1,4 @@
-"""The batch followed from the inputs of a graph to its outputs."""
+"""The proof: the batch followed from the inputs of a graph to its outputs."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ class Proof:
     """Result of a proof that the items of a batch are independent.
 
     Args:
-        reason: why that is not proved, naming the operator; None where it is.
-        outputs: the axis along which each output holds the batch, None for one that is the same for every batch.
+        reason: why it is not proved, naming the operator; None if it is.
+        outputs: the batch axis of each output, None for one that does not depend on the batch.
         is_plain: whether every output has one slice for each item.
-        is_fitting: whether the graph takes inputs of the shapes that were asked for at all.
+        is_fitting: whether the graph accepts inputs of these shapes.
     """
 
     reason: str | None
@@ -38,12 +38,12 @@ class Proof:
 
 
 def prove(graph: RuntimeGraph, specs: Sequence[TensorSpec], axes: Sequence[int | None]) -> Proof:
-    """Prove that each item of a batch gets the answer it gets by itself, for every number of items.
+    """Prove that each item of a batch gives the same result as alone, for every number of items.
 
     Args:
         graph: built; it takes any number of items.
-        specs: of the inputs; the size along the batch axis does not count.
-        axes: along which each input holds the batch; None for one that is the same for every batch.
+        specs: of the inputs; the size along the batch axis is ignored.
+        axes: the batch axis of each input; None for one that does not depend on the batch.
     """
     try:
         known = _inferred(graph, specs, axes)
@@ -78,7 +78,7 @@ def _inferred(graph: RuntimeGraph, specs: Sequence[TensorSpec], axes: Sequence[i
 
 
 def _of_outputs(flat: Sequence[Any]) -> Proof:
-    """The proof, from what is said of each output."""
+    """Return the proof for the abstract values of the outputs."""
     mixed = next((leaf for leaf in flat if isinstance(leaf, Mixed)), None)
     if mixed is not None:
         return Proof(reason=f"items are not proved independent: {mixed.reason}")
@@ -112,7 +112,7 @@ def _follow(op: RuntimeOperator, found: dict[str, Value], known: Sequence[dict[s
     except MixesError as error:
         return [Mixed(f"{op.place} {error}")] * len(results)
     except (EngineError, ArithmeticError, AttributeError, IndexError, KeyError, TypeError, ValueError):
-        # A rule reads what a layer holds; where that is not what it foresees, nothing is proved.
+        # A rule reads a layer's fields; if they are unexpected, nothing is proved.
         return [Mixed(f"{op.place} cannot be followed")] * len(results)
 
 
@@ -171,7 +171,7 @@ def _fitted(value: Value, specs: tuple[Any, ...]) -> Value:
 
 
 def _fitted_one(value: Value, *specs: Any) -> Value:
-    """The value, if the sizes are what it says.
+    """Return the value, if it agrees with the sizes.
 
     Raises:
         MixesError: they are not.

@@ -1,4 +1,4 @@
-"""An operator as a rule sees it: its layer, its operands by name, and what is said of each."""
+"""An operator as a rule sees it: its layer, its operands by name, and their abstract values."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ COUNTS: Final = (1, 7, 11)
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Operand:
-    """One operand of an operator.
+    """Operand of an operator.
 
     Args:
-        value: what is said of it.
-        specs: what is known of it before a run, with each of COUNTS.
+        value: its abstract value.
+        specs: its description before a run, for each of COUNTS.
     """
 
     value: Value
@@ -34,12 +34,12 @@ class Operand:
 
     @property
     def spec(self) -> Any:
-        """Return what is known of it with several items."""
+        """Its description for several items."""
         return self.specs[1]
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Its shape with several items; that of a number is empty, a list of numbers counts as a vector."""
+        """Its shape for several items; empty for a number, that of a vector for a list of numbers."""
         if isinstance(self.spec, (list, tuple)):
             return (len(self.spec),)
         if not isinstance(self.spec, TensorSpec):
@@ -65,16 +65,16 @@ class Operand:
 
     @property
     def is_given(self) -> bool:
-        """Return whether it is there at all."""
+        """Return whether it is given."""
         return self.spec is not None
 
     def known(self) -> tuple[Any, ...] | None:
-        """Its value with each of COUNTS, None unless it is known before a run."""
+        """Return its value for each of COUNTS; None unless it is known before a run."""
         values = tuple(known_value(spec) for spec in self.specs)
         return values if all(is_known(value) for value in values) else None
 
     def constant(self, what: str) -> Any:
-        """Its value, the same for every batch.
+        """Return its value, the same for every batch.
 
         Raises:
             MixesError: it is not known before a run, or not the same.
@@ -92,11 +92,11 @@ class Use:
     """An operator and its operands.
 
     Attributes:
-        layer: what computes it, with the parameters that come as operands.
-        named: the operands by the name that ``forward`` has for them.
-        others: those it takes any number of.
-        parameters: those of the layer's parameters that come as operands.
-        results: what is known of its outputs with each of COUNTS, one entry an output.
+        layer: its layer, with the parameters that come as operands.
+        named: the operands by their names in ``forward``.
+        others: variadic operands.
+        parameters: parameters of the layer that come as operands.
+        results: descriptions of its outputs for each of COUNTS, one entry an output.
     """
 
     def __init__(
@@ -114,7 +114,7 @@ class Use:
         self.parameters = parameters or {}
 
     def __getitem__(self, name: str) -> Operand:
-        """The operand of a name; it is absent where the graph does not give it.
+        """Return the operand of a name; ABSENT if the graph does not give it.
 
         Raises:
             KeyError: the layer has no operand of that name, so the rule is not about this layer.
@@ -124,21 +124,21 @@ class Use:
         return self.named.get(name, ABSENT)
 
     def find(self, *names: str) -> Operand:
-        """The first operand given of these names, for a rule of layers that do not have the same ones."""
+        """Return the first given operand of these names, for a rule of layers with different ones."""
         return next((self.named[name] for name in names if name in self.named), ABSENT)
 
     @property
     def operands(self) -> tuple[Operand, ...]:
-        """All of them."""
+        """All operands."""
         return (*self.named.values(), *self.others)
 
     @property
     def first(self) -> Operand:
-        """The operand most operators call ``input``."""
+        """The first operand, which most operators call ``input``."""
         return next(iter(self.operands), ABSENT)
 
     def batch(self, name: str | None = None) -> Items:
-        """Return the abstract value of an operand (without a name, the first), which must hold the batch along an axis.
+        """Return the abstract value of an operand (by default the first), which must have a batch axis.
 
         Raises:
             MixesError: it does not.
@@ -159,7 +159,7 @@ class Use:
             raise MixesError("has weights or parameters that depend on the items")
 
     def result_shapes(self, index: int = 0) -> tuple[tuple[int, ...], ...]:
-        """The shapes of an output with each of COUNTS.
+        """Return the shapes of an output for each of COUNTS.
 
         Raises:
             MixesError: only a run can tell them.
@@ -171,7 +171,7 @@ class Use:
 
 
 def use_of(layer: BoundLayer, inputs: Sequence[Operand], results: Sequence[tuple[Any, ...]]) -> Use:
-    """An operator's use, given what is said of its inputs in the file's order.
+    """Return an operator's use, given the abstract values of its inputs in the file's order.
 
     Raises:
         MixesError: a parameter depends on the items.
@@ -189,7 +189,7 @@ def use_of(layer: BoundLayer, inputs: Sequence[Operand], results: Sequence[tuple
 
 
 def adapted(use: Use) -> Use | None:
-    """The use of the layer that an ONNX operator is computed by; None where it is none of these."""
+    """Return the use of the canonical layer of an ONNX operator; None if it has none."""
     if not isinstance(use.layer, Adapter):
         return None
     try:
@@ -208,7 +208,7 @@ def _arranged(
 ) -> Use:
     names = operand_names(type(layer), _LEADING)  # type: ignore[arg-type]  # classes are hashable
     given = {**dict(zip(names, positional, strict=False)), **keywords}
-    # In the order of ``forward``: a file may give keywords in any.
+    # In the order of ``forward``; a file may have keywords in any order.
     order = operand_names(type(layer))  # type: ignore[arg-type]
     named = {name: given[name] for name in order if name in given}
     return Use(layer, named, positional[len(names) :], results, parameters)
@@ -239,7 +239,7 @@ def constant_operand(value: object) -> Operand:
 
 
 def _with_parameters(layer: BoundLayer, inputs: Sequence[Operand]) -> Layer:
-    """The layer with the parameters that come as operands, of several items; those a run tells stay as they are."""
+    """Return the layer with the parameters that come as operands, for several items; unknown ones stay open."""
     if not layer.dynamic:
         return layer.layer
     try:

@@ -1,12 +1,13 @@
 """Abstract values of operands while the batch is followed through a graph.
 
-``Shared``: the same whatever the batch holds and however long it is: weights, constants.
+``Shared``: independent of the batch and its length: weights, constants.
 ``Items``: a tensor whose slices along one axis belong to one item each.
 ``Sizes``: numbers that depend on the number of items alone, and linearly: ``n``, ``[n, 3, 8]``, ``64 * n + 1``.
-``Mixed``: not proved to be any of these; it names the operator that is the reason.
+``Mixed``: not proved to be any of these; it names the responsible operator.
 
-Items may be many along an axis: of length ``outer * n * inner``, where element ``(o * n + i) * inner + j`` belongs to
-item ``i``. Windows of an image that are folded into the batch have an ``inner`` size, steps of time an ``outer`` one.
+An item may have several slices along an axis of length ``outer * n * inner``: element ``(o * n + i) * inner + j``
+belongs to item ``i``. Windows of an image that are folded into the batch have an ``inner`` size, time steps an
+``outer`` one.
 """
 
 from __future__ import annotations
@@ -65,12 +66,12 @@ class Items:
         return self.is_number or bool(self.numbers)
 
     def at(self, axis: int) -> Items:
-        """The same along another axis."""
+        """Return the same along another axis."""
         return replace(self, axis=axis)
 
 
 Value: TypeAlias = Any
-"""One of these classes, or a tuple, list or dict of them, as the operand's value is nested."""
+"""One of these classes, or a tuple, list or dict of them, nested like the operand's value."""
 
 SHARED: Final = Shared()
 SIZES: Final = Sizes()
@@ -81,7 +82,7 @@ class MixesError(Exception):
 
 
 def leaves(value: Value) -> list[Any]:
-    """The abstract values in a nested one."""
+    """Return the abstract values in a nested one."""
     if isinstance(value, Mapping):
         value = tuple(value.values())
     if isinstance(value, (tuple, list)):
@@ -90,7 +91,7 @@ def leaves(value: Value) -> list[Any]:
 
 
 def nested(function: Callable[..., Value], *values: Any) -> Value:
-    """Apply a function to the leaves of values that are nested alike."""
+    """Apply a function to the leaves of equally nested values."""
     first = values[0]
     if isinstance(first, Mapping):
         return {key: nested(function, *(each[key] for each in values)) for key in first}

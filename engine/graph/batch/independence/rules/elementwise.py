@@ -1,4 +1,4 @@
-"""Operators that compute each element from those at its place, their operands broadcast."""
+"""Rules of operators that compute each element from those at the same position, with operands broadcast."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from engine.tensor import TensorSpec
 
 
 def broadcast(operands: Iterable[Operand]) -> Value:
-    """Return what is said of a result whose elements depend on those at their place in the operands.
+    """Return the abstract value of an element-wise result of operands.
 
     Raises:
         MixesError: the batch lies along different axes, or a shared operand has more than one slice along it.
@@ -71,13 +71,13 @@ def broadcast(operands: Iterable[Operand]) -> Value:
     onnx_arithmetic.Pow, onnx_arithmetic.BitShift, onnx_arithmetic.OnnxMean, StringConcat, LabelEncoder, Binarizer,
 )  # fmt: skip
 def elementwise(use: Use) -> Value:
-    """Each element of the result depends on the elements at its place."""
+    """Follow results whose elements depend on the elements at the same position."""
     return broadcast(use.operands)
 
 
 @rule(Bucketize, IsIn)
 def looked_up(use: Use) -> Value:
-    """Each element is looked up in a shared table."""
+    """Follow elements that are looked up in a shared table."""
     name = next(iter(use.named))
     use.only(name)
     return use.batch(name)
@@ -85,7 +85,7 @@ def looked_up(use: Use) -> Value:
 
 @rule(SearchSorted)
 def search_sorted(use: Use) -> Value:
-    """Each value is looked up in a shared table, or in its own row."""
+    """Follow values that are looked up in a shared table, or in their own row."""
     items, rows = use.batch("values"), use["sorted_sequence"]
     use.only("values", "sorted_sequence")
     if (
@@ -99,7 +99,7 @@ def search_sorted(use: Use) -> Value:
 
 @rule(Copy)
 def copied(use: Use) -> Value:
-    """The input is overwritten by other elements, broadcast."""
+    """Follow an input that is overwritten by other elements, broadcast."""
     items, source = use.batch("input"), use["src"]
     if broadcast((use["input"], source)) != items or source.rank > use["input"].rank:
         raise MixesError("combines operands that hold the batch along different axes")
@@ -108,7 +108,7 @@ def copied(use: Use) -> Value:
 
 @rule(Fill, Zero)
 def fill(use: Use) -> Value:
-    """The input is overwritten by one number."""
+    """Follow an input that is overwritten by one number."""
     use.only("input")
     return use.batch("input")
 
@@ -116,7 +116,7 @@ def fill(use: Use) -> Value:
 @rule(cast.To, cast.TypeAs, RawTo, onnx_arithmetic.OnnxCast, onnx_arithmetic.CastLike, identity.Identity,
       identity.RawIdentity, complex.Resolved, takes_numbers=True)  # fmt: skip
 def same(use: Use) -> Value:
-    """The result is the input, in another dtype at most; of other operands only the dtype counts."""
+    """Follow an input that is returned, possibly in another dtype; of other operands only the dtype counts."""
     value = use.first.value
     if isinstance(value, Items) and value.is_numbered:
         dtypes = {spec.dtype for specs in use.results for spec in specs if isinstance(spec, TensorSpec)}
@@ -127,7 +127,7 @@ def same(use: Use) -> Value:
 
 @rule(identity.Dropout, onnx_activation.OnnxDropout)
 def dropout(use: Use) -> Value:
-    """As in inference; in training it draws random numbers."""
+    """Follow dropout in inference; in training it draws random numbers."""
     if getattr(use.layer, "training", False) or getattr(use.layer, "training_mode", False):
         raise MixesError("draws random numbers")
     return use.first.value
@@ -135,7 +135,7 @@ def dropout(use: Use) -> Value:
 
 @rule(piecewise.PReLU, onnx_activation.OnnxPRelu)
 def prelu(use: Use) -> Value:
-    """The slope is broadcast, or one for each channel, which is axis 1."""
+    """Follow a slope that is broadcast, or one for each channel, which is axis 1."""
     items = use.batch()
     slope = use.find("weight", "slope")
     if isinstance(use.layer, onnx_activation.OnnxPRelu):
@@ -148,7 +148,7 @@ def prelu(use: Use) -> Value:
 
 @rule(Expression, takes_numbers=True)
 def expression(use: Use) -> Value:
-    """Arithmetic over the operands; sizes of theirs must not depend on the batch."""
+    """Follow arithmetic on the operands; their sizes must not depend on the batch."""
     tree: Node = use.layer.tree  # type: ignore[attr-defined]
     if use.layer.shapes:  # type: ignore[attr-defined]
         raise MixesError("computes with the number of items")
@@ -178,7 +178,7 @@ def _computed(tree: Node, use: Use) -> Value:
 
 @rule(complex.ViewAsReal, complex.ViewAsComplex)
 def paired(use: Use) -> Any:
-    """The last axis holds real and imaginary parts, and comes or goes."""
+    """Follow real and imaginary parts as the last axis, which is added or removed."""
     items = use.batch()
     if isinstance(use.layer, complex.ViewAsComplex) and items.axis == use.first.rank - 1:
         raise MixesError("combines the items along the batch axis")
@@ -187,7 +187,7 @@ def paired(use: Use) -> Any:
 
 @rule(activation.GLU)
 def glu(use: Use) -> Value:
-    """One half of an axis gates the other."""
+    """Follow an axis one half of which gates the other."""
     items = use.batch()
     if items.axis == use.layer.dim % use.first.rank:  # type: ignore[attr-defined]
         raise MixesError("gates items by others along the batch axis")

@@ -1,4 +1,4 @@
-"""Operators on images and signals: the batch lies along the first axis, channels along the second."""
+"""Rules of operators on images and signals: the batch is the first axis, channels are the second."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from engine.layers.vision import grid, interpolate
 
 
 def first_axis(use: Use, *names: str) -> Items:
-    """Return what is said of operands that all hold the batch along the first axis, where no other operand does.
+    """Return the abstract value of operands whose batch axis is the first, if no other operand depends on the batch.
 
     Raises:
         MixesError: they do not.
@@ -50,7 +50,7 @@ def _check_batched(use: Use, rank: int) -> None:
 
 @rule(conv.Conv, conv_transpose.ConvTranspose)
 def convolution(use: Use) -> Value:
-    """Every image filtered by the same weights."""
+    """Follow every image filtered by the same weights."""
     _check_batched(use, use.layer.spatial_rank)  # type: ignore[attr-defined]
     return first_axis(use, "input")
 
@@ -60,13 +60,13 @@ def convolution(use: Use) -> Value:
     conv.SelfPaddedConv, QuantisedConv2d,
 )  # fmt: skip
 def onnx_convolution(use: Use) -> Value:
-    """The same; there are no single images."""
+    """Follow an ONNX convolution, which has no single images."""
     return first_axis(use, "input")
 
 
 @rule(deform.DeformConv2d, deform.DeformConv2dFunction, onnx_deform.OnnxDeformConv)
 def deformed(use: Use) -> Value:
-    """Every image filtered at places of its own."""
+    """Follow images that are filtered at positions of their own."""
     if use["input"].rank != 4:
         raise MixesError("takes the batch axis for channels")
     return first_axis(use, "input", "offset", "mask")
@@ -74,14 +74,14 @@ def deformed(use: Use) -> Value:
 
 @rule(pool.Pool, adaptive_pool.AdaptivePool)
 def pooled(use: Use) -> Value:
-    """One element of each window of a channel, and its place in the channel."""
+    """Follow one element of each window of a channel, and its position in the channel."""
     _check_batched(use, use.layer.spatial_rank)  # type: ignore[attr-defined]
     return first_axis(use, "input")
 
 
 @rule(max_pool.MaxPool)
 def max_pooled(use: Use) -> Value:
-    """The same; of an ONNX file, which the converter shows by a missing dilation, places are those in the whole."""
+    """Follow a max pool; positions of ONNX files, which lack a dilation, are those in the whole tensor."""
     items, layer = pooled(use), use.layer
     if layer.dilation or layer.returns == 0:  # type: ignore[attr-defined]
         return items
@@ -90,7 +90,7 @@ def max_pooled(use: Use) -> Value:
 
 @rule(onnx_pool.Windows, global_pool._Global, global_pool.GlobalLpPool)
 def onnx_pooled(use: Use) -> Value:
-    """The same; a second output names places in the whole tensor, which depend on the items before."""
+    """Follow an ONNX pool; a second output has positions in the whole tensor, which depend on the items before."""
     items = first_axis(use, "input")
     if len(use.results) == 1:
         only: Any = use.results[0][1]
@@ -103,14 +103,14 @@ _PLACES = Mixed("names places in the whole batch")
 
 @rule(unpool.MaxUnpool)
 def unpooled(use: Use) -> Value:
-    """Elements put back to their places in each channel."""
+    """Follow elements that are put back to their positions in each channel."""
     _check_batched(use, use.layer.spatial_rank)  # type: ignore[attr-defined]
     return first_axis(use, "input", "indices")
 
 
 @rule(norm.BatchNorm)
 def batch_norm(use: Use) -> Value:
-    """Every channel with constant statistics; without them those of the batch count."""
+    """Follow channels with constant statistics; otherwise they depend on the batch."""
     if not use["running_mean"].is_given or not use["running_var"].is_given:
         raise MixesError("normalises with the statistics of the batch")
     return first_axis(use, "input")
@@ -118,7 +118,7 @@ def batch_norm(use: Use) -> Value:
 
 @rule(onnx_norm.OnnxBatchNorm)
 def onnx_batch_norm(use: Use) -> Value:
-    """The same; in training the statistics of the batch count."""
+    """Follow channels with constant statistics; in training they depend on the batch."""
     if use.layer.training_mode:  # type: ignore[attr-defined]
         raise MixesError("normalises with the statistics of the batch")
     return first_axis(use, "input")
@@ -126,7 +126,7 @@ def onnx_batch_norm(use: Use) -> Value:
 
 @rule(norm.InstanceNorm)
 def instance_norm(use: Use) -> Value:
-    """Every channel of every image by itself."""
+    """Follow every channel of every image by itself."""
     spatial = use.layer.spatial  # type: ignore[attr-defined]
     if spatial is not None:
         _check_batched(use, spatial)
@@ -138,20 +138,20 @@ def instance_norm(use: Use) -> Value:
     image._Blocks, image.Col2Im,
 )  # fmt: skip
 def first_only(use: Use) -> Value:
-    """Every image by itself, with shared weights."""
+    """Follow every image by itself, with shared weights."""
     return first_axis(use, "input")
 
 
 @rule(fold.Unfold)
 def unfolded(use: Use) -> Value:
-    """Windows of every image as columns."""
+    """Follow windows of every image as columns."""
     _check_batched(use, 2)
     return first_axis(use, "input")
 
 
 @rule(fold.Fold)
 def folded(use: Use) -> Value:
-    """Columns of every image summed into it."""
+    """Follow columns of every image summed into it."""
     if use["input"].rank != 3:
         raise MixesError("takes the batch axis for channels")
     return first_axis(use, "input")
@@ -159,25 +159,25 @@ def folded(use: Use) -> Value:
 
 @rule(interpolate.Interpolate)
 def interpolated(use: Use) -> Value:
-    """Every channel of every image interpolated."""
+    """Follow every channel of every image interpolated."""
     return first_axis(use, "input")
 
 
 @rule(grid.GridSample)
 def sampled(use: Use) -> Value:
-    """Every image sampled at places of its own."""
+    """Follow every image sampled at positions of its own."""
     return first_axis(use, "input", "grid")
 
 
 @rule(grid.AffineGrid, takes_sizes=True)
 def affine(use: Use) -> Value:
-    """A grid of places for each matrix."""
+    """Follow a sampling grid for each matrix."""
     return first_axis(use, "theta")
 
 
 @rule(image.OnnxAffineGrid, takes_sizes=True)
 def onnx_affine(use: Use) -> Value:
-    """The same; of the size that is asked for only the number of items depends on the batch."""
+    """Follow a sampling grid for each matrix; of the requested size only the number of items depends on the batch."""
     if not use["theta"].is_items or use.batch("theta").axis != 0:
         raise MixesError("works along the batch axis")
     return use.batch("theta")
@@ -185,7 +185,7 @@ def onnx_affine(use: Use) -> Value:
 
 @rule(resize.Resize, takes_sizes=True)
 def resized(use: Use) -> Value:
-    """Some axes resampled; the batch axis by a scale of one, or to its own size."""
+    """Follow some axes resampled; the batch axis by a scale of one, or to its own size."""
     items, layer, source = use.batch("input"), use.layer, use["input"]
     if layer.coordinate_transformation_mode == "tf_crop_and_resize":  # type: ignore[attr-defined]
         raise MixesError("cuts a region out of the batch")
@@ -208,7 +208,7 @@ def resized(use: Use) -> Value:
 
 @rule(image.CenterCropPad)
 def cropped(use: Use) -> Value:
-    """Some axes cut or padded; the batch axis must not be among them."""
+    """Follow some axes cut or padded; the batch axis must not be among them."""
     items = use.batch("input")
     use.only("input")
     rank = use["input"].rank
@@ -220,7 +220,7 @@ def cropped(use: Use) -> Value:
 
 @rule(short_time.Stft, short_time.Istft, short_time.Spectrogram, short_time.InverseSpectrogram)
 def spectrum(use: Use) -> Value:
-    """Signals to the spectra of their windows, or back; the last axes are those of one signal."""
+    """Follow signals to the spectra of their windows, or back; the last axes are those of one signal."""
     name = next(iter(use.named))
     back = isinstance(use.layer, (short_time.Istft, short_time.InverseSpectrogram))
     if use[name].rank < (3 if back else 2):
@@ -230,5 +230,5 @@ def spectrum(use: Use) -> Value:
 
 @rule(STFT)
 def onnx_spectrum(use: Use) -> Value:
-    """The same."""
+    """Follow signals to the spectra of their windows, as ONNX does."""
     return first_axis(use, "signal")

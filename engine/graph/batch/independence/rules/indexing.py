@@ -1,4 +1,4 @@
-"""Operators that read or write at places which other operands name."""
+"""Rules of operators that read or write at positions given by other operands."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _BY_ANOTHER: Final = "indexes the batch axis by places that are not the items' o
 
 
 def looked_up(source: Operand, axis: int, index: Operand) -> Value:
-    """Return what is said of slices of one axis that an index of any shape names, in its place.
+    """Return the abstract value of slices of one axis that an index of any shape names, in its place.
 
     Raises:
         MixesError: items are read by others.
@@ -43,7 +43,7 @@ def looked_up(source: Operand, axis: int, index: Operand) -> Value:
 
 
 def _check_source(*operands: Operand) -> None:
-    """Check that what is read or written does not hold the items' numbers: they would be at other places.
+    """Check that what is read or written does not hold the items' numbers: they would be at other positions.
 
     Raises:
         MixesError: it does.
@@ -60,20 +60,20 @@ def _unnumbered(items: Items) -> Items:
 
 @rule(Embedding)
 def embedding(use: Use) -> Value:
-    """Rows of a table by their numbers."""
+    """Follow rows of a table at given indices."""
     return looked_up(use["weight"], 0, use["input"])
 
 
 @rule(onnx.OnnxGather, takes_numbers=True)
 def gather(use: Use) -> Value:
-    """Slices of an axis by their numbers."""
+    """Follow slices of an axis at given indices."""
     source = use["input"]
     return looked_up(source, checked_axis(use.layer.axis, source.rank), use["indices"])  # type: ignore[attr-defined]
 
 
 @rule(selection.IndexSelect, takes_numbers=True)
 def index_select(use: Use) -> Value:
-    """Slices of an axis by their numbers."""
+    """Follow slices of an axis at given indices."""
     source = use["input"]
     return looked_up(source, checked_axis(use.layer.dim, source.rank), use["index"])  # type: ignore[attr-defined]
 
@@ -97,7 +97,7 @@ def _elements(source: Operand, axis: int, index: Operand, *rest: Operand) -> Val
 
 @rule(selection.Gather, onnx.GatherElements, selection.TakeAlongDim)
 def gather_elements(use: Use) -> Value:
-    """Elements of each row by their places."""
+    """Follow elements of each row at given positions."""
     layer: Any = use.layer
     dim = layer.dim if hasattr(layer, "dim") else layer.axis
     index = use.find("index", "indices")
@@ -108,21 +108,21 @@ def gather_elements(use: Use) -> Value:
 
 @rule(scatter.Scatter, scatter.ScatterAdd, scatter.ScatterReduce)
 def scatter_elements(use: Use) -> Value:
-    """Elements written into each row at their places."""
+    """Follow elements written into each row at given positions."""
     axis = checked_axis(use.layer.dim, use["input"].rank)  # type: ignore[attr-defined]
     return _elements(use["input"], axis, use["index"], use["src"])
 
 
 @rule(onnx_scatter.ScatterElements)
 def onnx_scatter_elements(use: Use) -> Value:
-    """The same."""
+    """Follow elements written into each row at given positions, as ONNX does."""
     axis = checked_axis(use.layer.axis, use["input"].rank)  # type: ignore[attr-defined]
     return _elements(use["input"], axis, use["indices"], use["updates"])
 
 
 @rule(scatter._IndexWrite)
 def index_write(use: Use) -> Value:
-    """Slices written at shared places of an axis."""
+    """Follow slices written at shared positions of an axis."""
     axis = checked_axis(use.layer.dim, use["input"].rank)  # type: ignore[attr-defined]
     use.only("input", "source")
     items, source = use.batch("input"), use["source"]
@@ -135,7 +135,7 @@ def index_write(use: Use) -> Value:
 
 @rule(onnx.GatherND, takes_numbers=True)
 def gather_nd(use: Use) -> Value:
-    """Slices by places along the first axes, those of each batch by its own."""
+    """Follow slices by positions along the first axes, those of each batch by its own."""
     source, index = use["input"], use["indices"]
     skipped: int = use.layer.batch_dims  # type: ignore[attr-defined]
     return _by_columns(source, index, skipped)
@@ -169,7 +169,7 @@ def _by_columns(source: Operand, index: Operand, skipped: int) -> Value:
 
 @rule(onnx_scatter.ScatterND, takes_numbers=True)
 def scatter_nd(use: Use) -> Value:
-    """Slices written at places along the first axes."""
+    """Follow slices written at positions along the first axes."""
     source, index, updates = use["input"], use["indices"], use["updates"]
     _check_source(source, updates)
     depth, lead = index.shape[-1], index.rank - 1
@@ -190,7 +190,7 @@ def scatter_nd(use: Use) -> Value:
 
 @rule(onnx_scatter.TensorScatter)
 def tensor_scatter(use: Use) -> Value:
-    """Slices of each item written from a position of its own on."""
+    """Follow slices of each item written from a position of its own on."""
     given = [use[name] for name in ("input", "update", "write_indices") if use[name].is_given]
     if any(not each.is_items or each.value != Items(0) for each in given):
         raise MixesError("writes to places of other items")
@@ -199,7 +199,7 @@ def tensor_scatter(use: Use) -> Value:
 
 @rule(ReverseSequence)
 def reverse_sequence(use: Use) -> Value:
-    """A part of each row reversed, as long as a number of its own says."""
+    """Follow a part of each row reversed, of a length of its own."""
     layer: Any = use.layer
     items, rank, lengths = use.batch("input"), use["input"].rank, use["lengths"]
     if items.axis == checked_axis(layer.time_axis, rank):
@@ -213,13 +213,13 @@ def reverse_sequence(use: Use) -> Value:
 
 @rule(indexing.Index, takes_numbers=True)
 def index_rule(use: Use) -> Value:
-    """``input[i, :, j]``: index tensors are broadcast, and their axes stand in the place of those they index."""
+    """Follow ``input[i, :, j]``: index tensors are broadcast, and their axes replace those they index."""
     return _target(use["input"].rank, *_indexed(use["input"], use["expr"]))
 
 
 @rule(indexing.IndexPut, takes_numbers=True)
 def index_put(use: Use) -> Value:
-    """Values written at an index: of each item at places of its own, or at shared places of other axes."""
+    """Follow values written at an index: of each item at positions of its own, or at shared positions of other axes."""
     source, values = use["input"], use["values"]
     _check_source(values)
     if not source.is_items:

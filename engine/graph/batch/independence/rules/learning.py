@@ -1,4 +1,4 @@
-"""Models of ONNX's ML domain: every row of a table by itself."""
+"""Rules of models of ONNX's ML domain, which treat every row of a table by itself."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from engine.layers.onnx.learning import classes, features, trees, vectors
     vectors.VectorKernel, vectors.PairVotes, vectors.PairProbabilities,
 )  # fmt: skip
 def by_rows(use: Use) -> Value:
-    """Each row of the first operand, with shared parameters."""
+    """Follow each row of the first operand, with shared parameters."""
     if not all(each.is_shared for each in use.operands[1:]):
         raise MixesError("has weights or parameters that depend on the items")
     items, rank = use.batch(), use.first.rank
@@ -25,13 +25,13 @@ def by_rows(use: Use) -> Value:
 
 @rule(features.OneHotEncoder)
 def one_hot(use: Use) -> Value:
-    """A new last axis for the categories."""
+    """Follow a new last axis for the categories."""
     return use.batch()
 
 
 @rule(features.FeatureVectorizer)
 def vectorised(use: Use) -> Value:
-    """Tables side by side."""
+    """Follow tables joined along their columns."""
     if any(each.value != Items(0) or each.rank != 2 for each in use.operands):
         raise MixesError("joins tensors that hold the batch with others that do not")
     return Items(0)
@@ -39,7 +39,7 @@ def vectorised(use: Use) -> Value:
 
 @rule(ArrayFeatureExtractor)
 def extracted(use: Use) -> Value:
-    """Columns by shared places."""
+    """Follow columns at shared positions."""
     use.only("input")
     items = use.batch("input")
     if items.axis == use["input"].rank - 1 or use["input"].rank < 2:

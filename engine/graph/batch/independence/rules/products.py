@@ -1,4 +1,4 @@
-"""Products: of matrices, with weights, sums of products."""
+"""Rules of products: of matrices, with weights, sums of products."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from engine.tensor import TensorSpec
 
 
 def multiplied(a: Operand, b: Operand) -> Value:
-    """Return what is said of a @ b, by numpy's rules for vectors and leading axes.
+    """Return the abstract value of a @ b, by numpy's rules for vectors and leading axes.
 
     Raises:
         MixesError: items are summed over, or meet others.
@@ -41,26 +41,26 @@ def multiplied(a: Operand, b: Operand) -> Value:
 
 
 def transposed(operand: Operand) -> Operand:
-    """A matrix with its axes exchanged."""
+    """Return a matrix with its axes swapped."""
     value = operand.value.at(1 - operand.value.axis) if operand.is_items else operand.value
     specs = tuple(TensorSpec(spec.shape[::-1], spec.dtype) for spec in operand.specs)
     return Operand(value, specs)
 
 
 def result_of(value: Value, use: Use) -> Operand:
-    """A value with the specs of the operator's result."""
+    """Return a value with the specs of the operator's result."""
     return Operand(value, use.results[0])
 
 
 @rule(matmul.Matmul)
 def matmul_rule(use: Use) -> Value:
-    """The product of matrices."""
+    """Follow the product of matrices."""
     return multiplied(use["input"], use["other"])
 
 
 @rule(onnx_matmul.MatMulInteger)
 def matmul_integer(use: Use) -> Value:
-    """The product of matrices of integers; zero points are numbers, or shared vectors of columns."""
+    """Follow the product of matrices of integers; zero points are numbers, or shared vectors of columns."""
     zero = use["a_zero_point"]
     if zero.rank and zero.shape != (1,):
         raise MixesError("has zero points that differ between items")
@@ -70,14 +70,14 @@ def matmul_integer(use: Use) -> Value:
 
 @rule(matmul.AddMatmul)
 def add_matmul(use: Use) -> Value:
-    """A product, and something added to it."""
+    """Follow a product with an added operand."""
     value = multiplied(use["first"], use["second"])
     return broadcast((use["input"], result_of(value, use)))
 
 
 @rule(onnx_matmul.Gemm)
 def gemm(use: Use) -> Value:
-    """A product, and something added to it."""
+    """Follow a product of matrices with an added operand."""
     layer: Any = use.layer
     a = transposed(use["a"]) if layer.transA else use["a"]
     b = transposed(use["b"]) if layer.transB else use["b"]
@@ -86,7 +86,7 @@ def gemm(use: Use) -> Value:
 
 @rule(linear.Linear, QuantisedLinear)
 def linear_rule(use: Use) -> Value:
-    """Every row multiplied by the same weights."""
+    """Follow every row multiplied by the same weights."""
     use.only("input")
     items, rank = use.batch("input"), use["input"].rank
     if items.axis == rank - 1:
@@ -96,7 +96,7 @@ def linear_rule(use: Use) -> Value:
 
 @rule(linear.Bilinear)
 def bilinear(use: Use) -> Value:
-    """Pairs of rows multiplied by the same weights."""
+    """Follow pairs of rows multiplied by the same weights."""
     use.only("input1", "input2")
     items = broadcast((use["input1"], use["input2"]))
     if use["input1"].rank != use["input2"].rank or items.axis == use["input1"].rank - 1:
@@ -106,7 +106,7 @@ def bilinear(use: Use) -> Value:
 
 @rule(einsum.Einsum)
 def einsum_rule(use: Use) -> Value:
-    """Sums of products by labels: the batch must have the same one everywhere, and keep it."""
+    """Follow sums of products by labels: the batch must have the same one everywhere, and keep it."""
     operands = use.others
     equation = use.layer.labelled([each.shape for each in operands])  # type: ignore[attr-defined]
     pairs = list(zip(operands, equation.terms, strict=True))
@@ -126,7 +126,7 @@ def einsum_rule(use: Use) -> Value:
 
 @rule(distance.Cdist)
 def distances(use: Use) -> Value:
-    """The distances of all rows of one matrix from all of another."""
+    """Follow the distances of all rows of one matrix from all of another."""
     first, second = use["x1"], use["x2"]
     if all(each.is_shared or each.value.axis < each.rank - 2 for each in (first, second)):
         return broadcast((first, second))
@@ -135,7 +135,7 @@ def distances(use: Use) -> Value:
 
 @rule(product.Vecdot)
 def vecdot(use: Use) -> Value:
-    """Products of rows summed along an axis."""
+    """Follow products of rows summed along an axis."""
     items: Items = broadcast(use.operands)
     rank = max(each.rank for each in use.operands)
     axis = checked_axis(use.layer.dim, rank)  # type: ignore[attr-defined]
@@ -146,7 +146,7 @@ def vecdot(use: Use) -> Value:
 
 @rule(product.Cross)
 def cross(use: Use) -> Value:
-    """Products of vectors of three along an axis."""
+    """Follow products of vectors of three along an axis."""
     items: Items = broadcast(use.operands)
     dim = use.layer.dim  # type: ignore[attr-defined]
     if dim is None or items.axis == checked_axis(dim, max(each.rank for each in use.operands)):
@@ -156,7 +156,7 @@ def cross(use: Use) -> Value:
 
 @rule(square._OfMatrices)
 def square_rule(use: Use) -> Value:
-    """A function of every matrix."""
+    """Follow a function of every matrix."""
     use.only("input")
     items = use.batch("input")
     if items.axis >= use["input"].rank - 2:
@@ -166,7 +166,7 @@ def square_rule(use: Use) -> Value:
 
 @rule(quantise._Blocks, FakeQuantizeChannels)
 def quantised(use: Use) -> Value:
-    """Rounded to integers, or back, by shared scales."""
+    """Follow numbers rounded to integers, or back, by shared scales."""
     use.only("input")
     items, rank = use.batch("input"), use["input"].rank
     scales = [each for each in (use["scale"], use["zero_point"]) if each.rank and each.shape != (1,)]
@@ -178,7 +178,7 @@ def quantised(use: Use) -> Value:
 
 @rule(quantise.QLinearMatMul)
 def quantised_matmul(use: Use) -> Value:
-    """The product of matrices of integers, rounded to integers by shared scales."""
+    """Follow the product of matrices of integers, rounded to integers by shared scales."""
     use.only("a", "b")
     rest = [use[name] for name in ("a_scale", "a_zero_point", "y_scale", "y_zero_point")]
     if any(each.rank and each.shape != (1,) for each in rest):
@@ -188,7 +188,7 @@ def quantised_matmul(use: Use) -> Value:
 
 @rule(quantise.QLinearConv)
 def quantised_conv(use: Use) -> Value:
-    """Images of integers filtered by the same weights."""
+    """Follow images of integers filtered by the same weights."""
     use.only("x")
     if use.batch("x").axis != 0:
         raise MixesError("works along the batch axis")

@@ -1,4 +1,4 @@
-"""Operators that work along some axes, the same way for every place on the others."""
+"""Rules of operators that work along some axes, equally for every position on the others."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from engine.layers.sorting import order_statistics, sorting
 
 
 def reduced(items: Items, axes: tuple[int, ...], keepdim: bool) -> Items:
-    """Return what is said of a result that has one element for many along some axes.
+    """Return the abstract value of a result that reduces some axes.
 
     Raises:
         MixesError: the batch lies along one of them.
@@ -34,7 +34,7 @@ def reduced(items: Items, axes: tuple[int, ...], keepdim: bool) -> Items:
 
 @rule(reduction.Reduction)
 def reduction_rule(use: Use) -> Value:
-    """Sums, means and the like over axes."""
+    """Follow sums, means and the like over axes."""
     layer: Any = use.layer
     return reduced(use.batch(), layer.axes(use.first.rank), layer.keepdim)
 
@@ -44,7 +44,7 @@ def reduction_rule(use: Use) -> Value:
     sorting.KthValue, LinalgNorm, deviation._WithMean,
 )  # fmt: skip
 def reduction_along(use: Use) -> Value:
-    """One element of each row, and its place; without a dim, of all."""
+    """Follow one element of each row, and its position; without a dim, of all elements."""
     layer: Any = use.layer
     for name in use.named:
         if name not in ("input",) and not use[name].is_shared:
@@ -60,20 +60,20 @@ def reduction_along(use: Use) -> Value:
 
 @rule(_Last)
 def last_extreme(use: Use) -> Value:
-    """The place of the last extreme along an axis."""
+    """Follow the position of the last extreme along an axis."""
     layer: Any = use.layer
     return reduced(use.batch(), (layer.axis,), len(use.result_shapes()[1]) == use.first.rank)
 
 
 @rule(_OfEach)
 def of_each(use: Use) -> Value:
-    """A reduction of every element by itself."""
+    """Follow a reduction of every element by itself."""
     return use.batch()
 
 
 @rule(softmax._AlongAxis)
 def softmax_rule(use: Use) -> Value:
-    """Normalised along an axis."""
+    """Follow a normalisation along an axis."""
     return kept(use.batch(), (use.layer.axis(use.first.rank),), "normalises along")  # type: ignore[attr-defined]
 
 
@@ -82,7 +82,7 @@ def softmax_rule(use: Use) -> Value:
     Hardmax, LpNormalization, OnnxTopK,
 )  # fmt: skip
 def along(use: Use) -> Value:
-    """Every row of an axis by itself: scanned, sorted, transformed."""
+    """Follow rows of an axis that are scanned, sorted or transformed by themselves."""
     layer: Any = use.layer
     use.only("input")
     dim = layer.dim if hasattr(layer, "dim") else layer.axis
@@ -91,13 +91,13 @@ def along(use: Use) -> Value:
 
 @rule(sorting.SortRows)
 def sort_rows(use: Use) -> Value:
-    """Sorted along the first axis."""
+    """Follow a sort along the first axis."""
     return kept(use.batch(), (0,), "sorts")
 
 
 @rule(scan.Diff)
 def differences(use: Use) -> Value:
-    """Differences along an axis, of what is put before and behind as well."""
+    """Follow differences along an axis, including prepended and appended elements."""
     axis = checked_axis(use.layer.dim, use["input"].rank)  # type: ignore[attr-defined]
     use.only("input")
     return kept(use.batch("input"), (axis,), "takes differences along")
@@ -105,14 +105,14 @@ def differences(use: Use) -> Value:
 
 @rule(SeveralAxes)
 def along_several(use: Use) -> Value:
-    """Transformed along several axes."""
+    """Follow a transform along several axes."""
     axes, _ = use.layer.along(use.first.shape)  # type: ignore[attr-defined]
     return kept(use.batch(), axes, "transforms")
 
 
 @rule(_Running)
 def along_operand(use: Use) -> Value:
-    """Scanned along an axis that comes as an operand."""
+    """Follow a scan along an axis that comes as an operand."""
     use.only("input")
     axis = checked_axis(int(use["axis"].constant("axes")), use["input"].rank)
     return kept(use.batch("input"), (axis,), "works along")
@@ -120,7 +120,7 @@ def along_operand(use: Use) -> Value:
 
 @rule(DFT)
 def transform(use: Use) -> Value:
-    """Transformed along an axis; the last one holds real and imaginary parts."""
+    """Follow a transform along an axis; the last axis holds real and imaginary parts."""
     use.only("input")
     given = [use[name].constant("axes") if use[name].is_given else None for name in ("dft_length", "axis")]
     _, axis = use.layer.told(use["input"].spec, *given)  # type: ignore[attr-defined]
@@ -131,7 +131,7 @@ def transform(use: Use) -> Value:
 
 @rule(layer_norm._TrailingNorm, layer_norm.LayerNormStatistics)
 def trailing_norm(use: Use) -> Value:
-    """Normalised over the last axes, those of the weight."""
+    """Follow a normalisation over the last axes, those of the weight."""
     use.only("input")
     rank = use["input"].rank
     count = len(use.layer.normalized_shape)  # type: ignore[attr-defined]
@@ -140,7 +140,7 @@ def trailing_norm(use: Use) -> Value:
 
 @rule(OnnxLayerNorm, OnnxRMSNorm)
 def onnx_trailing_norm(use: Use) -> Value:
-    """Normalised over the axes from one on; the statistics keep the others."""
+    """Follow a normalisation over the axes from one on; the statistics keep the others."""
     use.only("input")
     rank = use["input"].rank
     first = checked_axis(use.layer.axis, rank)  # type: ignore[attr-defined]
@@ -154,14 +154,14 @@ def onnx_trailing_norm(use: Use) -> Value:
 
 @rule(MeanVarianceNormalization)
 def mean_variance(use: Use) -> Value:
-    """Normalised over some axes, the batch among them unless the file says otherwise."""
+    """Follow a normalisation over some axes, the batch included unless the file says otherwise."""
     axes = checked_axes(use.layer.axes, use.first.rank)  # type: ignore[attr-defined]
     return kept(use.batch(), axes, "normalises over")
 
 
 @rule(distance.PairwiseDistance)
 def pairwise(use: Use) -> Value:
-    """The distance of vectors along the last axis."""
+    """Follow the distance of vectors along the last axis."""
     items = broadcast(use.operands)
     rank = max(each.rank for each in use.operands if each.is_given)
     return reduced(items, (rank - 1,), use.layer.keepdim)  # type: ignore[attr-defined]
@@ -169,7 +169,7 @@ def pairwise(use: Use) -> Value:
 
 @rule(distance.CosineSimilarity)
 def cosine(use: Use) -> Value:
-    """The angle of vectors along an axis."""
+    """Follow the angle of vectors along an axis."""
     items = broadcast(use.operands)
     rank = max(each.rank for each in use.operands if each.is_given)
     return reduced(items, (checked_axis(use.layer.dim, rank),), False)  # type: ignore[attr-defined]
@@ -177,6 +177,6 @@ def cosine(use: Use) -> Value:
 
 @rule(Det)
 def determinant(use: Use) -> Value:
-    """Of the last two axes."""
+    """Follow the determinant of the last two axes."""
     rank = use.first.rank
     return reduced(use.batch(), (rank - 2, rank - 1), False)

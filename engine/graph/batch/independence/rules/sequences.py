@@ -1,4 +1,4 @@
-"""Recurrent networks and attention: the batch has a place of its own among the axes of each operand."""
+"""Rules of recurrent networks and attention: the batch has a certain axis in each operand."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from engine.layers.recurrent.recurrent import Recurrent
 
 
 def _at(operand: Operand, axis: int) -> tuple[int, int]:
-    """The layout of an operand that must hold the batch along an axis.
+    """Return the layout of an operand that must have a certain batch axis.
 
     Raises:
         MixesError: it does not.
@@ -40,7 +40,7 @@ def _one_layout(layouts: Sequence[tuple[int, int]]) -> tuple[int, int]:
 
 @rule(Recurrent)
 def recurrent(use: Use) -> Value:
-    """A network over the steps of each item; states hold the batch along their second axis."""
+    """Follow a network over the steps of each item; states hold the batch along their second axis."""
     layer: Any = use.layer
     names = ("input", "initial_h", "initial_c")
     use.only(*names)
@@ -55,7 +55,7 @@ def recurrent(use: Use) -> Value:
 
 @rule(OnnxRecurrent)
 def onnx_recurrent(use: Use) -> Value:
-    """The same; the results are told by their rank."""
+    """Follow a recurrent network; the results are identified by their rank."""
     layer: Any = use.layer
     given = [each for each in use.operands if each.is_given]
     named = layer.named([each.spec for each in given])
@@ -78,13 +78,13 @@ def onnx_recurrent(use: Use) -> Value:
 
 @rule(DynamicQuantizeLSTM)
 def rounded_recurrent(use: Use) -> Value:
-    """An LSTM whose input and states are rounded between the extremes of all rows."""
+    """Follow an LSTM whose input and states are rounded between the extremes of all rows."""
     raise MixesError("rounds by the extremes of the whole batch")
 
 
 @rule(ScaledDotProductAttention)
 def attention(use: Use) -> Value:
-    """Rows of queries, keys and values of each item and head; a mask is broadcast to the scores."""
+    """Follow rows of queries, keys and values of each item and head; a mask is broadcast to the scores."""
     layer: Any = use.layer
     operands = [use[name] for name in ("query", "key", "value", "attn_mask")]
     value = broadcast(operands)
@@ -99,7 +99,7 @@ def attention(use: Use) -> Value:
 
 @rule(MultiheadAttention)
 def multihead(use: Use) -> Value:
-    """Attention with its projections; masks hold the batch along their first axis, or nothing of it."""
+    """Follow attention with its projections; masks hold the batch along their first axis, or nothing of it."""
     layer: Any = use.layer
     if not all(each.is_shared for each in use.named.values()):
         raise MixesError("has weights or parameters that depend on the items")
@@ -123,7 +123,7 @@ def multihead(use: Use) -> Value:
 
 @rule(TransformerEncoderLayer)
 def encoder(use: Use) -> Value:
-    """A layer of a transformer; its mask belongs to the items, or to none."""
+    """Follow a layer of a transformer; its mask belongs to the items, or to none."""
     use.only("src", "mask")
     items = use.batch("src")
     mask = use["mask"]
@@ -134,7 +134,7 @@ def encoder(use: Use) -> Value:
 
 @rule(OnnxAttention)
 def onnx_attention(use: Use) -> Value:
-    """Attention with earlier keys and values in front; masks of fewer axes than four are shared."""
+    """Follow attention with earlier keys and values in front; masks of fewer than four axes are shared."""
     names = ("query", "key", "value")
     if any(not use[name].is_items or use[name].value != Items(0) for name in names):
         raise MixesError("attends to other items")
@@ -152,7 +152,7 @@ def onnx_attention(use: Use) -> Value:
 
 @rule(RotaryEmbedding)
 def rotary(use: Use) -> Value:
-    """Pairs of channels turned by their positions."""
+    """Follow pairs of channels rotated at given positions."""
     items = use.batch("input")
     ids = use["position_ids"]
     use.only("input", "position_ids", "cos_cache", "sin_cache")
@@ -169,7 +169,7 @@ def rotary(use: Use) -> Value:
 
 @rule(CausalMask)
 def causal_mask(use: Use) -> Value:
-    """A mask that only sizes decide."""
+    """Follow a mask that depends on sizes only."""
     if any(not each.is_shared and (not each.is_items or each.value.axis == each.rank - 2) for each in use.operands):
         raise MixesError("makes a mask over the items")
     return SHARED
@@ -177,7 +177,7 @@ def causal_mask(use: Use) -> Value:
 
 @rule(GroupQueryAttention)
 def group_query_attention(use: Use) -> Value:
-    """Causal attention of every item behind its own earlier keys."""
+    """Follow causal attention of every item after its own earlier keys."""
     batched = ("query", "key", "value", "past_key", "past_value", "seqlens_k", "position_ids")
     use.only(*batched, "attention_bias")
     bias = use["attention_bias"]
@@ -190,5 +190,5 @@ def group_query_attention(use: Use) -> Value:
 
 @rule(LinearAttention)
 def linear_attention(use: Use) -> Value:
-    """Attention by a state of each item."""
+    """Follow attention by a state of each item."""
     return first_axis(use, "query", "key", "value", "past_state", "decay", "beta")

@@ -1,4 +1,4 @@
-"""Operators that move elements: other shapes, other orders of axes, parts, joins and repetitions."""
+"""Rules of operators that move elements: other shapes, other orders of axes, parts, joins and repetitions."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from engine.layers.signal.fourier import _Shift
 from engine.layers.vision import shuffle
 
 _TO_THE_END: Final = 2**31 - 2
-"""A constant bound at which no axis ends; exporters write 2**31 - 1 and 2**63 - 1."""
+"""A constant bound beyond the end of any axis; exporters write 2**31 - 1 and 2**63 - 1."""
 
 
 def varying(shapes: Sequence[Sequence[int]]) -> list[tuple[int, int]]:
@@ -58,7 +58,7 @@ def only_axis(shapes: Sequence[Sequence[int]]) -> tuple[int, int]:
 
 
 def made(use: Use) -> Value:
-    """Return what is said of a tensor of equal elements, of a size that may depend on the number of items."""
+    """Return the abstract value of a tensor of equal elements, whose size may depend on the number of items."""
     shapes = use.result_shapes()
     if not varying(shapes):
         return SHARED
@@ -71,7 +71,7 @@ def made(use: Use) -> Value:
     onnx.OnnxFlatten, takes_numbers=True, takes_sizes=True,
 )  # fmt: skip
 def reshaped(use: Use) -> Value:
-    """The elements keep their order: the batch axis is where as many elements lie before and behind each item."""
+    """Follow elements in their order: the batch axis is where each item has as many elements before and after it."""
     if use.first.is_shared:
         raise MixesError("gives a constant a shape that depends on the number of items")
     items = use.batch()
@@ -88,27 +88,27 @@ def reshaped(use: Use) -> Value:
 
 @rule(permute._Permutation)
 def permuted(use: Use) -> Value:
-    """The axes in another order."""
+    """Follow axes in another order."""
     items = use.batch()
     return items.at(use.layer._order(use.first.rank).index(items.axis))  # type: ignore[attr-defined]
 
 
 @rule(permute._Mirror, _Shift)
 def mirrored(use: Use) -> Value:
-    """Elements in another order along some axes, or along all as one row."""
+    """Follow elements in another order along some axes, or along all as one row."""
     axes = use.layer._axes(use.first.rank) or tuple(range(use.first.rank))  # type: ignore[attr-defined]
     return kept(use.batch(), axes, "moves items along")
 
 
 @rule(permute.Rot90)
 def rotated(use: Use) -> Value:
-    """A plane turned."""
+    """Follow a rotated plane."""
     return kept(use.batch(), use.layer._axes(use.first.rank), "turns")  # type: ignore[attr-defined]
 
 
 @rule(_Triangle, onnx.Trilu)
 def triangle(use: Use) -> Value:
-    """A part of every matrix set to zero."""
+    """Follow a part of every matrix set to zero."""
     use.only("input")
     rank = use.first.rank
     return kept(use.batch("input"), (rank - 2, rank - 1), "blanks out a part of")
@@ -116,7 +116,7 @@ def triangle(use: Use) -> Value:
 
 @rule(diagonal.Diagonal)
 def diagonals(use: Use) -> Value:
-    """Two axes become their diagonal, which comes last."""
+    """Follow two axes that become their diagonal, which comes last."""
     items = use.batch()
     plane = use.layer._plane(use.first.rank)  # type: ignore[attr-defined]
     kept(items, plane, "takes a diagonal across")
@@ -125,7 +125,7 @@ def diagonals(use: Use) -> Value:
 
 @rule(diagonal.DiagonalEmbed)
 def embedded(use: Use) -> Value:
-    """The last axis becomes the diagonal of two new ones."""
+    """Follow the last axis, which becomes the diagonal of two new ones."""
     items, rank = use.batch(), use.first.rank
     kept(items, (rank - 1,), "spreads")
     layer: Any = use.layer
@@ -135,7 +135,7 @@ def embedded(use: Use) -> Value:
 
 @rule(expand.Expand, expand.ExpandAs, onnx.OnnxExpand, takes_numbers=True, takes_sizes=True)
 def expanded(use: Use) -> Value:
-    """Axes of size 1 are repeated, new ones come in front."""
+    """Follow axes of size 1 that are repeated, and new leading ones."""
     source = use.first
     rank = len(use.result_shapes()[1])
     if source.is_items:
@@ -154,7 +154,7 @@ def expanded(use: Use) -> Value:
 
 @rule(expand._Tiling, onnx.OnnxTile, takes_sizes=True)
 def tiled(use: Use) -> Value:
-    """The whole tensor laid side by side along each axis."""
+    """Follow a tensor that is repeated along each axis."""
     source, shapes = use.first, use.result_shapes()
     axis, size = only_axis(shapes)
     rank = len(shapes[1])
@@ -170,7 +170,7 @@ def tiled(use: Use) -> Value:
 
 @rule(expand.RepeatInterleave)
 def repeated(use: Use) -> Value:
-    """Every slice of an axis repeated in place, so often each."""
+    """Follow slices of an axis that are repeated in place."""
     use.only("input")
     items, layer = use.batch("input"), use.layer
     if layer.dim is None:  # type: ignore[attr-defined]
@@ -185,7 +185,7 @@ def repeated(use: Use) -> Value:
 
 @rule(join.Cat, takes_numbers=True)
 def joined(use: Use) -> Value:
-    """Tensors one after the other along an axis."""
+    """Follow tensors concatenated along an axis."""
     tensors = _listed(use)
     items = _alike(tensors, "joins")
     rank = max(each.rank for each in tensors)
@@ -206,7 +206,7 @@ def joined(use: Use) -> Value:
 
 @rule(join.Stack)
 def stacked(use: Use) -> Value:
-    """Tensors of one shape along a new axis."""
+    """Follow tensors of one shape stacked along a new axis."""
     tensors = _listed(use)
     items = _alike(tensors, "stacks")
     axis = checked_axis(use.layer.dim, tensors[0].rank + 1)  # type: ignore[attr-defined]
@@ -214,7 +214,7 @@ def stacked(use: Use) -> Value:
 
 
 def _listed(use: Use) -> list[Operand]:
-    """The tensors that are joined, given one by one or as a list."""
+    """Return the tensors that are joined, given one by one or as a list."""
     if len(use.others) != 1 or not isinstance(use.others[0].value, (list, tuple)):
         return list(use.others)
     (given,) = use.others
@@ -237,7 +237,7 @@ def _alike(tensors: Sequence[Operand], verb: str) -> Items:
 
 @rule(split._Pieces)
 def pieces(use: Use) -> Value:
-    """An axis cut into pieces, or taken away."""
+    """Follow an axis split into pieces, or removed."""
     items = use.batch()
     axis = checked_axis(use.layer.dim or 0, use.first.rank)  # type: ignore[attr-defined]
     kept(items, (axis,), "cuts")
@@ -246,7 +246,7 @@ def pieces(use: Use) -> Value:
 
 @rule(_Window, takes_sizes=True)
 def windowed(use: Use) -> Value:
-    """A part of some axes, or one slice of them; written to, it is what is written that counts."""
+    """Follow a part of some axes, or one slice of them; for a write, the written tensor."""
     items, layer = use.batch("input"), use.layer
     sized = [name for name, each in use.parameters.items() if has_sizes(each.value)]
     rank, removed = use["input"].rank, 0
@@ -300,7 +300,7 @@ def _reaches(end: Operand, number: int, source: Operand) -> bool:
 
 @rule(Select)
 def selected(use: Use) -> Value:
-    """Slices of an axis by constant numbers; the axis goes where there is one."""
+    """Follow slices of an axis at constant indices; the axis is removed if there is one."""
     layer: Any = use.layer
     items, axis = use.batch("input"), checked_axis(layer.dim, use["input"].rank)
     if axis == items.axis:
@@ -311,19 +311,19 @@ def selected(use: Use) -> Value:
 
 @rule(Narrow)
 def narrowed(use: Use) -> Value:
-    """A part of an axis."""
+    """Follow a part of an axis."""
     return kept(use.batch(), (checked_axis(use.layer.dim, use.first.rank),), "cuts")  # type: ignore[attr-defined]
 
 
 @rule(Windows)
 def windows(use: Use) -> Value:
-    """Overlapping windows of an axis; a new last axis holds their elements."""
+    """Follow overlapping windows of an axis; a new last axis holds their elements."""
     return kept(use.batch(), (checked_axis(use.layer.dim, use.first.rank),), "cuts")  # type: ignore[attr-defined]
 
 
 @rule(onnx.OnnxSlice, takes_sizes=True)
 def onnx_slice(use: Use) -> Value:
-    """A part of some axes."""
+    """Follow a part of some axes."""
     items, source = use.batch("input"), use["input"]
     layer: Any = use.layer
     names = ("starts", "ends", "axes", "steps")
@@ -348,7 +348,7 @@ def onnx_slice(use: Use) -> Value:
 
 @rule(Pad)
 def padded(use: Use) -> Value:
-    """Elements put around; the padding is given for the last axis first."""
+    """Follow padding, given for the last axis first."""
     use.only("input")
     items, layer = use.batch("input"), use.layer
     place = 2 * (use["input"].rank - 1 - items.axis)
@@ -359,7 +359,7 @@ def padded(use: Use) -> Value:
 
 @rule(OnnxPad)
 def onnx_padded(use: Use) -> Value:
-    """Elements put around the axes named, or all."""
+    """Follow padding of the named axes, or of all."""
     use.only("input")
     items, rank = use.batch("input"), use["input"].rank
     pads = [int(each) for each in use["pads"].constant("paddings")]
@@ -376,7 +376,7 @@ def onnx_padded(use: Use) -> Value:
     takes_sizes=True,
 )  # fmt: skip
 def created(use: Use) -> Value:
-    """A tensor of equal elements."""
+    """Follow a tensor of equal elements."""
     value = use.find("fill_value")
     if not value.is_shared:
         raise MixesError("fills a tensor with a number that depends on the items")
@@ -387,7 +387,7 @@ def created(use: Use) -> Value:
 
 @rule(ARange, Range, takes_sizes=True)
 def ranged(use: Use) -> Value:
-    """The numbers from 0 on, one for each item."""
+    """Follow the numbers from 0 on, one for each item."""
     known = {name: each.known() for name, each in use.named.items()}
     start, step = ("start", "step") if isinstance(use.layer, ARange) else ("start", "delta")
     if any(value is None for value in known.values()):
@@ -409,7 +409,7 @@ def _number(value: Any) -> Any:
 
 @rule(OneHot)
 def one_hot(use: Use) -> Value:
-    """A new last axis of truth values; how many there are must not depend on the values."""
+    """Follow a new last axis of booleans, whose size must not depend on the values."""
     if use.layer.num_classes < 0:  # type: ignore[attr-defined]
         raise MixesError("counts the classes in the batch")
     return use.batch()
@@ -417,7 +417,7 @@ def one_hot(use: Use) -> Value:
 
 @rule(OnnxOneHot)
 def onnx_one_hot(use: Use) -> Value:
-    """A new axis of two values."""
+    """Follow a new axis of two values."""
     use.only("indices")
     items = use.batch("indices")
     axis = checked_axis(use.layer.axis, use["indices"].rank + 1)  # type: ignore[attr-defined]
@@ -426,14 +426,14 @@ def onnx_one_hot(use: Use) -> Value:
 
 @rule(shuffle.PixelShuffle, shuffle.PixelUnshuffle)
 def pixels(use: Use) -> Value:
-    """Channels become pixels, or the other way round, in the last three axes."""
+    """Follow channels that become pixels, or back, in the last three axes."""
     rank = use.first.rank
     return kept(use.batch(), (rank - 3, rank - 2, rank - 1), "moves")
 
 
 @rule(shuffle.ChannelShuffle)
 def channels(use: Use) -> Value:
-    """Channels, axis 1, in another order."""
+    """Follow channels, axis 1, in another order."""
     items = use.batch()
     if items.axis != 0:
         raise MixesError("holds the batch along another axis than the first")
@@ -442,7 +442,7 @@ def channels(use: Use) -> Value:
 
 @rule(numbers.Item, takes_numbers=True, takes_sizes=True)
 def item(use: Use) -> Value:
-    """One item of a list."""
+    """Follow one item of a list."""
     if not isinstance(use.first.value, (list, tuple)):
         raise MixesError("makes a number of the items")
     return use.first.value[use["index"].constant("places")]
@@ -450,7 +450,7 @@ def item(use: Use) -> Value:
 
 @rule(container.TupleConstruct, container.ListConstruct, container.SliceIndexes, takes_numbers=True, takes_sizes=True)
 def arranged(use: Use) -> Value:
-    """Values side by side, in one result."""
+    """Follow values grouped in one result."""
     layer: Any = use.layer
     found = layer.forward(*(each.value for each in use.others))
     return (nested(lambda leaf: SHARED if isinstance(leaf, (int, str)) else leaf, found),)
@@ -458,14 +458,14 @@ def arranged(use: Use) -> Value:
 
 @rule(container.DictConstruct, takes_numbers=True, takes_sizes=True)
 def dictionary(use: Use) -> Value:
-    """Values by key."""
+    """Follow values by key."""
     keys = [each.spec for each in use.others[::2]]
     return (dict(zip(keys, (each.value for each in use.others[1::2]), strict=True)),)
 
 
 @rule(container.Unpack, takes_numbers=True, takes_sizes=True)
 def unpacked(use: Use) -> Value:
-    """The items of a tuple or list; of a tensor its sizes."""
+    """Follow the items of a tuple or list, or the sizes of a tensor."""
     if isinstance(use.first.value, (list, tuple)):
         return tuple(use.first.value)
     if not use.first.is_items:

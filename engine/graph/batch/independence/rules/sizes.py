@@ -1,8 +1,8 @@
-"""Numbers that are computed from the number of items: shapes that are asked for, put together and taken apart.
+"""Numbers that are computed from the number of items: shapes that are read, joined and split.
 
-Such a number is a linear function of the number of items, ``a + b * n``, told by its values for the COUNTS that are
-tried. Only what keeps it one for every number of items is followed: sums, multiples, divisions without rest, and
-comparisons that come out alike for all of them.
+Such a number is a linear function of the number of items, ``a + b * n``, determined by its values for COUNTS. Only
+operations that keep it linear for every number of items are followed: sums, multiples, divisions without remainder, and
+comparisons with the same result for all of them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from engine.layers.shape.shape import Rearrangement
 from engine.tensor import TensorSpec, is_known, known_value, spec_of
 
 Known = tuple[Any, ...]
-"""A value with each of COUNTS."""
+"""A value for each of COUNTS."""
 
 _READERS: Final = (
     numbers.Size, numbers.NumEl, numbers.Rank, numbers.Length, OnnxShape, OnnxSize, ShapeAsTensor, DTypeOf, DeviceOf,
@@ -45,7 +45,7 @@ _NAMES: Final[dict[type[Layer], str]] = {arithmetic.Add: "add", arithmetic.Sub: 
 
 
 def sizes(use: Use) -> Value | None:
-    """Return what is said of the results of an operator that computes with sizes; None where it does not.
+    """Return the abstract values of the results of an operator that computes with sizes; None for other operators.
 
     Raises:
         MixesError: they are no linear function of the number of items.
@@ -71,7 +71,7 @@ def sizes(use: Use) -> Value | None:
 
 
 def _read(use: Use) -> Value:
-    """A shape, or a part of one: linear, for that of a tensor that holds the batch along one axis is."""
+    """Follow a shape, or a part of one, which is linear for a tensor with one batch axis."""
     results = [_known(specs) for specs in use.results]
     if any(result is None for result in results):
         raise MixesError("asks for a size that only values tell")
@@ -206,7 +206,7 @@ _RULES: Final[dict[str, Callable[[Sequence[_Linear]], bool]]] = {
     **dict.fromkeys(("lt", "le", "gt", "ge"), lambda numbers: _difference(numbers).keeps_sign()),
     **dict.fromkeys(("max", "min", "maximum", "minimum"), lambda numbers: _difference(numbers).keeps_side()),
 }
-"""By the function's name: whether numbers of these kinds give a linear function."""
+"""By the function's name: whether such numbers give a linear function."""
 
 
 def _of_expression(layer: Expression, operands: Sequence[Operand]) -> Value | None:
@@ -218,7 +218,7 @@ def _of_expression(layer: Expression, operands: Sequence[Operand]) -> Value | No
 
 
 def _numbers(root: Node, operands: Sequence[Operand], shapes: frozenset[int]) -> tuple[Known, Value] | None:
-    """A tree's value with each of COUNTS, and what is said of it; None where only a run can tell it."""
+    """Return a tree's value for each of COUNTS, and its abstract value; None if unknown before a run."""
     found: list[tuple[Known, Value] | None] = []
     for node in postorder(root):  # without recursion: trees are as deep as their text
         first = len(found) - len(node.children)
@@ -229,7 +229,7 @@ def _numbers(root: Node, operands: Sequence[Operand], shapes: frozenset[int]) ->
 def _number(
     node: Node, parts: Sequence[tuple[Known, Value] | None], operands: Sequence[Operand], shapes: frozenset[int]
 ) -> tuple[Known, Value] | None:
-    """The same of a node, given that of those it is made of."""
+    """Return the same for a node, given its children's."""
     if isinstance(node, Literal):
         return (node.value,) * len(COUNTS), SHARED
     if isinstance(node, Input):
@@ -256,7 +256,7 @@ def _number(
 
 
 def _result(node: Call, arguments: Sequence[Any]) -> Any:
-    """The value of a call with known arguments."""
+    """Return the value of a call with known arguments."""
     call = Call(node.function, tuple(Input(k) for k in range(len(arguments))))
     given = [np.asarray(each) if isinstance(each, list) else each for each in arguments]
     given = [spec_of(each, with_value=True) if isinstance(each, np.ndarray) else each for each in given]
@@ -264,7 +264,7 @@ def _result(node: Call, arguments: Sequence[Any]) -> Any:
 
 
 def call_sizes(node: Call, operands: Sequence[Operand]) -> tuple[Known, Value] | None:
-    """The value of ``size(@k,d)`` with each of COUNTS, and what is said of it; None where only a run can tell it."""
+    """Return the value of ``size(@k,d)`` for each of COUNTS, and its abstract value; None if unknown before a run."""
     known = tuple(known_value(infer(node, [operand.specs[k] for operand in operands])) for k in range(len(COUNTS)))
     return (known, _compared(known)) if all(is_known(value) for value in known) else None
 
@@ -275,7 +275,7 @@ def _known(specs: Sequence[Any]) -> Known | None:
 
 
 def _compared(values: Known) -> Value:
-    """Shared where a linear function is the same for all numbers of items, item by item of nested values."""
+    """Return Shared if a linear function is constant, item by item of nested values, else Sizes."""
     try:
         return nested(_compared_numbers, *values)
     except ValueError:  # lists of different lengths

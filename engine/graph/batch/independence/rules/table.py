@@ -18,11 +18,11 @@ _TAKES_SIZES: Final[set[Rule]] = set()
 
 
 def rule(*layers: type[Layer], takes_numbers: bool = False, takes_sizes: bool = False) -> Callable[[Rule], Rule]:
-    """Decorator: let a function be the rule of these layers and of those derived from them.
+    """Return a decorator that registers a function as the rule of these layers and of derived ones.
 
     Args:
-        takes_numbers: whether the rule knows what to do with operands that hold the items' numbers.
-        takes_sizes: whether it knows what to do with numbers that depend on the number of items.
+        takes_numbers: whether the rule handles operands that hold the items' numbers.
+        takes_sizes: whether it handles numbers that depend on the number of items.
     """
 
     def add(function: Rule) -> Rule:
@@ -42,7 +42,7 @@ def rule_for(layer: Layer) -> Rule | None:
 
 
 def check_numbers(function: Rule, use: Use) -> None:
-    """Check that an operator which takes the items' numbers, or how many there are, has a rule for them.
+    """Check that an operator on the items' numbers, or on the number of items, has a rule for them.
 
     Raises:
         MixesError: it has none.
@@ -56,7 +56,7 @@ def check_numbers(function: Rule, use: Use) -> None:
 
 
 def kept(items: Items, axes: tuple[int, ...], verb: str) -> Items:
-    """Return what is said of an operand once an operator worked along some axes.
+    """Return the abstract value of an operand after an operator worked along some axes.
 
     Raises:
         MixesError: the batch lies along one of them.
@@ -67,5 +67,5 @@ def kept(items: Items, axes: tuple[int, ...], verb: str) -> Items:
 
 
 def moved(items: Items, source: int, target: int) -> Items:
-    """Return what is said of an axis that lies at another place, counted from the end, in a tensor of another rank."""
+    """Return the abstract value with its axis moved for a tensor of another rank, counted from the end."""
     return items.at(items.axis + target - source)
