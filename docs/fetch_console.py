@@ -1,10 +1,10 @@
-"""Put what the console has of others into app/static/console/vendor: Preact, htm, typefaces; for its tests axe-core.
+"""Fetch the console's third-party files into app/static/console/vendor: Preact, htm, fonts, and axe-core for tests.
 
     python docs/fetch_console.py
 
-They come from their releases on npm, by npm's own client, and are taken only if they are what is pinned here.
-checksums.txt has what lies there, and a test holds it against that. For another release change version and integrity
-(``npm view NAME@VERSION dist.integrity``), and run tests/app/console.
+npm's client fetches the releases, which must have the integrity hashes below. A test compares the files with
+checksums.txt. For another release, change version and integrity (``npm view NAME@VERSION dist.integrity``), and run
+tests/app/console.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from typing import Final
 ROOT: Final = Path(__file__).parents[1]
 FOLDER: Final = ROOT / "app" / "static" / "console" / "vendor"
 AXE: Final = ROOT / "tests" / "app" / "console" / "axe"
-# Modules find each other by path: there is no bundler, and a page whose scripts are all files has no import map.
+# Modules import each other by path: there is no bundler, and the page has no inline script for an import map.
 REWRITTEN: Final = ((b'from"preact"', b'from"./preact.js"'),)
 
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """A release, and which of its files go where."""
+    """A release, and the targets of its files."""
 
     name: str
     version: str
@@ -82,7 +82,7 @@ PACKAGES: Final = (
 
 
 def main() -> None:
-    """Fetch, check, write."""
+    """Fetch, check and write the files."""
     for folder in (FOLDER, AXE):
         folder.mkdir(parents=True, exist_ok=True)
     for package in PACKAGES:
@@ -115,7 +115,7 @@ def _read(files: tarfile.TarFile, package: Package, name: str) -> bytes:
         return content
     for old, new in REWRITTEN:
         content = content.replace(old, new)
-    # What maps the code back to its sources is not here.
+    # Source maps are not included.
     return b"".join(line for line in content.splitlines(True) if not line.startswith(b"//# sourceMappingURL"))
 
 

@@ -1,10 +1,10 @@
-"""Put Swagger UI's script and style, which /docs is made of, into app/static/swagger-ui.
+"""Fetch Swagger UI's script and style for /docs into app/static/swagger-ui.
 
     python docs/fetch_swagger_ui.py
 
-They come from its release on npm, by npm's own client, and are taken only if they are what is pinned here. They lie
-there packed, as they are sent; checksums.txt has what they are unpacked, and a test holds them against it. For another
-release change version and integrity (``npm view swagger-ui-dist@VERSION dist.integrity``), and look at /docs.
+npm's client fetches the release, which must have the integrity hash below. The files are stored compressed, as they are
+sent; a test compares their uncompressed bytes with checksums.txt. For another release, change version and integrity
+(``npm view swagger-ui-dist@VERSION dist.integrity``), and check /docs.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ PLAIN: Final = ("LICENSE", "NOTICE", "swagger-ui-bundle.js.LICENSE.txt")
 
 
 def main() -> None:
-    """Fetch, check, write."""
+    """Fetch, check and write the files."""
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run(["npm", "pack", "--silent", f"swagger-ui-dist@{VERSION}"], cwd=folder, check=True)
         (archive,) = Path(folder).glob("*.tgz")

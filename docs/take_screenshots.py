@@ -1,9 +1,9 @@
-"""Take the pictures of the console that docs/console.md shows, with a headless Chromium, of the models in model_store/.
+"""Take the screenshots of docs/console.md with a headless Chromium and the models in model_store/.
 
     python docs/take_screenshots.py [--more FOLDER]
 
-FOLDER has further models, as a store has them; where there is a resnet50 among them, the graph shown is its own. Look
-at what was made before it is kept.
+FOLDER is a store of further models; if it has a resnet50, the graph shown is that one. Look at the screenshots before
+you commit them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _REQUESTS: Final = 400
 
 
 def main() -> None:
-    """Serve, send some requests, look at every view."""
+    """Serve the models, send some requests, and take a screenshot of every view."""
     from tests.app.console.browser import browsing
     from tests.app.console.conftest import serving
 
@@ -84,7 +84,7 @@ def _send(url: str) -> None:
 
 
 def _shrink(path: Path) -> None:
-    """A palette is enough for such pictures, and a third of the bytes."""
+    """Reduce a screenshot to a palette, which takes a third of the bytes."""
     from PIL import Image
 
     Image.open(path).convert("RGB").quantize(192, dither=Image.Dither.NONE).save(path, optimize=True)

@@ -1,4 +1,4 @@
-"""A trained network as the pair of files that is served."""
+"""Export of a trained network to PNNX files."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from torch import Tensor, nn
 
 
 def write_pair(model: nn.Module, version: Path, example: Tensor, other: Tensor | None = None) -> nn.Module:
-    """Write the pair and return it as pnnx reads it back: what is measured is what is served.
+    """Write the files, and return the network as pnnx reads it back, so that the served model is measured.
 
-    other: another example; the graph leaves open in which sizes they differ.
+    other: second example; sizes in which both differ stay open.
     """
     version.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as scratch:

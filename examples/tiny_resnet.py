@@ -1,11 +1,11 @@
-"""A little residual network that names four patterns, made with numpy alone: no torch, no training loop.
+"""Small residual network that classifies four patterns, made with numpy only: no torch, no training loop.
 
     python examples/tiny_resnet.py model_store/patterns
 
-Writes a whole folder of a model store: the file pair, config, labels and pictures to try. The trunk is a ResNet as in
-He et al. 2015 with random weights, which is enough to see texture; only the last layer is fitted, in closed form, to
-what the trunk says of a few hundred drawn pictures. Batch normalisation is left out: a converter folds it into the
-convolutions anyway. Every random number comes from one seed.
+Writes a complete model folder: PNNX files, config, labels and sample images. The trunk is a ResNet as in He et al. 2015
+with random weights, which is enough to recognise texture. Only the last layer is fitted, in closed form, to the
+features of a few hundred drawn images. Batch normalisation is left out, since a converter folds it into the
+convolutions. All random numbers come from one seed.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def operator(
     type: str, name: str, inputs: str, output: str, weights: Mapping[str, Floats] | None = None, /,
     **params: pnnx.Parameter,
 ) -> pnnx.Operator:  # fmt: skip
-    """A line of the text file, with its members of the archive; inputs are operand names with blanks between."""
+    """Return a line of the text file with its archive members; inputs are operand names separated by blanks."""
     attributes = {key: pnnx.Attribute(array.shape, array.dtype, array) for key, array in (weights or {}).items()}
     return pnnx.Operator(type, name, tuple(inputs.split()), (output,), params, attributes)
 
@@ -54,7 +54,7 @@ def convolution(
     name: str, input: str, output: str, channels: tuple[int, int], chance: np.random.Generator, *, kernel: int = 3,
     stride: int = 1,
 ) -> pnnx.Operator:  # fmt: skip
-    """A square convolution that keeps the size, or divides it by stride; He's scale keeps the variance."""
+    """Return a square convolution that keeps the size or divides it by stride; He's scale keeps the variance."""
     taken, made = channels
     weight = chance.standard_normal((made, taken, kernel, kernel)) * np.sqrt(2 / (taken * kernel**2))
     weights = {"weight": weight.astype(np.float32), "bias": np.zeros(made, np.float32)}
@@ -68,7 +68,7 @@ def convolution(
 def block(
     name: str, input: str, output: str, channels: tuple[int, int], chance: np.random.Generator
 ) -> list[pnnx.Operator]:
-    """relu(x + f(x)), where f is two convolutions; a 1x1 convolution fits x to f(x) where their shapes differ."""
+    """Return relu(x + f(x)) with two convolutions in f; a 1x1 convolution adapts x if the shapes differ."""
     taken, made = channels
     stride, shortcut = (1, input) if taken == made else (2, f"{output}_short")
     operators = [
@@ -86,7 +86,7 @@ def block(
 
 
 def trunk(chance: np.random.Generator) -> list[pnnx.Operator]:
-    """From a picture, operand ``x`` (N, 1, 16, 16), to 32 numbers, operand ``features`` (N, 32)."""
+    """Return the layers from an image, operand ``x`` (N, 1, 16, 16), to operand ``features`` (N, 32)."""
     narrow, wide = WIDTHS
     return [
         pnnx.Operator("pnnx.Input", "pnnx_input_0", (), ("x",)),
@@ -100,7 +100,7 @@ def trunk(chance: np.random.Generator) -> list[pnnx.Operator]:
 
 
 def finished(operators: Sequence[pnnx.Operator], output: str) -> engine.RuntimeGraph:
-    """The operators as a built graph that returns one operand, with every shape announced as a converter does it."""
+    """Return the operators as a built graph with one output, and all shapes written as a converter does."""
     ending = pnnx.Operator("pnnx.Output", "pnnx_output_0", (output,), ())
     source = pnnx.Graph([*operators, ending], {"x": engine.TensorSpec((1, 1, SIZE, SIZE), np.dtype(np.float32))})
     graph = engine.RuntimeGraph.from_source(source)
@@ -110,7 +110,7 @@ def finished(operators: Sequence[pnnx.Operator], output: str) -> engine.RuntimeG
 
 
 def draw(kind: str, size: int, chance: np.random.Generator) -> Floats:
-    """One noisy picture of a kind, (size, size), light or dark on the other, values from 0 to 1."""
+    """Return a noisy image of a kind, (size, size), light on dark or dark on light, in 0..1."""
     down, across = np.mgrid[0:size, 0:size] / size
     turns = 2 * np.pi * chance.uniform(2, 4)
     phase, other_phase = chance.uniform(0, 2 * np.pi, 2)
@@ -128,14 +128,14 @@ def draw(kind: str, size: int, chance: np.random.Generator) -> Floats:
 
 
 def pictures(count: int, chance: np.random.Generator) -> tuple[Floats, npt.NDArray[np.intp]]:
-    """What the network sees, (count, 1, 16, 16) from -1 to 1, and which label each picture has."""
+    """Return network inputs (count, 1, 16, 16) in -1..1, and the label of each."""
     kinds = np.arange(count) % len(LABELS)
     drawn = np.stack([draw(LABELS[kind], SIZE, chance) for kind in kinds])
     return (drawn[:, None] - 0.5) / 0.5, kinds
 
 
 def fit_head(features: Floats, kinds: npt.NDArray[np.intp], ridge: float = 1e-3) -> dict[str, Floats]:
-    """Weight (4, 32) and bias (4,) with the least squared error to 10 for the right label and 0 for the others."""
+    """Return weight (4, 32) and bias (4,) by least squares: 10 for the right label, 0 for the others."""
     rows = np.column_stack([features, np.ones(len(features))]).astype(np.float64)
     wanted = 10 * np.eye(len(LABELS))[kinds]
     solved = np.linalg.solve(rows.T @ rows + ridge * np.eye(rows.shape[1]), rows.T @ wanted)
@@ -143,7 +143,7 @@ def fit_head(features: Floats, kinds: npt.NDArray[np.intp], ridge: float = 1e-3)
 
 
 def make(chance: np.random.Generator) -> engine.RuntimeGraph:
-    """The network, fitted."""
+    """Return the fitted network."""
     operators = trunk(chance)
     seen, kinds = pictures(FITTED, chance)
     (features,) = engine.Session(finished(operators, "features")).run([seen])
@@ -153,14 +153,14 @@ def make(chance: np.random.Generator) -> engine.RuntimeGraph:
 
 
 def share_right(graph: engine.RuntimeGraph, chance: np.random.Generator) -> float:
-    """How many of some new pictures the network names right, from 0 to 1."""
+    """Return the accuracy on new images, in 0..1."""
     seen, kinds = pictures(HELD_BACK, chance)
     (scores,) = engine.Session(graph).run([seen])
     return float((scores.argmax(1) == kinds).mean())
 
 
 def write_folder(graph: engine.RuntimeGraph, folder: Path, chance: np.random.Generator) -> None:
-    """The pair, config, labels, and a picture of every kind, four times as large as the network's input."""
+    """Write files, config, labels, and an image of each kind at four times the input size."""
     for name in ("1", "examples"):
         folder.joinpath(name).mkdir(parents=True, exist_ok=True)
     graph.save(folder / "1/model.pnnx.param", folder / "1/model.pnnx.bin")

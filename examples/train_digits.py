@@ -1,12 +1,11 @@
-"""Train the network of model_store/digits and write its whole folder: weights, config, labels, card and pictures.
+"""Training of model_store/digits; writes its folder: weights, config, labels, README and images.
 
     pip install ".[export]"
     python examples/train_digits.py
 
-About a minute on one core. Every random number comes from one seed and torch uses one thread, so that the same
-versions on the same CPU write the same files. Rules: the held-back pictures never reach `train`; the figures on the
-card are measured on the exported pair, read back by pnnx, from pictures that went through the preprocessing which
-config.toml declares.
+About a minute on one core. All random numbers come from one seed and torch uses one thread, so that the same versions
+on the same CPU write the same files. `train` never gets the test images. The figures of the README are measured on the
+exported files, read back by pnnx, with the preprocessing of config.toml.
 """
 
 from __future__ import annotations
@@ -61,14 +60,14 @@ Pictures = list[Image.Image]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Split:
-    """Ink from 0 to 1, float32 (N, 1, 8, 8), and labels, int64 (N,)."""
+    """Ink in 0..1, float32 (N, 1, 8, 8), and labels, int64 (N,)."""
 
     ink: Tensor
     labels: Tensor
 
 
 class Digits(nn.Module):
-    """(N, 1, 16, 16) float32 of about -1 to 1 -> (N, 10) logits."""
+    """Classifier: (N, 1, 16, 16) float32 in about -1..1 -> (N, 10) logits."""
 
     def __init__(self, width: int = 24) -> None:
         super().__init__()
@@ -94,7 +93,7 @@ def _convolve(channels: int, filters: int) -> Iterable[nn.Module]:
 
 
 def load_splits() -> tuple[Split, Split]:
-    """The training part and the held-back part, each with every digit in its share."""
+    """Return the training and the test split, with the same share of each digit."""
     data = load_digits()
     parts = train_test_split(
         data.images / 16, data.target, test_size=HELD_BACK, random_state=SEED, stratify=data.target
@@ -105,7 +104,7 @@ def load_splits() -> tuple[Split, Split]:
 
 
 def augment(ink: Tensor, chance: torch.Generator) -> Tensor:
-    """What others may send, (N, 1, 16, 16): redrawn, moved, faint, noisy, or dark on light."""
+    """Return variants that clients may send, (N, 1, 16, 16): redrawn, moved, faint, noisy, dark on light."""
 
     def draw(low: float, high: float) -> Tensor:
         return torch.rand((len(ink), 1, 1, 1), generator=chance) * (high - low) + low
@@ -119,7 +118,7 @@ def augment(ink: Tensor, chance: torch.Generator) -> Tensor:
 
 
 def _sharpen(ink: Tensor, *, steepness: Tensor, threshold: Tensor) -> Tensor:
-    # Counting 4x4 blocks of a scan made the grey of the data; a threshold brings strokes of about the old shape back.
+    # The data's grey values count ink in 4x4 blocks of a scan; a threshold restores strokes of about the old shape.
     low = torch.sigmoid(-threshold * steepness)
     high = torch.sigmoid((1 - threshold) * steepness)
     return (torch.sigmoid((ink - threshold) * steepness) - low) / (high - low)
@@ -138,7 +137,7 @@ def _move(ink: Tensor, chance: torch.Generator) -> Tensor:
 
 
 def _photograph(big: Tensor, *, kind: Tensor) -> Tensor:
-    """Down to the network's input: from a sharp picture, or by way of 8x8 as the data is, smooth or in blocks."""
+    """Reduce images to the input size: directly, or through 8x8 like the data, smooth or in blocks."""
     coarse = F.avg_pool2d(big, big.shape[-1] // 8)
     smooth = F.interpolate(coarse, size=SIZE, mode="bilinear", align_corners=False)
     blocks = F.interpolate(coarse, size=SIZE, mode="nearest")
@@ -177,7 +176,7 @@ def enlarged(pictures: Pictures) -> Pictures:
 
 
 def preprocess(pictures: Pictures) -> Tensor:
-    """What config.toml declares, as the server does it: (N, 1, 16, 16) float32."""
+    """Preprocess images as the server does by config.toml: (N, 1, 16, 16) float32."""
     small = [picture.resize((SIZE, SIZE), Image.Resampling.BILINEAR) for picture in pictures]
     pixels = np.stack([np.asarray(picture, dtype=np.float32) for picture in small])[:, None]
     return (torch.from_numpy(pixels) * SCALE - MEAN) / STD
@@ -185,13 +184,13 @@ def preprocess(pictures: Pictures) -> Tensor:
 
 @torch.no_grad()
 def count_right(model: nn.Module, pictures: Pictures, labels: Tensor) -> int:
-    # The read-back network was traced at batch 1, as the exported graph is.
+    # The network that pnnx reads back was traced with batch size 1.
     named = [int(model(x).argmax()) for x in preprocess(pictures).split(1)]
     return sum(name == label for name, label in zip(named, labels.tolist(), strict=True))
 
 
 def measure(model: nn.Module, split: Split) -> dict[str, int]:
-    """How many pictures are named right, by the way they were sent."""
+    """Return the number of correct answers for each kind of test image."""
     small = to_pictures(split.ink)
     large = enlarged(small)
     ways = {
@@ -228,7 +227,7 @@ def write_examples(folder: Path, split: Split) -> None:
 
 
 def write_held_back(path: Path, split: Split) -> None:
-    """All held-back pictures, uint8 (N, 8, 8), for the test that repeats the card's first figure with the engine."""
+    """Write all test images, uint8 (N, 8, 8), for the test that repeats the README's first figure."""
     pixels: npt.NDArray[np.uint8] = np.stack([np.asarray(picture) for picture in to_pictures(split.ink)])
     np.savez_compressed(path, pixels=pixels, labels=split.labels.numpy().astype(np.uint8))
 

@@ -1,13 +1,12 @@
-"""Train the network of model_store/shapes and write its whole folder: weights, config, labels, card and pictures.
+"""Training of model_store/shapes; writes its folder: weights, config, labels, README and images.
 
     pip install ".[export]"
     python examples/train_shapes.py
 
-Needs torch, pnnx and Pillow; every picture is drawn by shapes/drawing.py. About ten minutes on one core. Every random
-number comes from one seed and torch uses one thread, so that the same versions on the same CPU write the same files.
-Rules: the pictures the figures are measured on are drawn from another stream of random numbers than those trained on;
-the figures on the card are measured on the exported pair, read back by pnnx, from pictures that went through the
-preprocessing which config.toml declares.
+Needs torch, pnnx and Pillow; shapes/drawing.py draws all images. About ten minutes on one core. All random numbers come
+from one seed and torch uses one thread, so that the same versions on the same CPU write the same files. Test images
+come from another random stream than training images. The figures of the README are measured on the exported files, read
+back by pnnx, with the preprocessing of config.toml.
 """
 
 from __future__ import annotations
@@ -70,7 +69,7 @@ Canvas = npt.NDArray[np.uint8]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """A scene as the network is shown it: a canvas (3, 128, 128), and its boxes in pixels of the canvas."""
+    """A scene as network input: a canvas (3, 128, 128), and its boxes in pixels of the canvas."""
 
     canvas: Canvas
     boxes: Boxes
@@ -78,9 +77,9 @@ class Sample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """Of one kind of pictures. Average precisions: of each class at IoU 0.5, their mean, the mean at 0.5 to 0.95.
+    """Metrics of one kind of images: average precision of each class at IoU 0.5, mAP50 and mAP50-95.
 
-    Precision and recall are those of the boxes that the thresholds of config.toml let through, at IoU 0.5.
+    Precision and recall are at IoU 0.5, with the thresholds of config.toml.
     """
 
     pictures: int
@@ -93,7 +92,7 @@ class Figures:
 
 
 def letterbox(picture: Image.Image) -> tuple[Canvas, float, tuple[int, int]]:
-    """The canvas, as the server makes it, and how boxes get there: times the ratio, plus the origin."""
+    """Return the canvas as the server makes it, and the ratio and origin that map boxes onto it."""
     ratio = min(SIZE / picture.width, SIZE / picture.height)
     width, height = max(1, round(picture.width * ratio)), max(1, round(picture.height * ratio))
     origin = (SIZE - width) // 2, (SIZE - height) // 2
@@ -109,14 +108,14 @@ def to_sample(scene: Scene) -> Sample:
 
 
 def draw_samples(stream: int, square: int, other: int) -> list[Sample]:
-    """Scenes of 128 by 128 and of other sizes; each stream has its own random numbers."""
+    """Return scenes of 128 by 128 and of other sizes from one random stream."""
     chance = np.random.default_rng([SEED, stream])
     sizes = [(SIZE, SIZE)] * square + [(int(w), int(h)) for w, h in chance.integers(*SIDES, (other, 2))]
     return [to_sample(draw_scene(chance, size)) for size in sizes]
 
 
 def batches(samples: Sequence[Sample], epochs: int) -> Iterator[tuple[Tensor, Truth]]:
-    """Each sample once an epoch, (N, 3, 128, 128) of 0 to 1; the batch turned, mirrored and its colours exchanged."""
+    """Yield each sample once an epoch, (N, 3, 128, 128) in 0..1, with rotated, mirrored, recoloured batches."""
     chance = torch.Generator().manual_seed(SEED)
     pictures = torch.from_numpy(np.stack([sample.canvas for sample in samples]))
     truth = _pad([sample.boxes for sample in samples])
@@ -194,14 +193,14 @@ def measure(model: nn.Module, samples: Sequence[Sample]) -> Figures:
 
 @torch.no_grad()
 def check_engine(version: Path, model: nn.Module, samples: Sequence[Sample]) -> float:
-    """The largest difference of the engine's output from torch's, in pixels or in score, on some pictures."""
+    """Return the largest difference between engine and torch, in pixels or score, on some images."""
     session = engine.Session(engine.load(version / "model.pnnx.param", version / "model.pnnx.bin"))
     x = np.stack([sample.canvas for sample in samples[:5]]).astype(np.float32) / np.float32(255)
     return float(np.abs(session.run([x])[0] - model(torch.from_numpy(x)).numpy()).max())
 
 
 def write_examples(folder: Path) -> None:
-    """Pictures of a third stream, and the boxes that were drawn, in pixels of each picture."""
+    """Write images of a third stream, and their true boxes in pixels."""
     folder.mkdir(parents=True, exist_ok=True)
     chance = np.random.default_rng([SEED, 2])
     expected = {}
@@ -258,10 +257,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
 
     torch.set_num_threads(1)
-    # What pnnx reads back says upsample where the network says interpolate.
+    # pnnx reads back upsample for interpolate.
     warnings.filterwarnings("ignore", message=".*upsample_nearest. is deprecated")
     model = train(draw_samples(0, options.pictures // 2, options.pictures // 2), options.epochs)
-    # A second batch size, so that the graph leaves the batch open.
+    # A second batch size makes the batch dimension open.
     shapes = torch.zeros(1, 3, SIZE, SIZE), torch.zeros(3, 3, SIZE, SIZE)
     read_back = write_pair(model, options.out / "1", *shapes)
     unseen = draw_samples(1, UNSEEN, UNSEEN)

@@ -1,13 +1,13 @@
-"""Train the network of model_store/superres and write its whole folder: weights, config, card and pictures.
+"""Training of model_store/superres; writes its folder: weights, config, README and images.
 
     pip install ".[export]"
     python examples/train_superres.py
 
-Needs torch, pnnx, Pillow and the photographs that scikit-image and scikit-learn carry in their wheels; nothing is
-downloaded. About ten minutes on one core. Every random number comes from one seed and torch uses one thread, so that
-the same versions on the same CPU write the same files. Rules: whole photographs are held back and never reach `train`;
-the small picture is always Pillow's bicubic reduction of the large one; the figures on the card are those of 8-bit
-pictures, measured on the exported pair as pnnx reads it back.
+Needs torch, pnnx, Pillow and the photographs in the wheels of scikit-image and scikit-learn; nothing is downloaded.
+About ten minutes on one core. All random numbers come from one seed and torch uses one thread, so that the same
+versions on the same CPU write the same files. Whole photographs are kept for the test, and `train` never gets them. A
+small image is Pillow's bicubic reduction of the large one. The figures of the README are of 8-bit images and the
+exported files, read back by pnnx.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ Pixels = npt.NDArray[np.uint8]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pair:
-    """One photograph at both sizes, uint8: (3, H, W) and (3, 2H, 2W)."""
+    """A photograph at both sizes, uint8: (3, H, W) and (3, 2H, 2W)."""
 
     small: Tensor
     large: Tensor
@@ -76,7 +76,7 @@ class Pair:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Score:
-    """Peak signal-to-noise ratios of one photograph in dB: Pillow's bicubic and the network, in colour and in luma."""
+    """Peak signal-to-noise ratios of a photograph in dB: bicubic and network, in RGB and luma."""
 
     name: str
     bicubic: float
@@ -86,7 +86,7 @@ class Score:
 
 
 class Block(nn.Module):
-    """(N, width, H, W) -> the same, plus what two convolutions find."""
+    """Residual block with two convolutions: (N, width, H, W) -> the same shape."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -99,7 +99,7 @@ class Block(nn.Module):
 
 
 class SuperResolution(nn.Module):
-    """(N, 3, H, W) float32 of 0 to 1 -> (N, 3, 2H, 2W) of 0 to 1: bicubic, corrected by sub-pixel convolution."""
+    """Network: (N, 3, H, W) float32 in 0..1 -> (N, 3, 2H, 2W) in 0..1, bicubic plus sub-pixel convolution."""
 
     def __init__(self, width: int = 32, blocks: int = 2) -> None:
         super().__init__()
@@ -107,7 +107,7 @@ class SuperResolution(nn.Module):
         self.body = nn.Sequential(*(Block(width) for _ in range(blocks)))
         self.tail = nn.Conv2d(width, 3 * FACTOR**2, 3, padding=1)
         self.shuffle = nn.PixelShuffle(FACTOR)
-        # The untrained network is bicubic interpolation exactly.
+        # The untrained network is exactly bicubic interpolation.
         nn.init.zeros_(self.tail.weight)
         nn.init.zeros_(self.tail.bias)
 
@@ -115,12 +115,12 @@ class SuperResolution(nn.Module):
         detail = self.shuffle(self.tail(F.relu(self.body(F.relu(self.head(x))))))
         smooth = F.interpolate(x, scale_factor=FACTOR, mode="bicubic", align_corners=False)
         enlarged: Tensor = smooth + detail
-        # Clamped while it is trained too, it would stop learning where it is too bright.
+        # Clamping in training would stop the gradient where the output is too bright.
         return enlarged if self.training else enlarged.clamp(0, 1)
 
 
 def load_photograph(name: str) -> Image.Image:
-    """RGB, with even sides."""
+    """Return a photograph as RGB with even sides."""
     if name in ("china", "flower"):
         pixels = load_sample_image(f"{name}.jpg")
     elif name == "motorcycle":
@@ -136,12 +136,12 @@ def halve(large: Image.Image) -> Image.Image:
 
 
 def to_tensor(picture: Image.Image) -> Tensor:
-    """(3, H, W) uint8."""
+    """Return the image as (3, H, W) uint8."""
     return torch.from_numpy(np.array(picture)).permute(2, 0, 1).contiguous()
 
 
 def load_training() -> list[Pair]:
-    """Each photograph at three sizes: reduced, a photograph is sharper, and free of what JPEG left in it."""
+    """Return each photograph at three sizes: reduction sharpens it and removes JPEG artefacts."""
     pairs = []
     for name in TRAINING:
         photograph = load_photograph(name)
@@ -153,7 +153,7 @@ def load_training() -> list[Pair]:
 
 
 def batches(pairs: Sequence[Pair], steps: int) -> Iterator[tuple[Tensor, Tensor]]:
-    """Random patches, turned, mirrored and with their colours exchanged: (N, 3, 32, 32) and (N, 3, 64, 64), 0 to 1."""
+    """Yield rotated, mirrored, recoloured patches: (N, 3, 32, 32) and (N, 3, 64, 64), in 0..1."""
     chance = np.random.default_rng(SEED)
     areas = np.sqrt([pair.small[0].numel() for pair in pairs])
     for _ in range(steps):
@@ -194,7 +194,7 @@ def train(pairs: Sequence[Pair], steps: int) -> SuperResolution:
 
 @torch.no_grad()
 def enlarge(model: nn.Module, small: Image.Image) -> Image.Image:
-    """What the server does with a picture."""
+    """Enlarge an image as the server does."""
     values = model(to_tensor(small)[None].float() / 255)[0]
     return Image.fromarray((values * 255).round().to(torch.uint8).permute(1, 2, 0).numpy())
 
@@ -204,7 +204,7 @@ def enlarge_bicubic(small: Image.Image) -> Image.Image:
 
 
 def psnr(found: Image.Image, expected: Image.Image, mode: str = "RGB") -> float:
-    """Of all pixels, those at the edge too; in mode "L" of Pillow's luma."""
+    """Return the PSNR of all pixels, edges included; in mode "L", of Pillow's luma."""
     difference = np.asarray(found.convert(mode), np.float64) - np.asarray(expected.convert(mode), np.float64)
     return 10 * math.log10(255**2 / float(np.mean(difference**2)))
 
@@ -223,7 +223,7 @@ def measure(model: nn.Module, name: str) -> Score:
 
 @torch.no_grad()
 def check_engine(version: Path, model: nn.Module) -> float:
-    """The largest difference of the engine's output from torch's, at sizes the export never saw."""
+    """Return the largest difference between engine and torch, at sizes that the export never saw."""
     session = engine.Session(engine.load(version / "model.pnnx.param", version / "model.pnnx.bin"))
     chance = torch.Generator().manual_seed(SEED)
     pictures = [torch.rand(shape, generator=chance) for shape in ((1, 3, 1, 1), (1, 3, 31, 45), (3, 3, 48, 17))]
@@ -231,7 +231,7 @@ def check_engine(version: Path, model: nn.Module) -> float:
 
 
 def write_examples(folder: Path) -> dict[str, Image.Image]:
-    """A part of two held-back photographs, as it was and reduced."""
+    """Write a part of two test photographs, original and reduced."""
     folder.mkdir(parents=True, exist_ok=True)
     crops = {}
     for name, (left, top) in CROPS.items():
@@ -242,7 +242,7 @@ def write_examples(folder: Path) -> dict[str, Image.Image]:
 
 
 def write_comparison(path: Path, model: nn.Module, crops: Sequence[Image.Image]) -> None:
-    """A row for each picture: enlarged by nearest neighbour, by bicubic, by the network; the original."""
+    """Write a row for each image: nearest neighbour, bicubic, the network, the original."""
     (width, height), gap = SHOWN_SIZE, 2
     sheet = Image.new("RGB", (4 * (width + gap) - gap, len(crops) * (height + gap) - gap), "white")
     for row, original in enumerate(crops):
@@ -296,10 +296,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
 
     torch.set_num_threads(1)
-    # What pnnx reads back says upsample where the network above says interpolate.
+    # pnnx reads back upsample for interpolate.
     warnings.filterwarnings("ignore", message=".*upsample. is deprecated")
     model = train(load_training(), options.steps)
-    # No side of the second shape is a side of the first, so that the graph leaves all of them open.
+    # All sides of the second shape differ from the first, so that all sizes stay open.
     shapes = torch.zeros(1, 3, 24, 40), torch.zeros(2, 3, 37, 29)
     read_back = write_pair(model, options.out / "1", *shapes)
     scores = [measure(read_back, name) for name in HELD_BACK]

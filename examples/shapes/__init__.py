@@ -1,1 +1,1 @@
-"""What examples/train_shapes.py is made of: the pictures, the network, its loss and how well it does."""
+"""Parts of examples/train_shapes.py: images, network, loss, metrics."""

@@ -1,7 +1,7 @@
-"""Pictures of shapes with the boxes around them: the data of the shapes model.
+"""Generator of images of shapes with their boxes: the data of the shapes model.
 
-A box is x0 y0 x1 y1 in pixels of the picture, tight around the shape that was drawn. Shapes lie wholly inside the
-picture, differ from what is behind them in colour, and hide little of each other.
+A box is x0 y0 x1 y1 in pixels, tight around the shape. Shapes lie wholly inside the image, differ in colour from their
+background, and hide little of each other.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Color = tuple[int, int, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scene:
-    """An RGB picture, the boxes in it, (n, 4), and which of LABELS each is, (n,)."""
+    """An RGB image with its boxes (n, 4) and their indices into LABELS (n,)."""
 
     picture: Image.Image
     boxes: Floats
@@ -34,7 +34,7 @@ class Scene:
 
 
 def draw_scene(chance: np.random.Generator, size: tuple[int, int] = (128, 128)) -> Scene:
-    """A picture of (width, height) with one to six shapes, one in thirty with none."""
+    """Return an image of (width, height) with one to six shapes; one in thirty has none."""
     canvas = _draw_background(chance, size)
     _draw_clutter(canvas, chance)
     boxes: list[Floats] = []
@@ -55,7 +55,7 @@ def draw_scene(chance: np.random.Generator, size: tuple[int, int] = (128, 128)) 
 
 
 def outline_of(label: str) -> Floats:
-    """Corners (n, 2) of a shape in the unit circle."""
+    """Return the corners (n, 2) of a shape in the unit circle."""
     if label == "circle":
         return _on_circle(72)
     if label == "star":
@@ -78,7 +78,7 @@ def _on_circle(corners: int) -> Floats:
 
 
 def _place(outline: Floats, boxes: list[Floats], chance: np.random.Generator, size: tuple[int, int]) -> Floats | None:
-    """The outline turned and moved to where it fits; None when no such place was found."""
+    """Return the outline, rotated and moved to a free place; None if none was found."""
     smallest, largest = (math.log(radius * min(size) / 128) for radius in RADII)
     for _ in range(30):
         radius, turn = math.exp(chance.uniform(smallest, largest)), chance.uniform(0, 2 * math.pi)
@@ -97,7 +97,7 @@ def _hidden(a: Floats, b: Floats) -> float:
 
 
 def _draw_background(chance: np.random.Generator, size: tuple[int, int]) -> Image.Image:
-    """One colour, a gradient, or blotches; at FINER times the size."""
+    """Draw one colour, a gradient, or blotches at FINER times the size."""
     cells = int(chance.choice([1, 2, 3, 6, 12]))
     base = chance.uniform(0, 255, 3)
     colors = base + chance.uniform(-1, 1, (cells, cells, 3)) * chance.uniform(10, 80)
@@ -106,7 +106,7 @@ def _draw_background(chance: np.random.Generator, size: tuple[int, int]) -> Imag
 
 
 def _draw_clutter(canvas: Image.Image, chance: np.random.Generator) -> None:
-    """Thin lines and specks, which are no shapes."""
+    """Draw thin lines and specks, which are not shapes."""
     draw = ImageDraw.Draw(canvas)
     for _ in range(int(chance.integers(0, 7))):
         start, end = chance.uniform(0, canvas.size, (2, 2))
@@ -116,7 +116,7 @@ def _draw_clutter(canvas: Image.Image, chance: np.random.Generator) -> None:
 
 
 def _draw_shape(canvas: Image.Image, outline: Floats, chance: np.random.Generator) -> None:
-    """Filled, filled with a rim, or a rim only."""
+    """Draw a shape filled, filled with an outline, or as an outline."""
     draw = ImageDraw.Draw(canvas)
     center = outline.mean(axis=0)
     inner = center + (outline - center) * chance.uniform(0.6, 0.8)
@@ -134,7 +134,7 @@ def _draw_shape(canvas: Image.Image, outline: Floats, chance: np.random.Generato
 
 
 def _points(outline: Floats) -> list[tuple[float, float]]:
-    # Pillow's coordinates are those of the centres of pixels, ours those of their edges.
+    # Pillow's coordinates are pixel centres, ours are pixel edges.
     return [(x * FINER - 0.5, y * FINER - 0.5) for x, y in outline.tolist()]
 
 
@@ -146,7 +146,7 @@ def _color(chance: np.random.Generator, unlike: Floats | None = None) -> Color:
 
 
 def _photograph(canvas: Image.Image, chance: np.random.Generator, size: tuple[int, int]) -> Image.Image:
-    """Reduced, blurred a little, and noisy."""
+    """Return the image reduced, slightly blurred and with noise."""
     picture = canvas.reduce(FINER)
     if chance.random() < 0.3:
         picture = picture.filter(ImageFilter.GaussianBlur(chance.uniform(0.3, 1.0)))

@@ -1,4 +1,4 @@
-"""The network of the shapes model: two scales, no anchor boxes, boxes decoded in the graph as YOLOv8 exports them."""
+"""Network of the shapes model: two scales, anchor-free, boxes decoded in the graph as in exports of YOLOv8."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Convolution(nn.Sequential):
 
 
 class Split(nn.Module):
-    """Half of the channels goes through two convolutions, and both halves and what was found are mixed (C2f)."""
+    """C2f block: half of the channels goes through two convolutions, then both halves and the result are mixed."""
 
     def __init__(self, channels: int, filters: int) -> None:
         super().__init__()
@@ -37,7 +37,7 @@ class Split(nn.Module):
 
 
 class Head(nn.Module):
-    """Distances to the four sides, in strides, and a logit for each class: (N, 4 + classes, H, W)."""
+    """Head with distances to the four sides, in strides, and class logits: (N, 4 + classes, H, W)."""
 
     def __init__(self, channels: int, width: int, classes: int) -> None:
         super().__init__()
@@ -53,7 +53,7 @@ class Head(nn.Module):
 
 
 class Detector(nn.Module):
-    """(N, 3, size, size) float32 of 0 to 1 -> (N, 4 + classes, anchors).
+    """Detector: (N, 3, size, size) float32 in 0..1 -> (N, 4 + classes, anchors).
 
     Rows 0 to 3 are cx, cy, w, h in pixels of the input, the others scores of 0 to 1.
     """
@@ -72,7 +72,7 @@ class Detector(nn.Module):
         self.register_buffer("strides", torch.cat([torch.full((1, (size // s) ** 2), float(s)) for s in STRIDES], 1))
 
     def locate(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Corners x0 y0 x1 y1 (N, 4, anchors) in pixels, and logits (N, classes, anchors)."""
+        """Return corners x0 y0 x1 y1 (N, 4, anchors) in pixels, and logits (N, classes, anchors)."""
         fine = self.fine(self.stem(x))
         coarse = self.coarse(fine)
         merged = self.merge(torch.cat((fine, F.interpolate(coarse, scale_factor=2, mode="nearest")), 1))
@@ -88,7 +88,7 @@ class Detector(nn.Module):
 
 
 def _centers(cells: int) -> Tensor:
-    """Centres of the cells of a square grid, x and y, row by row, in cells: (2, cells * cells)."""
+    """Return the centres of the cells of a square grid, x and y, row by row: (2, cells * cells)."""
     steps = torch.arange(cells) + 0.5
     y, x = torch.meshgrid(steps, steps, indexing="ij")
     return torch.stack((x.flatten(), y.flatten()))

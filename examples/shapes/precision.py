@@ -1,7 +1,7 @@
-"""How well boxes were found: suppression of overlapping ones, and mean average precision.
+"""Metrics of detection: non-maximum suppression and mean average precision.
 
-Average precision is the area under the precision-recall curve, made monotonous, at every recall there is (as PASCAL VOC
-since 2010). Each true box is found at most once, by the best score that overlaps it enough.
+Average precision is the area under the monotone precision-recall curve at every recall (PASCAL VOC since 2010). Each
+true box is matched at most once, by the best score that overlaps it enough.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Floats = npt.NDArray[np.floating]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Boxes:
-    """The boxes of one picture: corners (n, 4), classes (n,), scores (n,), which of true boxes are 1."""
+    """Boxes of one image: corners (n, 4), classes (n,), scores (n,), which are 1 for true boxes."""
 
     corners: Floats
     classes: npt.NDArray[np.int64]
@@ -25,7 +25,7 @@ class Boxes:
 
 
 def overlap(a: Floats, b: Floats) -> Floats:
-    """Intersection over union of each of a (n, 4) with each of b (m, 4): (n, m)."""
+    """Return the intersection over union of each of a (n, 4) with each of b (m, 4): (n, m)."""
     low, high = np.maximum(a[:, None, :2], b[:, :2]), np.minimum(a[:, None, 2:], b[:, 2:])
     shared = np.maximum(high - low, 0).prod(axis=2)
     areas = [(boxes[:, 2:] - boxes[:, :2]).prod(axis=1) for boxes in (a, b)]
@@ -35,7 +35,7 @@ def overlap(a: Floats, b: Floats) -> Floats:
 
 
 def decode(output: Floats, score_threshold: float, iou_threshold: float) -> Boxes:
-    """One picture's output (4 + classes, anchors), as YOLOv8 has it, best first."""
+    """Return the boxes of one image from YOLOv8's output (4 + classes, anchors), highest score first."""
     anchors = np.nonzero(output[4:].max(axis=0) >= score_threshold)[0]
     anchors = anchors[np.argsort(-output[4:, anchors].max(axis=0), kind="stable")]
     center, size = output[:2, anchors].T, output[2:4, anchors].T
@@ -50,12 +50,12 @@ def decode(output: Floats, score_threshold: float, iou_threshold: float) -> Boxe
 
 
 def average_precisions(found: Sequence[Boxes], true: Sequence[Boxes], classes: int, iou: float) -> list[float]:
-    """Of each class, over all pictures."""
+    """Return the average precision of each class over all images."""
     return [_average_precision(found, true, label, iou) for label in range(classes)]
 
 
 def precision_and_recall(found: Sequence[Boxes], true: Sequence[Boxes], iou: float) -> tuple[float, float]:
-    """The share of the boxes found that are true, and of the true boxes that were found, over all classes."""
+    """Return precision and recall over all classes."""
     labels = np.unique(np.concatenate([boxes.classes for boxes in true])).tolist()
     right = sum(int(_hits(a, b, label, iou).sum()) for a, b in zip(found, true, strict=True) for label in labels)
     counts = [sum(len(boxes.classes) for boxes in each) for each in (found, true)]
@@ -74,7 +74,7 @@ def _average_precision(found: Sequence[Boxes], true: Sequence[Boxes], label: int
 
 
 def _hits(found: Boxes, true: Boxes, label: int, iou: float) -> npt.NDArray[np.bool_]:
-    """Which of the boxes of a class that were found, best first, are a true box not found before."""
+    """Return which detections of a class, best first, match a true box for the first time."""
     corners = true.corners[true.classes == label]
     overlaps = overlap(found.corners[found.classes == label], corners)
     hits = np.zeros(len(overlaps), np.bool_)
