@@ -1,13 +1,14 @@
-"""Models, from a folder to something that answers.
+"""Models: from a folder of files to predictions.
 
-folder/                       what lies in the store, what a config.toml says, how one file is told from another
-keeping/                      versions loaded side by side, swapped, unloaded; what is told of them
-model                         one version: a request decoded, prepared, run, and made predictions
-runs, response_cache          the run of a request, and outputs that are kept
-batcher, sizing               runs of several requests together, and whether they are worth it
-postprocessing                outputs made predictions and drawings
-trial, sessions, quickness    a version tried before it serves, its session of the engine, how long a request takes
-call                          a request to a model, as the scheduler takes it
-lane                          threads with a queue, for work that runs no model
-account, statistics           what was done, and how long it took
+folder/                       layout of the store, config.toml, detection of changed files
+registry/                     versions that are loaded, replaced and unloaded, and their counters
+model                         one version: decode, prepare, run and postprocess a request
+runs, response_cache          runs of requests, and cached outputs
+batcher, batch_size_tuning    runs shared by several requests, and the batch sizes that pay off
+postprocessing                predictions and drawings from outputs
+dry_run, sessions             trial run of a version before it serves, and its engine session
+inline_policy                 choice of requests that run on the event loop
+call                          request to a model, as the scheduler takes it
+executor                      threads with a bounded queue, for work that runs no model
+statistics                    counters and timings
 """

@@ -1,7 +1,7 @@
-"""Batches of a model: run in sizes that there is code for, one request's or those of several together.
+"""Batches of a model: runs in compiled batch sizes, for one request or for several together.
 
-It knows one kind of inputs, those of the model's example: there is code for them, and the items of a batch are proved
-independent. Requests of other shapes are run as they come.
+Only inputs of the example's kind are batched: code for them exists, and their items are proved independent. Requests of
+other shapes run alone.
 """
 
 from __future__ import annotations
@@ -27,17 +27,19 @@ Cancelled: TypeAlias = Callable[[], bool] | None
 
 log = logging.getLogger(__name__)
 
-# A batch of more parts than these may be worth code of its own.
+# A batch of more segments than these may be worth compiled code of its own.
 FEW_PARTS: Final = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """Whether requests share runs, and why.
+    """Decision whether requests share runs.
 
     Args:
-        latency_s: of a run, by its items, as measured.
-        is_final: whether nothing is left to find out.
+        enabled: whether they do.
+        reason: explanation for users.
+        latency_s: measured time of a run by number of items.
+        is_final: False while measurements are pending.
     """
 
     enabled: bool
@@ -47,10 +49,10 @@ class Verdict:
 
 
 class Batcher:
-    """Runs a session on batches; many threads may call it at once.
+    """Execution of batches on a session, for many threads at once.
 
     Attributes:
-        sizes: that there is code for, rising; none where batches are left to the session.
+        sizes: compiled batch sizes, ascending; empty if batches are left to the session.
         verdict: whether requests share runs.
     """
 
@@ -60,28 +62,30 @@ class Batcher:
         self.sizes: tuple[int, ...] = ()
         self.verdict = Verdict(enabled=False, reason="not tried before the first request", is_final=False)
         self._batches: Batches | None = None
-        # When a request was last answered, on time.monotonic()'s clock, and the trials that wait for the next one.
+        # Time of the last answer (time.monotonic()), and tuning that waits for the next request.
         self._used_at: float | None = None
         self._trial: Callable[[], None] | None = None
         self._lock = threading.Lock()
         self._kind: tuple[tuple[str, tuple[int, ...], np.dtype[Any]], ...] = ()
 
     def use(self) -> None:
-        """Note that a request was answered; trials that wait for one begin."""
+        """Note that a request was answered, and start pending tuning."""
         self._used_at = time.monotonic()
         if self._trial is not None:
             self._begin(self._trial)
 
     def try_when_used(self, trial: Callable[[], None]) -> None:
-        """Begin trials with the next request, or now where there was one: code for batches of idle models is waste."""
+        """Start tuning with the next request, or now if there was one: code for batches of idle models is a waste."""
         self._trial = trial
         if self._used_at is not None:
             self._begin(trial)
 
     def rest(self, trial: Callable[[], None], idle_s: float) -> bool:
-        """Drop the code for batches after so long without a request; return whether it was dropped.
+        """Drop the code for batches if idle for ``idle_s``; return whether it was dropped.
 
-        trial: begins with the next request; what it found out before is kept.
+        Args:
+            trial: tuning to start with the next request; earlier results are kept.
+            idle_s: time without a request.
         """
         is_idle = self._used_at is not None and time.monotonic() - self._used_at >= idle_s
         if not (is_idle and self.verdict.is_final and len(self.sizes) > 1):
@@ -94,13 +98,13 @@ class Batcher:
         return True
 
     def _begin(self, trial: Callable[[], None]) -> None:
-        with self._lock:  # the event loop and a thread that loads may come at the same time
+        with self._lock:  # the event loop and a loader thread may call this at the same time
             is_first, self._trial = self._trial is not None, None
         if is_first:
             trial()
 
     def learn(self, example: Tensors) -> bool:
-        """Take the shapes of an example of one item as those that batches are made of; whether they can be."""
+        """Set the shapes of one example item as those that are batched; return whether batching is possible."""
         problem = _problem(self.session, example)
         if problem is not None:
             self.verdict = Verdict(enabled=False, reason=problem)
@@ -116,30 +120,30 @@ class Batcher:
         return True
 
     def specs(self, items: int) -> list[engine.TensorSpec]:
-        """Shapes and dtypes of the inputs of a batch of so many items."""
+        """Return the input specs of a batch."""
         return [engine.TensorSpec((items, *tail), dtype) for _, tail, dtype in self._kind]
 
     def example(self, items: int) -> dict[str, NDArray[Any]]:
-        """Inputs of no meaning, the same every time: items that differ, numbers that every model takes."""
+        """Return random inputs, the same on each call: items differ, and integers are valid for every model."""
         random = np.random.default_rng(0)
         return {name: _random((items, *tail), dtype, random) for name, tail, dtype in self._kind}
 
     def offer(self, size: int) -> None:
-        """There is code for a size from now on."""
+        """Add a compiled size."""
         self.sizes = tuple(sorted({*self.sizes, size}))
 
     def decide(self, verdict: Verdict) -> None:
-        """Have requests share runs of the sizes there are, or not."""
+        """Set whether requests share runs."""
         self.verdict = verdict
         has_sizes = len(self.sizes) > 1
         delay_s = self.config.max_queue_delay_us / 1e6
         self._batches = Batches(self.sizes, delay_s) if verdict.enabled and has_sizes else None
 
     def run_spec(self, tensors: Tensors, items: int) -> RunSpec:
-        """What a run on these inputs takes.
+        """Return the resources that a run on these inputs needs.
 
         Raises:
-            EngineError: they do not fit the graph.
+            EngineError: the inputs do not fit the graph.
         """
         if self.sizes and self.is_known(tensors, items):
             batches = self._batches
@@ -147,13 +151,13 @@ class Batcher:
         return RunSpec(items, is_slow=not self.session.is_compiled(tensors))
 
     def run(self, tensors: Tensors, items: int, cancelled: Cancelled = None) -> dict[str, NDArray[Any]]:
-        """The outputs by name; in parts where there is no code for the whole batch, but for those.
+        """Return the outputs by name, computed in segments if only smaller sizes are compiled.
 
-        Where they are many, there will be code for the whole if it comes again.
+        With many segments, code for the whole batch is requested for next time.
 
         Raises:
-            ServiceError: there is no memory for it.
-            EngineError: the engine refuses the inputs, or fails.
+            ServiceError: there is not enough memory.
+            EngineError: the engine rejects the inputs, or fails.
         """
         if items > 1 and self._needs_parts(tensors, items):
             of = split_batch(items, self.sizes)
@@ -168,10 +172,10 @@ class Batcher:
     def run_together(
         self, requests: Sequence[Tensors], items: Sequence[int], cancelled: Cancelled = None
     ) -> list[dict[str, NDArray[Any]]]:
-        """The outputs of several requests, run as one batch: views of what it gave.
+        """Return the outputs of several requests run as one batch, as views of its outputs.
 
         Raises:
-            ServiceError, EngineError: as ``run`` says.
+            ServiceError, EngineError: see ``run``.
         """
         total = sum(items)
         joined = {name: np.concatenate([each[name] for each in requests]) for name, *_ in self._kind}
@@ -189,7 +193,7 @@ class Batcher:
             part = {name: array[at : at + size] for name, array in tensors.items()}
             with running(self.session.estimate_bytes(part)):
                 result = self.session.run(part, cancelled=cancelled)
-                charge(2 * sum(array.nbytes for array in result))  # once more where they are joined
+                charge(2 * sum(array.nbytes for array in result))  # twice: segments and their concatenation
             found.append(dict(zip(result.names, result, strict=True)))
             at += size
         return {name: np.concatenate([each[name] for each in found]) for name in found[0]}
@@ -200,7 +204,7 @@ class Batcher:
         return not self.session.is_compiled(tensors)
 
     def is_known(self, tensors: Tensors, items: int) -> bool:
-        """Whether these are a batch of the kind it knows."""
+        """Return whether the tensors are a batch of the example's kind."""
         if not items or len(tensors) != len(self._kind):
             return False
         for name, tail, dtype in self._kind:
@@ -211,7 +215,7 @@ class Batcher:
 
 
 def _problem(session: engine.Session, example: Tensors) -> str | None:
-    """Why requests of a model can share no run."""
+    """Return the reason why requests cannot share runs, or None."""
     batching = session.batching
     if batching.mode != "any":
         return f"the model takes no batch as one: {batching.reason}"
@@ -232,5 +236,5 @@ _ELSEWHERE: Final = "the batch does not lie along the first dimension of all inp
 def _random(shape: tuple[int, ...], dtype: np.dtype[Any], random: np.random.Generator) -> NDArray[Any]:
     if dtype.kind in "fc":
         return random.standard_normal(shape).astype(dtype)
-    # Where numbers stand for rows of a table there are two of them, at least.
+    # Indices into tables are valid: tables have at least two rows.
     return random.integers(0, 2, shape).astype(dtype)

@@ -1,4 +1,4 @@
-"""One request's way through a model, as the scheduler takes it: prepare, run, finish."""
+"""Request to a model, as the scheduler takes it: prepare, run, finish."""
 
 from __future__ import annotations
 
@@ -13,10 +13,12 @@ T = TypeVar("T")
 
 
 class Call(Generic[T]):
-    """A request to a model.
+    """Request to a model.
 
     Args:
-        encode: makes the answer of the result.
+        model: model to run.
+        request: request to answer.
+        encode: converts the result to an answer.
     """
 
     def __init__(self, model: Model, request: InferRequest, encode: Callable[[InferResult], T]) -> None:
@@ -29,7 +31,7 @@ class Call(Generic[T]):
         self._may_wait = True
 
     def prepare(self) -> RunSpec | None:
-        """Decode and preprocess, unless that was done; where the outputs are known already, nothing is to be run."""
+        """Decode and preprocess; return None if the outputs are cached."""
         if self._prepared is None:
             self._prepared = self._model.prepare(self._request, self._decoded)
         self._may_wait = True
@@ -37,7 +39,7 @@ class Call(Generic[T]):
         return None if self._ran is not None else self._model.run_spec(self._prepared)
 
     def prepare_here(self) -> bool:
-        """Decode, on the event loop, and see whether it is what the model is quick with."""
+        """Decode on the event loop; return whether the request qualifies to run there."""
         if not self._model.is_quick(self._request):
             return False
         self._decoded = self._model.decode(self._request)
@@ -51,26 +53,26 @@ class Call(Generic[T]):
         return True
 
     def run(self, cancelled: Callable[[], bool]) -> None:
-        """Compute it by itself, if it is not known."""
+        """Compute the outputs alone, unless they are known."""
         if self._ran is None:
             self._ran = self._model.run(self.prepared, cancelled if self._may_wait else None)
 
     def run_with(self, others: Sequence[Self], cancelled: Callable[[], bool]) -> None:
-        """Compute it and others in one run."""
+        """Compute the outputs of this and other calls in one run."""
         calls = [self, *others]
         ran = self._model.run_together([call.prepared for call in calls], cancelled)
         for call, each in zip(calls, ran, strict=True):
             call._ran = each
 
     def finish(self, queue_s: float) -> tuple[T, InferResult]:
-        """Predict, and encode the answer."""
-        assert self._ran is not None  # it was run
+        """Postprocess and encode the answer."""
+        assert self._ran is not None  # run() comes first
         self.prepared.timing.queue_s = queue_s
         result = self._model.finish(self.prepared, self._ran)
         return self._encode(result), result
 
     @property
     def prepared(self) -> Prepared:
-        """What is to be run."""
-        assert self._prepared is not None  # it was prepared
+        """Return the prepared request."""
+        assert self._prepared is not None  # prepare() comes first
         return self._prepared

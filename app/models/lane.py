@@ -1,7 +1,7 @@
-"""Worker threads with a bounded queue in front of them, for work that runs no model.
+"""Threads with a bounded queue, for work that runs no model.
 
-A request that finds the queue full is refused at once. One that waits is dropped when its client goes away, when its
-deadline passes, when the server stops. One that runs is told so by its token, and its place is free once it heeds it.
+A request is rejected at once if the queue is full. A queued one is dropped if its client disconnects, its deadline
+passes or the server stops. A running one is cancelled by its token, and occupies its thread until it reacts.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ T = TypeVar("T")
 
 
 class Lane:
-    """The threads of one model.
+    """Threads and bounded queue of one model.
 
     Args:
-        name: whose they are, for messages and thread names.
-        threads: how much work runs at once.
-        queue: how much more may wait.
-        retry_after_s: what a refused client is told.
+        name: name of the model, for messages and thread names.
+        threads: number of threads.
+        queue: maximum number of queued work items.
+        retry_after_s: Retry-After of a rejected client.
     """
 
     def __init__(self, name: str, *, threads: int, queue: int, retry_after_s: int) -> None:
@@ -42,16 +42,16 @@ class Lane:
         self._ended = "the server is stopping"
 
     async def run(self, work: Callable[[CancelToken], T], deadline: float) -> T:
-        """What work returns, run in one of the threads.
+        """Run work in one of the threads and return its result.
 
         Args:
-            work: called with its token, and with the caller's context variables.
-            deadline: on time.monotonic()'s clock; waiting counts.
+            work: called with its token and with the caller's context variables.
+            deadline: on time.monotonic()'s clock; includes queueing.
 
         Raises:
-            QueueFullError: nothing was started.
-            DeadlineExceededError: not done in time; work that has not begun never will.
-            ModelNotReadyError: the lane is closed.
+            QueueFullError: the queue is full.
+            DeadlineExceededError: the deadline passed; queued work is dropped.
+            ModelNotReadyError: the executor is closed.
         """
         token = CancelToken(deadline)
         future = self._submit(work, token)
@@ -65,21 +65,21 @@ class Lane:
 
     @property
     def queued(self) -> int:
-        """How much waits now."""
+        """Return the number of queued work items."""
         return max(0, self._pending - self._running)
 
     @property
     def running(self) -> int:
-        """How much runs now."""
+        """Return the number of running work items."""
         return self._running
 
     def retire(self) -> None:
-        """Take no more; what runs and what waits goes on to its end."""
+        """Accept no more work; finish what is running and queued."""
         self._ended = f"this version of '{self.name}' is no longer served"
         self._executor.shutdown(wait=False)
 
     def close(self) -> None:
-        """Drop what waits; what runs goes on to its end."""
+        """Drop queued work; finish what is running."""
         self._executor.shutdown(wait=False, cancel_futures=True)
 
     def _submit(self, work: Callable[[CancelToken], T], token: CancelToken) -> Future[T]:
@@ -93,7 +93,7 @@ class Lane:
             self._pending += 1
         try:
             future = self._executor.submit(contextvars.copy_context().run, self._work, work, token)
-        except RuntimeError:  # shut down
+        except RuntimeError:  # executor was shut down
             self._leave()
             raise ModelNotReadyError(self._ended, retry_after_s=self._retry_after_s) from None
         future.add_done_callback(lambda _: self._leave())

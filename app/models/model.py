@@ -1,4 +1,4 @@
-"""One served version of a model: graph, session, preprocessing and task. Knows neither HTTP nor the event loop."""
+"""One served version of a model: graph, session, preprocessing and task. Independent of HTTP and the event loop."""
 
 from __future__ import annotations
 
@@ -36,23 +36,24 @@ from app.signature import Inputs, Signature
 
 
 class Model:
-    """Runs requests; many threads may call it at once.
+    """Execution of requests on one version of a model, for many threads at once.
 
     Attributes:
         batcher: runs several items, or several requests, together.
-        quickness: how long a request of one item takes, as measured by ``warm_up``.
-        preprocessor: None where the model takes no pictures.
-        response_cache: None where outputs are not kept.
+        inline_policy: decides which requests run on the event loop.
+        preprocessor: None if the model takes no pictures.
+        response_cache: None if outputs are not cached.
         verification: None unless runs of several items are verified.
-        remark: why the model could not be warmed up on zeros; None where it was, or was not tried.
+        remark: reason why the warm-up on zeros failed, or None.
 
     Args:
-        name, graph, config, labels: what the store found.
-        threads: cores one run may use.
-        warmup: file of inputs to warm up with; it need not be there.
+        name, graph, config, labels: as found in the store.
+        threads: cores per run.
+        settings: settings of the server.
+        warmup: optional file of inputs for the warm-up; need not exist.
 
     Raises:
-        ConfigError: the config, or the file of inputs, does not fit the graph.
+        ConfigError: config or warm-up file do not fit the graph.
         EngineError: the graph cannot run.
     """
 
@@ -89,30 +90,32 @@ class Model:
         self._runs = Runs(self.batcher, self.response_cache, self.verification)
 
     def infer(self, request: InferRequest, cancelled: Callable[[], bool] | None = None) -> InferResult:
-        """Prepare, run and finish, for callers that have nothing else to run.
+        """Prepare, run and finish a request.
 
-        cancelled: asked between operators; the run stops when it says yes.
+        Args:
+            request: request to answer.
+            cancelled: polled between operators; the run stops when it returns True.
 
         Raises:
-            ServiceError, EngineError, ConfigError: as the three say.
+            ServiceError, EngineError, ConfigError: see the three steps.
         """
         prepared = self.prepare(request)
         return self.finish(prepared, self.run(prepared, cancelled))
 
     def decode(self, request: InferRequest) -> Decoded:
-        """What the request has for each input; pictures are still to be decoded.
+        """Return the inputs of a request, with pictures still encoded.
 
         Raises:
-            ServiceError: it does not fit this model.
+            ServiceError: the request does not fit the model.
         """
         start = time.perf_counter()
         return Decoded(request.decode(self.signature), time.perf_counter() - start)
 
     def prepare(self, request: InferRequest, decoded: Decoded | None = None) -> Prepared:
-        """Decode, unless that was done, and preprocess.
+        """Decode, unless ``decoded`` is given, and preprocess.
 
         Raises:
-            ServiceError: the request does not fit this model.
+            ServiceError: the request does not fit the model.
         """
         options = self._postprocessing.options(request)
         wanted = self._postprocessing.wanted(request.outputs)
@@ -134,22 +137,22 @@ class Model:
         )
 
     def is_quick(self, request: InferRequest) -> bool:
-        """Whether a request of one item is over sooner than a thread would take it up, as far as was measured."""
+        """Return whether a request of one item is expected to take less time than handing it to a thread."""
         return self.quickness.is_quick(request, self.batcher.verdict.latency_s.get(1))
 
     def is_light(self, inputs: Inputs) -> bool:
-        """Whether preprocessing these inputs takes next to no time."""
+        """Return whether preprocessing these inputs is cheap."""
         return all(
             not isinstance(value, tuple) or (self.preprocessor is not None and self.preprocessor.is_light(value))
             for value in inputs.values()
         )
 
     def is_as_measured(self, prepared: Prepared) -> bool:
-        """Whether its run is one like those that were measured: of one item, of the usual shapes."""
+        """Return whether the inputs have the measured shapes: one item of the usual kind."""
         return self.batcher.is_known(prepared.tensors, 1)
 
     def run_spec(self, prepared: Prepared) -> RunSpec:
-        """What its run will take of the machine.
+        """Return the resources that the run needs.
 
         Raises:
             EngineError: the tensors do not fit the graph.
@@ -157,24 +160,24 @@ class Model:
         return self.batcher.run_spec(prepared.tensors, prepared.items)
 
     def recall(self, prepared: Prepared) -> Ran | None:
-        """The cached outputs for these tensors; None where there are none, or none are kept.
+        """Return the cached outputs for these tensors, or None.
 
         Raises:
-            ServiceError: there is no memory for them.
+            ServiceError: there is not enough memory for them.
         """
         return self._runs.recall(prepared)
 
     def forget(self) -> None:
-        """Drop the cached outputs and keep none from now on: another version answers in its place."""
+        """Drop the cached outputs and cache no more, because another version takes over."""
         if self.response_cache is not None:
             self.response_cache.close()
 
     def run(self, prepared: Prepared, cancelled: Callable[[], bool] | None = None) -> Ran:
-        """Compute the outputs, or take those that were cached in the meantime; see ``Runs.run``.
+        """Compute the outputs, or take outputs cached meanwhile; see ``Runs.run``.
 
         Raises:
-            ServiceError: there is no memory for it.
-            EngineError: the engine refuses the tensors, or fails.
+            ServiceError: there is not enough memory.
+            EngineError: the engine rejects the tensors, or fails.
         """
         return self._runs.run(prepared, cancelled)
 
@@ -182,7 +185,7 @@ class Model:
         """Compute the outputs of several requests in one run.
 
         Raises:
-            ServiceError, EngineError: as ``run`` says; it cannot be told which request was to blame.
+            ServiceError, EngineError: see ``run``; the error does not say which request caused it.
         """
         return self._runs.run_together(prepared, cancelled)
 
@@ -190,20 +193,20 @@ class Model:
         """Predict and draw.
 
         Raises:
-            ConfigError: the outputs are not what the config promises.
+            ConfigError: the outputs are not as configured.
         """
         return self._postprocessing.finish(prepared, ran)
 
     @property
     def can_draw(self) -> bool:
-        """Whether its predictions can be shown as a picture."""
+        """Return whether predictions can be drawn."""
         return self._postprocessing.can_draw
 
     def profile(self) -> list[dict[str, Any]]:
-        """Each operator's measured time for one run; the run before it, which warms caches, is not counted.
+        """Return the measured time of each operator in one run, after one warm-up run.
 
         Raises:
-            InvalidRequestError: no inputs are known to measure with.
+            InvalidRequestError: no example inputs are known.
         """
         inputs = self.example_inputs()
         if inputs is None:
@@ -221,13 +224,13 @@ class Model:
         progress: engine.Progress | None = None,
         cancelled: Callable[[], bool] | None = None,
     ) -> dict[str, Any] | None:
-        """Compile what runs of one item, of a batch, or of other shapes will need.
+        """Compile for one item, a batch, or other shapes.
 
         Returns:
-            What ``Session.prepare`` says; None as well where without specs no inputs are known.
+            Result of ``Session.prepare``; None if no specs are given and no inputs are known.
 
         Raises:
-            EngineError: the model takes no such batch, or cannot be compiled though it must.
+            EngineError: the model does not take such a batch, or cannot be compiled although it must.
         """
         if specs is None:
             inputs = self.example_inputs()
@@ -238,22 +241,22 @@ class Model:
         return self.session.prepare(batch, specs=specs, refresh=refresh, tune=tune, **given)
 
     def warm_up(self, progress: engine.Progress | None = None, cancelled: Callable[[], bool] | None = None) -> bool:
-        """Compile, and run on the inputs that the model's folder has, or on zeros, postprocessing included.
+        """Compile, and run once on the inputs in the model's folder or on zeros, including postprocessing.
 
-        How batches other than the exported one are run is settled as well; else the first of them would wait for it.
-        Zeros are not always valid: why they are refused becomes the model's remark, unless the sizes that the file
-        itself gives are the reason.
+        Also determines how batches are run; otherwise the first of them would wait. Zeros may be invalid inputs: the
+        error
+        then becomes the model's remark, unless the sizes given by the file itself are the reason.
 
         Args:
-            progress: told how far compiling is.
-            cancelled: asked between kernels and between operators whether it should end.
+            progress: receives the progress of compiling.
+            cancelled: polled between kernels and between operators.
 
         Returns:
-            Whether it ran: not where the graph leaves sizes open, nor where it refuses zeros.
+            Whether it ran; False if the graph leaves sizes open or rejects zeros.
 
         Raises:
-            EngineError: the model cannot run, or ``cancelled`` said so.
-            ConfigError: its outputs are not what the config promises, or it refuses the inputs of its folder.
+            EngineError: the model cannot run, or the warm-up was cancelled.
+            ConfigError: its outputs are not as configured, or it rejects the inputs in its folder.
         """
         inputs = self.example_inputs()
         if inputs is None:
@@ -287,7 +290,7 @@ class Model:
                 self.batcher.learn(inputs)
 
     def refuses_its_sizes(self, error: engine.EngineError) -> bool:
-        """Return whether an error says that no request can be answered: the sizes that the file gives do not fit."""
+        """Return whether an error means that no request can succeed, because the sizes in the file do not fit."""
         specs = [port.spec for port in self.signature.inputs if port.spec is not None and port.spec.is_static]
         if len(specs) < len(self.signature.inputs):
             return False
@@ -298,17 +301,17 @@ class Model:
         return isinstance(error, engine.CompileError)
 
     def in_bounds(self) -> AbstractContextManager[None]:
-        """Bounds the memory of runs that no request asks for, as a request's is bounded."""
+        """Return a context that bounds the memory of internal runs as for requests."""
         return bounded(self._most_bytes)
 
     def rest(self, idle_s: float) -> bool:
-        """Drop the code for batches after so long without a request; return whether there was any."""
+        """Drop the code for batches after ``idle_s`` without a request; return whether there was any."""
         return rest(self.batcher, idle_s)
 
     def settle_batching(self) -> None:
-        """Find out by trials, once there are requests, in which batch sizes the model is run best.
+        """Determine by measurement, once there are requests, in which batch sizes the model runs best.
 
-        Nothing is tried for a model that was not warmed up: its sizes are open.
+        Nothing is measured for a model that was not warmed up: its sizes are open.
         """
         if self.quickness.run_s is not None and not self.batcher.verdict.is_final:
             settle(self.batcher, self.quickness.run_s)
@@ -320,9 +323,9 @@ class Model:
             raise ConfigError(f"a run of one item takes some {needed:,} bytes, expected at most {there_is:,}")
 
     def example_inputs(self) -> dict[str, NDArray[Any]] | None:
-        """Return the inputs that the model's folder has, or zeros for one item; None where no valid ones are known.
+        """Return the inputs in the model's folder, or zeros for one item; None if no valid inputs are known.
 
-        None are known where the graph and the config leave a size open, and where the model has refused zeros.
+        None are known if graph and config leave a size open, or if the model has rejected zeros.
         """
         if self._given is not None:
             return dict(self._given)
@@ -330,11 +333,11 @@ class Model:
 
     @property
     def missing_example(self) -> str:
-        """Return why ``example_inputs`` has none, as messages say it."""
+        """Return the reason why ``example_inputs`` has none, for messages."""
         return "the model refuses zeros" if self.remark is not None else "the model leaves its input's size open"
 
     def partly_known(self, specs: Sequence[engine.TensorSpec]) -> list[engine.TensorSpec]:
-        """Specs of the inputs, with the sizes that the config gives them."""
+        """Return the specs of the inputs with sizes from the config filled in."""
         return partly_known(self.signature.inputs, specs, self.preprocessor)
 
     def _tensors(self, inputs: Inputs, timing: Timing) -> tuple[dict[str, NDArray[Any]], tuple[Placement, ...]]:
@@ -351,6 +354,6 @@ class Model:
         return tensors, placements
 
     def _admit(self, inputs: Inputs, name: str, batch: NDArray[Any]) -> None:
-        """Refuse a run that will not fit before its pictures are decoded: of those the size is known already."""
+        """Reject a run that will not fit in memory before its pictures are decoded; their sizes are known already."""
         known = {other: value for other, value in inputs.items() if not isinstance(value, tuple)}
         would_fit(self.session.estimate_bytes({**known, name: batch}))

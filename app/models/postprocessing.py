@@ -1,4 +1,4 @@
-"""What becomes of a run's outputs: predictions, a drawing of them, and the raw outputs that were asked for."""
+"""Postprocessing of outputs: predictions, drawings, and the requested raw outputs."""
 
 from __future__ import annotations
 
@@ -21,11 +21,14 @@ from app.tasks.task import DrawingTask, Finding, Outputs, TaskContext
 
 
 class Postprocessing:
-    """One model's task, and what it needs of the model.
+    """Task of one model.
 
     Args:
-        name: the model's, for messages.
-        preprocessor: None where the model takes no pictures.
+        name: name of the model, for messages.
+        config: config of the model.
+        signature: inputs and outputs of the model.
+        labels: labels of the classes, or None.
+        preprocessor: None if the model takes no pictures.
 
     Raises:
         ConfigError: the task's table does not fit the model.
@@ -49,19 +52,19 @@ class Postprocessing:
 
     @property
     def can_draw(self) -> bool:
-        """Whether predictions can be shown as a picture."""
+        """Return whether predictions can be drawn."""
         return isinstance(self._task, DrawingTask)
 
     def options(self, request: InferRequest) -> Any:
-        """The task's options, with the request's parameters.
+        """Return the task's options with the request's parameters.
 
         Raises:
-            InvalidRequestError: for a parameter that the task does not have.
+            InvalidRequestError: the task does not have a parameter.
         """
         return self._task.options(request.parameters)
 
     def wanted(self, outputs: tuple[str, ...] | bool | None) -> tuple[str, ...] | None:
-        """Names of the raw outputs to answer with, in the words of the request; None for the usual ones.
+        """Return the names of requested raw outputs as the request spells them; None for the default.
 
         Raises:
             InputMismatchError: the model has no such output, or one is named twice, by its name and an alias.
@@ -87,10 +90,10 @@ class Postprocessing:
         return outputs
 
     def check_drawable(self, inputs: Inputs) -> None:
-        """Refuse to draw what cannot be drawn, before anything runs.
+        """Raise if the request asks for an impossible drawing, before anything runs.
 
         Raises:
-            NotAcceptableError: the task draws nothing.
+            NotAcceptableError: the task does not draw.
             InputMismatchError: there is more than one item.
         """
         if not self.can_draw:
@@ -106,7 +109,7 @@ class Postprocessing:
         """Predict and draw.
 
         Raises:
-            ConfigError: the outputs are not what the config promises.
+            ConfigError: the outputs are not as configured.
         """
         start = time.perf_counter()
         request, outputs, placements = prepared.request, ran.outputs, prepared.placements
@@ -137,7 +140,7 @@ class Postprocessing:
         return self._task.predict(outputs, placements, prepared.options)
 
     def _whole(self, tensors: Mapping[str, NDArray[Any]], outputs: Outputs) -> Sequence[Placement]:
-        """Placements for tensors sent as they are: the picture is all of the first tensor of four dimensions."""
+        """Return placements for tensors sent directly: the picture spans the first 4-dimensional tensor."""
         name, items = self._signature.picture_input or "", batch_of(outputs.values())
         maps = [tensors[name]] if name in tensors else [x for x in tensors.values() if x.ndim == 4]
         if not maps or maps[0].ndim != 4 or 0 in maps[0].shape[1:]:

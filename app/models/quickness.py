@@ -1,4 +1,4 @@
-"""Whether a model's requests take so little time that they are answered on the event loop, as measured."""
+"""Choice of requests short enough to run on the event loop, by measurement."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from typing import Final
 
 from app.models.request import InferRequest, InferResult
 
-# Requests that take less are run on the event loop, postprocessing included: handing one to a thread and back takes
-# some 100 us, and threads that take turns with the interpreter disturb each other.
+# Requests that take less run on the event loop, postprocessing included: a thread hand-over takes some 100 us, and
+# threads that compete for the interpreter lock slow each other down.
 _QUICK_S: Final = 250e-6
-# Outputs of at most so many bytes are encoded as text in next to no time.
+# Outputs of at most this many bytes are cheap to encode as text.
 _BRIEF_BYTES: Final = 1 << 14
-# The first run starts threads, and may share the cores with other models that are being loaded. If it took less than
-# _MAYBE_S, the model is run again, and as long as runs take less than _PROBABLY_S, up to so many times.
+# The first run starts threads and may share the cores with models being loaded. If it took less than _MAYBE_S, the
+# model runs again, up to _REPEATS times while runs take less than _PROBABLY_S.
 _REPEATS: Final = 5
 _MAYBE_S: Final = 50e-3
 _PROBABLY_S: Final = 1e-3
 
 
 class Quickness:
-    """How long a request of one item takes, measured when the model is loaded.
+    """Latency of a request of one item, measured when the model is loaded.
 
     Attributes:
-        run_s: the run alone; None where it was not measured.
-        rest_s: postprocessing; None likewise.
+        run_s: run time, or None if not measured.
+        rest_s: postprocessing time, or None if not measured.
     """
 
     def __init__(self) -> None:
@@ -33,7 +33,7 @@ class Quickness:
         self._is_brief = False
 
     def measure(self, infer: Callable[[], InferResult]) -> None:
-        """Take the times of a request: the least of several where it is a short one."""
+        """Measure a request; take the minimum of several runs if it is short."""
         result = infer()
         run_s, rest_s = result.timing.infer_s, result.timing.postprocess_s
         limit_s = _MAYBE_S
@@ -47,9 +47,11 @@ class Quickness:
         self._is_brief = sum(array.nbytes for array in result.outputs.values()) <= _BRIEF_BYTES
 
     def is_quick(self, request: InferRequest, latency_s: float | None) -> bool:
-        """Whether a request of one item is over sooner than a thread would take it up.
+        """Return whether a request of one item is expected to take less time than handing it to a thread.
 
-        latency_s: what trials of batch sizes measured for one item, which is more exact; None where there were none.
+        Args:
+            request: request to answer.
+            latency_s: more exact run time from batch-size tuning, or None.
         """
         if self.rest_s is None or self.run_s is None or request.draw or not (self._is_brief or request.is_binary):
             return False

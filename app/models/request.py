@@ -1,4 +1,4 @@
-"""A request to a model on its way: what is to be run, what was made of it, and what came out. Knows no HTTP."""
+"""Data of a request to a model at each step: request, prepared tensors, outputs, result. Independent of HTTP."""
 
 from __future__ import annotations
 
@@ -14,22 +14,26 @@ from app.scheduling.job import DEFAULT_PRIORITY
 from app.signature import Inputs, Signature
 from app.tasks.task import Finding
 
-# Requests that are longer are decoded in threads.
+# Longer requests are decoded in threads.
 LIGHT_BYTES: Final = 1 << 13
-# The same of those whose values are taken as they lie, or copied at worst.
+# The same for requests whose values are used in place, or copied at most.
 PLAIN_BYTES: Final = 1 << 20
 
 
 class InferRequest(NamedTuple):
-    """What is to be run, independent of how it was sent.
+    """Request to a model, independent of how it was sent.
 
-    outputs: names of the raw outputs wanted, True for all, False for none, None for what is usual: all for tensors,
-    none for pictures.
-    draw: whether the predictions are wanted as a picture as well.
-    predict: whether predictions are wanted at all.
-    priority: of those that wait the lowest is run first.
-    is_light: whether decoding takes no time: it is short, and cannot become large, or is taken as it lies.
-    is_binary: whether outputs are answered as they lie, so that many of them take no more time than few.
+    Attributes:
+        decode: returns the inputs for a signature.
+        parameters: parameters of the task.
+        outputs: names of requested raw outputs, True for all, False for none, None for the default: all for tensors,
+            none
+            for pictures.
+        draw: whether a drawing of the predictions is requested.
+        predict: whether predictions are requested.
+        priority: requests of the lowest number run first.
+        is_light: whether decoding is cheap: the request is short and cannot expand, or is used in place.
+        is_binary: whether outputs are answered as raw bytes, which is cheap for any size.
     """
 
     decode: Callable[[Signature], Inputs]
@@ -43,17 +47,18 @@ class InferRequest(NamedTuple):
 
 
 class Decoded(NamedTuple):
-    """The inputs of a request, and how long it took to make them."""
+    """Inputs of a request, and the time taken to decode them."""
 
     inputs: Inputs
     seconds: float
 
 
 class InferResult(NamedTuple):
-    """What came out: the raw outputs asked for, what was found for each item, and where the time went.
+    """Result of a request: requested raw outputs, predictions by item, and timing.
 
-    drawing: the PNG, where it was asked for.
-    batch, is_first: as ``Ran`` has them.
+    Attributes:
+        drawing: the PNG, if requested.
+        batch, is_first: see ``Ran``.
     """
 
     outputs: dict[str, NDArray[Any]]
@@ -67,16 +72,17 @@ class InferResult(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class Prepared:
-    """A request whose tensors are ready to run.
+    """Request whose tensors are ready to run.
 
-    inputs: what was sent, to draw on it.
-    tensors: by name; what of the answer does not depend on the request itself follows from them.
-    placements: where its pictures lie on the canvas; empty for tensors.
-    options: the task's, with the request's parameters.
-    wanted: names of the raw outputs to answer with; None for what is usual.
-    timing: what was done so far.
-    key: what its outputs are to be kept by; None where they are not to be.
-    request_id: names the request in the log.
+    Attributes:
+        inputs: inputs as sent, to draw on.
+        tensors: inputs of the network by name.
+        placements: positions of its pictures on the canvas; empty for tensors.
+        options: the task's options with the request's parameters.
+        wanted: names of requested raw outputs; None for the default.
+        timing: time taken so far.
+        key: key in the response cache, or None.
+        request_id: name of the request in the log.
     """
 
     request: InferRequest
@@ -91,15 +97,16 @@ class Prepared:
 
     @property
     def items(self) -> int:
-        """Pictures, or rows of the batch."""
+        """Return the number of pictures, or rows of the batch."""
         return len(self.placements) or batch_of(self.tensors.values())
 
 
 class Ran(NamedTuple):
-    """What a run gave: every raw output by name, and how long it took.
+    """Outputs of a run by name, and its time.
 
-    batch: items that were run together.
-    is_first: whether it stands for the run, of all requests that shared it.
+    Attributes:
+        batch: number of items run together.
+        is_first: True for one of the requests that shared the run, so that the run is counted once.
     """
 
     outputs: dict[str, NDArray[Any]]
@@ -109,6 +116,6 @@ class Ran(NamedTuple):
 
 
 def batch_of(arrays: Iterable[Any]) -> int:
-    """Items in a batch: the first dimension of the first array, 1 for a scalar."""
+    """Return the number of items: the first dimension of the first array, 1 for a scalar."""
     first = next(iter(arrays), None)
     return int(first.shape[0]) if first is not None and first.ndim else 1

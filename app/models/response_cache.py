@@ -1,10 +1,9 @@
-"""What a model has computed, kept by what it was computed from: the same tensors again cost a look-up, and no run.
+"""Response cache of a model: outputs by the hash of their input tensors.
 
-Between preparing a request and running it: the key is made of the tensors that would be run, and the outputs are kept
-as they come from the run, all of them. So it does not matter in which form a tensor came, which outputs are wanted, or
-what a task makes of them; and a model that is loaded anew begins with nothing.
+The key is computed from the prepared tensors, and all outputs are stored as the run returned them. The encoding of a
+request, its selection of outputs and its task parameters therefore do not matter. A reloaded model starts empty.
 
-The key is a hash with a secret of this process: who does not know it cannot look for two inputs of the same key.
+The hash uses a secret of this process, so that clients cannot search for collisions.
 """
 
 from __future__ import annotations
@@ -31,23 +30,23 @@ from app.models.folder.config import ResponseCacheConfig
 
 Arrays = Mapping[str, NDArray[Any]]
 
-# What an entry takes beside its elements.
+# Overhead of an entry beside its elements.
 ENTRY_BYTES: Final = 1024
 _KEY_BYTES: Final = 16
 
 
 class Hasher(Protocol):
-    """What both kinds of hashes can."""
+    """Interface of both hash functions."""
 
     def update(self, data: Any, /) -> None:
-        """Go on with these bytes."""
+        """Add bytes."""
 
     def digest(self) -> bytes:
-        """The hash of all there was."""
+        """Return the hash of all bytes."""
 
 
 def find_hash() -> Callable[[], Hasher]:
-    """What makes hashes, with a secret of its own: the fast one where the extra ``[fast]`` brings it."""
+    """Return a factory of keyed hashes: xxhash if installed (extra ``[fast]``), else BLAKE2."""
     try:
         import xxhash
     except ImportError:
@@ -56,10 +55,10 @@ def find_hash() -> Callable[[], Hasher]:
 
 
 def open_cache(config: ResponseCacheConfig | None, graph: engine.RuntimeGraph) -> ResponseCache | None:
-    """The cache that a model's config asks for.
+    """Return the cache that a model's config requests, or None.
 
     Raises:
-        ConfigError: the model gives other outputs each time, as far as is known.
+        ConfigError: the model's outputs are not known to be repeatable.
     """
     if config is None:
         return None
@@ -71,23 +70,23 @@ def open_cache(config: ResponseCacheConfig | None, graph: engine.RuntimeGraph) -
     return ResponseCache(config.max_bytes)
 
 
-# How often who waits for another's run looks whether it still wants what that gives.
+# Interval at which a request that waits for another's run checks for its own cancellation.
 _LOOK_S: Final = 0.05
 
 
 class _Flight:
-    """A run that is under way, and what it has given, if it has."""
+    """Run in progress, and its outputs once there are any."""
 
     def __init__(self) -> None:
         self.outputs: Arrays | None = None
         self._is_over = threading.Event()
 
     def end(self) -> None:
-        """Nothing more comes of it."""
+        """Mark the run as ended, whatever the outcome."""
         self._is_over.set()
 
     def is_seen_to_its_end(self, is_cancelled: Callable[[], bool]) -> bool:
-        """Wait for its end, as long as that is wanted."""
+        """Wait for the end; return False if cancelled before."""
         while not self._is_over.wait(_LOOK_S):
             if is_cancelled():
                 return False
@@ -101,13 +100,13 @@ class _Entry:
 
 
 class ResponseCache:
-    """The outputs of one model's runs, those used last; many threads may call it at once.
+    """LRU cache of one model's outputs, for many threads at once.
 
-    What it holds counts in the budget of the server's requests, half of which it leaves alone; it gives way to requests
-    that need the rest.
+    Its memory counts in the budget of the server's requests, at most half of it, and is released when requests need it.
 
     Args:
-        max_bytes: of all outputs together, with what keeping them takes.
+        max_bytes: limit of all entries with their overhead.
+        hash_of: factory of hashes.
     """
 
     def __init__(self, max_bytes: int, hash_of: Callable[[], Hasher] | None = None) -> None:
@@ -122,16 +121,16 @@ class ResponseCache:
 
     @property
     def held_bytes(self) -> int:
-        """Bytes that it holds now."""
+        """Return the number of bytes held."""
         return self._bytes
 
     @property
     def entries(self) -> int:
-        """How many answers it holds now."""
+        """Return the number of entries."""
         return len(self._entries)
 
     def key(self, tensors: Arrays) -> bytes:
-        """What stands for these inputs: their names, dtypes, shapes and bytes."""
+        """Return the key of inputs: a hash of names, dtypes, shapes and bytes."""
         hasher = self._hash_of()
         for name in sorted(tensors):
             array = tensors[name]
@@ -143,7 +142,7 @@ class ResponseCache:
         return hasher.digest()
 
     def get(self, key: bytes) -> Arrays | None:
-        """The outputs of a run on what this key stands for, which nobody can write to; None where there are none."""
+        """Return the read-only outputs for a key, or None."""
         with self._lock:
             entry = self._entries.get(key)
             if entry is None:
@@ -154,14 +153,14 @@ class ResponseCache:
     def once(
         self, key: bytes, compute: Callable[[], Arrays], is_cancelled: Callable[[], bool] | None
     ) -> tuple[Arrays, bool]:
-        """The outputs for a key, and whether somebody else's run has given them: one that ended, or that is under way.
+        """Return the outputs for a key, and whether they come from the cache or another request's run.
 
-        A run that fails, fails for whom it was begun: of those that wait for it another one begins anew. What is
-        computed is kept.
+        If that run fails, only its own request fails; one of the waiting requests starts a new run. Outputs are cached.
 
         Args:
+            key: key of the inputs.
             compute: the run.
-            is_cancelled: whether the caller wants nothing any more; None for one that must not wait.
+            is_cancelled: polled while waiting; None if the caller must not wait.
         """
         mine = _Flight()
         while True:
@@ -189,7 +188,7 @@ class ResponseCache:
             flight.end()
 
     def put(self, key: bytes, outputs: Arrays) -> None:
-        """Keep a copy of a run's outputs, as far as there is room."""
+        """Store a copy of the outputs if there is room."""
         size = ENTRY_BYTES + sum(array.nbytes for array in outputs.values())
         if size > self.max_bytes or key in self._entries:
             return
@@ -204,13 +203,13 @@ class ResponseCache:
                 self._bytes += size
 
     def close(self) -> None:
-        """Hold nothing, now and from now on: whoever still runs finds no room."""
+        """Drop everything and store nothing from now on."""
         with self._lock:
             self._is_closed = True
             self._drop(self._bytes)
 
     def make_room(self, count: int) -> None:
-        """Hold so many bytes less, those that were not asked for the longest first; or nothing at all."""
+        """Release at least this many bytes, least recently used entries first."""
         with self._lock:
             self._drop(count)
 
@@ -225,7 +224,7 @@ class ResponseCache:
             self._cache_account.release(size)
 
     def _join(self) -> None:
-        """Count with the budget of the requests that bring something to keep: it is the same for all of them."""
+        """Join the memory budget of the requests; it is the same for all of them."""
         if self._cache_account is not None or (found := cache_account(weakref.WeakMethod(self.make_room))) is None:
             return
         with self._lock:
@@ -235,14 +234,14 @@ class ResponseCache:
 
 
 def _kept(array: NDArray[Any]) -> NDArray[Any]:
-    """A copy of its own: an output may be a part of something larger, or of what the client sent."""
+    """Return a read-only copy: an output may be a view of something larger, or of the request."""
     copy = np.array(array, order="C", copy=True)
     copy.setflags(write=False)
     return copy
 
 
 def _pieces(array: NDArray[Any]) -> Iterator[Any]:
-    """What an array says; of texts those themselves, not where they lie."""
+    """Yield the bytes of an array; for strings their contents instead of their addresses."""
     if not is_text(array.dtype):
         yield np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
         return

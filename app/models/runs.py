@@ -1,4 +1,4 @@
-"""Runs of prepared requests, through the batcher, and through the response cache where the model has one."""
+"""Runs of prepared requests through the response cache and the batcher."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ from app.tasks.task import Outputs
 
 
 class Runs:
-    """Computes the outputs of requests, each once where outputs are cached.
+    """Computation of outputs; equal requests are computed once if outputs are cached.
 
     Args:
-        cache: None where the model keeps no outputs.
-        verification: checks runs of several items; None where they are not verified.
+        batcher: runs the model.
+        cache: None if outputs are not cached.
+        verification: checks runs of several items, or None.
     """
 
     def __init__(self, batcher: Batcher, cache: ResponseCache | None, verification: Verification | None = None) -> None:
@@ -30,10 +31,10 @@ class Runs:
         self._verification = verification
 
     def recall(self, prepared: Prepared) -> Ran | None:
-        """The cached outputs for these tensors; None where there are none.
+        """Return the cached outputs for these tensors, or None.
 
         Raises:
-            ServiceError: there is no memory for them.
+            ServiceError: there is not enough memory for them.
         """
         cache, start = self._cache, time.perf_counter()
         if cache is None:
@@ -50,15 +51,15 @@ class Runs:
     def run(self, prepared: Prepared, cancelled: Callable[[], bool] | None = None) -> Ran:
         """Compute the outputs of one request.
 
-        Where outputs are cached, those of a run on the same tensors are taken if it has ended since ``recall``, or is
-        under way.
+        With a cache, outputs of a run on equal tensors are reused if it ended since ``recall`` or is in progress.
 
         Args:
-            cancelled: asked between operators, and while another run is waited for; without it nothing is waited for.
+            prepared: request to run.
+            cancelled: polled between operators and while waiting for another run; without it there is no waiting.
 
         Raises:
-            ServiceError: there is no memory for it.
-            EngineError: the engine refuses the tensors, or fails.
+            ServiceError: there is not enough memory.
+            EngineError: the engine rejects the tensors, or fails.
         """
         if self._cache is None or prepared.key is None:
             return self._compute(prepared, cancelled)
@@ -81,10 +82,10 @@ class Runs:
         return ran
 
     def run_together(self, prepared: Sequence[Prepared], cancelled: Callable[[], bool] | None = None) -> list[Ran]:
-        """Compute the outputs of several requests in one run; where outputs are cached, those of equal requests once.
+        """Compute the outputs of several requests in one run; equal requests only once if outputs are cached.
 
         Raises:
-            ServiceError, EngineError: as ``run`` says; it cannot be told which request was to blame.
+            ServiceError, EngineError: see ``run``; the error does not say which request caused it.
         """
         known = {each.key: found for each in prepared if (found := self._known(each)) is not None}
         first = {each.key or id(each): each for each in reversed(prepared) if each.key not in known}
@@ -96,7 +97,7 @@ class Runs:
         return [ran[id(each)] for each in prepared]
 
     def _run_batch(self, prepared: Sequence[Prepared], cancelled: Callable[[], bool] | None) -> dict[int, Ran]:
-        """What one run gives for each request, by the request's identity; the outputs are cached."""
+        """Run one batch, cache the outputs and return them by ``id`` of the request."""
         if not prepared:
             return {}
         start, items = time.perf_counter(), [each.items for each in prepared]
@@ -119,10 +120,10 @@ class Runs:
 
 
 def _recalled(prepared: Prepared, outputs: Outputs) -> Ran:
-    """Outputs that another request's run computed.
+    """Return outputs computed for another request.
 
     Raises:
-        ServiceError: there is no memory for them.
+        ServiceError: there is not enough memory for them.
     """
     prepared.timing.was_cached = True
     charge(sum(array.nbytes for array in outputs.values()))

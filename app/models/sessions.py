@@ -1,4 +1,4 @@
-"""Sessions of the engine as the settings want them."""
+"""Engine graphs and sessions configured by the settings."""
 
 from __future__ import annotations
 
@@ -14,15 +14,17 @@ from app.settings import Settings
 def read_graph(
     version: VersionFiles, settings: Settings, *, strict: bool = False, verify: bool = False
 ) -> engine.RuntimeGraph:
-    """The built graph of a version; of a bundle with what was compiled of it, if the settings let its code run.
+    """Return the built graph of a version; of a bundle with its compiled code if the settings allow it.
 
     Args:
-        strict: refuse a graph that would have warnings.
-        verify: whether the checksums of the weights are looked at; those of a bundle always are.
+        version: files of the version.
+        settings: settings of the server.
+        strict: whether warnings are errors.
+        verify: whether to verify the checksums of the weights; those of a bundle are always verified.
 
     Raises:
         ConfigError: the version's folder has no model yet, or a link leads out of the model's folder.
-        BundleError: the bundle is damaged, not to be trusted, or for another machine or engine.
+        BundleError: the bundle is damaged, untrusted, or for another machine or engine.
         EngineError: the pair is damaged, uses unknown operators or contradicts itself.
     """
     if (found := waits_for_files(version)) is not None:
@@ -34,13 +36,15 @@ def read_graph(
 
 
 def open_session(graph: engine.RuntimeGraph, settings: Settings, threads: int | None) -> engine.Session:
-    """A session of a built graph.
+    """Return a session of a built graph.
 
     Args:
-        threads: cores one run may use; None for all this process may use.
+        graph: built graph.
+        settings: settings of the server.
+        threads: cores per run; None for all that this process may use.
 
     Raises:
-        ParameterError: the settings leave out a pass there is not.
+        ParameterError: the settings disable an unknown pass.
     """
     return engine.Session(
         graph,
@@ -55,7 +59,7 @@ def open_session(graph: engine.RuntimeGraph, settings: Settings, threads: int | 
 
 
 def cache_of(settings: Settings) -> str | os.PathLike[str] | None:
-    """Where the engine keeps what it compiles, as ``Session`` takes it."""
+    """Return the ``cache`` argument of ``Session``."""
     if not settings.cache:
         return None
     return "auto" if settings.cache_dir is None else settings.cache_dir

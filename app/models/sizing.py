@@ -1,7 +1,6 @@
-"""Trials of batch sizes: runs of several items are compiled and timed, to see whether sharing runs helps a model.
+"""Batch-size tuning: compiles and times batches, to decide whether shared runs make a model faster.
 
-A step at a time, in the thread that compiles beside those who answer. What was found is kept with what was compiled, so
-that a server that starts once more knows it.
+Runs step by step in the background compile thread. The result is stored with the compiled code, for the next start.
 """
 
 from __future__ import annotations
@@ -20,11 +19,11 @@ from app.models.batcher import Batcher, Verdict
 
 log = logging.getLogger(__name__)
 
-# An item must cost less than so much of what it does in the next smaller batch, or it may as well run by itself.
+# An item must take less than this fraction of its time in the next smaller batch for the larger one to pay off.
 GAIN: Final = 0.9
-# A model whose run takes longer is not tried: a batch would make those wait who come next.
+# Models with longer runs are not tuned: a batch would delay the next requests.
 LONG_S: Final = 0.25
-# Runs of each size that are timed, and time after which no more are.
+# Number of timed runs per size, and the time after which no more are made.
 _ROUNDS: Final = 9
 _FEWEST: Final = 3
 _SPENT_S: Final = 0.2
@@ -32,10 +31,11 @@ _SUBJECT: Final = "batching"
 
 
 def settle(batcher: Batcher, run_s: float) -> None:
-    """Find out, in the background and once the model has requests, in which sizes it is run best.
+    """Tune in the background once the model has requests, unless the outcome is already known.
 
     Args:
-        run_s: what a run of one item takes, about.
+        batcher: batcher of the model.
+        run_s: approximate time of a run of one item.
     """
     config = batcher.config
     if not batcher.sizes and batcher.session.backend != "compiled" and config.enabled is not True:
@@ -52,7 +52,7 @@ def settle(batcher: Batcher, run_s: float) -> None:
 
 
 def rest(batcher: Batcher, idle_s: float) -> bool:
-    """Drop the code for batches of a model that had no request for so long; return whether there was any."""
+    """Drop the code for batches after ``idle_s`` without a request; return whether there was any."""
     return batcher.rest(partial(_begin, batcher), idle_s)
 
 
@@ -62,7 +62,7 @@ def _begin(batcher: Batcher) -> None:
 
 
 class Trial:
-    """Tries one size after the other; an errand of the compile queue."""
+    """Background task that measures one size per step."""
 
     def __init__(self, batcher: Batcher) -> None:
         self._batcher = batcher
@@ -72,7 +72,7 @@ class Trial:
         self._times: dict[int, float] = {}
 
     def __call__(self, progress: engine.Progress) -> bool:
-        """Make a step; whether there is more to do."""
+        """Make a step; return whether there is more to do."""
         self._progress = progress
         try:
             return next(self._steps, False)
@@ -110,7 +110,7 @@ class Trial:
         self._decide()
 
     def _is_at_hand(self, size: int) -> bool:
-        """Whether a size need not be compiled where a bundle says which are: nothing is compiled beside it."""
+        """Return whether a size may be used: with a bundle, only sizes compiled in it."""
         session = self._session
         return session.graph.bundle is None or size == 1 or session.carries(self._batcher.specs(size))
 
@@ -118,7 +118,7 @@ class Trial:
         self._session.prepare(specs=self._batcher.specs(size), progress=self._progress)
 
     def _is_worth(self, size: int) -> bool:
-        """Return whether a size is faster than the one before it."""
+        """Return whether a size is faster per item than the previous one."""
         if size == 1:
             self._times[1] = self._time(1)
             return True
@@ -128,7 +128,7 @@ class Trial:
         return is_faster or self._batcher.config.enabled is True
 
     def _time(self, size: int, beside: int | None = None) -> float:
-        """The shortest of some runs of a size, in turns with another one, whose time may become shorter by it."""
+        """Return the minimum time of interleaved runs with another size, whose minimum may improve too."""
         inputs = {each: self._batcher.example(each) for each in (size, beside) if each is not None}
         best = float("inf")
         began = time.perf_counter()
@@ -151,7 +151,7 @@ class Trial:
         batcher.decide(Verdict(enabled=is_on, reason=_reason(self._times, is_on, batcher), latency_s=dict(self._times)))
 
     def _refuse(self, reason: str) -> None:
-        """Its batches are no good; those that clients send are run item by item where there is code for one."""
+        """Disable shared runs; client batches run item by item if there is code for one."""
         self._batcher.sizes = self._batcher.sizes[:1]
         self._batcher.decide(Verdict(enabled=False, reason=reason, latency_s=dict(self._times)))
 
@@ -162,7 +162,7 @@ class Trial:
         self._session.keep(self._batcher.specs(1), self._subject, orjson.dumps(told))
 
     def _kept(self) -> tuple[tuple[int, ...], Verdict] | None:
-        """The sizes, and what was decided, where that was found out before for what the config says now."""
+        """Return the stored sizes and verdict if they fit the present config."""
         try:
             found = orjson.loads(self._session.note(self._batcher.specs(1), self._subject) or b"")
             sizes = tuple(map(int, found["sizes"]))
@@ -179,7 +179,7 @@ class Trial:
 
 
 def _reason(times: Mapping[int, float], is_on: bool, batcher: Batcher) -> str:
-    """Why requests share runs, or why not."""
+    """Return the explanation of the decision."""
     if batcher.config.enabled is True:
         return "batching.enabled is true"
     size = max(times)

@@ -1,4 +1,4 @@
-"""What a served version has done so far. Written from the event loop only, so it needs no lock."""
+"""Counters of a served version. Written from the event loop only, so no lock is needed."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-# Batch sizes that are counted by themselves; a client may send any.
+# Limit of batch sizes counted separately; clients may send any size.
 _MAX_SIZES: Final = 64
-# Upper ends of the buckets that times, in seconds, and items of a request are counted in; one more is for the rest.
+# Upper bounds of the histograms for times (seconds) and items; one more bucket holds the rest.
 TIME_BOUNDS: Final = (
     0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0
 )  # fmt: skip
@@ -20,9 +20,10 @@ ITEM_BOUNDS: Final = (1, 2, 4, 8, 16, 32, 64, 128)
 
 @dataclass(slots=True, kw_only=True)
 class Timing:
-    """Where one request's time went, in seconds.
+    """Time of one request by stage, in seconds.
 
-    was_cached: whether its outputs were known, and not computed; None for models whose outputs are not kept.
+    Attributes:
+        was_cached: whether the outputs came from the response cache; None for models without one.
     """
 
     queue_s: float = 0.0
@@ -35,11 +36,11 @@ class Timing:
 
     @property
     def total_s(self) -> float:
-        """The sum of the parts."""
+        """Return the sum of the stages."""
         return self.queue_s + self.decode_s + self.preprocess_s + self.cache_s + self.infer_s + self.postprocess_s
 
     def add(self, other: Timing) -> None:
-        """Add another one's times to these."""
+        """Add the times of another request."""
         self.queue_s += other.queue_s
         self.decode_s += other.decode_s
         self.preprocess_s += other.preprocess_s
@@ -48,7 +49,7 @@ class Timing:
         self.cache_s += other.cache_s
 
     def as_ms(self) -> dict[str, float]:
-        """Milliseconds with three digits after the point, as answers have them."""
+        """Return milliseconds with three decimals, as in answers."""
         told = {
             "queue_ms": _ms(self.queue_s),
             "decode_ms": _ms(self.decode_s),
@@ -63,16 +64,15 @@ class Timing:
 
 
 def _ms(seconds: float) -> float:
-    """Whole microseconds, in milliseconds; ``round`` writes the number out and reads it again."""
+    """Round to microseconds and return milliseconds; faster than ``round``."""
     return int(seconds * 1e6 + 0.5) / 1e3
 
 
 @dataclass(slots=True)
 class Buckets:
-    """How many answers took so long, stage by stage, and how many had so many items; and how many
-    runs had so many.
+    """Histograms of answers by stage time and items, and of runs by batch size.
 
-    Sums are kept elsewhere: here is what they do not tell. Preprocessing is decoding as well.
+    Sums are stored elsewhere. The stage preprocess includes decoding.
     """
 
     queue: list[int] = field(default_factory=lambda: [0] * (len(TIME_BOUNDS) + 1))
@@ -97,7 +97,7 @@ class Buckets:
 
 @dataclass(slots=True)
 class Batches:
-    """How many runs had so many items, and where the time of one request of each went."""
+    """Number of runs of one batch size, and their times."""
 
     count: int = 0
     sums: Timing = field(default_factory=Timing)
@@ -105,14 +105,14 @@ class Batches:
 
 @dataclass(slots=True)
 class Lookups:
-    """Requests whose outputs were known, or were not, their items, and what looking them up and keeping them took."""
+    """Requests found, or not found, in the response cache: their number, items and the time for look-ups."""
 
     count: int = 0
     items: int = 0
     seconds: float = 0.0
 
     def add(self, timing: Timing, items: int) -> None:
-        """Count one."""
+        """Count a request."""
         self.count += 1
         self.items += items
         self.seconds += timing.cache_s
@@ -120,11 +120,15 @@ class Lookups:
 
 @dataclass(slots=True)
 class Statistics:
-    """Counts and sums since the version was loaded.
+    """Counters since the version was loaded.
 
-    requests that were answered, items (pictures or rows of a batch) in them, and runs that they shared; failures by
-    error code, and the time they took; batches by the items of a run, of those sizes that came first. hits were found
-    in the response cache, and nothing ran for them; misses were looked for in vain.
+    Attributes:
+        requests: answered requests.
+        items: pictures or batch rows in them.
+        runs: runs that they shared.
+        failures: failed requests by error code; ``failed_s`` is their time.
+        batches: runs by batch size, for the sizes seen first.
+        hits, misses: requests found, or not found, in the response cache.
     """
 
     requests: int = 0
@@ -144,8 +148,10 @@ class Statistics:
         """Count an answer.
 
         Args:
-            batch: items of the run that made it.
-            is_first: whether it stands for the run.
+            timing: time of the request.
+            items: items of the request.
+            batch: items of the run.
+            is_first: whether the run is counted with this request.
         """
         self.requests += 1
         self.items += items
@@ -169,12 +175,12 @@ class Statistics:
             batches.sums.add(timing)
 
     def failed(self, code: str, seconds: float, times: int = 1) -> None:
-        """Count a request, or so many, that got an error instead, after so long."""
+        """Count failed requests."""
         self.failures[code] += times
         self.failed_s += seconds
 
     def as_dict(self) -> dict[str, Any]:
-        """For /models."""
+        """Return the counters as in /models."""
         return {
             "requests": self.requests,
             "items": self.items,
@@ -188,14 +194,13 @@ class Statistics:
 
 @dataclass(slots=True)
 class Account:
-    """Record of the model that a request reached and where its time went, for the log and the headers of the answer.
+    """Record of the model that a request reached and of its timing, for log and response headers.
 
-    The code that answers requests puts it where the data plane finds it; it goes through tasks and threads with the
-    request's context.
+    The code that answers requests stores it in a context variable, which follows the request through tasks and threads.
 
     Attributes:
-        request_id: names the request in the log.
-        began: when it reached the model, on time.perf_counter()'s clock.
+        request_id: name of the request in the log.
+        began: time when it reached the model, on time.perf_counter()'s clock.
     """
 
     request_id: str = "-"
@@ -206,13 +211,13 @@ class Account:
     began: float | None = None
 
     def fields(self) -> dict[str, object]:
-        """What is known of it, for a line of the log."""
+        """Return the fields for a log line."""
         if self.model is None:
             return {}
         told: dict[str, object] = {"model": self.model, "version": self.version}
         if self.timing is not None:
             parts = self.timing.as_ms()
-            del parts["total_ms"]  # that the line tells in its own way, with what comes before and after
+            del parts["total_ms"]  # the log line has its own total
             told |= {"items": self.items, **parts}
         return told
 

@@ -1,4 +1,4 @@
-"""Whether a model runs: on what its file and config say of its inputs or, where sizes are open, on some that may do."""
+"""Dry run of a model: on inputs known from file and config or, for open sizes, on plausible ones."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from app.messages import quoted
 from app.models.model import Model
 from app.models.request import InferRequest
 
-# Multiples of what networks divide by first, then what only some take.
+# Multiples that networks usually divide by first, then rarer ones.
 _SIZES: Final = (64, 32, 128, 16, 224, 256, 96, 8, 7, 4, 2, 1, 3, 5, 10, 12, 100, 20, 50, 24, 48)
 _BATCHES: Final = (1, 2)
-# Open sizes of one model may have to differ; so many other combinations are looked at, and so many runs made in all.
+# Open sizes of one model may have to differ: number of other combinations to try, and of runs in all.
 _MIXTURES: Final = 400
 _RUNS: Final = 12
 
 
 class NotTriedError(Exception):
-    """Trial without a verdict: no valid inputs are known."""
+    """Dry run without a verdict, because no valid inputs are known."""
 
 
 def try_out(model: Model) -> None:
@@ -30,7 +30,7 @@ def try_out(model: Model) -> None:
 
     Raises:
         EngineError, ConfigError: it does not run.
-        NotTriedError: there is nothing to run it on, or it refuses zeros at every size that was tried.
+        NotTriedError: there are no inputs, or it rejects zeros at every size tried.
     """
     if model.warm_up():
         return
@@ -45,7 +45,7 @@ def try_out(model: Model) -> None:
 
 
 def _try_sizes(model: Model, specs: Sequence[engine.TensorSpec]) -> str | None:
-    """Return why the model refuses zeros of every size that is tried; None where one runs."""
+    """Return the reason why the model rejects zeros of every size tried, or None if one runs."""
     failure: engine.EngineError | None = None
     tried: list[str] = []
     for candidate in _candidates(specs):
@@ -63,7 +63,7 @@ def _try_sizes(model: Model, specs: Sequence[engine.TensorSpec]) -> str | None:
 
 
 def _refusal(model: Model, specs: Sequence[engine.TensorSpec]) -> engine.EngineError | None:
-    """What inference alone says against these sizes."""
+    """Return the error of shape inference for these sizes, or None."""
     try:
         model.session.graph.infer(specs)
     except engine.EngineError as error:
@@ -84,7 +84,7 @@ def _run(model: Model, specs: Sequence[engine.TensorSpec]) -> engine.EngineError
 
 
 def _candidates(specs: Sequence[engine.TensorSpec]) -> Iterator[list[engine.TensorSpec]]:
-    """Sizes for all open dimensions: one and the same, then mixtures."""
+    """Yield sizes for all open dimensions: equal ones, then combinations."""
     for size, batch in itertools.product(_SIZES, _BATCHES):
         yield [_sized(spec, itertools.chain([batch], itertools.repeat(size))) for spec in specs]
     choose = random.Random(0)
@@ -95,6 +95,6 @@ def _candidates(specs: Sequence[engine.TensorSpec]) -> Iterator[list[engine.Tens
 
 
 def _sized(spec: engine.TensorSpec, sizes: Iterator[int]) -> engine.TensorSpec:
-    """A spec with sizes for its open dimensions; the first size is for its first dimension."""
+    """Return a spec with open dimensions replaced, the first by the first size."""
     shape = tuple(size if dim is None else dim for dim, size in zip(spec.shape, sizes, strict=False))
     return engine.TensorSpec(shape, spec.dtype)

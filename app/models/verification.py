@@ -1,6 +1,6 @@
-"""Runs of several items computed again on the reference: finds answers that are not their requests'.
+"""Verification of batched runs against the reference: finds answers that differ from those of a run alone.
 
-A debugging aid, off by default (``verify_batches``): each such run takes as much longer as the reference needs for it.
+A debugging aid, off by default (``verify_batches``): each such run also takes the time of the reference.
 """
 
 from __future__ import annotations
@@ -22,13 +22,14 @@ Tensors = Mapping[str, NDArray[Any]]
 
 
 class Verification:
-    """Compares the outputs of a model's runs with the reference's; many threads may call it at once.
+    """Comparison of a model's runs with the reference, for many threads at once.
 
     Attributes:
-        mismatches: requests whose outputs differed.
+        mismatches: number of requests whose outputs differed.
 
     Args:
-        name: of the model, for the log.
+        name: name of the model, for the log.
+        graph: graph of the model.
     """
 
     def __init__(self, name: str, graph: engine.RuntimeGraph) -> None:
@@ -38,13 +39,15 @@ class Verification:
         self._lock = threading.Lock()
 
     def check(self, prepared: Sequence[Prepared], outputs: Sequence[Tensors]) -> None:
-        """Compare one run, and log each request whose outputs differ as an error.
+        """Compare one run, and log an error for each request whose outputs differ.
 
-        The items of requests that shared the run are computed one by one: none may depend on another request. A request
-        that ran alone is computed as it was sent.
+        Items of a shared run are computed one by one, because none may depend on another request. A request that ran
+        alone is
+        computed as sent.
 
         Args:
-            outputs: of each request.
+            prepared: requests of the run.
+            outputs: outputs of each request.
         """
         is_shared = len(prepared) > 1
         try:
@@ -55,7 +58,7 @@ class Verification:
             return
 
     def _difference(self, request: Prepared, outputs: Tensors, is_shared: bool) -> str | None:
-        """Return the first difference; None where there is none."""
+        """Return the first difference, or None."""
         if self._session is None:
             return None
         pairs = _items(request, outputs) if is_shared else [("", request.tensors, outputs)]
@@ -85,7 +88,7 @@ class Verification:
 
 
 def _items(request: Prepared, outputs: Tensors) -> Iterator[tuple[str, Tensors, Tensors]]:
-    """The inputs and outputs of each item, and its place in the request."""
+    """Yield the position, inputs and outputs of each item."""
     for at in range(request.items):
         inputs, found = (
             {name: each[at : at + 1] for name, each in tensors.items()} for tensors in (request.tensors, outputs)
@@ -94,7 +97,7 @@ def _items(request: Prepared, outputs: Tensors) -> Iterator[tuple[str, Tensors, 
 
 
 def _largest_difference(found: NDArray[Any], expected: NDArray[Any]) -> float:
-    """Largest difference of two arrays of numbers; infinity where one of them is not finite, or the shapes differ."""
+    """Return the largest absolute difference; infinity if shapes differ or a value is not finite."""
     if found.shape != expected.shape or found.dtype.kind not in "biufc":
         return np.inf
     with np.errstate(all="ignore"):

@@ -1,4 +1,4 @@
-"""Inputs to try a model on: ``warmup.npz`` of its folder, arrays by input name, or zeros of its inputs' shapes."""
+"""Example inputs of a model: ``warmup.npz`` in its folder, arrays by input name, or zeros."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from app.messages import cut, quoted, safe_text
 from app.models.folder.layout import WARMUP
 from app.signature import Signature, describe
 
-# Unpacked bytes; a warm-up that needs more is a benchmark.
+# Limit of unpacked bytes; larger inputs are not a warm-up.
 MAX_BYTES: Final = 2**30
 
 
 def read_warmup(path: Path | None, signature: Signature) -> dict[str, NDArray[Any]] | None:
-    """Return the arrays of a file by the names of the inputs; None where there is no file.
+    """Return the arrays of the file by input name, or None if there is no file.
 
     Raises:
-        ConfigError: naming the file and the array, what was found and what was expected.
+        ConfigError: the message names file and array, what was found and what was expected.
     """
     if path is None or not os.path.lexists(path):
         return None
@@ -64,7 +64,7 @@ def _matched(arrays: dict[str, NDArray[Any]], signature: Signature) -> dict[str,
 
 
 def _fitting(array: NDArray[Any], port: engine.Port) -> NDArray[Any]:
-    """Return an array in the dtype of its input, as numpy can store it.
+    """Return an array in the dtype of its input, as far as numpy can store it.
 
     Raises:
         ConfigError: shape or dtype are not those of the input.
@@ -83,7 +83,7 @@ def _fitting(array: NDArray[Any], port: engine.Port) -> NDArray[Any]:
 
 
 def example_inputs(ports: Sequence[engine.Port], preprocessor: Preprocessor | None) -> dict[str, NDArray[Any]] | None:
-    """Zeros for every input, one item of a batch; None when the graph and the config leave a size open."""
+    """Return zeros for every input, one item of a batch; None if graph and config leave a size open."""
     zeros = {port.name: _zeros(port, preprocessor) for port in ports}
     known = {name: array for name, array in zeros.items() if array is not None}
     return known if len(known) == len(zeros) else None
@@ -92,7 +92,7 @@ def example_inputs(ports: Sequence[engine.Port], preprocessor: Preprocessor | No
 def partly_known(
     ports: Sequence[engine.Port], specs: Sequence[engine.TensorSpec], preprocessor: Preprocessor | None
 ) -> list[engine.TensorSpec]:
-    """Specs of the inputs, with the sizes that the config gives them."""
+    """Return the specs of the inputs with sizes from the config filled in."""
     return [
         engine.TensorSpec(tuple(_shape(port, spec, preprocessor)), spec.dtype)
         for port, spec in zip(ports, specs, strict=True)
@@ -100,7 +100,7 @@ def partly_known(
 
 
 def fits(port: engine.Port, shape: Sequence[int]) -> bool:
-    """Whether an input may have this shape; the first size may be any batch, also where the file has one."""
+    """Return whether an input may have this shape; any batch size is allowed."""
     if port.spec is None or len(shape) != len(port.spec.shape):
         return False
     return all(known in (None, size) for known, size in zip(port.spec.shape[1:], shape[1:], strict=True))

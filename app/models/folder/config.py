@@ -1,6 +1,6 @@
-"""A model's config.toml: what it may say, and reading it. Every key is optional; one that nobody knows is an error.
+"""Schema and reading of a model's config.toml. Every key is optional; unknown keys are errors.
 
-Defaults that depend on the model (the picture's size and colours) are None and are settled when it is loaded.
+Defaults that depend on the model (size and colours of pictures) are None and filled in at load.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from app.tasks.registry import TASKS
 from app.tasks.task import Task
 from app.text_files import read_text
 
-# Names of a hundred thousand classes fit; reading it takes a second at most.
+# Enough for the names of a hundred thousand classes; parsing takes at most a second.
 MAX_BYTES: Final = 2**20
 MAX_VERSIONS: Final = 1000
 MAX_TAGS: Final = 100
 _MAX_DOTS: Final = 32
-# A string may lack its end: whatever begins one matches, so nothing is looked at twice.
+# A string may lack its end: each possible beginning matches, so that matching stays linear.
 _STRING: Final = re.compile(
     r'''"""[\s\S]*?(?:"""|\Z)|\'{3}[\s\S]*?(?:\'{3}|\Z)|"(?:[^"\\\n]|\\.)*"?|'[^'\n]*'?|#[^\n]*'''
 )
@@ -52,7 +52,7 @@ Tag = Annotated[str, AfterValidator(_tag)]
 
 
 class VersionPolicy(Section):
-    """Which versions of those in the folder are served."""
+    """Choice of the versions to serve."""
 
     policy: Literal["latest", "all", "specific"] = Field(default="latest", description="Which versions are served.")
     latest: Annotated[int, Field(ge=1, le=MAX_VERSIONS)] = Field(
@@ -64,7 +64,7 @@ class VersionPolicy(Section):
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
-        """What belongs to another policy would be ignored; a policy without versions serves none."""
+        """Reject keys of another policy, and a policy without versions."""
         given = self.model_fields_set
         if "latest" in given and self.policy != "latest":
             raise ValueError(f"latest: expected with policy 'latest' only, found '{self.policy}'")
@@ -76,7 +76,7 @@ class VersionPolicy(Section):
 
 
 def _spelt_out(value: object) -> object:
-    """The table that a policy's name, or a list of numbers, stands for."""
+    """Return the table for the short form: a policy's name or a list of numbers."""
     if isinstance(value, str):
         return {"policy": value}
     if isinstance(value, (list, tuple)):
@@ -87,7 +87,7 @@ def _spelt_out(value: object) -> object:
 
 
 class ResponseCacheConfig(Section):
-    """[response_cache]: what the model has computed is kept, and not computed again for the same inputs."""
+    """Table [response_cache]: outputs are cached and reused for equal inputs."""
 
     max_bytes: Annotated[int, Field(ge=1, le=2**50)] = Field(
         default=64 * 2**20, description="Of all outputs that are kept, in each process."
@@ -95,7 +95,7 @@ class ResponseCacheConfig(Section):
 
 
 class ModelConfig(Section):
-    """The whole file, but for the tables of tasks, which ``config_type`` adds."""
+    """Whole file, except the tables of tasks, which ``config_type`` adds."""
 
     task: str = Field(default="tensor", description="What the model is for, by the name of a task.")
     labels: str | tuple[str, ...] | None = Field(
@@ -128,16 +128,16 @@ class ModelConfig(Section):
     )
 
     def is_strict(self, usual: bool) -> bool:
-        """Whether contradictions between graph and file forbid serving it; usual: what the server's setting says."""
+        """Return whether contradictions between graph and file forbid serving; ``usual`` is the server's setting."""
         return usual if self.strict is None else self.strict
 
     def table(self, task: type[Task[Any]]) -> Any:
-        """The table of a task, with its defaults where the file has none."""
+        """Return the table of a task, or its defaults."""
         return getattr(self, task.NAME, None) or task.CONFIG()
 
 
 def config_type() -> type[ModelConfig]:
-    """What the whole file may say: there is a table for every task that has keys."""
+    """Return the model of the whole file, with a table for every task that has keys."""
     return _with_tables(tuple(TASKS.values()))
 
 
@@ -152,13 +152,14 @@ def _with_tables(tasks: tuple[type[Task[Any]], ...]) -> type[ModelConfig]:
 
 
 def read_config(folder: Path, roots: Iterable[Path] = ()) -> ModelConfig:
-    """The folder's config.toml, or the defaults when there is none.
+    """Return the folder's config.toml, or the defaults if there is none.
 
     Args:
-        roots: the folders below which it lies, links resolved; by default its own.
+        folder: folder of the model.
+        roots: folders that links may lead to; by default its own.
 
     Raises:
-        ConfigError: naming the file, the key, what was found and what was expected.
+        ConfigError: the message names file and key, what was found and what was expected.
     """
     try:
         return config_type().model_validate(_parse(check_links(folder / CONFIG, roots or (folder,))))
@@ -171,10 +172,10 @@ def read_config(folder: Path, roots: Iterable[Path] = ()) -> ModelConfig:
 
 
 def parse_config(text: str) -> ModelConfig:
-    """A config that was sent as JSON: an object with the keys of the file.
+    """Return a config sent as JSON: an object with the keys of the file.
 
     Raises:
-        ConfigError: naming the key, what was found and what was expected.
+        ConfigError: the message names the key, what was found and what was expected.
     """
     try:
         document = orjson.loads(text)
@@ -192,26 +193,26 @@ def _parse(path: Path) -> dict[str, Any]:
     if not os.path.lexists(path):
         return {}
     text = read_text(path, MAX_BYTES)
-    # The parser takes time in proportion to the square of a key's parts.
+    # The parser takes time proportional to the square of the number of a key's parts.
     if any(part.count(".") > _MAX_DOTS for part in _BETWEEN_KEYS.split(_STRING.sub("", text))):
         raise ConfigError("nested too deeply")
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as exc:
         raise ConfigError(safe_text(str(exc))) from None
-    except ValueError as exc:  # a number of more digits than Python reads
+    except ValueError as exc:  # a number with more digits than Python reads
         raise ConfigError(f"found a value that cannot be read: {safe_text(str(exc), _MAX_VALUE)}") from None
 
 
 def _problems(exc: ValidationError) -> list[str]:
-    """One sentence per wrong key; of a value that could be several types only the first complaint."""
+    """Return one sentence per invalid key; for union types only the first error."""
     problems: dict[str, str] = {}
     known = _keys()
     for error in exc.errors(include_url=False):
         if len(problems) == _MAX_PROBLEMS:
             return [*_told(problems), f"and more: {exc.error_count()} in all"]
-        is_key = error["type"] == "extra_forbidden"  # else the place may end in the name of a type that was tried
-        is_tag_of = error["loc"][:1] == ("tags",)  # whose keys are anybody's
+        is_key = error["type"] == "extra_forbidden"  # else the location may end in the name of a type that was tried
+        is_tag_of = error["loc"][:1] == ("tags",)  # keys of tags are arbitrary
         keys = [
             str(part)
             for part in error["loc"]
@@ -232,7 +233,7 @@ def _sentence(error: Any, known: Set[str]) -> str:
 
 
 def _keys() -> Set[str]:
-    """The names of all tables and of their keys."""
+    """Return the names of all tables and keys."""
     tables: list[type[Section]] = [
         config_type(),
         BatchingConfig,

@@ -1,4 +1,4 @@
-"""Which files a model is made of, so that others in their places are noticed."""
+"""Identity of a model's files, to detect replaced or changed ones."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from app.models.folder.repository import FoundModel, ModelFiles, VersionFiles, p
 from app.text_files import FileIdentity, identity_of
 
 _FILES: Final = frozenset({PARAM, BIN, ONNX, *ONNX_DATA, MANIFEST, WARMUP})
-# The most files of a folder that are looked at.
+# Maximum number of files considered in a folder.
 _MAX_FILES: Final = 10_000
 
 Identity: TypeAlias = tuple[FileIdentity | None, ...]
@@ -34,7 +34,7 @@ Contents: TypeAlias = tuple[tuple[str, FileIdentity | None], ...]
 
 
 def identify(files: ModelFiles, version: VersionFiles) -> Identity:
-    """What is another one as soon as the pair, the config or the labels are replaced or written to."""
+    """Return a value that changes when pair, config or labels are replaced or written."""
     return tuple(identity_of(path) for path in _paths(files, version))
 
 
@@ -50,9 +50,9 @@ def _paths(files: ModelFiles, version: VersionFiles) -> Iterator[Path]:
 
 
 def _names(folder: Path) -> set[str]:
-    """Return the names of the files that a version in this folder is, or may become, made of.
+    """Return the names of the files that a version in this folder consists of, or may consist of later.
 
-    Without a pair these are all that are there: an ONNX model may keep its tensors in files of any name.
+    Without a pair these are all files: an ONNX model may store tensors in files of any name.
     """
     names = set(_FILES)
     with suppress(OSError):
@@ -63,12 +63,12 @@ def _names(folder: Path) -> set[str]:
 
 
 def contents_of(found: FoundModel) -> Contents:
-    """What is another one as soon as a file is replaced, written to, or comes or goes."""
+    """Return a value that changes when a file is replaced, written, added or removed."""
     return tuple(_contents(found))
 
 
 def _contents(found: FoundModel) -> Iterator[tuple[str, FileIdentity | None]]:
-    """The files that say what a model is, with what tells one from another."""
+    """Yield the files that define a model, with their identities."""
     if found.is_pair:
         yield found.path.name, identity_of(found.path)
         yield "bin", identity_of(found.path.with_name(f"{found.name}{FLAT_BIN}"))
@@ -88,5 +88,5 @@ def _contents(found: FoundModel) -> Iterator[tuple[str, FileIdentity | None]]:
 
 
 def mark_of(found: FoundModel) -> str:
-    """The same in short, for another process."""
+    """Return a digest of the contents, for another process."""
     return hashlib.sha256(repr(contents_of(found)).encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""How a store is laid out: what its folders and files are called.
+"""Layout of a store: names of its folders and files.
 
 model_store/NAME/config.toml              every key optional, the file as well
 model_store/NAME/VERSION/model.pnnx.param and model.pnnx.bin
@@ -35,15 +35,15 @@ _VERSION: Final = re.compile(r"[1-9][0-9]{0,8}")
 
 
 def is_model_name(name: str) -> bool:
-    """Whether a model may be called so: as ``NAME_RULE`` says, and not too long."""
+    """Return whether a model may have this name (``NAME_RULE``)."""
     return _NAME.fullmatch(name) is not None
 
 
 def is_tag(name: str) -> bool:
-    """Whether it may stand for a version: it begins with a letter, so that no number is one."""
+    """Return whether the name is a valid tag; it begins with a letter, unlike a version number."""
     return _TAG.fullmatch(name) is not None
 
 
 def is_version(name: str) -> bool:
-    """Whether a folder's name is the number of a version."""
+    """Return whether a folder's name is a version number."""
     return _VERSION.fullmatch(name) is not None

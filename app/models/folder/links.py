@@ -1,8 +1,8 @@
-"""Links among a model's files: they may lead to other files of the model or of its store, and nowhere else.
+"""Check of symbolic links among a model's files: they must not leave the model or its store.
 
-A model's folder may come from anybody, and what is read for a model is shown to clients: a link to a file of the
-machine would hand that out. Kubernetes mounts each file of a ConfigMap as a link to ``..data/`` beside it, which stays
-below the folder.
+A model's folder may be untrusted, and file contents are shown to clients: a link to a file of the machine would leak
+it.
+Kubernetes mounts each file of a ConfigMap as a link to ``..data/`` beside it, which stays below the folder.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from app.messages import safe_text
 
 
 def check_links(path: Path, roots: Iterable[Path]) -> Path:
-    """Return the path if, links resolved, it lies below one of the folders, links resolved.
+    """Return the path if its target lies below one of the roots.
 
     Raises:
         ConfigError: it does not.
     """
     try:
         real = Path(os.path.realpath(path))
-    except ValueError:  # a zero byte; reading the file reports it
+    except ValueError:  # a NUL byte; reading the file reports it
         return path
     if not any(real.is_relative_to(os.path.realpath(root)) for root in roots):
         raise ConfigError(

@@ -1,8 +1,9 @@
-"""Operators of the user's own: Python modules that the settings name, imported before any model is loaded.
+"""Plugins: Python modules with operators of the user's own, imported before any model is loaded.
 
-A plugin registers its layers with ``engine.register`` while it is imported, and may do whatever a program may: only
-what the user names is loaded, never anything that lies in a model's folder. Nothing here imports numpy; a plugin does,
-so the number of threads must be settled before.
+A plugin registers layers with ``engine.register`` on import, and may run any code: only modules named in the settings
+are
+loaded, never files from a model's folder. This module does not import numpy, but plugins do, so the number of threads
+must be set before.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ from app.settings import SettingsError
 
 
 def load_plugins(plugins: Iterable[str]) -> None:
-    """Import plugins, each once in the life of this process.
+    """Import plugins, each once per process.
 
     Args:
-        plugins: names of modules, or paths of files: what ends in ``.py`` or holds a slash.
+        plugins: names of modules, or paths of files (ending in ``.py`` or containing a slash).
 
     Raises:
-        SettingsError: one that is missing or fails; names it, and why.
+        SettingsError: a plugin is missing or fails; the message names it.
     """
     for plugin in plugins:
         try:
@@ -37,7 +38,7 @@ def load_plugins(plugins: Iterable[str]) -> None:
 
 
 def _import_file(path: Path) -> None:
-    """Import a file under a name that only this file has, however it is spelt."""
+    """Import a file under a unique module name."""
     path = path.resolve()
     import_file(path, f"pnnx_serve_plugin_{zlib.crc32(os.fsencode(path)):08x}")
 

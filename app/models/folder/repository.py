@@ -1,6 +1,6 @@
-"""The folder of models, read without loading anything.
+"""Scan of a store's folder, without loading models.
 
-Whatever is wrong becomes the reason of that one model; the others are served.
+A problem affects only its own model; the others are served.
 """
 
 from __future__ import annotations
@@ -41,13 +41,14 @@ _MAX_NAME: Final = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VersionFiles:
-    """The files of one version; whether they are there is found out when it is loaded.
+    """Files of one version; their presence is checked when it is loaded.
 
     Args:
-        param, bin: a pair; or an ONNX model, and the file that its tensors mostly lie in where they lie apart.
-        bundle: the folder that both are part of, where that is a bundle.
-        warmup: inputs to warm up with; None where the version has no folder of its own.
-        roots: folders below which its files lie, links resolved; none for files that the caller named by their paths.
+        number: number of the version.
+        param, bin: a pair; or an ONNX model and the file with its external tensors, if any.
+        bundle: folder of both, if it is a bundle.
+        warmup: inputs for the warm-up; None if the version has no folder of its own.
+        roots: folders that links may lead to; empty for files given by path.
     """
 
     number: int
@@ -58,9 +59,10 @@ class VersionFiles:
     roots: tuple[Path, ...] = ()
 
     def check_links(self) -> None:
-        """
+        """Raise if a link leads out of the roots.
+
         Raises:
-            ConfigError: a link leads out of the folders.
+            ConfigError: it does.
         """
         for path in (self.param, self.bin, self.bundle, self.warmup):
             if path is not None and self.roots:
@@ -69,11 +71,11 @@ class VersionFiles:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelFiles:
-    """A model as the folder has it: versions that are to be served, in ascending order.
+    """Files of a model, with the versions to serve in ascending order.
 
     Args:
-        is_pair: whether it is a pair that lies in the store itself, without a folder of its own.
-        store: the folder that its links may lead to beside its own; None for its own alone.
+        is_pair: whether it is a pair directly in the store, without a folder of its own.
+        store: folder that links may lead to besides its own, or None.
     """
 
     name: str
@@ -87,19 +89,19 @@ class ModelFiles:
 
     @property
     def roots(self) -> tuple[Path, ...]:
-        """The folders below which its files lie, links resolved."""
+        """Return the folders that links may lead to."""
         return _roots(self.folder, self.store)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundModel:
-    """A model that the folder seems to have; nothing of it is read yet.
+    """Model found in the folder, not yet read.
 
     Args:
-        name: as answers and logs give it.
-        path: of its folder, or of the ``.param`` file of a pair.
-        problem: what is wrong with it already.
-        store: the folder of models that it is found in; None for a model by itself.
+        name: public name.
+        path: its folder, or the ``.param`` file of a pair.
+        problem: problem found so far.
+        store: folder of models that contains it; None for a single model.
     """
 
     name: str
@@ -110,25 +112,27 @@ class FoundModel:
 
 
 def scan(store: Path, only: str | None = None) -> list[ModelFiles]:
-    """Every model of the folder, by name.
+    """Return all models of the folder by name.
 
     Args:
-        only: the folder is one model by itself, and is called so.
+        store: folder of the models.
+        only: name, if the folder is a single model.
 
     Raises:
-        ConfigError: the folder is missing or cannot be read; the name is none.
+        ConfigError: the folder is missing or unreadable, or the name is invalid.
     """
     return [read_model(found) for found in find_models(store, only)]
 
 
 def find_models(store: Path, only: str | None = None) -> list[FoundModel]:
-    """What there is to read, by name.
+    """Return the models to read, by name.
 
     Args:
-        only: the folder is one model by itself, and is called so.
+        store: folder of the models.
+        only: name, if the folder is a single model.
 
     Raises:
-        ConfigError: the folder is missing or cannot be read; the name is none.
+        ConfigError: the folder is missing or unreadable, or the name is invalid.
     """
     try:
         paths = sorted(path for path in store.iterdir() if not path.name.startswith("."))
@@ -145,10 +149,12 @@ def find_models(store: Path, only: str | None = None) -> list[FoundModel]:
 
 
 def find_model(store: Path, name: str, only: str | None = None) -> FoundModel | None:
-    """The model of a name; None where there is none, whatever else the name leads to.
+    """Return the model of a name, or None; invalid names are never looked up.
 
     Args:
-        only: the folder is one model by itself, and is called so.
+        store: folder of the models.
+        name: name of the model.
+        only: name, if the folder is a single model.
     """
     if not is_model_name(name):
         return None
@@ -161,11 +167,11 @@ def find_model(store: Path, name: str, only: str | None = None) -> FoundModel | 
 
 
 def _found(path: Path) -> FoundModel | None:
-    """The model that a path of the store stands for; None for a file that is nobody's."""
+    """Return the model at a path of the store; None for unrelated files."""
     try:
         mode = os.stat(path).st_mode
     except OSError as exc:
-        # A link that leads nowhere, or in a circle.
+        # A dangling or circular link.
         return FoundModel(name=safe_text(path.name), path=path, problem=exc.strerror or type(exc).__name__)
     if stat.S_ISDIR(mode):
         return FoundModel(name=safe_text(path.name), path=path, store=path.parent)
@@ -176,10 +182,11 @@ def _found(path: Path) -> FoundModel | None:
 
 
 def read_model(found: FoundModel, config: ModelConfig | None = None) -> ModelFiles:
-    """Everything about a model but the pairs themselves. Whatever goes wrong is its problem, and nobody else's.
+    """Read everything about a model except the pairs; any error becomes its problem.
 
     Args:
-        config: what to take for that of its folder.
+        found: model to read.
+        config: config that replaces that of its folder.
     """
     if found.problem is not None:
         return failed(found, found.problem)
@@ -196,7 +203,7 @@ def read_model(found: FoundModel, config: ModelConfig | None = None) -> ModelFil
 
 
 def failed(found: FoundModel, problem: str) -> ModelFiles:
-    """The files of a model that cannot be served."""
+    """Return the files of a model that cannot be served."""
     return ModelFiles(name=found.name, folder=found.path, store=found.store, problem=safe_text(problem))
 
 
@@ -257,10 +264,10 @@ def _versions(folder: Path, config: ModelConfig) -> Iterator[VersionFiles]:
 
 
 def pairs_in(folder: Path) -> list[str]:
-    """What the pairs of a folder are called, in order: the part of their names that both files of one have.
+    """Return the names of the pairs in a folder, without endings, sorted.
 
     Raises:
-        OSError: it cannot be read.
+        OSError: the folder cannot be read.
     """
     found = (path.name for path in folder.iterdir() if not path.name.startswith("."))
     return sorted(name.removesuffix(FLAT_PARAM) for name in found if name.endswith(FLAT_PARAM))
@@ -276,7 +283,7 @@ def _version(number: int, folder: Path) -> VersionFiles:
 
 
 def waits_for_files(version: VersionFiles) -> str | None:
-    """Return what a version's folder has and what it lacks, where no file of a model has arrived; else None."""
+    """Return what a version's folder has and lacks if no model file has arrived yet, else None."""
     if version.bundle is not None or version.param.exists() or version.bin.exists():
         return None
     folder = version.param.parent
@@ -297,15 +304,17 @@ def _chosen(there: list[int], config: ModelConfig) -> list[int]:
 def read_labels(
     folder: Path, labels: str | tuple[str, ...] | None, roots: Iterable[Path] = ()
 ) -> tuple[str, ...] | None:
-    """The labels of the classes, from the config itself or from the file beside it, one a line, without blanks around.
+    """Return the labels of the classes, from the config or from a file with one label a line, stripped.
 
-    A blank line is a class without a label and keeps its number; blank lines at the end are none.
+    An empty line is a class without a label; empty lines at the end are ignored.
 
     Args:
-        roots: the folders below which the file lies, links resolved; by default its own.
+        folder: folder of the model.
+        labels: labels or name of the file.
+        roots: folders that links may lead to; by default its own.
 
     Raises:
-        ConfigError: when the file is missing, unreadable, empty or not beside config.toml.
+        ConfigError: the file is missing, unreadable, empty, or not beside config.toml.
     """
     if not isinstance(labels, str):
         return labels
@@ -314,7 +323,7 @@ def read_labels(
     if path.name != labels or labels == os.pardir:
         raise ConfigError(f"{CONFIG}: labels: found '{name}', expected the name of a file beside {CONFIG}")
     try:
-        # Not splitlines(), which also splits at form feeds and the like.
+        # splitlines() would also split at form feeds and the like.
         text = read_text(check_links(path, roots or (folder,)), MAX_BYTES, encoding="utf-8-sig").rstrip()
     except ConfigError as exc:
         raise ConfigError(f"{CONFIG}: labels: cannot read '{name}': {exc}") from None

@@ -1,8 +1,8 @@
-"""Which models and versions are served: loaded side by side, replaced, unloaded, and told of.
+"""Served models and versions: loading, replacing, unloading, and their counters.
 
-store, version        what is served, and what state it is in
-loader_pool, loading  threads that load
-watch, discovery      files that are replaced, models that come and go while they are served
-orders                models that are loaded and unloaded when somebody says so
-catalogue, tally      what is told of all that, of several processes as one
+store, version        models that are served, and their states
+loader_pool, loading  threads that load models
+watch, discovery      changed files, and models that appear or disappear in the store
+commands              loading and unloading by request
+index, counters       models as plain data; counters summed over processes
 """

@@ -13,13 +13,13 @@ from app.models.keeping.version import Entry, Version
 
 
 def summaries(store: Store) -> list[dict[str, Any]]:
-    """One short row a model."""
-    default = store.default_name  # asked once: it looks at every model
+    """Return one short row per model."""
+    default = store.default_name  # evaluated once: it looks at every model
     return [summary(entry, default) for entry in store.entries]
 
 
 def summary(entry: Entry, default: str | None) -> dict[str, Any]:
-    """Name, task, state, versions; a reason where it failed."""
+    """Return name, task, state and versions, and the reason of a failure."""
     entry.settle_tags()
     return {
         "name": entry.name,
@@ -33,11 +33,14 @@ def summary(entry: Entry, default: str | None) -> dict[str, Any]:
 
 
 def details(entry: Entry, store: Store, tell: Callable[[Version], Tally] | None = None) -> dict[str, Any]:
-    """The summary, and what a client must know to use the model: inputs, outputs, labels, preprocessing, figures.
+    """Return the summary with inputs, outputs, labels, preprocessing and counters.
 
-    Inputs and outputs at the top are those of the version that answers when a request names none.
+    Inputs and outputs at the top level are those of the default version.
 
-    tell: what ``store.tallies.read()`` gave, for who asks for many models.
+    Args:
+        entry: model.
+        store: store of the model.
+        tell: result of ``store.tallies.read()``, for callers that ask for many models.
     """
     running = [version for version in entry.versions if version.model is not None]
     current = running[-1] if running else None
@@ -84,7 +87,7 @@ def _long(version: Version, tally: Tally) -> dict[str, Any]:
 
 
 def _batching(version: Version | None) -> dict[str, Any]:
-    """Whether requests share runs, why, what was measured, and what kept those runs from being larger."""
+    """Return whether requests share runs, the reason, the measurements, and the limits of batch sizes reached."""
     if version is None or version.model is None:
         return {"enabled": False}
     batcher = version.model.batcher
@@ -107,9 +110,9 @@ def _ports(version: Version | None, side: str) -> list[dict[str, Any]]:
 
 
 def port_row(port: engine.Port) -> dict[str, Any]:
-    """``{"name", "shape", "dtype"}``; null for an open dimension, and where the graph does not tell.
+    """Return ``{"name", "shape", "dtype"}``; null for open dimensions and unknown shapes.
 
-    Where the file names open dimensions, ``size_names`` as well.
+    Adds ``size_names`` if the file names open dimensions.
     """
     if port.spec is None:
         return {"name": port.name, "shape": None, "dtype": None}

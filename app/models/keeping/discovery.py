@@ -1,9 +1,8 @@
-"""Models and versions that come and go while they are served.
+"""Discovery of models and versions that appear or disappear while the server runs.
 
-The store's folder is looked at again and again. What is new there, and has not changed from one look to the next, is
-loaded beside what serves, and serves once it has run; then those it takes the place of serve no more. What is gone
-serves no more either, but a folder that cannot be read, or is all of a sudden empty, says nothing of what was in it.
-Requests end with the model they began with.
+The store's folder is polled. New files that did not change between two polls are loaded beside what serves, and replace
+it once they ran. Removed models stop serving, but a folder that is unreadable or suddenly empty changes nothing.
+Requests finish with the model they started with.
 """
 
 from __future__ import annotations
@@ -23,13 +22,13 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class _Known:
-    """What is known of a model's folder.
+    """State of a model's folder.
 
-    Args:
-        last: what was in it at the last look.
-        tried: what was in it when it was last acted upon.
-        coming: versions that are being loaded, and what they go with.
-        told: a version that serves, and says why others do not.
+    Attributes:
+        last: contents at the last poll.
+        tried: contents when last acted upon.
+        coming: versions being loaded, and the files they belong to.
+        told: serving version that reports why others do not serve.
     """
 
     last: Contents | None = None
@@ -39,10 +38,12 @@ class _Known:
 
 
 class Discovery:
-    """Keeps the models of a store those of its folder.
+    """Synchronisation of the served models with the store's folder.
 
     Args:
-        only: the folder is one model by itself, and is called so.
+        store: served models.
+        folder: folder of the store.
+        only: name, if the folder is a single model.
     """
 
     def __init__(self, store: Store, folder: Path, only: str | None = None) -> None:
@@ -52,7 +53,7 @@ class Discovery:
         self._known: dict[str, _Known] = {}
 
     def look(self) -> None:
-        """Look once."""
+        """Poll once."""
         try:
             found = {each.name: each for each in find_models(self._folder, self._only)}
         except ConfigError:
@@ -72,7 +73,7 @@ class Discovery:
         self._known = {name: known for name, known in self._known.items() if name in found}
 
     def settle(self, name: str, found: FoundModel | None) -> None:
-        """What is there now of a model was acted upon by somebody else."""
+        """Treat the present contents of a model as handled, because a command loaded or unloaded it."""
         self._known.pop(name, None)
         if found is not None:
             contents = contents_of(found)
@@ -85,13 +86,13 @@ class Discovery:
             self._finish(entry, known)
         is_at_rest, known.last = contents == known.last, contents
         if known.tried is None and entry is not None:
-            known.tried = contents  # what the server began with
+            known.tried = contents  # present since the start
         elif is_at_rest and contents != known.tried and known.coming is None:
             known.tried = contents
             self._act(found, entry, known)
 
     def _act(self, found: FoundModel, entry: Entry | None, known: _Known) -> None:
-        """Something is there that was not, or is no longer."""
+        """Handle changed contents of a model's folder."""
         if entry is None or entry.files.problem is not None or entry.unloaded is not None:
             log.info("model '%s': its files are there", found.name)
             self._store.add(found)
@@ -112,7 +113,7 @@ class Discovery:
         self._finish(entry, known)
 
     def _finish(self, entry: Entry, known: _Known) -> None:
-        """Serve what was loaded, if all of it has come to an end and can be served."""
+        """Serve loaded versions once all of them have finished loading successfully."""
         assert known.coming is not None
         files, made = known.coming
         if any(version.state is State.LOADING for version in made):

@@ -1,8 +1,8 @@
-"""Threads that load models side by side, so that one that takes for ever holds up neither the others nor the end.
+"""Threads that load models in parallel, so that one that hangs delays neither the others nor shutdown.
 
-A job is asked to stop when its time is up. One that does not heed it is left behind: its place is long taken by the
-next, for a place is free again after PATIENCE_S, and what it still makes is thrown away. Where it is stuck in Python an
-exception ends its thread; one that is stuck in native code goes on as a daemon.
+A job is asked to stop when its time is up; if it does not react, it is abandoned and its result discarded. Its slot has
+been free since PATIENCE_S. A job stuck in Python is ended by an exception; one stuck in native code stays as a daemon
+thread.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ from typing import Final
 
 log = logging.getLogger(__name__)
 
-# A job that takes longer than most no longer counts as one of those that run side by side...
+# A job that takes longer than this no longer occupies one of the parallel slots...
 PATIENCE_S: Final = 10.0
 # ... as long as no more than this many run.
 MAX_THREADS: Final = 16
-# What was given up may heed it by itself for so long.
+# Time for an abandoned job to stop by itself.
 GRACE_S: Final = 2.0
-# Whoever is in there may be about to hold a lock that others need, and would not open it again.
+# Code that may hold locks which an injected exception would not release.
 _OUTERMOST: Final = ("_bootstrap", "_bootstrap_inner", "run")
 _NOT_IN: Final = ("llvmlite", "importlib", "<frozen importlib", "threading.py", "logging")
 
 
 class LoadingStoppedError(BaseException):
-    """A load is no longer wanted, or its time is up; no fault of an operator, which is why it is no Exception."""
+    """Load that was cancelled or timed out. A BaseException, so that operators do not catch it."""
 
 
 class Stop:
-    """What a job asks whether it should go on.
+    """Stop signal of a job.
 
     Args:
-        limit_s: its time, counted from when it begins.
+        limit_s: time limit, counted from ``begin``.
     """
 
     def __init__(self, limit_s: float) -> None:
@@ -48,27 +48,27 @@ class Stop:
         self._is_given_up = False
 
     def begin(self) -> None:
-        """Start the clock of its time limit."""
+        """Start the clock of the time limit."""
         self._end = time.monotonic() + self._limit_s
 
     def give_up(self) -> None:
-        """Nobody waits for it any more."""
+        """Cancel the job."""
         self._is_given_up = True
 
     def is_cancelled(self) -> bool:
-        """Whether its time is over, or nobody wants it any more."""
+        """Return whether the time is up or the job was cancelled."""
         return self._is_given_up or time.monotonic() > self._end
 
     @property
     def left_s(self) -> float:
-        """Seconds until its time is up."""
+        """Return the seconds until the time limit."""
         return self._end - time.monotonic()
 
     def check(self) -> None:
-        """Go on only if somebody waits for it.
+        """Raise if the job should stop.
 
         Raises:
-            LoadingStoppedError: nobody does.
+            LoadingStoppedError: the time is up or the job was cancelled.
         """
         if self.is_cancelled():
             raise LoadingStoppedError
@@ -76,12 +76,14 @@ class Stop:
 
 @dataclass(slots=True, eq=False)
 class Job:
-    """Something to load.
+    """Loading job.
 
     Args:
-        work: does it, and says so itself; told when to stop.
-        gave_up: called once instead, from another thread, when its time is up and it has not ended.
-        needs_bytes: memory it will take, about.
+        name: name of the model.
+        work: does the job and reports the result itself; receives the stop signal.
+        gave_up: called once instead, from another thread, if the time is up before the job has ended.
+        stop: stop signal.
+        needs_bytes: estimated memory.
     """
 
     name: str
@@ -94,11 +96,11 @@ class Job:
 
 
 class LoaderPool:
-    """Runs jobs in threads of their own, some at once.
+    """Threads for loading jobs.
 
     Args:
-        size: how many at once, those aside that take longer than PATIENCE_S.
-        free_bytes: tells how much memory there is that nobody has taken.
+        size: number of parallel jobs, not counting those that take longer than PATIENCE_S.
+        free_bytes: returns the free memory.
     """
 
     def __init__(self, size: int, free_bytes: Callable[[], int] = lambda: sys.maxsize) -> None:
@@ -113,7 +115,7 @@ class LoaderPool:
         self._is_closed = False
 
     def submit(self, job: Job) -> None:
-        """Have a job done, unless the pool is closed."""
+        """Queue a job, unless the pool is closed."""
         with self._changed:
             if self._is_closed:
                 return
@@ -121,7 +123,7 @@ class LoaderPool:
             self._see_to_it()
 
     def when_idle(self, work: Callable[[], None]) -> None:
-        """Have something done once no job is left, but those that take longer than PATIENCE_S: it would delay them."""
+        """Run work once no job is left except those longer than PATIENCE_S, because it would slow down loading."""
         with self._changed:
             if not self._is_closed:
                 self._later.append(work)
@@ -134,12 +136,12 @@ class LoaderPool:
         self._changed.notify_all()
 
     def wait(self) -> None:
-        """Until every job has ended or was given up, those included that jobs have submitted."""
+        """Wait until every job has ended or was abandoned, including jobs submitted by jobs."""
         with self._changed:
             self._changed.wait_for(lambda: not self._waiting and not self._running)
 
     def close(self) -> None:
-        """Drop what waits, and ask what runs to stop."""
+        """Drop queued jobs and ask running ones to stop."""
         with self._changed:
             self._is_closed = True
             self._waiting.clear()
@@ -150,11 +152,11 @@ class LoaderPool:
 
     @property
     def is_busy(self) -> bool:
-        """Whether a thread still works, given up or not."""
+        """Return whether a thread still works, abandoned or not."""
         return bool(self._running) or self._abandoned > 0
 
     def _watch(self) -> None:
-        """A thread's life: starts jobs while there is room, and gives up those whose time is up."""
+        """Start jobs while there is room, and abandon those whose time is up."""
         with self._changed:
             while self._waiting or self._running or self._later:
                 while (job := self._next()) is not None:
@@ -169,10 +171,11 @@ class LoaderPool:
             self._changed.notify_all()
 
     def _next(self) -> Job | None:
-        """The first that waits and whose memory is there, no longer waiting; any where nothing else runs.
+        """Remove and return the first queued job whose memory fits; any job if none is running.
 
-        What those that run will take is counted in full, though some of it is taken already: too little at once costs
-        time, too much the process.
+        Memory of running jobs counts in full, although part of it is allocated already: too few jobs cost time, too
+        many the
+        process.
         """
         if not self._waiting or not self._has_room():
             return None
@@ -189,18 +192,18 @@ class LoaderPool:
         return self._fresh() < self._size and len(self._running) < MAX_THREADS
 
     def _fresh(self) -> int:
-        """How many run that have not taken longer than most."""
+        """Return the number of running jobs younger than PATIENCE_S."""
         now = time.monotonic()
         return sum(now - job.began < PATIENCE_S for job in self._running)
 
     def _do_later(self) -> None:
-        """Do what was to be done when nothing is loaded, beside this thread."""
+        """Run the deferred work in a thread of its own."""
         works, self._later = self._later, []
-        with suppress(RuntimeError):  # the system has no more threads
+        with suppress(RuntimeError):  # no thread could be created
             threading.Thread(target=_do_all, args=(works,), name="after-loading", daemon=True).start()
 
     def _until_next(self) -> float | None:
-        """Seconds until a job has had its time, or its place becomes free; None while nothing runs."""
+        """Return the seconds until a job times out or frees its slot; None if nothing runs."""
         now = time.monotonic()
         moments = [job.stop.left_s for job in self._running]
         moments += [left for job in self._running if (left := job.began + PATIENCE_S - now) > 0]
@@ -213,7 +216,7 @@ class LoaderPool:
         try:
             job.thread = threading.Thread(target=self._run, args=(job,), name=f"load-{job.name}", daemon=True)
             job.thread.start()
-        except RuntimeError:  # the system has no more threads for us
+        except RuntimeError:  # no thread could be created
             self._running.remove(job)
             job.gave_up()
 
@@ -231,7 +234,7 @@ class LoaderPool:
             job.work(job.stop)
         except LoadingStoppedError:
             pass
-        except BaseException:  # a thread that ends must leave its place, whatever the job has raised
+        except BaseException:  # a thread must free its slot whatever the job raised
             log.exception("loading '%s'", job.name)
         with self._changed:
             if job in self._running:
@@ -245,12 +248,12 @@ def _do_all(works: Sequence[Callable[[], None]]) -> None:
     for work in works:
         try:
             work()
-        except Exception:  # one of them does not keep the others waiting
+        except Exception:  # an error must not stop the remaining work
             log.exception("after loading")
 
 
 def _interrupt(thread: threading.Thread | None) -> None:
-    """Raise LoadingStoppedError in a thread that computes in Python for ever."""
+    """Raise LoadingStoppedError in a thread stuck in Python code."""
     if thread is None or not thread.is_alive() or thread.ident is None:
         return
     frame = sys._current_frames().get(thread.ident)

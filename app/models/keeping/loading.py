@@ -1,4 +1,4 @@
-"""One version of a model, from its files to something that answers; or the reason why not."""
+"""Loading of one version: from files to a model, or the reason of the failure."""
 
 from __future__ import annotations
 
@@ -21,21 +21,24 @@ _MAX_WARNINGS: Final = 20
 
 
 class LoadFailedError(Exception):
-    """A version cannot be served; the text is its reason, for everybody to see."""
+    """Version that cannot be served; the text is its public reason."""
 
 
 def load_model(
     files: ModelFiles, version: VersionFiles, settings: Settings, threads: int, stop: Stop, *, verify: bool = False
 ) -> Model:
-    """Build, compile and try a version.
+    """Build, compile and run a version once.
 
     Args:
-        threads: cores one run may use.
-        stop: asked between the parts of it whether it is still wanted.
-        verify: whether the checksums of the weights are looked at: somebody has just written them.
+        files: files of the model.
+        version: files of the version.
+        settings: settings of the server.
+        threads: cores per run.
+        stop: stop signal, checked between the steps.
+        verify: whether to verify the checksums of the weights, because they have just been written.
 
     Raises:
-        LoadFailedError: whatever it is that goes wrong.
+        LoadFailedError: loading failed for any reason.
     """
     try:
         with engine.cancelling(stop.is_cancelled):
@@ -48,7 +51,7 @@ def load_model(
         raise LoadFailedError("it takes more memory than there is") from exc
     except RecursionError as exc:
         raise LoadFailedError("nested too deeply") from exc
-    except BaseException as exc:  # a fault of ours, or of a plug-in that wants to end the process
+    except BaseException as exc:  # a defect of ours, or a plug-in that tries to end the process
         log.exception("model '%s' version %d", files.name, version.number)
         raise LoadFailedError("internal error while loading; the server's log says more") from exc
 

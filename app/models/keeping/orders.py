@@ -1,8 +1,9 @@
-"""Models that are loaded and unloaded because somebody says so, and not because of what lies in the store's folder.
+"""Loading and unloading of models by request, independent of changes in the store's folder.
 
-A model is loaded beside what serves of it, and takes its place when all of its versions have run; where one cannot be
-served nothing changes, and the reason is told. What is unloaded serves no more at once; what runs or waits on it ends
-with its answer. The folder is looked at again only when what lies there has changed since.
+A model is loaded beside its serving version and replaces it once all versions ran; if one fails, nothing changes and
+the
+reason is reported. An unloaded model stops serving at once; running and queued requests finish. Polling considers its
+folder again only after the contents change.
 """
 
 from __future__ import annotations
@@ -26,19 +27,20 @@ from app.settings import Settings
 
 log = logging.getLogger(__name__)
 
-# How often somebody who waits for a load looks whether the server stops, which ends no load...
+# Interval at which a waiting load checks whether the server stops...
 _LOOK_S: Final = 0.5
-# ... and who waits for the last requests of a model, whether they have ended.
+# ... and a waiting unload whether the last requests have ended.
 _DRAIN_LOOK_S: Final = 0.01
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded:
-    """How a load has ended.
+    """Result of a load.
 
     Args:
-        contents: what was in the model's folder when it began.
-        problem: why the model, or one of its versions, is not served as it lies there.
+        found: model in the store.
+        contents: contents of its folder when loading began.
+        problem: reason why the model or a version is not served, or None.
     """
 
     found: FoundModel
@@ -46,11 +48,12 @@ class Loaded:
     problem: str | None = None
 
     def is_current(self) -> bool:
-        """Whether what lies in the folder is what was loaded."""
+        """Return whether the folder still has the loaded contents."""
         return contents_of(self.found) == self.contents
 
     def check(self) -> None:
-        """
+        """Raise if the load failed.
+
         Raises:
             ModelLoadError: it cannot be served.
         """
@@ -59,7 +62,7 @@ class Loaded:
 
 
 class Demand:
-    """Does what it is told to. Blocks: each call belongs in a thread, and at most one of a model at a time."""
+    """Load and unload commands. They block: call each in a thread, and at most one per model at a time."""
 
     def __init__(self, store: Store, watcher: Watcher, settings: Settings) -> None:
         self._store = store
@@ -67,15 +70,16 @@ class Demand:
         self._settings = settings
 
     def load(self, name: str, config: str | None = None) -> Loaded:
-        """Load a model as it lies in the store now.
+        """Load a model as it is in the store now.
 
         Args:
-            config: JSON to take in place of its config.toml.
+            name: name of the model.
+            config: JSON that replaces its config.toml.
 
         Raises:
-            ModelNotFoundError: there is no such model in the store.
+            ModelNotFoundError: the store has no such model.
             ModelNotReadyError: the server is stopping.
-            ModelLoadError: the config is none.
+            ModelLoadError: the config is invalid.
         """
         found = find_model(self._settings.store_folder, name, self._settings.model_name)
         if found is None:
@@ -92,12 +96,12 @@ class Demand:
             with self._store.runtime_settings:
                 self._watcher.settle(name, found)
                 self._store.claimed.discard(name)
-        # Graphs refer to themselves: without this the old weights stay until somebody happens to collect them.
+        # Graphs have reference cycles: without this, old weights stay until the next collection.
         collect()
         return Loaded(found=found, contents=contents, problem=problem)
 
     def unload(self, name: str) -> None:
-        """Serve a model no more, and wait until its last request has ended, or its time is up.
+        """Stop serving a model, and wait until its last request has ended or timed out.
 
         Raises:
             ModelNotFoundError: there is no such model.
@@ -125,17 +129,17 @@ class Demand:
         collect()
 
     def begin(self, name: str, is_wanted: bool, mark: str, config: str | None) -> None:
-        """Begin with what was told to a process before this one."""
+        """Apply a command given to a predecessor of this process."""
         override = None if config is None else _override(name, config)
         self._store.orders[name] = Order(is_wanted, mark, override)
 
     def mark(self, name: str) -> str:
-        """What lies in a model's folder now, in short."""
+        """Return a digest of the present contents of a model's folder."""
         found = find_model(self._settings.store_folder, name, self._settings.model_name)
         return "" if found is None else mark_of(found)
 
     def look(self) -> None:
-        """See which models there are to load, where nobody else looks at the folder."""
+        """Find the models that could be loaded, when the folder is not polled."""
         try:
             found = find_models(self._settings.store_folder, self._settings.model_name)
         except ConfigError:
@@ -151,7 +155,7 @@ class Demand:
                     self._store.remove(entry.name)
 
     def _load(self, found: FoundModel, override: ModelConfig | None) -> str | None:
-        """Why it cannot be served; None where it is."""
+        """Return the reason why it cannot be served, or None."""
         files = read_model(found, override)
         entry = self._store.find(found.name)
         serving = _serving(entry)
@@ -169,21 +173,21 @@ class Demand:
         return self._settle(files, made, serving)
 
     def _begin(self, old: Entry | None, new: Entry) -> None:
-        """Let another entry stand for a model of which nothing serves."""
+        """Set the entry of a model of which no version serves."""
         with self._store.runtime_settings:
             for version in () if old is None else old.versions:
                 version.lane.retire()
             self._store.put(new)
 
     def _wait_for(self, files: ModelFiles, made: tuple[Version, ...]) -> None:
-        """Have versions loaded; until each has come to an end.
+        """Load versions and wait for the result.
 
         Raises:
             ModelNotReadyError: the server is stopping.
         """
         ended = threading.Semaphore(0)
         for version in made:
-            version.is_update = True  # somebody has just written its files
+            version.is_update = True  # its files have just been written
             self._store.load_version(files, version, ended.release)
         while any(version.state is State.LOADING for version in made):
             ended.acquire(timeout=_LOOK_S)
@@ -191,7 +195,7 @@ class Demand:
                 raise ModelNotReadyError("the server is stopping", retry_after_s=self._settings.retry_after_s)
 
     def _settle(self, files: ModelFiles, made: tuple[Version, ...], serving: dict[int, Version]) -> str | None:
-        """Serve what was loaded, unless some of it cannot be and something else serves."""
+        """Serve loaded versions, unless one failed while others serve."""
         failed = [version for version in made if version.state is State.FAILED]
         problem = "; ".join(f"version {version.number}: {version.reason}" for version in failed) or None
         if not serving:
@@ -199,7 +203,7 @@ class Demand:
         with self._store.runtime_settings:
             if problem is None:
                 entry = self._store.find(files.name)
-                assert entry is not None  # nobody else removes what is claimed
+                assert entry is not None  # claimed models are not removed by others
                 self._store.exchange(entry, files, made)
                 return None
             for version in made:
@@ -210,7 +214,7 @@ class Demand:
 
 
 def _serving(entry: Entry | None) -> dict[int, Version]:
-    """The versions of a model that answer requests, by number."""
+    """Return the serving versions of a model by number."""
     versions = () if entry is None else entry.versions
     return {version.number: version for version in versions if version.state is State.READY}
 

@@ -1,6 +1,6 @@
-"""The models that are served, by name and version.
+"""Served models by name and version.
 
-Models are read and loaded side by side (loader_pool.py), and one that is ready serves while others still load.
+Models are read and loaded in parallel (loader_pool.py); one that is ready serves while others still load.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ from app.settings import Settings
 
 log = logging.getLogger(__name__)
 
-# Memory that loading takes for each byte of a pair: weights as they are, as kernels read them, and what packs them.
+# Memory for loading per byte of a pair: weights as stored, as kernels read them, and temporary copies.
 _TIMES: Final = 3
-# Models that are loaded at once. More would not be faster, for they share the cores, but take more memory.
+# Number of models loaded in parallel. More would share the same cores and take more memory.
 SIDE_BY_SIDE: Final = 4
-# Stands for every model of the store where names are listed.
+# Name that stands for all models of the store.
 ALL: Final = "*"
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What somebody has said of a model.
+    """Earlier command to load or unload a model.
 
     Args:
         is_wanted: whether it is to be served.
-        mark: what lay in its folder then.
-        config: what to take for that of its folder.
+        mark: digest of its folder at that time.
+        config: config that replaces that of its folder.
     """
 
     is_wanted: bool
@@ -55,11 +55,11 @@ class Order:
 
 
 class Store:
-    """Finds models by name and version.
+    """Served models by name and version.
 
     Args:
-        settings: where the models are and how many may run at once.
-        threads: cores this process may use.
+        settings: settings of the server.
+        threads: cores that this process may use.
     """
 
     def __init__(self, settings: Settings, threads: int) -> None:
@@ -68,11 +68,11 @@ class Store:
         self._entries: dict[str, Entry] = {}
         self._loaders = LoaderPool(min(threads, SIDE_BY_SIDE), engine.free_memory_bytes)
         self._lock = threading.Lock()
-        # Held by whoever decides what is to be served; what loads needs it not.
+        # Held while deciding what is served; not needed for loading.
         self.runtime_settings = threading.RLock()
-        # Names of models that somebody loads on demand: who looks after the folder lets them be.
+        # Models being loaded by command, which polling leaves alone.
         self.claimed: set[str] = set()
-        # What was told before this process began, of models by name.
+        # Commands given before this process started, by model.
         self.orders: dict[str, Order] = {}
         self.is_begun = threading.Event()
         self.is_closed = False
@@ -81,7 +81,7 @@ class Store:
         self.problem: str | None = None
 
     def load(self) -> None:
-        """Look through the folder and load every version of every model. Blocks: belongs in a thread."""
+        """Scan the folder and load every version of every model. Blocks: call it in a thread."""
         try:
             found = find_models(self._settings.store_folder, self._settings.model_name)
         except ConfigError as exc:
@@ -100,14 +100,14 @@ class Store:
         self.is_loaded = True
 
     def _is_wanted(self, found: FoundModel) -> bool:
-        """Whether a model is to be served from the start."""
+        """Return whether a model is served from the start."""
         settings = self._settings
         if (order := self._order(found)) is not None:
             return order.is_wanted
         return settings.model_control != "explicit" or ALL in settings.load_model or found.name in settings.load_model
 
     def _order(self, found: FoundModel) -> Order | None:
-        """What was told of a model, unless its files have changed since and decide again."""
+        """Return the earlier command for a model, unless its files changed since and polling decides again."""
         order = self.orders.get(found.name)
         decides = self._settings.model_control == "poll" and self._settings.reload_interval_s > 0
         return None if order is not None and decides and mark_of(found) != order.mark else order
@@ -118,12 +118,14 @@ class Store:
         return [name for name in self._settings.load_model if name != ALL and name not in there]
 
     def load_version(self, files: ModelFiles, version: Version, ended: Callable[[], None] = lambda: None) -> None:
-        """Have a version loaded that is LOADING; it says itself when it is READY or has FAILED.
+        """Load a version in state LOADING; it becomes READY or FAILED.
 
-        It need not be one that is served: another one may be replaced by it once it is ready.
+        It need not be served yet: it may be a replacement for another version.
 
         Args:
-            ended: called once it is either; never where the store is closed.
+            files: files of the model.
+            version: version to load.
+            ended: called at the end; never if the store is closed.
         """
 
         def load(stop: Stop) -> None:
@@ -137,21 +139,21 @@ class Store:
         self._submit(files.name, load, give_up, _loading_bytes(version.files))
 
     def make_version(self, files: ModelFiles, version: VersionFiles, previous: Version | None = None) -> Version:
-        """A version that is still to be loaded; with the threads and the figures of the one it is to replace."""
+        """Return a version still to be loaded, with scheduler and counters of the one it will replace."""
         identity = identify(files, version)
         if previous is not None:
             return Version(files.name, version, previous.lane, identity, is_update=True, statistics=previous.statistics)
         return Version(files.name, version, make_scheduler(files.name, self._settings, self._threads), identity)
 
     def swap(self, old: Version, new: Version) -> None:
-        """Serve another version in one's place; requests that run or wait end with the one they began with."""
+        """Replace a served version; running and queued requests finish with the old one."""
         with self._lock:
             entry = self._entries[old.name]
             entry.versions = tuple(new if each is old else each for each in entry.versions)
             entry.settle_tags()
 
     def add(self, found: FoundModel) -> None:
-        """Read and load a model that has come, or one anew that could not be read."""
+        """Read and load a model that is new, or that could not be read before."""
         with self._lock:
             is_late = found.name not in self._entries or self._entries[found.name].is_late
             entry = Entry(ModelFiles(name=found.name, folder=found.path, store=found.store), is_late=is_late)
@@ -159,16 +161,16 @@ class Store:
         self._read_soon(found, entry)
 
     def put(self, entry: Entry) -> None:
-        """Let an entry stand for its model from now on, in the place of the one there may be."""
+        """Set the entry of a model, replacing any previous one."""
         with self._lock:
             self._entries = dict(sorted({**self._entries, entry.name: entry}.items()))
 
     def find(self, name: str) -> Entry | None:
-        """What stands for a model; None where nothing does."""
+        """Return the entry of a model, or None."""
         return self._entries.get(name)
 
     def exchange(self, entry: Entry, files: ModelFiles, versions: tuple[Version, ...]) -> None:
-        """Serve these versions and no others; requests that run or wait end with those they began with."""
+        """Serve these versions and no others; running and queued requests finish with the old ones."""
         kept = {id(version.lane) for version in versions}
         entry.settle_tags()
         with self._lock:
@@ -181,7 +183,7 @@ class Store:
                 version.lane.retire()
 
     def remove(self, name: str) -> None:
-        """Serve a model no more; requests that run or wait end with it."""
+        """Stop serving a model; running and queued requests finish."""
         with self._lock:
             gone = self._entries[name]
             self._entries = {key: entry for key, entry in self._entries.items() if key != name}
@@ -190,7 +192,7 @@ class Store:
             version.lane.retire()
 
     def replace(self, entry: Entry, files: ModelFiles, made: Sequence[Version]) -> None:
-        """Serve the versions that the files name: those of the entry that they name still, and those newly made."""
+        """Serve the versions that the files name: still valid ones of the entry, and new ones."""
         wanted = {each.number for each in files.versions}
         kept = [version for version in entry.versions if version.number in wanted]
         gone = [version for version in entry.versions if version.number not in wanted]
@@ -204,7 +206,7 @@ class Store:
             version.lane.retire()
 
     def close(self) -> None:
-        """Stop loading and drop what waits."""
+        """Stop loading and drop queued jobs."""
         self.is_closed = True
         self._loaders.close()
         for entry in self._entries.values():
@@ -212,7 +214,7 @@ class Store:
                 version.lane.close()
 
     def rest(self, idle_s: float) -> None:
-        """Drop the code for batches of models that had no request for so long; it is made again with the next one."""
+        """Drop the code for batches of models without a request for ``idle_s``; the next request compiles it again."""
         for entry in self.entries:
             for version in entry.versions:
                 if version.model is not None and version.model.rest(idle_s):
@@ -220,17 +222,17 @@ class Store:
 
     @property
     def is_loading(self) -> bool:
-        """Whether a thread still loads something, or is stuck in it."""
+        """Return whether a thread still loads, or hangs while loading."""
         return self._loaders.is_busy
 
     @property
     def entries(self) -> tuple[Entry, ...]:
-        """All models by name, the failed ones as well."""
+        """Return all models by name, including failed ones."""
         return tuple(self._entries.values())
 
     @property
     def default_name(self) -> str | None:
-        """The model for requests that name none: the setting's, the only one, or the only one that says it is."""
+        """Return the default model: that of the settings, the only one, or the only one marked as default."""
         if self._settings.default_model is not None:
             return self._settings.default_model
         loaded = [entry for entry in self._entries.values() if entry.unloaded is None]
@@ -238,10 +240,10 @@ class Store:
         return candidates[0] if len(candidates) == 1 else None
 
     def entry(self, name: str | None) -> Entry:
-        """A model by name, the default one for None.
+        """Return a model by name, or the default one.
 
         Raises:
-            ModelNotFoundError: listing the names there are.
+            ModelNotFoundError: the message lists the known names.
             ModelNotReadyError: the store is still being read.
         """
         wanted = self.default_name if name is None else name
@@ -261,11 +263,11 @@ class Store:
         )
 
     def version(self, name: str | None, number: int | str | None = None) -> Version:
-        """A version that is ready, by its number or a tag; without either the highest one.
+        """Return a ready version by number or tag, by default the highest one.
 
         Raises:
-            ModelNotFoundError, VersionNotFoundError: listing what there is.
-            ModelNotReadyError: loading or failed, with the reason.
+            ModelNotFoundError, VersionNotFoundError: the message lists what there is.
+            ModelNotReadyError: it is loading or failed; the message has the reason.
         """
         entry = self.entry(name)
         if entry.unloaded is not None:
@@ -303,7 +305,7 @@ class Store:
         self._submit(found.name, partial(self._read, found, entry), partial(self._give_up_reading, found, entry))
 
     def _read(self, found: FoundModel, entry: Entry, stop: Stop) -> None:
-        """Read a model's folder, and have its versions loaded."""
+        """Read a model's folder and load its versions."""
         order = self._order(found)
         files = read_model(found, None if order is None else order.config)
         if not stop.is_cancelled() and self._entries.get(found.name) is entry:  # else it was unloaded meanwhile
@@ -312,7 +314,7 @@ class Store:
                 self.load_version(files, version)
 
     def _show(self, files: ModelFiles, entry: Entry) -> None:
-        """Let everybody see what was read of a model."""
+        """Publish what was read of a model."""
         if files.problem is not None:
             log.error("model '%s' failed to load: %s", files.name, files.problem)
         entry.files = files
@@ -331,7 +333,7 @@ class Store:
         else:
             version.serve(model, time.perf_counter() - start)
             if version.model is model:
-                self._loaders.when_idle(model.settle_batching)  # which compiles, and measures
+                self._loaders.when_idle(model.settle_batching)  # it compiles and measures
 
     def _give_up_loading(self, version: Version) -> None:
         version.fail(f"not loaded {self._too_long}")
@@ -342,20 +344,20 @@ class Store:
 
 
 def unloaded_entry(entry: Entry) -> Entry:
-    """What stands for a model while it is not to be served."""
+    """Return the entry of a model while it is not served."""
     numbers = tuple(version.number for version in entry.versions)
     files = replace(entry.files, problem=None, versions=())
     return Entry(files, is_read=True, is_late=True, unloaded=numbers)
 
 
 def _missing(store: Path, name: str) -> Entry:
-    """What stands for a model that the settings name and the store has not."""
+    """Return the entry of a model that the settings name but the store lacks."""
     files = ModelFiles(name=safe_text(name), folder=store, problem="it is not in the store")
     return Entry(files, is_read=True)
 
 
 def _loading_bytes(files: VersionFiles) -> int:
-    """What loading a version will take, about; nothing where its files cannot be looked at."""
+    """Return the estimated memory for loading a version; 0 if its files cannot be read."""
     total = 0
     for path in (files.param, files.bin):
         with suppress(OSError, ValueError):
@@ -367,5 +369,5 @@ def _loading_bytes(files: VersionFiles) -> int:
 
 
 def _check(entry: Entry) -> str:
-    """Return what to do about a model that failed."""
+    """Return what to do about a failed model."""
     return f"; 'pnnx-serve check {entry.name}' lists every problem"

@@ -1,7 +1,8 @@
-"""What versions have done and do, of several processes as one.
+"""Counters of versions, summed over processes.
 
-Each process leaves its own for the others as bytes; whoever is asked adds them up. What one has counted that is no more
-is still counted: the process in its place begins with it, so that no figure goes down.
+Each process publishes its counters as bytes; the process that is asked sums them. A replaced process passes its
+counters
+on to its successor, so that counters never decrease.
 """
 
 from __future__ import annotations
@@ -16,15 +17,15 @@ import orjson
 from app.models.keeping.version import Entry, Version
 from app.models.statistics import Batches, Statistics
 
-# Of several processes the largest of these is reported; of all other numbers the sum.
+# Merged by maximum; all other numbers are summed.
 _LATEST: Final = "last_request_at"
-# What one process has counted, by model and version.
+# Counters of one process by model and version.
 Rows: TypeAlias = Mapping[tuple[str, int], Mapping[str, Any]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tally:
-    """A version's figures, of all processes."""
+    """Counters of a version over all processes."""
 
     statistics: Statistics
     running: int
@@ -32,11 +33,13 @@ class Tally:
 
 
 class Tallies:
-    """Figures of versions, together with those of the other processes.
+    """Counters of versions, including those of other processes.
 
     Attributes:
-        others: what each of those has left, and whether it still runs; nothing where there are none.
-        publish: leaves this one's for the others. Done before they are told: whoever is asked next must not tell less.
+        others: returns the published counters of other processes, and whether each still runs.
+        publish: publishes the counters of this process. Called before reporting, so that the next process asked does
+            not
+            report less.
     """
 
     def __init__(self) -> None:
@@ -45,20 +48,20 @@ class Tallies:
         self._before: Rows = {}
 
     def begin(self, left: bytes) -> None:
-        """Go on counting where the process ended that was in the place of this one; ``left`` is empty for none."""
+        """Continue the counters of the predecessor of this process; ``left`` is empty if there was none."""
         self._before = _lasting(from_bytes(left)) if left else {}
 
     def to_bytes(self, entries: Iterable[Entry]) -> bytes:
-        """What this process has counted, for another one."""
+        """Return the counters of this process for other processes."""
         rows = [[version.name, version.number, self._row(version)] for entry in entries for version in entry.versions]
         return orjson.dumps(rows, option=orjson.OPT_NON_STR_KEYS)
 
     def forget(self, name: str) -> None:
-        """A model is no longer served: when it is again, it begins with nothing."""
+        """Discard inherited counters of an unloaded model."""
         self._before = {key: row for key, row in self._before.items() if key[0] != name}
 
     def read(self) -> Callable[[Version], Tally]:
-        """What tells the figures of a version, as they are now."""
+        """Return a function that returns the present counters of a version."""
         self.publish()
         rows = [(from_bytes(data), is_alive) for data, is_alive in self.others()]
         left = [found if is_alive else _lasting(found) for found, is_alive in rows]
@@ -83,7 +86,7 @@ class Tallies:
 
 
 def from_bytes(data: bytes) -> Rows:
-    """What ``to_bytes`` made."""
+    """Parse the result of ``to_bytes``."""
     return {(name, number): row for name, number, row in orjson.loads(data)}
 
 
@@ -92,12 +95,12 @@ def _own(version: Version) -> Tally:
 
 
 def _lasting(rows: Rows) -> Rows:
-    """What stays true of a process that is no more: it runs nothing, and nothing waits there."""
+    """Return the counters that remain valid after a process has ended: nothing runs or waits there."""
     return {key: {**row, "running": 0, "queued": 0} for key, row in rows.items()}
 
 
 def _added(one: Any, other: Any, key: str = "") -> Any:
-    """The sum of two that have the same shape; what one lacks counts nothing."""
+    """Return the sum of two rows of the same structure; missing parts count nothing."""
     if one is None or other is None:
         return other if one is None else one
     if isinstance(one, dict):
@@ -116,7 +119,7 @@ def _statistics(row: Mapping[str, Any]) -> Statistics:
 
 
 def _like(empty: Any, row: Any) -> Any:
-    """What a row was made of, given one of its kind that has counted nothing."""
+    """Rebuild an object of the type of ``empty`` from a row."""
     if is_dataclass(empty) and not isinstance(empty, type):
         return replace(empty, **{each.name: _like(getattr(empty, each.name), row[each.name]) for each in fields(empty)})
     return Counter(row) if isinstance(empty, Counter) else row

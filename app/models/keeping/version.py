@@ -1,9 +1,9 @@
-"""What is served: the versions of a model, each in one of three states.
+"""Versions of models, each in one of three states.
 
 LOADING -> READY   the graph is built, the config fits it, and it ran once
-LOADING -> FAILED  anything else; the reason is kept, the other models go on
+LOADING -> FAILED  anything else; the reason is stored, other models are not affected
 
-A model that nobody wants served at present has no versions: it is UNLOADED.
+A model that is not to be served has no versions and is UNLOADED.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 
 class State(enum.StrEnum):
-    """How far a version, or a model, has come."""
+    """State of a version or a model."""
 
     LOADING = "loading"
     READY = "ready"
@@ -35,11 +35,11 @@ class State(enum.StrEnum):
 
 @dataclass(slots=True, eq=False)
 class Version:
-    """One version of a model; model is there exactly when the state is READY.
+    """Version of a model; ``model`` is set exactly in state READY.
 
-    Args:
-        identity: of the files, from before they are loaded.
-        is_update: whether it is to replace one that is served.
+    Attributes:
+        identity: identity of its files, taken before loading.
+        is_update: whether it is to replace a served version.
     """
 
     name: str
@@ -56,16 +56,16 @@ class Version:
 
     @property
     def number(self) -> int:
-        """The version's number."""
+        """Return the version's number."""
         return self.files.number
 
     @property
     def remark(self) -> str | None:
-        """Return why the warm-up on zeros failed, though the version serves; None where it did not fail."""
+        """Return why the warm-up on zeros failed although the version serves, or None."""
         return None if self.model is None or self.model.remark is None else safe_text(self.model.remark)
 
     def fail(self, reason: str) -> None:
-        """Give up on it, unless it has an end already."""
+        """Set the state to FAILED, unless loading has ended already."""
         with self._lock:
             if self.state is not State.LOADING:
                 return
@@ -73,17 +73,17 @@ class Version:
         log.error("model '%s' version %d failed to load: %s", self.name, self.number, self.reason)
 
     def forget(self) -> None:
-        """Others answer in its place: what it keeps between requests goes at once."""
+        """Drop cached outputs, because another version takes over."""
         if self.model is not None:
             self.model.forget()
 
     def warn(self, reason: str) -> None:
-        """It serves on, though other files are there by now; the reason why those are not served."""
+        """Record why changed files are not served; the version keeps serving."""
         self.reason = safe_text(f"the files have changed and are not served: {reason}")
         log.error("model '%s' version %d: %s", self.name, self.number, self.reason)
 
     def serve(self, model: Model, load_s: float) -> None:
-        """Answer with this model from now on, unless it was given up."""
+        """Serve this model from now on, unless loading was abandoned."""
         with self._lock:
             if self.state is not State.LOADING:
                 return
@@ -96,13 +96,14 @@ class Version:
 
 @dataclass(slots=True, eq=False)
 class Entry:
-    """A model of the store and the versions that are to be served; none before its folder is read.
+    """Model of the store with its versions; none before its folder is read.
 
-    is_late: whether it came while the server ran; such a one keeps it ready also where it cannot be served.
-    unloaded: of a model that is not to be served the numbers of the versions that were; None of one that is.
-    is_draining: whether requests still run on those.
-    tags: names that requests may give for a version's number, and the versions they stand for now.
-    stray: those that do not stand for what the config says, and why.
+    Attributes:
+        is_late: whether it appeared while the server ran; such a model does not affect readiness.
+        unloaded: version numbers of an unloaded model; None for a served one.
+        is_draining: whether requests still run on those.
+        tags: version numbers by tag, as served now.
+        stray: reasons why tags do not name the version in the config.
     """
 
     files: ModelFiles
@@ -116,12 +117,12 @@ class Entry:
 
     @property
     def name(self) -> str:
-        """The model's name."""
+        """Return the model's name."""
         return self.files.name
 
     @property
     def state(self) -> State:
-        """The worst of its versions'."""
+        """Return the worst state of its versions."""
         if self.unloaded is not None:
             return State.UNLOADED
         states = {version.state for version in self.versions}
@@ -131,7 +132,7 @@ class Entry:
 
     @property
     def reason(self) -> str | None:
-        """Why it failed, or why what its files are by now is not served."""
+        """Return why it failed, or why its present files are not served."""
         if self.unloaded is not None:
             return "unloaded" if self.unloaded else "not loaded"
         if self.files.problem is not None:
@@ -141,9 +142,9 @@ class Entry:
         return "; ".join([*reasons, *self.stray.values()]) or None
 
     def settle_tags(self) -> None:
-        """Let each tag stand for the version that the config names, once that is ready; for the one before until then.
+        """Point each tag at its configured version once that is ready, at the previous one until then.
 
-        A version that nobody can ask takes no tag: requests for it would fail.
+        A tag never names a version that cannot answer.
         """
         ready = {version.number for version in self.versions if version.state is State.READY}
         tags, stray = dict[str, int](), dict[str, str]()
@@ -161,10 +162,10 @@ class Entry:
         self.tags, self.stray = tags, stray
 
     def number_of(self, tag: str) -> int:
-        """The version that a tag stands for.
+        """Return the version number of a tag.
 
         Raises:
-            VersionNotFoundError: for none.
+            VersionNotFoundError: there is no such tag.
         """
         self.settle_tags()
         if tag not in self.tags:

@@ -1,9 +1,8 @@
-"""Models whose files are replaced while they are served; those that come and go, discovery.py looks after.
+"""Reload of models whose files are replaced while they serve; see discovery.py for new and removed ones.
 
-Every version's files are looked at again and again. When they are others than those that were loaded, and have not
-changed from one look to the next, they are loaded beside the model that serves, and take its place when they have run.
-Files that cannot be served take nobody's place: the reason is told, and the next change is tried again. Requests end
-with the model they began with.
+The files of every version are polled. Changed files that stay the same between two polls are loaded beside the serving
+model, and replace it once they ran. Files that cannot be served replace nothing: the reason is reported, and the next
+change is tried again. Requests finish with the model they started with.
 """
 
 from __future__ import annotations
@@ -24,12 +23,12 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class _Watched:
-    """What is known of a version's files.
+    """State of a version's files.
 
-    Args:
-        tried: those that were loaded last, whether they are served or not.
-        last: those of the last look.
-        update: what is being loaded from them, with the config and the labels it goes with.
+    Attributes:
+        tried: files loaded last, whether served or not.
+        last: files at the last poll.
+        update: version being loaded, and the config and labels it belongs to.
     """
 
     tried: Identity
@@ -38,11 +37,12 @@ class _Watched:
 
 
 class Watcher:
-    """Looks at a store's files in a thread of its own.
+    """Polling of a store's files in a thread of its own.
 
     Args:
-        discovery: looks which models there are.
-        interval_s: seconds from one look to the next; 0 for never.
+        store: served models.
+        discovery: finds new and removed models.
+        interval_s: seconds between polls; 0 for never.
     """
 
     def __init__(self, store: Store, discovery: Discovery, interval_s: float) -> None:
@@ -53,16 +53,16 @@ class Watcher:
         self._watched: dict[tuple[str, int], _Watched] = {}
 
     def start(self) -> None:
-        """Begin to look."""
+        """Start polling."""
         if self._interval_s > 0 and not self._closing.is_set():
             threading.Thread(target=self._watch, name="watch", daemon=True).start()
 
     def close(self) -> None:
-        """Look no more."""
+        """Stop polling."""
         self._closing.set()
 
     def look(self) -> None:
-        """Look once at the files of all models, and at which models there are."""
+        """Poll the files of all models once, then new and removed models."""
         for entry in self._store.entries:
             for version in entry.versions if entry.is_read else ():
                 with self._store.runtime_settings:
@@ -73,11 +73,11 @@ class Watcher:
             self._look_around()
 
     def _is_ours(self, entry: Entry) -> bool:
-        """Whether it stands for its model still, and nobody loads that on demand."""
+        """Return whether the entry is current and not being loaded by a command."""
         return entry.name not in self._store.claimed and self._store.find(entry.name) is entry
 
     def settle(self, name: str, found: FoundModel | None) -> None:
-        """What is there now of a model was loaded, or unloaded, on demand: nothing happens until that changes."""
+        """Treat the present contents of a model as handled, because a command loaded or unloaded it."""
         self._watched = {key: watched for key, watched in self._watched.items() if key[0] != name}
         self._discovery.settle(name, found)
 
@@ -94,7 +94,7 @@ class Watcher:
             try:
                 self.look()
                 freeze_heap_when_due()
-            except Exception:  # a fault of ours must not end the watch
+            except Exception:  # a defect of ours must not end the thread
                 log.exception("looking at the store's files")
 
     def _look_at(self, entry: Entry, version: Version) -> None:
@@ -110,7 +110,7 @@ class Watcher:
                 self._begin(entry, version, watched)
 
     def _begin(self, entry: Entry, version: Version, watched: _Watched) -> None:
-        """Have the files that are there now loaded."""
+        """Load the present files."""
         old = entry.files
         alone = old.is_pair
         path = version.files.param if alone else old.folder
@@ -125,7 +125,7 @@ class Watcher:
         self._store.load_version(files, update)
 
     def _finish(self, entry: Entry, version: Version, watched: _Watched) -> None:
-        """Serve what was loaded, if it has come to an end and can be served."""
+        """Serve a loaded update once it has finished loading successfully."""
         assert watched.update is not None
         update, files = watched.update
         if update.state is State.LOADING:
@@ -138,7 +138,7 @@ class Watcher:
         entry.files = files
         entry.settle_tags()
         del version, update
-        # Graphs refer to themselves: without this the old weights stay until somebody happens to collect them.
+        # Graphs have reference cycles: without this, old weights stay until the next collection.
         collect()
 
 
