@@ -39,7 +39,7 @@ _TRACE: Final = 64_000
 
 
 class TextFormatter(logging.Formatter):
-    """Formatter for lines such as ``12:00:00 INFO app.models.keeping.store: model 'digits' is ready [request id]``."""
+    """Formatter for lines such as ``12:00:00 INFO app.models.registry.store: model 'digits' is ready [request id]``."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return one line, followed by those of the exception."""

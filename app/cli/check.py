@@ -13,8 +13,8 @@ from app.cli.arguments.models import find, load, prepare
 from app.cli.output import write_json
 from app.errors import ConfigError, ServiceError
 from app.messages import printable
+from app.models.dry_run import NotRunError, dry_run
 from app.models.folder.repository import ModelFiles, VersionFiles, waits_for_files
-from app.models.trial import NotTriedError, try_out
 from app.progress import progress
 from app.settings import Settings
 
@@ -90,9 +90,9 @@ def _trial(place: str, files: ModelFiles, version: VersionFiles, settings: Setti
     """Load the model as the server does and run it once on zeros; assume sizes for open dimensions."""
     try:
         model = prepare(files, version, load(version, settings), settings)
-        try_out(model)
+        dry_run(model)
         yield from _gaps(place, model.session.describe().get("bundle"))
-    except NotTriedError as exc:
+    except NotRunError as exc:
         yield Remark(place=place, problem=str(exc))
     except (engine.EngineError, ConfigError, ServiceError) as exc:
         yield Remark(place=place, problem=str(exc), is_error=True)

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any, Final
 
 import engine
-from app.models.keeping.catalogue import details
-from app.models.keeping.tally import Tally
-from app.models.keeping.version import Version
+from app.models.registry.counters import VersionCounters
+from app.models.registry.index import details
+from app.models.registry.version import Version
 from app.models.statistics import TIME_BOUNDS
 from app.serving.dataplane import DataPlane
 
@@ -21,7 +21,7 @@ _STARTED: Final = time.time()
 
 def pulse(plane: DataPlane) -> dict[str, Any]:
     """Every model in detail, its figures since it was loaded, and the process: who sees two of them knows rates."""
-    tell = plane.store.tallies.read()
+    tell = plane.store.counters.read()
     models = []
     for entry in plane.store.entries:
         row = details(entry, plane.store, tell)
@@ -38,7 +38,7 @@ def pulse(plane: DataPlane) -> dict[str, Any]:
     }
 
 
-def _figures(version: Version, tally: Tally) -> dict[str, Any]:
+def _figures(version: Version, tally: VersionCounters) -> dict[str, Any]:
     if version.model is None:
         return {}
     weights, operators = _size(version.model.session)

@@ -13,8 +13,8 @@ from app.codec.message import read_version
 from app.errors import ModelNotReadyError, NotFoundError, RefusedError
 from app.grpc.call import Call
 from app.messages import cut
-from app.models.keeping.version import Entry, Version
 from app.models.model import Model
+from app.models.registry.version import Entry, Version
 from app.protocol.grpc.schema import parse, read_choice, read_lists, read_parameters, write_choices, write_lists
 from app.protocol.v2 import lookup
 from app.protocol.v2.metadata import (

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple, Protocol
 
 from app.errors import InvalidRequestError
 from app.messages import cut
-from app.models.keeping.version import Version
+from app.models.registry.version import Version
 from app.models.request import InferRequest
 from app.serving.dataplane import Answer, DataPlane
 

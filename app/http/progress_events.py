@@ -126,7 +126,7 @@ class BackgroundWork:
             return token.is_cancelled() or self._plane.is_draining
 
         reservation = current()
-        assert reservation is not None  # the request's; tasks and lanes hand it on
+        assert reservation is not None  # the request's; tasks and executors pass it on
         with reservation.working(is_over):
             try:
                 self._work(self._report, is_over)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from app.metrics.families import Snapshot, Value
-from app.models.keeping.store import Store
-from app.models.keeping.version import State, Version
+from app.models.registry.store import Store
+from app.models.registry.version import State, Version
 from app.models.statistics import Statistics
 
 _OK = "ok"
@@ -35,8 +35,8 @@ def read_models(store: Store, *, idle_histograms: bool = False) -> Snapshot:
 def _of_version(version: Version, idle_histograms: bool) -> Iterator[tuple[str, Value, *tuple[str, ...]]]:
     for state in State:
         yield "model_state", float(version.state is state), state.value
-    yield "queued_requests", version.lane.queued
-    yield "running_requests", version.lane.running
+    yield "queued_requests", version.scheduler.queued
+    yield "running_requests", version.scheduler.running
     if (model := version.model) is not None:
         yield "model_load_seconds", version.load_s
         if model.session.compiler_defects:
@@ -50,7 +50,7 @@ def _of_version(version: Version, idle_histograms: bool) -> Iterator[tuple[str, 
             yield "response_cache_entries", cache.entries
             if version.statistics.requests or idle_histograms:
                 yield from _of_cache(version.statistics)
-    for reason, count in dict(version.lane.reasons).items():  # copied: threads count meanwhile
+    for reason, count in dict(version.scheduler.reasons).items():  # copied: threads count meanwhile
         yield "batches_total", count, reason
     yield from _of_requests(version.statistics, idle_histograms)
 

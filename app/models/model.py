@@ -17,16 +17,16 @@ from app.images.placement import Placement
 from app.images.preprocess import find_preprocessor
 from app.memory.machine import budget_bytes
 from app.memory.reservation import bounded, would_fit
+from app.models.batch_size_tuning import rest, settle
 from app.models.batcher import Batcher
 from app.models.folder.config import ModelConfig
 from app.models.folder.layout import WARMUP
+from app.models.inline_policy import InlinePolicy
 from app.models.postprocessing import Postprocessing
-from app.models.quickness import Quickness
 from app.models.request import Decoded, InferRequest, InferResult, Prepared, Ran
 from app.models.response_cache import open_cache
 from app.models.runs import Runs
 from app.models.sessions import open_session
-from app.models.sizing import rest, settle
 from app.models.statistics import Timing, account
 from app.models.verification import Verification
 from app.models.warmup import example_inputs, partly_known, read_warmup
@@ -75,7 +75,7 @@ class Model:
         self._most_bytes = budget_bytes(settings.max_bytes_in_flight, settings.workers)
         self.session = open_session(graph, settings, min(config.threads or threads, threads))
         self.batcher = Batcher(self.session, config.batching)
-        self.quickness = Quickness()
+        self.inline_policy = InlinePolicy()
         self.preprocessor = find_preprocessor(graph.inputs, config.preprocess, settings)
         self.signature = Signature(
             inputs=graph.inputs,
@@ -138,7 +138,7 @@ class Model:
 
     def is_quick(self, request: InferRequest) -> bool:
         """Return whether a request of one item is expected to take less time than handing it to a thread."""
-        return self.quickness.is_quick(request, self.batcher.verdict.latency_s.get(1))
+        return self.inline_policy.is_quick(request, self.batcher.verdict.latency_s.get(1))
 
     def is_light(self, inputs: Inputs) -> bool:
         """Return whether preprocessing these inputs is cheap."""
@@ -285,7 +285,7 @@ class Model:
         with self.in_bounds():
             self.compile(specs=specs, progress=progress, cancelled=cancelled)
             request = InferRequest(decode=lambda _: dict(inputs), parameters={})
-            self.quickness.measure(partial(self.infer, request, cancelled))
+            self.inline_policy.measure(partial(self.infer, request, cancelled))
             if cancelled is None or not cancelled():
                 self.batcher.learn(inputs)
 
@@ -308,13 +308,13 @@ class Model:
         """Drop the code for batches after ``idle_s`` without a request; return whether there was any."""
         return rest(self.batcher, idle_s)
 
-    def settle_batching(self) -> None:
+    def tune_batching(self) -> None:
         """Determine by measurement, once there are requests, in which batch sizes the model runs best.
 
         Nothing is measured for a model that was not warmed up: its sizes are open.
         """
-        if self.quickness.run_s is not None and not self.batcher.verdict.is_final:
-            settle(self.batcher, self.quickness.run_s)
+        if self.inline_policy.run_s is not None and not self.batcher.verdict.is_final:
+            settle(self.batcher, self.inline_policy.run_s)
 
     def _check_memory(self, inputs: Mapping[str, NDArray[Any]]) -> None:
         needed = sum(array.nbytes for array in inputs.values()) + self.session.estimate_bytes(inputs)

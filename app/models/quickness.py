@@ -19,7 +19,7 @@ _MAYBE_S: Final = 50e-3
 _PROBABLY_S: Final = 1e-3
 
 
-class Quickness:
+class InlinePolicy:
     """Latency of a request of one item, measured when the model is loaded.
 
     Attributes:

@@ -21,16 +21,16 @@ _MIXTURES: Final = 400
 _RUNS: Final = 12
 
 
-class NotTriedError(Exception):
+class NotRunError(Exception):
     """Dry run without a verdict, because no valid inputs are known."""
 
 
-def try_out(model: Model) -> None:
+def dry_run(model: Model) -> None:
     """Run a model once, as a server would.
 
     Raises:
         EngineError, ConfigError: it does not run.
-        NotTriedError: there are no inputs, or it rejects zeros at every size tried.
+        NotRunError: there are no inputs, or it rejects zeros at every size tried.
     """
     if model.warm_up():
         return
@@ -38,10 +38,10 @@ def try_out(model: Model) -> None:
     specs = [spec for spec in known if spec is not None]
     if len(specs) < len(known):
         unknown = [port.name for port in model.signature.inputs if port.spec is None]
-        raise NotTriedError(f"it was not run: the file says nothing of {quoted(unknown)}")
+        raise NotRunError(f"it was not run: the file says nothing of {quoted(unknown)}")
     problem = model.remark if all(spec.is_static for spec in specs) else _try_sizes(model, model.partly_known(specs))
     if problem is not None:
-        raise NotTriedError(problem)
+        raise NotRunError(problem)
 
 
 def _try_sizes(model: Model, specs: Sequence[engine.TensorSpec]) -> str | None:

@@ -9,7 +9,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from app.codec.answers import dump_json
-from app.models.keeping.version import Entry, State, Version
+from app.models.registry.version import Entry, State, Version
 from app.render.table import aligned
 from app.serving.dataplane import DataPlane
 from app.signature import describe

@@ -365,16 +365,16 @@ class WorkerIpc:
     def join(self, plane: DataPlane, metrics: MetricsCollector) -> None:
         """Continue the counts of the previous worker of this index, execute earlier commands, report on all."""
         metrics.join(self.figures, self.index)
-        plane.store.tallies.begin(self.tallies.own())
-        plane.store.tallies.others = self.tallies.others
-        plane.store.tallies.publish = lambda: self.leave_tallies(plane)
+        plane.store.counters.begin(self.counters.own())
+        plane.store.counters.others = self.counters.others
+        plane.store.counters.publish = lambda: self.publish_counters(plane)
         plane.commands.join(self.channel, self.channel.begun)
 
     async def publish(self, plane: DataPlane, metrics: MetricsCollector) -> None:
         """Publish this worker's state for the others. Metrics of many models take long, so a thread collects them."""
         await asyncio.to_thread(metrics.publish)
-        self.leave_tallies(plane)
+        self.publish_counters(plane)
 
-    def leave_tallies(self, plane: DataPlane) -> None:
+    def publish_counters(self, plane: DataPlane) -> None:
         """Publish the models' statistics for the other workers."""
-        self.tallies.write(plane.store.tallies.to_bytes(plane.store.entries))
+        self.counters.write(plane.store.counters.to_bytes(plane.store.entries))

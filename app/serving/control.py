@@ -18,7 +18,7 @@ from weakref import WeakValueDictionary
 from app.errors import ModelNotFoundError, ModelNotReadyError
 from app.messages import safe_text
 from app.models.folder.layout import is_model_name
-from app.models.keeping.orders import Demand, Loaded
+from app.models.registry.commands import Loaded, ModelCommands
 from app.serving.commands import Arguments, Command, CommandHandler, Commands
 from app.settings import Settings
 
@@ -46,7 +46,7 @@ class _Done:
 class Control:
     """Loads and unloads models."""
 
-    def __init__(self, demand: Demand, settings: Settings, commands: Commands) -> None:
+    def __init__(self, demand: ModelCommands, settings: Settings, commands: Commands) -> None:
         self._demand = demand
         self._settings = settings
         self._places = asyncio.Semaphore(MAX_CALLS)

@@ -21,13 +21,13 @@ from app.memory.machine import Trimmer, budget_bytes
 from app.memory.reservation import current
 from app.messages import cut
 from app.models.call import Call
-from app.models.keeping.discovery import Discovery
-from app.models.keeping.orders import Demand
-from app.models.keeping.store import Store
-from app.models.keeping.version import State, Version
-from app.models.keeping.watch import Watcher
-from app.models.lane import Lane
+from app.models.executor import BoundedExecutor
 from app.models.model import Model
+from app.models.registry.commands import ModelCommands
+from app.models.registry.discovery import Discovery
+from app.models.registry.store import Store
+from app.models.registry.version import State, Version
+from app.models.registry.watch import Watcher
 from app.models.request import InferRequest, InferResult
 from app.models.statistics import account
 from app.remote.opening import open_store
@@ -78,17 +78,17 @@ class DataPlane:
             self.store, Discovery(self.store, settings.store_folder, settings.model_name), interval_s
         )
         self.commands = Commands()
-        self.control = Control(Demand(self.store, self.watcher, settings), settings, self.commands)
+        self.control = Control(ModelCommands(self.store, self.watcher, settings), settings, self.commands)
         self.is_draining = False
         self.loaded = asyncio.Event()
         self._loader: threading.Thread | None = None
         self._resting: asyncio.Task[None] | None = None
         # For work that belongs to no model, such as parsing a large body that contains the model's name.
-        self._executor = Lane(
+        self._executor = BoundedExecutor(
             "server", threads=self.budget.threads, queue=settings.max_queue, retry_after_s=settings.retry_after_s
         )
         # One at a time, so that measurements share the machine with requests only.
-        self.trials = Lane("trials", threads=1, queue=0, retry_after_s=settings.retry_after_s)
+        self.trials = BoundedExecutor("trials", threads=1, queue=0, retry_after_s=settings.retry_after_s)
         self.drawings = Drawings(
             self.memory,
             queue=settings.max_queue,
@@ -107,7 +107,7 @@ class DataPlane:
         """Drop, at intervals, the code for batches of models that had no request for long."""
         while True:
             await asyncio.sleep(_REST_LOOK_S)
-            await asyncio.to_thread(self.store.rest, _IDLE_S)
+            await asyncio.to_thread(self.store.drop_idle_batches, _IDLE_S)
 
     async def close(self) -> None:
         """Stop loading, drop what waits, let running requests end."""
@@ -129,15 +129,15 @@ class DataPlane:
     @property
     def is_busy(self) -> bool:
         """Return whether a thread is working; a cancelled run stops only between operators."""
-        lanes = [version.lane for entry in self.store.entries for version in entry.versions]
+        schedulers = [version.scheduler for entry in self.store.entries for version in entry.versions]
         others = self.drawings.running + self._executor.running + self.trials.running
-        return others > 0 or any(lane.is_busy for lane in lanes)
+        return others > 0 or any(scheduler.is_busy for scheduler in schedulers)
 
     @property
     def is_quiet(self) -> bool:
         """Return whether there is no request for any model."""
-        lanes = [version.lane for entry in self.store.entries for version in entry.versions]
-        return all(lane.is_empty for lane in lanes)
+        schedulers = [version.scheduler for entry in self.store.entries for version in entry.versions]
+        return all(scheduler.is_empty for scheduler in schedulers)
 
     @property
     def is_loading(self) -> bool:
@@ -223,7 +223,7 @@ class DataPlane:
         if not request.is_light:
             return None
         with _Accounting(version) as model:
-            found: tuple[tuple[T, InferResult]] | None = version.lane.run_now(
+            found: tuple[tuple[T, InferResult]] | None = version.scheduler.run_now(
                 _call(version, model, request, encode), deadline
             )
         return None if found is None else _counted(version, *found[0])
@@ -238,7 +238,7 @@ class DataPlane:
         """
         with _Accounting(version) as model:
             call = _call(version, model, request, encode)
-            found: tuple[T, InferResult] = await version.lane.run(call, deadline, request.priority)
+            found: tuple[T, InferResult] = await version.scheduler.run(call, deadline, request.priority)
         return _counted(version, *found)
 
     def admit(self, version: Version, deadline: float) -> None:
@@ -248,7 +248,7 @@ class DataPlane:
             ServiceError: the refusal.
         """
         try:
-            version.lane.check(deadline)
+            version.scheduler.check(deadline)
         except ServiceError as error:
             version.statistics.failed(error.code, 0.0)
             raise
@@ -256,12 +256,12 @@ class DataPlane:
     async def profile(self, version: Version, deadline: float) -> list[dict[str, Any]]:
         """Return the measured time of every operator, from one run on zeros in the model's threads."""
         with _Accounting(version) as model:
-            return await version.lane.call(model.profile, deadline)
+            return await version.scheduler.call(model.profile, deadline)
 
     async def run_on_model(self, version: Version, work: Callable[[Model], T], deadline: float) -> T:
         """Return the result of work that uses the model, queued with its requests and done in its threads."""
         with _Accounting(version) as model:
-            return await version.lane.call(partial(_within, partial(work, model), deadline), deadline)
+            return await version.scheduler.call(partial(_within, partial(work, model), deadline), deadline)
 
     def _load(self, loop: asyncio.AbstractEventLoop) -> None:
         try:

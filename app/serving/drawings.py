@@ -13,7 +13,7 @@ from collections.abc import Callable, Hashable
 from app.errors import DeadlineExceededError
 from app.memory.budget import MemoryBudget
 from app.memory.reservation import current
-from app.models.lane import Lane
+from app.models.executor import BoundedExecutor
 
 
 class Drawings:
@@ -29,7 +29,7 @@ class Drawings:
     def __init__(self, memory: MemoryBudget, *, queue: int, retry_after_s: int, limit_s: float) -> None:
         self._memory = memory
         self._limit_s = limit_s
-        self._lane = Lane("graph", threads=1, queue=queue, retry_after_s=retry_after_s)
+        self._executor = BoundedExecutor("graph", threads=1, queue=queue, retry_after_s=retry_after_s)
         self._tasks: dict[Hashable, asyncio.Task[bytes]] = {}
 
     async def get(self, key: Hashable, cost: int, draw: Callable[[], bytes], deadline: float) -> bytes:
@@ -58,11 +58,11 @@ class Drawings:
     @property
     def running(self) -> int:
         """Return the number of drawings in progress."""
-        return self._lane.running
+        return self._executor.running
 
     def close(self) -> None:
         """Drop drawings that wait."""
-        self._lane.close()
+        self._executor.close()
 
     async def _draw(self, cost: int, draw: Callable[[], bytes]) -> bytes:
         reservation = self._memory.open()
@@ -70,7 +70,7 @@ class Drawings:
             with reservation:
                 reservation.charge(cost)
                 deadline = time.monotonic() + self._limit_s
-                return await self._lane.run(lambda token: _charged_drawing(draw, token.is_cancelled), deadline)
+                return await self._executor.run(lambda token: _charged_drawing(draw, token.is_cancelled), deadline)
         finally:
             reservation.close()
 

@@ -11,8 +11,8 @@ import engine
 from app.codec.message import read_version
 from app.errors import InvalidRequestError
 from app.messages import cut
-from app.models.keeping.version import Version
 from app.models.model import Model
+from app.models.registry.version import Version
 from app.settings import Settings
 from app.trials.candidates import Build, as_served
 

@@ -15,6 +15,7 @@ from typing import Any, get_origin
 
 import numpy as np
 import pytest
+from tests.app.models.registry import test_warmup
 
 import engine
 from app.log import configure_logging
@@ -27,7 +28,6 @@ from tests.app.http import test_access
 from tests.app.http.server import test_connection
 from tests.app.http.v2 import test_repository
 from tests.app.models import test_verification
-from tests.app.models.keeping import test_warmup
 from tests.app.pictures import npy, png
 from tests.app.process import test_calls, test_server, test_tls
 from tests.app.remote import test_mirror
@@ -344,7 +344,7 @@ def test_settings_max_in_flight_and_max_queue_bound_what_is_pending(tmp_path: Pa
 def test_setting_max_wait_s_refuses_who_would_wait_longer(tmp_path: Path) -> None:
     write_model(tmp_path, "wait", through("test.Wait", "(1,2)f32"))
     with serving(tmp_path, warmup=False, max_in_flight=1, max_wait_s=2.0) as client:
-        client.plane.store.version("wait").lane.step_times.ran(5.0, 1)
+        client.plane.store.version("wait").scheduler.step_times.ran(5.0, 1)
 
         async def two() -> list[int]:
             first = asyncio.create_task(client.http.post("/infer", json=ONES))
@@ -360,8 +360,8 @@ def test_setting_request_timeout_s_ends_waiting_with_504(tmp_path: Path) -> None
     write_model(tmp_path, "wait", through("test.Wait", "(1,2)f32"))
     with serving(tmp_path, warmup=False, request_timeout_s=0.05) as client:
         response = client.post("/infer", json=ONES)
-        lane = client.plane.store.version("wait").lane
-        TURNSTILE.let_through_until(lambda: lane.is_empty and not lane.is_busy)
+        scheduler = client.plane.store.version("wait").scheduler
+        TURNSTILE.let_through_until(lambda: scheduler.is_empty and not scheduler.is_busy)
     assert (response.status_code, response.json()["error"]["code"]) == (504, "deadline_exceeded")
 
 

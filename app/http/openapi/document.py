@@ -19,8 +19,8 @@ from app.codec.answers import dump_json
 from app.codec.parse import JSON
 from app.http.access import group_of
 from app.http.v2.openapi import v2_paths
-from app.models.keeping.version import Version
 from app.models.model import Model
+from app.models.registry.version import Version
 from app.serving.dataplane import DataPlane
 from app.tasks.image import PIXEL
 

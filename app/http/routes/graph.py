@@ -21,7 +21,7 @@ from app.http.body import dataplane
 from app.http.openapi.schemas import REFUSED, VersionNumber
 from app.http.responses import ChargedResponse
 from app.messages import cut
-from app.models.keeping.version import Version
+from app.models.registry.version import Version
 from app.render import MEDIA_TYPES, render, with_times
 from app.serving.dataplane import DataPlane
 

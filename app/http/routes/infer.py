@@ -27,7 +27,7 @@ from app.http.body import INLINE_BYTES, dataplane, encoding_of, first_headers, r
 from app.http.model_request import Reply, WorkItem, read_limit
 from app.http.openapi.schemas import infer_documentation
 from app.messages import brief, cut, did_you_mean
-from app.models.keeping.version import Version
+from app.models.registry.version import Version
 from app.models.request import LIGHT_BYTES, PLAIN_BYTES, InferRequest
 from app.serving.dataplane import Answer, DataPlane
 from app.tasks.registry import TASKS, parameter_names

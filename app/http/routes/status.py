@@ -14,7 +14,7 @@ from app.http.body import dataplane
 from app.http.openapi.schemas import REFUSED, ErrorBody, Live, ModelDetails, ModelList, Ready
 from app.http.responses import json_response
 from app.metrics.collector import MetricsCollector
-from app.models.keeping.catalogue import details, summaries
+from app.models.registry.index import details, summaries
 from app.settings import Settings
 
 health_router = APIRouter(prefix="/health", tags=["health"])

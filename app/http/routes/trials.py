@@ -23,8 +23,8 @@ from app.http.openapi.schemas import REFUSED, VersionNumber
 from app.http.progress_events import STREAMED, BackgroundWork, Report
 from app.http.responses import json_response
 from app.messages import explain_validation
-from app.models.keeping.version import Version
 from app.models.model import Model
+from app.models.registry.version import Version
 from app.models.request import InferRequest
 from app.serving.dataplane import DataPlane
 from app.trials.candidates import MAX_BATCH, MAX_CANDIDATES, Grid, as_served, usual_threads

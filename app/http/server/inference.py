@@ -145,7 +145,7 @@ class InferenceRequest:
         length = request.head.length or 0
         try:
             asked = self._asked = self._service.asked(request.head, self._target)
-            if (version := asked.version) is not None and not version.lane.is_empty:
+            if (version := asked.version) is not None and not version.scheduler.is_empty:
                 self._judged_at = asked.text_bytes(request.head.length)
                 self._judge()
             check_announced(asked.encoding, length, self._plane.settings.max_body_bytes, asked.encodings)

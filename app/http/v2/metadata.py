@@ -11,7 +11,6 @@ from app.codec.message import read_version
 from app.errors import ModelNotReadyError
 from app.http.body import dataplane
 from app.http.responses import json_response
-from app.models.keeping.version import Entry, State, Version
 from app.models.model import Model
 from app.protocol.v2 import lookup
 from app.protocol.v2.metadata import model_config, model_metadata, server_metadata

@@ -7,9 +7,9 @@ from typing import Any
 
 import engine
 from app.arrays import dtype_name
-from app.models.keeping.store import Store
-from app.models.keeping.tally import Tally
-from app.models.keeping.version import Entry, Version
+from app.models.registry.counters import VersionCounters
+from app.models.registry.store import Store
+from app.models.registry.version import Entry, Version
 
 
 def summaries(store: Store) -> list[dict[str, Any]]:
@@ -20,7 +20,7 @@ def summaries(store: Store) -> list[dict[str, Any]]:
 
 def summary(entry: Entry, default: str | None) -> dict[str, Any]:
     """Return name, task, state and versions, and the reason of a failure."""
-    entry.settle_tags()
+    entry.update_tags()
     return {
         "name": entry.name,
         "task": entry.files.config.task,
@@ -32,7 +32,7 @@ def summary(entry: Entry, default: str | None) -> dict[str, Any]:
     }
 
 
-def details(entry: Entry, store: Store, tell: Callable[[Version], Tally] | None = None) -> dict[str, Any]:
+def details(entry: Entry, store: Store, tell: Callable[[Version], VersionCounters] | None = None) -> dict[str, Any]:
     """Return the summary with inputs, outputs, labels, preprocessing and counters.
 
     Inputs and outputs at the top level are those of the default version.
@@ -40,11 +40,11 @@ def details(entry: Entry, store: Store, tell: Callable[[Version], Tally] | None 
     Args:
         entry: model.
         store: store of the model.
-        tell: result of ``store.tallies.read()``, for callers that ask for many models.
+        tell: result of ``store.counters.read()``, for callers that ask for many models.
     """
     running = [version for version in entry.versions if version.model is not None]
     current = running[-1] if running else None
-    tell = store.tallies.read() if tell is None else tell
+    tell = store.counters.read() if tell is None else tell
     return {
         **summary(entry, store.default_name),
         "inputs": _ports(current, "inputs"),
@@ -64,7 +64,7 @@ def _short(version: Version) -> dict[str, Any]:
     return row
 
 
-def _long(version: Version, tally: Tally) -> dict[str, Any]:
+def _long(version: Version, tally: VersionCounters) -> dict[str, Any]:
     row = _short(version)
     if version.model is not None:
         row |= {
@@ -99,7 +99,7 @@ def _batching(version: Version | None) -> dict[str, Any]:
         "batch_sizes": list(batcher.sizes),
         "max_queue_delay_us": batcher.config.max_queue_delay_us,
         "latency_ms": {str(size): round(seconds * 1e3, 4) for size, seconds in batcher.verdict.latency_s.items()},
-        "limits": dict(version.lane.reasons),
+        "limits": dict(version.scheduler.reasons),
     }
 
 

@@ -14,8 +14,8 @@ from pathlib import Path
 from app.errors import ConfigError
 from app.models.folder.identity import Contents, contents_of
 from app.models.folder.repository import FoundModel, ModelFiles, find_models, read_model
-from app.models.keeping.store import Store
-from app.models.keeping.version import Entry, State, Version
+from app.models.registry.store import Store
+from app.models.registry.version import Entry, State, Version
 
 log = logging.getLogger(__name__)
 
@@ -62,11 +62,11 @@ class Discovery:
         if not found and names:
             return
         for name, each in found.items():
-            with self._store.runtime_settings:
+            with self._store.change_lock:
                 if name not in self._store.claimed:
                     self._look_at(each, self._store.find(name))
         for name in names - found.keys():
-            with self._store.runtime_settings:
+            with self._store.change_lock:
                 if name not in self._store.claimed and self._store.find(name) is not None:
                     log.info("model '%s' is gone", name)
                     self._store.remove(name)
@@ -121,7 +121,7 @@ class Discovery:
         known.coming = None
         failed = [version for version in made if version.state is State.FAILED]
         for version in failed:
-            version.lane.retire()
+            version.scheduler.retire()
         if failed and entry.versions:
             known.told = entry.versions[-1]
             known.told.warn("; ".join(f"version {each.number}: {each.reason}" for each in failed))

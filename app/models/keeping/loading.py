@@ -9,8 +9,8 @@ import engine
 from app.errors import ConfigError, ServiceError
 from app.messages import safe_text
 from app.models.folder.repository import ModelFiles, VersionFiles
-from app.models.keeping.loader_pool import LoadingStoppedError, Stop
 from app.models.model import Model
+from app.models.registry.loader_pool import LoadingStoppedError, Stop
 from app.models.sessions import read_graph
 from app.progress import compiling
 from app.settings import Settings

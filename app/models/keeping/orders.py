@@ -20,9 +20,9 @@ from app.messages import cut, safe_text
 from app.models.folder.config import ModelConfig, parse_config
 from app.models.folder.identity import Contents, contents_of, mark_of
 from app.models.folder.repository import FoundModel, ModelFiles, find_model, find_models, read_model
-from app.models.keeping.store import Order, Store, unloaded_entry
-from app.models.keeping.version import Entry, State, Version
-from app.models.keeping.watch import Watcher
+from app.models.registry.store import Order, Store, unloaded_entry
+from app.models.registry.version import Entry, State, Version
+from app.models.registry.watch import Watcher
 from app.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -61,7 +61,7 @@ class Loaded:
             raise ModelLoadError(f"failed to load '{self.found.name}': {self.problem}")
 
 
-class Demand:
+class ModelCommands:
     """Load and unload commands. They block: call each in a thread, and at most one per model at a time."""
 
     def __init__(self, store: Store, watcher: Watcher, settings: Settings) -> None:
@@ -93,7 +93,7 @@ class Demand:
             contents = contents_of(found)
             problem = self._load(found, override)
         finally:
-            with self._store.runtime_settings:
+            with self._store.change_lock:
                 self._watcher.settle(name, found)
                 self._store.claimed.discard(name)
         # Graphs have reference cycles: without this, old weights stay until the next collection.
@@ -107,23 +107,23 @@ class Demand:
             ModelNotFoundError: there is no such model.
         """
         self._store.is_begun.wait()
-        with self._store.runtime_settings:
+        with self._store.change_lock:
             entry = self._store.entry(name)
             if entry.unloaded is not None:
                 return
-            gone, lanes = unloaded_entry(entry), [version.lane for version in entry.versions]
+            gone, schedulers = unloaded_entry(entry), [version.scheduler for version in entry.versions]
             gone.is_draining = True
             self._store.put(gone)
             self._store.tallies.forget(name)
             for version in entry.versions:
                 version.forget()
-            for lane in lanes:
-                lane.retire()
+            for scheduler in schedulers:
+                scheduler.retire()
             self._watcher.settle(name, find_model(self._settings.store_folder, name, self._settings.model_name))
         del entry
         log.info("model '%s' is unloaded", name)
         end = time.monotonic() + self._settings.request_timeout_s
-        while any(lane.queued or lane.is_busy for lane in lanes) and time.monotonic() < end:
+        while any(scheduler.queued or scheduler.is_busy for scheduler in schedulers) and time.monotonic() < end:
             time.sleep(_DRAIN_LOOK_S)
         gone.is_draining = False
         collect()
@@ -144,7 +144,7 @@ class Demand:
             found = find_models(self._settings.store_folder, self._settings.model_name)
         except ConfigError:
             return
-        with self._store.runtime_settings:
+        with self._store.change_lock:
             for each in found:
                 if self._store.find(each.name) is None:
                     files = ModelFiles(name=each.name, folder=each.path, store=each.store)
@@ -174,9 +174,9 @@ class Demand:
 
     def _begin(self, old: Entry | None, new: Entry) -> None:
         """Set the entry of a model of which no version serves."""
-        with self._store.runtime_settings:
+        with self._store.change_lock:
             for version in () if old is None else old.versions:
-                version.lane.retire()
+                version.scheduler.retire()
             self._store.put(new)
 
     def _wait_for(self, files: ModelFiles, made: tuple[Version, ...]) -> None:
@@ -200,7 +200,7 @@ class Demand:
         problem = "; ".join(f"version {version.number}: {version.reason}" for version in failed) or None
         if not serving:
             return problem
-        with self._store.runtime_settings:
+        with self._store.change_lock:
             if problem is None:
                 entry = self._store.find(files.name)
                 assert entry is not None  # claimed models are not removed by others
@@ -208,7 +208,7 @@ class Demand:
                 return None
             for version in made:
                 if version.number not in serving:
-                    version.lane.retire()
+                    version.scheduler.retire()
             serving[max(serving)].warn(problem)
         return problem
 

@@ -22,10 +22,10 @@ from app.messages import cut, did_you_mean, quoted, safe_text
 from app.models.folder.config import ModelConfig
 from app.models.folder.identity import identify, mark_of
 from app.models.folder.repository import FoundModel, ModelFiles, VersionFiles, failed, find_models, read_model
-from app.models.keeping.loader_pool import Job, LoaderPool, Stop
-from app.models.keeping.loading import LoadFailedError, load_model
-from app.models.keeping.tally import Tallies
-from app.models.keeping.version import Entry, State, Version
+from app.models.registry.counters import Counters
+from app.models.registry.loader_pool import Job, LoaderPool, Stop
+from app.models.registry.loading import LoadFailedError, load_model
+from app.models.registry.version import Entry, State, Version
 from app.scheduling.scheduler import make_scheduler
 from app.settings import Settings
 
@@ -77,7 +77,7 @@ class Store:
         self.is_begun = threading.Event()
         self.is_closed = False
         self.is_loaded = False
-        self.tallies = Tallies()
+        self.counters = Counters()
         self.problem: str | None = None
 
     def load(self) -> None:
@@ -142,7 +142,9 @@ class Store:
         """Return a version still to be loaded, with scheduler and counters of the one it will replace."""
         identity = identify(files, version)
         if previous is not None:
-            return Version(files.name, version, previous.lane, identity, is_update=True, statistics=previous.statistics)
+            return Version(
+                files.name, version, previous.scheduler, identity, is_update=True, statistics=previous.statistics
+            )
         return Version(files.name, version, make_scheduler(files.name, self._settings, self._threads), identity)
 
     def swap(self, old: Version, new: Version) -> None:
@@ -150,7 +152,7 @@ class Store:
         with self._lock:
             entry = self._entries[old.name]
             entry.versions = tuple(new if each is old else each for each in entry.versions)
-            entry.settle_tags()
+            entry.update_tags()
 
     def add(self, found: FoundModel) -> None:
         """Read and load a model that is new, or that could not be read before."""
@@ -171,16 +173,16 @@ class Store:
 
     def exchange(self, entry: Entry, files: ModelFiles, versions: tuple[Version, ...]) -> None:
         """Serve these versions and no others; running and queued requests finish with the old ones."""
-        kept = {id(version.lane) for version in versions}
-        entry.settle_tags()
+        kept = {id(version.scheduler) for version in versions}
+        entry.update_tags()
         with self._lock:
             gone, entry.versions, entry.files = entry.versions, versions, files
-            entry.settle_tags()
+            entry.update_tags()
         for version in gone:
             if version not in versions:
                 version.forget()
-            if id(version.lane) not in kept:
-                version.lane.retire()
+            if id(version.scheduler) not in kept:
+                version.scheduler.retire()
 
     def remove(self, name: str) -> None:
         """Stop serving a model; running and queued requests finish."""
@@ -189,21 +191,21 @@ class Store:
             self._entries = {key: entry for key, entry in self._entries.items() if key != name}
         for version in gone.versions:
             version.forget()
-            version.lane.retire()
+            version.scheduler.retire()
 
     def replace(self, entry: Entry, files: ModelFiles, made: Sequence[Version]) -> None:
         """Serve the versions that the files name: still valid ones of the entry, and new ones."""
         wanted = {each.number for each in files.versions}
         kept = [version for version in entry.versions if version.number in wanted]
         gone = [version for version in entry.versions if version.number not in wanted]
-        entry.settle_tags()
+        entry.update_tags()
         with self._lock:
             entry.versions = tuple(sorted([*kept, *made], key=lambda version: version.number))
             entry.files = files
-            entry.settle_tags()
+            entry.update_tags()
         for version in gone:
             version.forget()
-            version.lane.retire()
+            version.scheduler.retire()
 
     def close(self) -> None:
         """Stop loading and drop queued jobs."""
@@ -211,7 +213,7 @@ class Store:
         self._loaders.close()
         for entry in self._entries.values():
             for version in entry.versions:
-                version.lane.close()
+                version.scheduler.close()
 
     def rest(self, idle_s: float) -> None:
         """Drop the code for batches of models without a request for ``idle_s``; the next request compiles it again."""
@@ -333,7 +335,7 @@ class Store:
         else:
             version.serve(model, time.perf_counter() - start)
             if version.model is model:
-                self._loaders.when_idle(model.settle_batching)  # it compiles and measures
+                self._loaders.when_idle(model.tune_batching)  # it compiles and measures
 
     def _give_up_loading(self, version: Version) -> None:
         version.fail(f"not loaded {self._too_long}")

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 
 import orjson
 
-from app.models.keeping.version import Entry, Version
+from app.models.registry.version import Entry, Version
 from app.models.statistics import Batches, Statistics
 
 # Merged by maximum; all other numbers are summed.
@@ -24,7 +24,7 @@ Rows: TypeAlias = Mapping[tuple[str, int], Mapping[str, Any]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tally:
+class VersionCounters:
     """Counters of a version over all processes."""
 
     statistics: Statistics
@@ -32,7 +32,7 @@ class Tally:
     queued: int
 
 
-class Tallies:
+class Counters:
     """Counters of versions, including those of other processes.
 
     Attributes:
@@ -60,7 +60,7 @@ class Tallies:
         """Discard inherited counters of an unloaded model."""
         self._before = {key: row for key, row in self._before.items() if key[0] != name}
 
-    def read(self) -> Callable[[Version], Tally]:
+    def read(self) -> Callable[[Version], VersionCounters]:
         """Return a function that returns the present counters of a version."""
         self.publish()
         rows = [(from_bytes(data), is_alive) for data, is_alive in self.others()]
@@ -68,16 +68,22 @@ class Tallies:
         if not left and not self._before:
             return _own
 
-        def tell(version: Version) -> Tally:
+        def tell(version: Version) -> VersionCounters:
             row = orjson.loads(orjson.dumps(self._row(version), option=orjson.OPT_NON_STR_KEYS))
             for rows in left:
                 row = _added(row, rows.get((version.name, version.number), {}))
-            return Tally(statistics=_statistics(row["statistics"]), running=row["running"], queued=row["queued"])
+            return VersionCounters(
+                statistics=_statistics(row["statistics"]), running=row["running"], queued=row["queued"]
+            )
 
         return tell
 
     def _row(self, version: Version) -> dict[str, Any]:
-        row = {"statistics": version.statistics, "running": version.lane.running, "queued": version.lane.queued}
+        row = {
+            "statistics": version.statistics,
+            "running": version.scheduler.running,
+            "queued": version.scheduler.queued,
+        }
         before = self._before.get((version.name, version.number))
         if before is None:
             return row
@@ -90,8 +96,10 @@ def from_bytes(data: bytes) -> Rows:
     return {(name, number): row for name, number, row in orjson.loads(data)}
 
 
-def _own(version: Version) -> Tally:
-    return Tally(statistics=version.statistics, running=version.lane.running, queued=version.lane.queued)
+def _own(version: Version) -> VersionCounters:
+    return VersionCounters(
+        statistics=version.statistics, running=version.scheduler.running, queued=version.scheduler.queued
+    )
 
 
 def _lasting(rows: Rows) -> Rows:

@@ -44,7 +44,7 @@ class Version:
 
     name: str
     files: VersionFiles
-    lane: Scheduler
+    scheduler: Scheduler
     identity: Identity
     is_update: bool = False
     state: State = State.LOADING
@@ -141,7 +141,7 @@ class Entry:
         reasons = [f"version {version.number}: {version.reason}" for version in told]
         return "; ".join([*reasons, *self.stray.values()]) or None
 
-    def settle_tags(self) -> None:
+    def update_tags(self) -> None:
         """Point each tag at its configured version once that is ready, at the previous one until then.
 
         A tag never names a version that cannot answer.
@@ -167,7 +167,7 @@ class Entry:
         Raises:
             VersionNotFoundError: there is no such tag.
         """
-        self.settle_tags()
+        self.update_tags()
         if tag not in self.tags:
             known = ", ".join(f"{name} = {number}" for name, number in self.tags.items()) or "none"
             reason = self.stray.get(tag, f"model '{self.name}' has no tag '{cut(tag)}'")

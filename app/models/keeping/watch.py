@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from app.memory.machine import collect, freeze_heap_when_due
 from app.models.folder.identity import Identity, identify
 from app.models.folder.repository import FoundModel, ModelFiles, read_model
-from app.models.keeping.discovery import Discovery
-from app.models.keeping.store import Store
-from app.models.keeping.version import Entry, State, Version
+from app.models.registry.discovery import Discovery
+from app.models.registry.store import Store
+from app.models.registry.version import Entry, State, Version
 
 log = logging.getLogger(__name__)
 
@@ -65,7 +65,7 @@ class Watcher:
         """Poll the files of all models once, then new and removed models."""
         for entry in self._store.entries:
             for version in entry.versions if entry.is_read else ():
-                with self._store.runtime_settings:
+                with self._store.change_lock:
                     is_ours = self._is_ours(entry) and version in entry.versions
                     if is_ours and not self._closing.is_set():
                         self._look_at(entry, version)
@@ -136,7 +136,7 @@ class Watcher:
             return
         self._store.swap(version, update)
         entry.files = files
-        entry.settle_tags()
+        entry.update_tags()
         del version, update
         # Graphs have reference cycles: without this, old weights stay until the next collection.
         collect()

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from app.errors import ModelNotReadyError, VersionNotFoundError
-from app.models.keeping.store import Store
-from app.models.keeping.version import Entry, Version
 from app.models.model import Model
+from app.models.registry.store import Store
+from app.models.registry.version import Entry, Version
 from app.models.statistics import Batches, Statistics, Timing
 
 
@@ -35,7 +35,7 @@ def statistics(store: Store, name: str | None, number: int | str | None) -> Sequ
     entries = store.entries if name is None else (store.entry(name),)
     if isinstance(number, str):
         number = entries[0].number_of(number)
-    tell = store.tallies.read()
+    tell = store.counters.read()
     rows = [
         model_stats(entry, each, tell(each).statistics)
         for entry in entries

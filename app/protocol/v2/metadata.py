@@ -7,9 +7,9 @@ from typing import Any, Final
 
 from app.errors import RefusedError
 from app.messages import brief, cut, quoted
-from app.models.keeping.store import Store
-from app.models.keeping.version import Entry, State, Version
 from app.models.model import Model
+from app.models.registry.store import Store
+from app.models.registry.version import Entry, State, Version
 from app.protocol.v2.ports import WirePort, config_name, wire_ports
 from app.version import version as program_version
 
@@ -58,7 +58,7 @@ def model_config(entry: Entry, version: Version, model: Model) -> dict[str, Any]
         "max_batch_size": MAX_BATCH if ports.takes_batches else 0,
         "input": [_configured(port, ports.takes_batches) for port in ports.inputs],
         "output": [{**_configured(port, ports.takes_batches), **labels} for port in ports.outputs],
-        "instance_group": [{"name": entry.name, "kind": "KIND_CPU", "count": version.lane.runs}],
+        "instance_group": [{"name": entry.name, "kind": "KIND_CPU", "count": version.scheduler.runs}],
         **_batching(model),
         "response_cache": {"enable": model.response_cache is not None},
         "parameters": {**_parameters(entry), **_size_names([*ports.inputs, *ports.outputs])},
@@ -131,7 +131,7 @@ def _size_names(ports: Sequence[WirePort]) -> dict[str, Any]:
 
 def _parameters(entry: Entry) -> dict[str, Any]:
     """Return the task, and a parameter for every tag."""
-    entry.settle_tags()
+    entry.update_tags()
     tags = {f"tag.{tag}": {"string_value": str(number)} for tag, number in entry.tags.items()}
     return {"task": {"string_value": entry.files.config.task}, **tags}
 

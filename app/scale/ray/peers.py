@@ -37,14 +37,14 @@ class Peers:
         self._tag = context.replica_id.unique_id
         self._own = serve.get_deployment_handle(context.deployment, context.app_name)
         self._metrics.join(_Board(self._figures), self._tag)
-        self._plane.store.tallies.others = lambda: self._tallies
+        self._plane.store.counters.others = lambda: self._tallies
         self._plane.commands.join(self, ())
 
     def tell(self) -> tuple[str, bytes, bytes]:
         """Who this is, and its figures."""
         from app.metrics.families import to_bytes
 
-        tallies = self._plane.store.tallies
+        tallies = self._plane.store.counters
         return self._tag, to_bytes(self._metrics.publish()), tallies.to_bytes(self._plane.store.entries)
 
     async def look(self) -> None:

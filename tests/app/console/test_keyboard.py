@@ -62,7 +62,7 @@ def test_all_that_is_done_with_a_mouse_is_done_with_keys(browser: Browser, schem
     browser.script("document.activeElement.blur()")
     tab_to(browser, "Profile")
     press(browser, Keys.ENTER)
-    browser.one(".lanes .span")
+    browser.one(".schedulers .span")
     tab_to(browser, "lanes")
     press(browser, Keys.ARROW_RIGHT)
     browser.one(".span.chosen")

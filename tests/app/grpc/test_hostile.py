@@ -109,24 +109,24 @@ def test_a_call_without_a_message_is_told_so(small: Front) -> None:
 
 def test_a_client_that_goes_away_frees_its_place_and_so_does_one_whose_time_is_up(small: Front) -> None:
     gate = request("gate", [bytes(8)], inputs=[tensor("in0", "FP32", (1, 2))]).SerializeToString()
-    lane = small.server.plane.store.entry("gate").versions[-1].lane
+    scheduler = small.server.plane.store.entry("gate").versions[-1].scheduler
     with channel(small) as made:
         infer = made.unary_unary(SERVICE + "ModelInfer")
         running = infer.future(gate, timeout=120)
         TURNSTILE.wait_until_entered()
         waiting = infer.future(gate, timeout=120)
-        until(lambda: lane.queued == 1)
+        until(lambda: scheduler.queued == 1)
         code, said = refused(made, "ModelInfer", gate)
         assert code == "RESOURCE_EXHAUSTED" and "busy" in said
         with pytest.raises(grpc.RpcError) as full:
             infer(gate, timeout=120)
         assert ("grpc-retry-pushback-ms", "1000") in full.value.trailing_metadata()  # type: ignore[attr-defined]
         waiting.cancel()
-        until(lambda: lane.queued == 0)
+        until(lambda: scheduler.queued == 0)
         with pytest.raises(grpc.RpcError) as late:
             infer(gate, timeout=0.2)
         assert late.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED  # type: ignore[attr-defined]
-        until(lambda: lane.queued == 0)
+        until(lambda: scheduler.queued == 0)
         TURNSTILE.let_through()
         assert running.result(timeout=120)
     until(lambda: small.server.plane.memory.used == 0)
@@ -138,8 +138,8 @@ def test_a_request_s_own_timeout_is_its_deadline(small: Front) -> None:
     with channel(small) as made:
         code, said = refused(made, "ModelInfer", gate)
     assert code == "DEADLINE_EXCEEDED" and "gate" in said
-    lane = small.server.plane.store.entry("gate").versions[-1].lane
-    TURNSTILE.let_through_until(lambda: lane.is_empty and not lane.is_busy)
+    scheduler = small.server.plane.store.entry("gate").versions[-1].scheduler
+    TURNSTILE.let_through_until(lambda: scheduler.is_empty and not scheduler.is_busy)
 
 
 def test_setting_grpc_max_calls_bounds_streams_that_are_abandoned_and_they_leave_room_for_others_and_nothing_behind(

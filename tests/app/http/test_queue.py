@@ -39,7 +39,7 @@ def quick(client: Client, name: str) -> None:
     """As if it had been measured on a machine with nothing else to do."""
     model = client.plane.store.version(name).model
     assert model is not None
-    model.quickness.run_s = model.quickness.rest_s = 0.0
+    model.inline_policy.run_s = model.inline_policy.rest_s = 0.0
 
 
 def test_what_is_short_and_for_a_quick_model_is_run_without_a_thread(tmp_path: Path, threads: list[str]) -> None:
@@ -99,17 +99,17 @@ def busy(client: Client, path: str, **more: Any) -> Any:
     """What is answered while a run is held of a model that takes a minute."""
 
     async def test() -> Any:
-        lane = client.plane.store.version("one").lane
-        lane.step_times.item_s.value, lane.step_times._item_turn_s.value = 61.0, None
+        scheduler = client.plane.store.version("one").scheduler
+        scheduler.step_times.item_s.value, scheduler.step_times._item_turn_s.value = 61.0, None
         task = Task("held", Order(), is_held=True)
-        held = asyncio.create_task(lane.run(task, soon()))
+        held = asyncio.create_task(scheduler.run(task, soon()))
         await task.running()
         try:
             return await client.http.post(path, **more)
         finally:
             task.release.set()
             await held
-            await until(lambda: not lane.is_busy)
+            await until(lambda: not scheduler.is_busy)
 
     return client.run(test())
 
@@ -132,16 +132,16 @@ def test_who_has_not_the_time_to_wait_is_refused_at_once_and_a_long_body_is_not_
 def test_the_header_ends_the_waiting(tmp_path: Path) -> None:
     write_model(tmp_path, "one", elementwise("add(@0,1)", "(1,3)f32"))
     with serving(tmp_path, threads=1) as client:
-        client.plane.store.version("one").lane.step_times.item_s.value = None
+        client.plane.store.version("one").scheduler.step_times.item_s.value = None
 
         async def test() -> int:
-            lane = client.plane.store.version("one").lane
+            scheduler = client.plane.store.version("one").scheduler
             task = Task("held", Order(), is_held=True)
-            held = asyncio.create_task(lane.run(task, soon()))
+            held = asyncio.create_task(scheduler.run(task, soon()))
             await task.running()
             body = {"inputs": [[1, 2, 3]]}
             answer = await client.http.post("/models/one/infer", json=body, headers={"x-request-timeout-ms": "50.5"})
-            assert lane.queued == 0
+            assert scheduler.queued == 0
             task.release.set()
             await held
             return answer.status_code

@@ -211,14 +211,14 @@ def together(client: Client, values: list[int], leaves: int | None = None) -> li
     """What is answered to requests that all wait before the first one runs; one of them goes away."""
 
     async def ask() -> list[httpx.Response]:
-        lane = client.plane.store.version("one").lane
-        lane.step_times.finish_s.value = 1.0  # or those that wait would be left to the thread that runs
-        held, first = await hold(lane, Order())
+        scheduler = client.plane.store.version("one").scheduler
+        scheduler.step_times.finish_s.value = 1.0  # or those that wait would be left to the thread that runs
+        held, first = await hold(scheduler, Order())
         asked = []
         for value in values:
             body = {"inputs": [[value, value, value]]}
             asked.append(asyncio.create_task(client.http.post("/models/one/infer", json=body)))
-            await until(lambda: lane.waiting == len(asked))
+            await until(lambda: scheduler.waiting == len(asked))
         if leaves is not None:
             asked[leaves].cancel()
             await asyncio.wait([asked.pop(leaves)])

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from app.models.registry.store import Store
 from prometheus_client import Metric
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from app.metrics.families import FAMILIES, Kind, Snapshot
 from app.metrics.models import read_models
-from app.models.keeping.store import Store
 from tests.app.client import Client, serving
 from tests.app.sample_models import TURNSTILE, elementwise, through, write_model
 
@@ -120,7 +120,7 @@ def test_a_scrape_is_answered_while_every_thread_is_at_work_and_tells_what_waits
         body = {"inputs": [[1, 2]]}
         asked = [asyncio.create_task(client.http.post("/models/slow/infer", json=body)) for _ in range(3)]
         await asyncio.to_thread(TURNSTILE.wait_until_entered)
-        while client.plane.store.version("slow").lane.queued < 2:
+        while client.plane.store.version("slow").scheduler.queued < 2:
             await asyncio.sleep(0)
         page = (await client.http.get("/metrics")).text
         TURNSTILE.let_through(3)

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from app.models.batch_size_tuning import Trial, rest, settle
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -17,7 +18,6 @@ from numpy.typing import NDArray
 import engine
 from app.models import sizing
 from app.models.batcher import Batcher, Verdict
-from app.models.sizing import Trial, rest, settle
 from app.scheduling.config import BatchingConfig
 from app.serving import dataplane
 from tests.app.client import Client, serving
@@ -313,14 +313,14 @@ def held(client: Client, name: str, bodies: list[Any]) -> list[Any]:
 
     async def test() -> list[Any]:
         await settled(client, name)
-        lane = client.plane.store.version(name).lane
+        scheduler = client.plane.store.version(name).scheduler
         holder = Task("holder", Order(), is_held=True)
-        first = asyncio.create_task(lane.run(holder, soon()))
+        first = asyncio.create_task(scheduler.run(holder, soon()))
         await holder.running()
         asked = [
             asyncio.create_task(client.http.post(f"/models/{name}/infer", json={"inputs": body})) for body in bodies
         ]
-        await until(lambda: lane.waiting == len(bodies))
+        await until(lambda: scheduler.waiting == len(bodies))
         holder.release.set()
         await first
         return [await each for each in asked]

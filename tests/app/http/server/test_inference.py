@@ -113,7 +113,7 @@ def front(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Front]:
     write_model(folder, "seen", elementwise("add(@0,1)", "(1,3,8,8)f32"))
     (folder / "kept" / "config.toml").write_text("[response_cache]\nmax_bytes = 100000\n")
     with listening(folder, backend="reference", access_log=True) as made:
-        made.server.plane.store.version("slow").model.quickness.rest_s = None  # type: ignore[union-attr]  # it is never quick
+        made.server.plane.store.version("slow").model.inline_policy.rest_s = None  # type: ignore[union-attr]  # it is never quick
         yield made
 
 
@@ -449,7 +449,7 @@ def test_who_goes_away_is_not_answered_and_frees_its_place(
         assert began.wait(60)
     until(lambda: version.statistics.failures["cancelled"] == before + 1)
     goes_on.set()
-    until(lambda: version.lane.is_empty and not front.server.plane.memory.used)
+    until(lambda: version.scheduler.is_empty and not front.server.plane.memory.used)
     assert len(direct) == 1
 
 

@@ -50,19 +50,19 @@ def front(store: Path) -> Iterator[Front]:
 @contextmanager
 def closed(front: Front) -> Iterator[None]:
     """Meanwhile one of the models takes none but those that come before others."""
-    lane = front.server.plane.store.version("one").lane
+    scheduler = front.server.plane.store.version("one").scheduler
     error = QueueFullError("'one' is busy: it is a test", retry_after_s=2, wait_s=0.5)
 
     def refusal(deadline: float, priority: int = 10, **_: Any) -> QueueFullError | None:
         return None if priority < 10 else error
 
-    lane.refusal = refusal  # type: ignore[method-assign, assignment]
-    lane._run_queue.pending += 1
+    scheduler.refusal = refusal  # type: ignore[method-assign, assignment]
+    scheduler._run_queue.pending += 1
     try:
         yield
     finally:
-        lane._run_queue.pending -= 1
-        del lane.refusal  # type: ignore[method-assign]
+        scheduler._run_queue.pending -= 1
+        del scheduler.refusal  # type: ignore[method-assign]
 
 
 def statuses(front: Front) -> Counter[int]:

@@ -268,7 +268,7 @@ def test_a_model_is_reloaded_while_its_queue_is_full(store: Path) -> None:
             old = [ask()]
             await asyncio.to_thread(TURNSTILE.wait_until_entered)
             old.append(ask())
-            while not client.plane.store.version("slow").lane.queued:
+            while not client.plane.store.version("slow").scheduler.queued:
                 await asyncio.sleep(0.01)
             assert (await client.http.post("/models/slow/infer", json={"inputs": [[1, 2]]})).status_code == 429
             write_over(store, "slow", 7)

@@ -200,7 +200,7 @@ def test_while_models_load_the_server_is_live_but_not_ready(tmp_path: Path, monk
     write_model(tmp_path, "good", ADD)
     begin = threading.Event()
     wait = lambda store, only: find_models(store, only) if begin.wait(PATIENCE_S) else []  # noqa: E731
-    monkeypatch.setattr("app.models.keeping.store.find_models", wait)
+    monkeypatch.setattr("app.models.registry.store.find_models", wait)
     with serving(tmp_path, wait=False) as client:
         live, before, refused = client.get("/health/live"), client.get("/health/ready"), client.infer("good", [[1, 1]])
         begin.set()
@@ -215,7 +215,7 @@ def test_while_models_load_the_server_is_live_but_not_ready(tmp_path: Path, monk
 def test_a_fault_while_loading_leaves_a_server_that_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("app.models.keeping.store.find_models", lambda store, only: 1 // 0)
+    monkeypatch.setattr("app.models.registry.store.find_models", lambda store, only: 1 // 0)
     status, text = ready(tmp_path)
     assert status == 503 and "internal error while loading the store" in text
     assert "ZeroDivisionError" in caplog.text

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import asdict
 from pathlib import Path
 
-from app.models.keeping.tally import Tallies
-from app.models.keeping.version import Version
+from app.models.registry.counters import Counters
+from app.models.registry.version import Version
+
 from app.models.statistics import Statistics, Timing
 from app.protocol.v2.lookup import model_stats
 from tests.app.client import serving
@@ -30,11 +31,11 @@ def test_figures_of_others_are_added_and_the_latest_time_is_told(tmp_path: Path)
         (version,) = entry.versions
         assert isinstance(version, Version)
         version.statistics = counted(3)
-        theirs = Tallies().to_bytes(store.entries)
+        theirs = Counters().to_bytes(store.entries)
         version.statistics = counted(2)
-        assert store.tallies.read()(version).statistics is version.statistics
-        store.tallies.others = lambda: [(theirs, True), (theirs, True), (b"[]", True)]
-        found = store.tallies.read()(version).statistics
+        assert store.counters.read()(version).statistics is version.statistics
+        store.counters.others = lambda: [(theirs, True), (theirs, True), (b"[]", True)]
+        found = store.counters.read()(version).statistics
         assert (found.requests, found.items, found.failures["queue_full"]) == (8, 16, 8)
         assert (found.sums.queue_s, found.failed_s, found.batches[4].count) == (2.0, 1.0, 5)
         assert sum(found.buckets.total) == 8 and asdict(found).keys() == asdict(version.statistics).keys()
@@ -48,29 +49,29 @@ def test_what_a_process_has_counted_that_is_gone_is_told_on_and_once_by_the_one_
     with serving(tmp_path, reload_interval_s=0) as client:
         store = client.plane.store
         (version,) = store.entries[0].versions
-        version.statistics, version.lane._run_queue.pending = counted(3), 4
-        left = Tallies().to_bytes(store.entries)
-        version.statistics, version.lane._run_queue.pending = counted(2), 0
+        version.statistics, version.scheduler._run_queue.pending = counted(3), 4
+        left = Counters().to_bytes(store.entries)
+        version.statistics, version.scheduler._run_queue.pending = counted(2), 0
 
-        def told(tallies: Tallies) -> tuple[int, int, int]:
+        def told(tallies: Counters) -> tuple[int, int, int]:
             tally = tallies.read()(version)
             return tally.statistics.requests, tally.statistics.failures["queue_full"], tally.queued
 
-        other = Tallies()
+        other = Counters()
         other.others = lambda: [(left, True)]
         assert told(other) == (5, 5, 4)
         other.others = lambda: [(left, False)]
         assert told(other) == (5, 5, 0)
-        successor = Tallies()
+        successor = Counters()
         successor.begin(left)
         assert told(successor) == (5, 5, 0)
         other.others = lambda: [(successor.to_bytes(store.entries), True)]
         assert told(other) == (7, 7, 0)
         successor.forget("one")
         assert told(successor) == (2, 2, 0)
-        store.tallies.begin(left)
+        store.counters.begin(left)
         assert client.get("/models/one").json()["versions"][0]["statistics"]["requests"] == 5
         assert client.post("/v2/repository/models/one/unload").status_code == 200
         assert client.post("/v2/repository/models/one/load").status_code == 200
         assert client.get("/models/one").json()["versions"][0]["statistics"]["requests"] == 0
-        store.tallies.begin(b"")
+        store.counters.begin(b"")

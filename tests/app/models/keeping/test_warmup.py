@@ -88,7 +88,7 @@ def test_a_model_is_warmed_up_with_the_inputs_of_its_folder(tmp_path: Path) -> N
     with serving(tmp_path) as client:
         for name, shape in (("open", (1, 3)), ("frames", (8,))):
             model = client.plane.store.version(name).model
-            assert model is not None and model.quickness.run_s is not None and model.remark is None
+            assert model is not None and model.inline_policy.run_s is not None and model.remark is None
             assert {key: array.shape for key, array in (model.example_inputs() or {}).items()} == {"in0": shape}
 
 

@@ -20,7 +20,7 @@ from app.scheduling.job import CancelToken, forget_locals
 T = TypeVar("T")
 
 
-class Lane:
+class BoundedExecutor:
     """Threads and bounded queue of one model.
 
     Args:
@@ -35,7 +35,7 @@ class Lane:
         self.threads = threads
         self._limit = threads + queue
         self._retry_after_s = retry_after_s
-        self._executor = ThreadPoolExecutor(threads, thread_name_prefix=f"lane-{name}")
+        self._executor = ThreadPoolExecutor(threads, thread_name_prefix=f"executor-{name}")
         self._lock = threading.Lock()
         self._pending = 0
         self._running = 0
