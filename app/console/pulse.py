@@ -38,13 +38,13 @@ def pulse(plane: DataPlane) -> dict[str, Any]:
     }
 
 
-def _figures(version: Version, tally: VersionCounters) -> dict[str, Any]:
+def _figures(version: Version, counted: VersionCounters) -> dict[str, Any]:
     if version.model is None:
         return {}
     weights, operators = _size(version.model.session)
     return {
-        "times": list(tally.statistics.buckets.total),
-        "batches": {str(size): batches.count for size, batches in sorted(tally.statistics.batches.items())},
+        "times": list(counted.statistics.buckets.total),
+        "batches": {str(size): batches.count for size, batches in sorted(counted.statistics.batches.items())},
         "weights_bytes": weights,
         "operators": operators,
     }

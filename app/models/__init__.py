@@ -6,7 +6,7 @@ model                         one version: decode, prepare, run and postprocess 
 runs, response_cache          runs of requests, and cached outputs
 batcher, batch_size_tuning    runs shared by several requests, and the batch sizes that pay off
 postprocessing                predictions and drawings from outputs
-dry_run, sessions             trial run of a version before it serves, and its engine session
+dry_run, sessions             tuning run of a version before it serves, and its engine session
 inline_policy                 choice of requests that run on the event loop
 call                          request to a model, as the scheduler takes it
 executor                      threads with a bounded queue, for work that runs no model

@@ -64,27 +64,27 @@ class Batcher:
         self._batches: Batches | None = None
         # Time of the last answer (time.monotonic()), and tuning that waits for the next request.
         self._used_at: float | None = None
-        self._trial: Callable[[], None] | None = None
+        self._tuning: Callable[[], None] | None = None
         self._lock = threading.Lock()
         self._kind: tuple[tuple[str, tuple[int, ...], np.dtype[Any]], ...] = ()
 
     def use(self) -> None:
         """Note that a request was answered, and start pending tuning."""
         self._used_at = time.monotonic()
-        if self._trial is not None:
-            self._begin(self._trial)
+        if self._tuning is not None:
+            self._begin(self._tuning)
 
-    def try_when_used(self, trial: Callable[[], None]) -> None:
+    def tune_when_used(self, tuning: Callable[[], None]) -> None:
         """Start tuning with the next request, or now if there was one: code for batches of idle models is a waste."""
-        self._trial = trial
+        self._tuning = tuning
         if self._used_at is not None:
-            self._begin(trial)
+            self._begin(tuning)
 
-    def rest(self, trial: Callable[[], None], idle_s: float) -> bool:
+    def drop_idle_batches(self, tuning: Callable[[], None], idle_s: float) -> bool:
         """Drop the code for batches if idle for ``idle_s``; return whether it was dropped.
 
         Args:
-            trial: tuning to start with the next request; earlier results are kept.
+            tuning: tuning to start with the next request; earlier results are kept.
             idle_s: time without a request.
         """
         is_idle = self._used_at is not None and time.monotonic() - self._used_at >= idle_s
@@ -94,14 +94,14 @@ class Batcher:
         self.decide(Verdict(enabled=False, reason="no recent requests: code for batches was dropped", is_final=False))
         for size in dropped:
             self.session.discard(self.specs(size))
-        self._trial = trial
+        self._tuning = tuning
         return True
 
-    def _begin(self, trial: Callable[[], None]) -> None:
+    def _begin(self, tuning: Callable[[], None]) -> None:
         with self._lock:  # the event loop and a loader thread may call this at the same time
-            is_first, self._trial = self._trial is not None, None
+            is_first, self._tuning = self._tuning is not None, None
         if is_first:
-            trial()
+            tuning()
 
     def learn(self, example: Tensors) -> bool:
         """Set the shapes of one example item as those that are batched; return whether batching is possible."""

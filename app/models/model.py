@@ -17,7 +17,7 @@ from app.images.placement import Placement
 from app.images.preprocess import find_preprocessor
 from app.memory.machine import budget_bytes
 from app.memory.reservation import bounded, would_fit
-from app.models.batch_size_tuning import rest, settle
+from app.models.batch_size_tuning import drop_idle_batches, tune
 from app.models.batcher import Batcher
 from app.models.folder.config import ModelConfig
 from app.models.folder.layout import WARMUP
@@ -304,9 +304,9 @@ class Model:
         """Return a context that bounds the memory of internal runs as for requests."""
         return bounded(self._most_bytes)
 
-    def rest(self, idle_s: float) -> bool:
+    def drop_idle_batches(self, idle_s: float) -> bool:
         """Drop the code for batches after ``idle_s`` without a request; return whether there was any."""
-        return rest(self.batcher, idle_s)
+        return drop_idle_batches(self.batcher, idle_s)
 
     def tune_batching(self) -> None:
         """Determine by measurement, once there are requests, in which batch sizes the model runs best.
@@ -314,7 +314,7 @@ class Model:
         Nothing is measured for a model that was not warmed up: its sizes are open.
         """
         if self.inline_policy.run_s is not None and not self.batcher.verdict.is_final:
-            settle(self.batcher, self.inline_policy.run_s)
+            tune(self.batcher, self.inline_policy.run_s)
 
     def _check_memory(self, inputs: Mapping[str, NDArray[Any]]) -> None:
         needed = sum(array.nbytes for array in inputs.values()) + self.session.estimate_bytes(inputs)

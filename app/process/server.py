@@ -166,8 +166,8 @@ def _work(
     engine.share_memory(memory)
     configure_logging(settings.log_level, settings.log_format)
     index = readiness_of[1]
-    figures, tallies = (scoreboard.slot(index) for scoreboard in scoreboards)
-    ipc = WorkerIpc(index=index, figures=figures, tallies=tallies, channel=WorkerChannel(line))
+    figures, counters = (scoreboard.slot(index) for scoreboard in scoreboards)
+    ipc = WorkerIpc(index=index, figures=figures, counters=counters, channel=WorkerChannel(line))
     sys.exit(run(settings, listener, url, readiness_of, ipc))
 
 

@@ -353,13 +353,13 @@ class WorkerIpc:
     Args:
         index: of this worker.
         figures: shared memory for metrics.
-        tallies: shared memory for the models' statistics.
+        counters: shared memory for the models' statistics.
         channel: for commands that all workers execute.
     """
 
     index: int
     figures: ScoreboardSlot
-    tallies: ScoreboardSlot
+    counters: ScoreboardSlot
     channel: WorkerChannel
 
     def join(self, plane: DataPlane, metrics: MetricsCollector) -> None:

@@ -15,7 +15,6 @@ from typing import Any, get_origin
 
 import numpy as np
 import pytest
-from tests.app.models.registry import test_warmup
 
 import engine
 from app.log import configure_logging
@@ -28,6 +27,7 @@ from tests.app.http import test_access
 from tests.app.http.server import test_connection
 from tests.app.http.v2 import test_repository
 from tests.app.models import test_verification
+from tests.app.models.registry import test_warmup
 from tests.app.pictures import npy, png
 from tests.app.process import test_calls, test_server, test_tls
 from tests.app.remote import test_mirror

@@ -12,6 +12,7 @@ from app.errors import ModelNotReadyError
 from app.http.body import dataplane
 from app.http.responses import json_response
 from app.models.model import Model
+from app.models.registry.version import Entry, State, Version
 from app.protocol.v2 import lookup
 from app.protocol.v2.metadata import model_config, model_metadata, server_metadata
 from app.protocol.v2.ports import has_wire_ports, wire_ports

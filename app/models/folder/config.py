@@ -19,8 +19,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, cr
 from app.errors import ConfigError
 from app.images.config import PreprocessConfig
 from app.messages import brief, did_you_mean, explain_validation, safe_text
-from app.models.folder.layout import CONFIG, MAX_VERSION, TAG_RULE, is_tag
-from app.models.folder.links import check_links
+from app.models.folder.layout import CONFIG, MAX_VERSION, TAG_RULE, check_links, is_tag
 from app.scheduling.config import BatchingConfig
 from app.schema import Section
 from app.tasks.registry import TASKS

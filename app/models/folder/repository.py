@@ -27,10 +27,10 @@ from app.models.folder.layout import (
     ONNX_DATA,
     PARAM,
     WARMUP,
+    check_links,
     is_model_name,
     is_version,
 )
-from app.models.folder.links import check_links
 from app.text_files import read_text
 
 log = logging.getLogger(__name__)

@@ -29,7 +29,7 @@ class Peers:
         self._own: Any = None
         self._tag = ""
         self._figures: list[tuple[bytes, bool]] = []
-        self._tallies: list[tuple[bytes, bool]] = []
+        self._counters: list[tuple[bytes, bool]] = []
 
     def join(self) -> None:
         """Be one of them: count under a label of one's own, and tell of all."""
@@ -37,15 +37,15 @@ class Peers:
         self._tag = context.replica_id.unique_id
         self._own = serve.get_deployment_handle(context.deployment, context.app_name)
         self._metrics.join(_Board(self._figures), self._tag)
-        self._plane.store.counters.others = lambda: self._tallies
+        self._plane.store.counters.others = lambda: self._counters
         self._plane.commands.join(self, ())
 
     def tell(self) -> tuple[str, bytes, bytes]:
         """Who this is, and its figures."""
         from app.metrics.families import to_bytes
 
-        tallies = self._plane.store.counters
-        return self._tag, to_bytes(self._metrics.publish()), tallies.to_bytes(self._plane.store.entries)
+        counters = self._plane.store.counters
+        return self._tag, to_bytes(self._metrics.publish()), counters.to_bytes(self._plane.store.entries)
 
     async def look(self) -> None:
         """Ask the others for their figures. Who does not answer in time is left out."""
@@ -58,7 +58,7 @@ class Peers:
                 continue
             found |= {row[0]: (row[1], row[2]) for row in rows if isinstance(row, tuple) and row[0] != self._tag}
         self._figures[:] = [(figures, True) for figures, _ in found.values()]
-        self._tallies[:] = [(tallies, True) for _, tallies in found.values()]
+        self._counters[:] = [(counters, True) for _, counters in found.values()]
 
     async def send(self, command: Command) -> None:
         """Have a command done by all replicas, this one first.

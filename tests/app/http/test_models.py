@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from app.models.registry.store import Store
 
+from app.models.registry.store import Store
 from tests.app.client import Client, serving
 from tests.app.sample_models import elementwise, through, write_classifier, write_model
 

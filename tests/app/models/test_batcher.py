@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from app.models.batch_size_tuning import Trial, rest, settle
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import engine
-from app.models import sizing
+from app.models import batch_size_tuning
+from app.models.batch_size_tuning import BatchSizeTuning, drop_idle_batches, tune
 from app.models.batcher import Batcher, Verdict
 from app.scheduling.config import BatchingConfig
 from app.serving import dataplane
@@ -60,9 +60,9 @@ def batcher(graph: engine.RuntimeGraph, cache: Path | None = None, **config: Any
 
 
 def finish(made: Batcher) -> Batcher:
-    """Its trial, here and now."""
-    trial = Trial(made)
-    while trial(lambda *_: None):
+    """Its tuning, here and now."""
+    tuning = BatchSizeTuning(made)
+    while tuning(lambda *_: None):
         pass
     return made
 
@@ -71,7 +71,7 @@ def finish(made: Batcher) -> Batcher:
 def times(monkeypatch: pytest.MonkeyPatch) -> dict[int, float]:
     """What a run takes, by its items, as far as trials can tell."""
     found: dict[int, float] = {}
-    monkeypatch.setattr(Trial, "_run_s", lambda self, inputs: found[len(inputs["in"])])
+    monkeypatch.setattr(BatchSizeTuning, "_run_s", lambda self, inputs: found[len(inputs["in"])])
     return found
 
 
@@ -209,9 +209,9 @@ def test_requests_for_a_model_whose_items_see_each_other_are_never_merged(tmp_pa
 def test_what_need_not_be_tried_is_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, config: dict[str, Any], run_s: float, reason: str
 ) -> None:
-    monkeypatch.setattr(sizing.engine, "in_background", lambda _: pytest.fail("it was tried"))
+    monkeypatch.setattr(batch_size_tuning.engine, "in_background", lambda _: pytest.fail("it was tried"))
     made = batcher(linear(tmp_path), **config)
-    settle(made, run_s)
+    tune(made, run_s)
     assert (made.verdict.enabled, made.verdict.reason) == (False, reason)
     assert made.sizes == (1,)
 
@@ -239,24 +239,24 @@ def test_trials_begin_with_the_first_request_and_their_code_goes_when_there_are_
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = batcher(linear(tmp_path), enabled=True)
-    began: list[Trial] = []
-    monkeypatch.setattr("engine.in_background", lambda trial: began.append(trial) or True)
+    began: list[BatchSizeTuning] = []
+    monkeypatch.setattr("engine.in_background", lambda tuning: began.append(tuning) or True)
 
     def finish_last() -> None:
         while began[-1](lambda *_: None):
             pass
 
-    settle(made, 0.001)
-    assert not began and not made.verdict.is_final and not rest(made, 0.0)
+    tune(made, 0.001)
+    assert not began and not made.verdict.is_final and not drop_idle_batches(made, 0.0)
     made.use()
     made.use()
-    assert len(began) == 1 and not rest(made, 0.0)  # a trial that is under way is not dropped
+    assert len(began) == 1 and not drop_idle_batches(made, 0.0)  # a tuning that is under way is not dropped
     finish_last()
     assert made.sizes == (1, 2, 4, 8) == tuple(compiled_sizes(made)) and made.verdict.enabled
     before = made.session.memory["compiled"]
-    assert not rest(made, 3600.0)
-    assert rest(made, 0.0) and not rest(made, 0.0)
-    assert compiled_sizes(made) == [1] and made.session.memory["compiled"] <= before
+    assert not drop_idle_batches(made, 3600.0)
+    assert drop_idle_batches(made, 0.0) and not drop_idle_batches(made, 0.0)
+    assert compiled_sizes(made) == [1] and made.session.memory["compiled"] < before
     assert made.sizes == (1,) and not made.verdict.enabled and not made.verdict.is_final
     assert made.run({"in": np.ones((7, 3), np.float32)}, 7)["out0"].shape == (7, 5)
     assert len(began) == 1
@@ -270,10 +270,10 @@ def test_a_model_that_had_a_request_before_it_is_decided_is_tried_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = batcher(linear(tmp_path))
-    began: list[Trial] = []
-    monkeypatch.setattr("engine.in_background", lambda trial: began.append(trial) or True)
+    began: list[BatchSizeTuning] = []
+    monkeypatch.setattr("engine.in_background", lambda tuning: began.append(tuning) or True)
     made.use()
-    settle(made, 0.001)
+    tune(made, 0.001)
     assert len(began) == 1
 
 
@@ -289,7 +289,7 @@ def test_idle_models_are_not_tried_and_used_ones_rest_after_a_while(
         assert client.infer("used", [[1, 2, 3]]).status_code == 200
         client.run(until(lambda: batchers["used"].verdict.is_final))
         assert not batchers["idle"].verdict.is_final and batchers["idle"].sizes == (1,)
-        batchers["used"].sizes = (1, 2)  # whatever the trial found
+        batchers["used"].sizes = (1, 2)  # whatever the tuning found
         monkeypatch.setattr(dataplane, "_IDLE_S", 0.0)
         client.run(until(lambda: not batchers["used"].verdict.is_final))
         assert batchers["used"].sizes == (1,)

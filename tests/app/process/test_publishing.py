@@ -15,9 +15,9 @@ def test_figures_of_all_models_are_read_beside_the_event_loop() -> None:
     metrics: Any = SimpleNamespace(publish=lambda: threads.append(threading.current_thread()))
     left: list[bytes] = []
     place: Any = SimpleNamespace(write=left.append)
-    tallies = SimpleNamespace(to_bytes=lambda entries: b"tallies")
-    plane: Any = SimpleNamespace(store=SimpleNamespace(tallies=tallies, entries=[]))
-    ipc = WorkerIpc(index=0, figures=place, tallies=place, channel=None)  # type: ignore[arg-type]
+    counters = SimpleNamespace(to_bytes=lambda entries: b"counters")
+    plane: Any = SimpleNamespace(store=SimpleNamespace(counters=counters, entries=[]))
+    ipc = WorkerIpc(index=0, figures=place, counters=place, channel=None)  # type: ignore[arg-type]
     asyncio.run(ipc.publish(plane, metrics))
     assert len(threads) == 1 and threads[0] is not threading.current_thread()
-    assert left == [b"tallies"]
+    assert left == [b"counters"]

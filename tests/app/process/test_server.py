@@ -41,7 +41,7 @@ class Process:
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
         self.banner = ""
-        while "  try  " not in self.banner:
+        while not re.search(r"\d threads? \(", self.banner):
             line = process.stdout.readline()  # type: ignore[union-attr]
             assert line, f"the server ended: {process.communicate()[1]}"
             self.banner += line

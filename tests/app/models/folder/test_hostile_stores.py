@@ -54,7 +54,7 @@ CONFIGS: list[tuple[Callable[[Path], None], str]] = [
     (text(f"[{'a.' * 50_000}a]"), "nested too deeply"),
     (text("'a' . " * 100_000 + "b = 1"), "nested too deeply"),
     (text(f"threads = {'9' * 5_000}"), "a value that cannot be read: Exceeds the limit"),
-    (text(f"threads = {'9' * 4_000}"), "threads: input should be less than or equal to 1024"),
+    (text(f"threads = {'9' * 4_000}"), "threads: expected at most 1024"),
     (text(f"labels = [{'1,' * 20_000}]"), "and more: "),
     (text(f"versions = [{'1,' * 20_000}]"), "versions.specific: "),
     (text(f"{'x' * 100_000} = 1"), "unknown key"),

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from app.models.folder.links import check_links
+from app.models.folder.layout import check_links
 from app.models.folder.repository import ConfigError, scan
 from app.models.sessions import read_graph
 from app.settings import Settings

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from app.models.registry.counters import Counters
 from app.models.registry.version import Version
-
 from app.models.statistics import Statistics, Timing
 from app.protocol.v2.lookup import model_stats
 from tests.app.client import serving
@@ -53,9 +52,9 @@ def test_what_a_process_has_counted_that_is_gone_is_told_on_and_once_by_the_one_
         left = Counters().to_bytes(store.entries)
         version.statistics, version.scheduler._run_queue.pending = counted(2), 0
 
-        def told(tallies: Counters) -> tuple[int, int, int]:
-            tally = tallies.read()(version)
-            return tally.statistics.requests, tally.statistics.failures["queue_full"], tally.queued
+        def told(counters: Counters) -> tuple[int, int, int]:
+            counted = counters.read()(version)
+            return counted.statistics.requests, counted.statistics.failures["queue_full"], counted.queued
 
         other = Counters()
         other.others = lambda: [(left, True)]

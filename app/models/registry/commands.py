@@ -20,7 +20,7 @@ from app.messages import cut, safe_text
 from app.models.folder.config import ModelConfig, parse_config
 from app.models.folder.identity import Contents, contents_of, mark_of
 from app.models.folder.repository import FoundModel, ModelFiles, find_model, find_models, read_model
-from app.models.registry.store import Order, Store, unloaded_entry
+from app.models.registry.store import EarlierCommand, Store, unloaded_entry
 from app.models.registry.version import Entry, State, Version
 from app.models.registry.watch import Watcher
 from app.settings import Settings
@@ -94,7 +94,7 @@ class ModelCommands:
             problem = self._load(found, override)
         finally:
             with self._store.change_lock:
-                self._watcher.settle(name, found)
+                self._watcher.mark_handled(name, found)
                 self._store.claimed.discard(name)
         # Graphs have reference cycles: without this, old weights stay until the next collection.
         collect()
@@ -114,12 +114,12 @@ class ModelCommands:
             gone, schedulers = unloaded_entry(entry), [version.scheduler for version in entry.versions]
             gone.is_draining = True
             self._store.put(gone)
-            self._store.tallies.forget(name)
+            self._store.counters.forget(name)
             for version in entry.versions:
                 version.forget()
             for scheduler in schedulers:
                 scheduler.retire()
-            self._watcher.settle(name, find_model(self._settings.store_folder, name, self._settings.model_name))
+            self._watcher.mark_handled(name, find_model(self._settings.store_folder, name, self._settings.model_name))
         del entry
         log.info("model '%s' is unloaded", name)
         end = time.monotonic() + self._settings.request_timeout_s
@@ -131,7 +131,7 @@ class ModelCommands:
     def begin(self, name: str, is_wanted: bool, mark: str, config: str | None) -> None:
         """Apply a command given to a predecessor of this process."""
         override = None if config is None else _override(name, config)
-        self._store.orders[name] = Order(is_wanted, mark, override)
+        self._store.earlier_commands[name] = EarlierCommand(is_wanted, mark, override)
 
     def mark(self, name: str) -> str:
         """Return a digest of the present contents of a model's folder."""
@@ -170,7 +170,7 @@ class ModelCommands:
             self._begin(entry, Entry(files, made, is_read=True, is_late=True))
         log.info("model '%s' is loaded on demand", found.name)
         self._wait_for(files, made)
-        return self._settle(files, made, serving)
+        return self._serve_loaded(files, made, serving)
 
     def _begin(self, old: Entry | None, new: Entry) -> None:
         """Set the entry of a model of which no version serves."""
@@ -194,7 +194,7 @@ class ModelCommands:
             if self._store.is_closed:
                 raise ModelNotReadyError("the server is stopping", retry_after_s=self._settings.retry_after_s)
 
-    def _settle(self, files: ModelFiles, made: tuple[Version, ...], serving: dict[int, Version]) -> str | None:
+    def _serve_loaded(self, files: ModelFiles, made: tuple[Version, ...], serving: dict[int, Version]) -> str | None:
         """Serve loaded versions, unless one failed while others serve."""
         failed = [version for version in made if version.state is State.FAILED]
         problem = "; ".join(f"version {version.number}: {version.reason}" for version in failed) or None

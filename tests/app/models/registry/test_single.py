@@ -6,11 +6,11 @@ import os
 from pathlib import Path
 
 import pytest
-from tests.app.models.registry.test_watch import LINES, answer, notice, row, weights
 
 from app.errors import ConfigError
 from app.models.folder.repository import find_model, find_models, scan
 from tests.app.client import serving
+from tests.app.models.registry.test_watch import LINES, answer, notice, row, weights
 from tests.app.sample_models import write_model
 from tests.engine.pnnx.build import param
 

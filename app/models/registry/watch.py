@@ -76,10 +76,10 @@ class Watcher:
         """Return whether the entry is current and not being loaded by a command."""
         return entry.name not in self._store.claimed and self._store.find(entry.name) is entry
 
-    def settle(self, name: str, found: FoundModel | None) -> None:
+    def mark_handled(self, name: str, found: FoundModel | None) -> None:
         """Treat the present contents of a model as handled, because a command loaded or unloaded it."""
         self._watched = {key: watched for key, watched in self._watched.items() if key[0] != name}
-        self._discovery.settle(name, found)
+        self._discovery.mark_handled(name, found)
 
     def _look_around(self) -> None:
         before = _served(self._store)

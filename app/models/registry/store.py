@@ -40,7 +40,7 @@ ALL: Final = "*"
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class EarlierCommand:
     """Earlier command to load or unload a model.
 
     Args:
@@ -69,11 +69,11 @@ class Store:
         self._loaders = LoaderPool(min(threads, SIDE_BY_SIDE), engine.free_memory_bytes)
         self._lock = threading.Lock()
         # Held while deciding what is served; not needed for loading.
-        self.runtime_settings = threading.RLock()
+        self.change_lock = threading.RLock()
         # Models being loaded by command, which polling leaves alone.
         self.claimed: set[str] = set()
         # Commands given before this process started, by model.
-        self.orders: dict[str, Order] = {}
+        self.earlier_commands: dict[str, EarlierCommand] = {}
         self.is_begun = threading.Event()
         self.is_closed = False
         self.is_loaded = False
@@ -96,19 +96,19 @@ class Store:
             self._read_soon(each, entries[each.name])
         self.is_begun.set()
         self._loaders.wait()
-        self.orders.clear()
+        self.earlier_commands.clear()
         self.is_loaded = True
 
     def _is_wanted(self, found: FoundModel) -> bool:
         """Return whether a model is served from the start."""
         settings = self._settings
-        if (order := self._order(found)) is not None:
+        if (order := self._earlier_command(found)) is not None:
             return order.is_wanted
         return settings.model_control != "explicit" or ALL in settings.load_model or found.name in settings.load_model
 
-    def _order(self, found: FoundModel) -> Order | None:
+    def _earlier_command(self, found: FoundModel) -> EarlierCommand | None:
         """Return the earlier command for a model, unless its files changed since and polling decides again."""
-        order = self.orders.get(found.name)
+        order = self.earlier_commands.get(found.name)
         decides = self._settings.model_control == "poll" and self._settings.reload_interval_s > 0
         return None if order is not None and decides and mark_of(found) != order.mark else order
 
@@ -215,11 +215,11 @@ class Store:
             for version in entry.versions:
                 version.scheduler.close()
 
-    def rest(self, idle_s: float) -> None:
+    def drop_idle_batches(self, idle_s: float) -> None:
         """Drop the code for batches of models without a request for ``idle_s``; the next request compiles it again."""
         for entry in self.entries:
             for version in entry.versions:
-                if version.model is not None and version.model.rest(idle_s):
+                if version.model is not None and version.model.drop_idle_batches(idle_s):
                     log.debug("model '%s' version %d: code for batches was dropped", version.name, version.number)
 
     @property
@@ -308,7 +308,7 @@ class Store:
 
     def _read(self, found: FoundModel, entry: Entry, stop: Stop) -> None:
         """Read a model's folder and load its versions."""
-        order = self._order(found)
+        order = self._earlier_command(found)
         files = read_model(found, None if order is None else order.config)
         if not stop.is_cancelled() and self._entries.get(found.name) is entry:  # else it was unloaded meanwhile
             self._show(files, entry)

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.app.models.registry.test_discovery import is_ready, look, unwatched, write
 
 from tests.app.client import Client
+from tests.app.models.registry.test_discovery import is_ready, look, unwatched, write
 from tests.engine.onnx_files.models import FLOAT, model, node, onnx, value
 
 

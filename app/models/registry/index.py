@@ -64,7 +64,7 @@ def _short(version: Version) -> dict[str, Any]:
     return row
 
 
-def _long(version: Version, tally: VersionCounters) -> dict[str, Any]:
+def _long(version: Version, counted: VersionCounters) -> dict[str, Any]:
     row = _short(version)
     if version.model is not None:
         row |= {
@@ -73,10 +73,10 @@ def _long(version: Version, tally: VersionCounters) -> dict[str, Any]:
             "compiler_defects": version.model.session.describe_defects(),
             "threads": version.model.session.threads,
             "load_ms": round(version.load_s * 1e3, 1),
-            "running": tally.running,
-            "queued": tally.queued,
+            "running": counted.running,
+            "queued": counted.queued,
             "batching": _batching(version),
-            "statistics": tally.statistics.as_dict(),
+            "statistics": counted.statistics.as_dict(),
         }
         cache = version.model.response_cache
         if cache is not None:

@@ -30,7 +30,7 @@ _SPENT_S: Final = 0.2
 _SUBJECT: Final = "batching"
 
 
-def settle(batcher: Batcher, run_s: float) -> None:
+def tune(batcher: Batcher, run_s: float) -> None:
     """Tune in the background once the model has requests, unless the outcome is already known.
 
     Args:
@@ -48,20 +48,20 @@ def settle(batcher: Batcher, run_s: float) -> None:
         reason = f"a run takes {run_s:.2g} s, at most {LONG_S:g} is tried: others would wait too long"
         batcher.decide(Verdict(enabled=False, reason=reason, latency_s={1: run_s}))
     else:
-        batcher.try_when_used(partial(_begin, batcher))
+        batcher.tune_when_used(partial(_begin, batcher))
 
 
-def rest(batcher: Batcher, idle_s: float) -> bool:
+def drop_idle_batches(batcher: Batcher, idle_s: float) -> bool:
     """Drop the code for batches after ``idle_s`` without a request; return whether there was any."""
-    return batcher.rest(partial(_begin, batcher), idle_s)
+    return batcher.drop_idle_batches(partial(_begin, batcher), idle_s)
 
 
 def _begin(batcher: Batcher) -> None:
-    if not engine.in_background(Trial(batcher)):
+    if not engine.in_background(BatchSizeTuning(batcher)):
         batcher.decide(Verdict(enabled=False, reason="there is no compiler"))
 
 
-class Trial:
+class BatchSizeTuning:
     """Background task that measures one size per step."""
 
     def __init__(self, batcher: Batcher) -> None:

@@ -72,7 +72,7 @@ class Discovery:
                     self._store.remove(name)
         self._known = {name: known for name, known in self._known.items() if name in found}
 
-    def settle(self, name: str, found: FoundModel | None) -> None:
+    def mark_handled(self, name: str, found: FoundModel | None) -> None:
         """Treat the present contents of a model as handled, because a command loaded or unloaded it."""
         self._known.pop(name, None)
         if found is not None:

@@ -8,9 +8,9 @@ import time
 from collections.abc import Callable, Iterator
 
 import pytest
+
 from app.models.registry import loader_pool
 from app.models.registry.loader_pool import Job, LoaderPool, LoadingStoppedError, Stop
-
 from tests.patience import PATIENCE_S
 
 
