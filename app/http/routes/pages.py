@@ -25,6 +25,7 @@ _DOCS: Final = (_STATIC / "docs.html").read_bytes()
 # What /docs loads, each with its file and its type; Swagger UI lies packed (docs/fetch_swagger_ui.py).
 _PARTS: Final = {
     "start.js": ("docs.js", "text/javascript"),
+    "docs.css": ("docs.css", "text/css"),
     "swagger-ui-bundle.js": ("swagger-ui/swagger-ui-bundle.js.gz", "text/javascript"),
     "swagger-ui.css": ("swagger-ui/swagger-ui.css.gz", "text/css"),
 }

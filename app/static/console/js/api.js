@@ -1,4 +1,4 @@
-// Everything the page asks of its server. A key, where one is wanted, stays in this tab.
+// Requests to the server. A key, if required, stays in this tab.
 const KEY = "pnnx-serve.key";
 const listeners = new Set();
 
@@ -18,7 +18,7 @@ export function setKey(value) {
   else sessionStorage.removeItem(KEY);
 }
 
-// Called when the server wants a key, or another one.
+// Listener for servers that require a key, or another one.
 export function onLocked(listener) {
   listeners.add(listener);
   return () => listeners.delete(listener);
@@ -49,17 +49,17 @@ export async function ask(path, { query, ...options } = {}) {
   throw new ApiError(answer.status, told?.code ?? "error", told?.message ?? `The server answered ${answer.status}.`);
 }
 
-// Asks for a key, or for another one.
+// Ask for a key.
 export const lock = (message) => listeners.forEach((listener) => listener(message));
 
-// What a long work tells, event by event, for as long as the signal lets.
+// Events of a long operation, until the signal aborts it.
 export async function* follow(path, options) {
   yield* eventsOf((await ask(path, options)).body);
 }
 
 export const askJson = async (path, options) => (await ask(path, options)).json();
 
-// The events of /events, for as long as the signal lets; a stream that ends is asked for again.
+// Events of /events until the signal aborts; reconnects when the stream ends.
 export async function listen({ signal, onEvent, onLost }) {
   let pause = 500;
   while (!signal.aborted) {

@@ -1,4 +1,4 @@
-// How numbers, sizes and shapes are written.
+// Formatting of numbers, sizes and shapes.
 const STEPS = [[1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"]];
 
 export const digits = (value, count = 3) =>

@@ -1,4 +1,4 @@
-// What /events tells, kept for a minute: rates and percentiles are differences of two moments.
+// Events of the last 90 seconds; rates and percentiles are differences of two of them.
 import { useEffect, useState } from "./html.js";
 import { listen } from "./api.js";
 
@@ -15,7 +15,7 @@ export function useLive(isOpen) {
       onEvent: (event) => setState(({ moments }) => ({ moments: [...moments.slice(1 - KEPT), event], isLive: true, error: null })),
       onLost: (error) => setState(({ moments }) => ({ moments, isLive: false, error: error ?? null })),
     });
-    // A page that browsers keep for the way back would keep its connection, of which there are six.
+    // A page in the back/forward cache would keep its connection, of which browsers allow six.
     const leave = () => stop.abort();
     const comeBack = (event) => {
       if (!event.persisted) return;
@@ -37,7 +37,7 @@ export function useLive(isOpen) {
 const versionIn = (moment, name, number) =>
   moment.models.find((model) => model.name === name)?.versions.find((version) => version.version === number);
 
-// Requests a second between each moment and the next.
+// Requests per second between successive events.
 export function rates(moments, name, number) {
   const found = [];
   for (let at = 1; at < moments.length; at += 1) {
@@ -48,7 +48,7 @@ export function rates(moments, name, number) {
   return found;
 }
 
-// Of the answers of the last half minute, or of all where there were none: the times below which so many of them lie.
+// Latency percentiles of the last 30 seconds, or of all answers if there were none.
 export function percentiles(moments, name, number, shares) {
   const last = moments.at(-1);
   const now = last && versionIn(last, name, number)?.times;

@@ -1,4 +1,4 @@
-// The frame: head, the view one is at, and the question for a key.
+// Page frame: header, current view, and the dialog for a key.
 import { html, render, useEffect, useRef, useState } from "./html.js";
 import { key, onLocked } from "./api.js";
 import { useLive } from "./live.js";
@@ -18,6 +18,10 @@ function useView(name) {
 }
 
 function Where({ route, models }) {
+  const tabs = useRef(null);
+  // Again once the fonts are there: they change the width of the tabs.
+  const show = () => tabs.current?.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
+  useEffect(() => { show(); document.fonts.ready.then(show); }, [route.view, route.model]);
   const ready = models.filter((model) => model.state === "ready");
   const go = (event) => { location.hash = link(route.view, event.target.value); };
   return html`<div class="where">
@@ -26,7 +30,7 @@ function Where({ route, models }) {
         ${(ready.length ? ready : [{ name: route.model }]).map(({ name }) => html`<option key=${name} value=${name} selected=${name === route.model}>${name}</option>`)}
       </select>
     </label>
-    <nav class="segmented" aria-label="Views of this model">
+    <nav ref=${tabs} class="segmented" aria-label="Views of this model">
       ${Object.entries(TITLES).map(([name, title]) => html`<a key=${name} href=${link(name, route.model)} aria-current=${name === route.view ? "page" : null}>${title}</a>`)}
     </nav>
   </div>`;
@@ -35,7 +39,7 @@ function Where({ route, models }) {
 function Head({ route, live }) {
   const [theme, setTheme] = useState(document.documentElement.dataset.theme);
   const state = live.isLive === null ? "" : live.isLive ? "live" : "lost";
-  const words = { "": "Connecting", live: "Live", lost: "Server away" }[state];
+  const words = { "": "Connecting", live: "Live", lost: "Disconnected" }[state];
   return html`<header class="head">
     <a class="brand" href="#/models"><img src="console/icon.svg" alt="" width="24" height="24" />pnnx-serve</a>
     ${route.model && html`<${Where} route=${route} models=${live.moments.at(-1)?.models ?? []} />`}
@@ -61,7 +65,7 @@ function App() {
   useEffect(() => { document.title = [route.model, "pnnx-serve"].filter(Boolean).join(" · "); }, [route.model]);
   const unlock = () => { setLocked(null); setTries(tries + 1); };
   return html`<div class="shell">
-    <a class="skip" href="#main" onClick=${(event) => { event.preventDefault(); main.current.focus(); }}>Skip to the content</a>
+    <a class="skip" href="#main" onClick=${(event) => { event.preventDefault(); main.current.focus(); }}>Skip to content</a>
     <${Head} route=${route} live=${live} />
     <main id="main" ref=${main} tabindex="-1">
       ${View && locked === null && html`<${View} key=${`${route.view} ${route.model} ${tries}`} route=${route} live=${live} />`}

@@ -1,4 +1,4 @@
-// Where one is: #/VIEW/MODEL?name=value. Every view can be linked to, and the browser's own buttons work.
+// Route in the URL: #/VIEW/MODEL?name=value.
 import { useEffect, useState } from "./html.js";
 
 export function read(hash = location.hash) {
@@ -13,7 +13,7 @@ export function link(view, model, query = {}) {
   return `#/${path}${told.length ? `?${new URLSearchParams(told)}` : ""}`;
 }
 
-// Changes the query of where one is, without another step in the browser's history.
+// Change the query without a new history entry.
 export function keep(query) {
   const here = read();
   history.replaceState(null, "", link(here.view, here.model, { ...here.query, ...query }));

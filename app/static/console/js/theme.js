@@ -1,4 +1,4 @@
-// Before anything is painted: the reader's scheme, or the one chosen here.
+// Set the theme before the first paint: the chosen one, or that of the system.
 (() => {
   const wanted = matchMedia("(prefers-color-scheme: dark)");
   const chosen = () => localStorage.getItem("pnnx-serve.theme");

@@ -1,4 +1,4 @@
-// What an operator makes of this very input: its channels as pictures.
+// Output of an operator for this input: its channels as pictures.
 import { html, useEffect, useState } from "../html.js";
 import { askJson } from "../api.js";
 import { shape } from "../format.js";
@@ -21,15 +21,15 @@ export function Activations({ model, request, operand: given }) {
     return () => stop.abort();
   }, [wanted, request]);
   return html`<section class="panel activations" aria-label="Activations">
-    <div class="row"><h2>Look inside</h2>
+    <div class="row"><h2>Activations</h2>
       <label><span class="hidden">Operator</span><select class="field" value=${wanted} onChange=${(event) => setOperand(event.target.value)}>
         ${rows.map(({ name, type, outputs }) => outputs.map((output) => html`<option key=${output} value=${output} selected=${output === wanted}>${name} · ${type} · ${shape(graph.operands[output]?.shape)}</option>`))}
       </select></label></div>
-    <p class="soft fine">What this operator makes of the input above, computed by its numpy layer. Each channel by itself, dark for its least value.</p>
+    <p class="soft fine">Output of this operator for the input above, computed by its NumPy layer. Each channel is scaled separately; dark is its minimum.</p>
     ${told?.error && html`<p class="notice" role="alert">${told.error.message}</p>`}
     ${told && !told.error && html`<div class="inside">
       <div class="maps">${told.pictures.map((picture, at) => html`<img key=${at} src=${`data:image/png;base64,${picture}`} alt=${`Channel ${at}`} title=${`Channel ${at}`} />`)}
-        ${!told.pictures.length && html`<p class="soft">It is no picture.</p>`}</div>
+        ${!told.pictures.length && html`<p class="soft">Not a picture.</p>`}</div>
       <div class="figures-of"><p class="mono fine">${shape(told.shape)} ${told.dtype}</p><${Values} told=${told} /></div>
     </div>`}
   </section>`;

@@ -1,4 +1,4 @@
-// The picture that was sent, with what was found on it: boxes, or a mask.
+// Picture that was sent, with boxes or a mask over it.
 import { html, useState } from "../html.js";
 import { percent } from "../format.js";
 
@@ -13,8 +13,8 @@ export function Boxes({ source, found, task }) {
   const mask = task === "segmentation" && found?.predictions?.mask;
   const unit = size ? Math.max(...size) / 100 : 1;
   const ratio = size ? size[0] / size[1] : 1;
-  return html`<div class="picture" style=${{ aspectRatio: String(ratio), width: `min(100%, ${Math.round(TALL * ratio)}px)` }}><img src=${source} alt="The picture that was sent" class=${size && Math.max(...size) < 200 ? "coarse" : ""} onLoad=${loaded} />
-    ${mask && html`<img class="mask" src=${`data:image/png;base64,${mask}`} alt="Mask of the classes found" />`}
+  return html`<div class="picture" style=${{ aspectRatio: String(ratio), width: `min(100%, ${Math.round(TALL * ratio)}px)` }}><img src=${source} alt="Picture sent" class=${size && Math.max(...size) < 200 ? "coarse" : ""} onLoad=${loaded} />
+    ${mask && html`<img class="mask" src=${`data:image/png;base64,${mask}`} alt="Mask of the predicted classes" />`}
     ${size && boxes.length > 0 && html`<svg class="boxes" viewBox=${`0 0 ${size[0]} ${size[1]}`} role="img" aria-label=${`${boxes.length} found`}>
       ${boxes.map(({ box: [x0, y0, x1, y1], label, score, index }, at) => html`<g key=${at}>
         <rect x=${x0} y=${y0} width=${x1 - x0} height=${y1 - y0} fill="none" stroke=${colourOf(index)} stroke-width=${unit * 0.7} rx=${unit * 0.6} />

@@ -1,12 +1,13 @@
-// A graph that can be walked through: what is drawn, where the reader looks, and what keys do.
+// Graph that can be panned, zoomed and navigated by keyboard.
 import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../html.js";
 import { boundsOf, Drawing, LEVELS, READABLE } from "./drawing.js";
+import { wrapped } from "./columns.js";
 import { Minimap } from "./minimap.js";
 import { View } from "./view.js";
 
 const levelOf = (k) => LEVELS.filter((limit) => k >= limit).length;
 const grown = ({ x, y, width, height }) => ({ x: x - width / 2, y: y - height / 2, width: 2 * width, height: 2 * height });
-// A block is unfolded where it is so near that it takes this share of the window, and folded again far away.
+// A block unfolds when zoomed in until it takes this share of the window, and folds again when zoomed out.
 const [NEAR, NEAR_SHARE] = [1.2, 0.3];
 const holds = (outer, inner) => inner.x >= outer.x && inner.y >= outer.y && inner.x + inner.width <= outer.x + outer.width && inner.y + inner.height <= outer.y + outer.height;
 
@@ -23,7 +24,11 @@ function neighbour(layout, selected, key) {
 }
 
 export function Canvas({ layout: given, selected, found, heat, notes, label, onPick, onToggle, onSearch, controls }) {
-  const layout = useMemo(() => ({ ...given, x: 0, y: 0, edges: given.edges.map((edge) => ({ ...edge, bounds: boundsOf(edge) })) }), [given]);
+  const [size, setSize] = useState(null);
+  const layout = useMemo(() => {
+    const shown = wrapped(given, size);
+    return { ...shown, x: 0, y: 0, edges: shown.edges.map((edge) => ({ ...edge, bounds: boundsOf(edge) })) };
+  }, [given, size]);
   const [element, group, known] = [useRef(null), useRef(null), useRef(null)];
   const [scene, setScene] = useState({ seen: { x: 0, y: 0, width: 0, height: 0 }, level: LEVELS.length });
   const windows = useRef(new Set());
@@ -46,6 +51,7 @@ export function Canvas({ layout: given, selected, found, heat, notes, label, onP
     const observer = new ResizeObserver(() => {
       const before = [view.width, view.height];
       measure();
+      if (view.isFitted) setSize({ width: view.width, height: view.height });
       if (view.isFitted) view.fit(known.current);
       else view.pan((view.width - before[0]) / 2, (view.height - before[1]) / 2);
     });
@@ -54,10 +60,11 @@ export function Canvas({ layout: given, selected, found, heat, notes, label, onP
   }, []);
   useLayoutEffect(() => {
     measure();
+    if (!size) setSize({ width: view.width, height: view.height });
     const before = known.current;
     known.current = layout;
     const anchor = before?.anchor && layout.nodes.find(({ operators }) => operators.includes(before.anchor.operator));
-    if (!before || before.name !== layout.name) view.fit(box);
+    if (!before || before.name !== layout.name || (!before.anchor && before.columns !== layout.columns)) view.fit(box);
     else if (anchor) view.set(before.anchor.x - anchor.x * view.k, before.anchor.y - anchor.y * view.k, view.k);
     else view.fit(box, { glide: true });
     view.onChange(view);
@@ -102,12 +109,12 @@ export function Canvas({ layout: given, selected, found, heat, notes, label, onP
     <svg ref=${element} class=${scene.level === LEVELS.length ? "plane" : "plane far"} tabindex="0" role="application" aria-label=${label} aria-describedby="canvas-help" onKeyDown=${onKeyDown} onClick=${(event) => event.target === element.current && onPick(null)}>
       <g ref=${group}><${Drawing} layout=${layout} ...${scene} selected=${selected} found=${found} heat=${heat} notes=${notes} onPick=${onPick} onToggle=${toggle} /></g>
     </svg>
-    <p id="canvas-help" class="hidden">Arrow keys walk from operator to operator, Enter unfolds a block, plus and minus zoom, F shows all, slash searches.</p>
+    <p id="canvas-help" class="hidden">Arrow keys move between operators, Enter unfolds a block, plus and minus zoom, F shows the whole graph, slash searches.</p>
     <p class="hidden" role="status">${chosen ? [chosen.title, ...chosen.lines].join(", ") : ""}</p>
     <${Minimap} layout=${layout} view=${view} onWindow=${(listener) => { windows.current.add(listener); listener(view.window()); return () => windows.current.delete(listener); }} />
     <div class="zoomer panel" role="group" aria-label="Zoom">
-      <button class="button quiet icon small" aria-label="Closer" onClick=${() => view.zoom(1.4, undefined, undefined, true)}>+</button>
-      <button class="button quiet icon small" aria-label="Further away" onClick=${() => view.zoom(1 / 1.4, undefined, undefined, true)}>−</button>
+      <button class="button quiet icon small" aria-label="Zoom in" onClick=${() => view.zoom(1.4, undefined, undefined, true)}>+</button>
+      <button class="button quiet icon small" aria-label="Zoom out" onClick=${() => view.zoom(1 / 1.4, undefined, undefined, true)}>−</button>
       <button class="button quiet small" onClick=${() => view.fit(box, { glide: true })}>Fit</button>
       ${controls}
     </div>

@@ -1,4 +1,4 @@
-// The input that was tried last, for another view to go on with: what is sent is too large for an address.
+// Last input of Try it, passed to another view; it is too large for the URL.
 let last = null;
 
 export const carry = (model, request) => { last = { model, request }; };

@@ -1,4 +1,4 @@
-// The request that was just made, for a shell and for two languages.
+// Code of the last request: curl, Python, JavaScript.
 import { html, useState } from "../html.js";
 import { base, key } from "../api.js";
 
@@ -11,7 +11,7 @@ function curl({ url, request }) {
   return `curl -s ${body} \\\n  -H 'content-type: ${request.type}'${secret} \\\n  ${quoted(url)}`;
 }
 
-// What was sent has its values as bytes in base64; zeros and ones are spelt, others are named.
+// Long bodies (values as base64) are cut.
 function short(request) {
   return request.body.length < 2000 ? request.body : `${request.body.slice(0, 400)}…`;
 }
@@ -21,8 +21,10 @@ function python({ model, request }) {
   const given = request.inputs
     ? `{\n${request.inputs.map(({ name, shape, dtype, how }) => `    "${name}": ${({ zeros: `np.zeros((${shape.join(", ")},), "${dtype}")`, ones: `np.ones((${shape.join(", ")},), "${dtype}")` })[how] ?? `np.random.standard_normal((${shape.join(", ")},)).astype("${dtype}")`},`).join("\n")}\n}`
     : request.type.startsWith("image/") ? `"${request.name}"` : `np.load("${request.name}")`;
+  const set = Object.entries(request.options ?? {}).filter(([, value]) => value !== undefined);
+  const parameters = set.length ? `, parameters={${set.map(([name, value]) => `"${name}": ${value}`).join(", ")}}` : "";
   const numpy = given.includes("np.") ? "import numpy as np\n" : "";
-  return `${numpy}from pnnx_client import Client\n\nwith Client("${root()}"${secret}) as client:\n    found = client.infer("${model}", ${given.replaceAll("\n", "\n    ")})\n    print(found.predictions${request.type.startsWith("image/") ? "" : ", dict(found)"})`;
+  return `${numpy}from pnnx_client import Client\n\nwith Client("${root()}"${secret}) as client:\n    found = client.infer("${model}", ${given.replaceAll("\n", "\n    ")}${parameters})\n    print(found.predictions${request.type.startsWith("image/") ? "" : ", dict(found)"})`;
 }
 
 function javascript({ url, request }) {
@@ -36,11 +38,12 @@ const LANGUAGES = { curl: ["curl", curl], python: ["Python", python], javascript
 export function Code({ model, request, isTensor }) {
   const [chosen, setChosen] = useState("curl");
   const [isCopied, setCopied] = useState(false);
-  const url = `${root()}/models/${encodeURIComponent(model)}/infer${isTensor ? "?outputs=true" : ""}`;
+  const query = new URLSearchParams([...(isTensor ? [["outputs", "true"]] : []), ...Object.entries(request.options ?? {}).filter(([, value]) => value !== undefined)]);
+  const url = `${root()}/models/${encodeURIComponent(model)}/infer${query.size ? `?${query}` : ""}`;
   const text = LANGUAGES[chosen][1]({ model, url, request });
   const copy = async () => { await navigator.clipboard.writeText(text); setCopied(true); setTimeout(() => setCopied(false), 1500); };
-  return html`<section class="panel code" aria-label="The same by program">
-    <div class="row"><h2>The same by program</h2>
+  return html`<section class="panel code" aria-label="Code for this request">
+    <div class="row"><h2>Code for this request</h2>
       <div class="segmented" role="group" aria-label="Language">${Object.entries(LANGUAGES).map(([name, [title]]) => html`<button key=${name} aria-pressed=${String(name === chosen)} onClick=${() => setChosen(name)}>${title}</button>`)}</div>
       <button class="button small copy" onClick=${copy}>${isCopied ? "Copied" : "Copy"}</button></div>
     <pre tabindex="0" aria-label=${`${LANGUAGES[chosen][0]} code`}>${text}</pre>

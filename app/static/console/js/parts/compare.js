@@ -1,4 +1,4 @@
-// The same input through other models and versions: what each finds, how long it takes, how far their outputs are apart.
+// The same input through other models and versions: answers, times, differences.
 import { html, useEffect, useState } from "../html.js";
 import { ask } from "../api.js";
 import { digits, percent, time } from "../format.js";
@@ -14,7 +14,7 @@ async function runOf({ model, version }, request) {
   return (await ask(`models/${encodeURIComponent(model)}/infer`, { method: "POST", body: request.body, headers, query })).json();
 }
 
-// The largest difference of two answers' outputs, where they have the same names and shapes.
+// Largest difference of the outputs of two answers with equal names and shapes.
 export function distance(one, other) {
   if (!one?.outputs || !other?.outputs) return null;
   let most = 0;
@@ -43,7 +43,7 @@ function Row({ run, first, most }) {
   const apart = run === first ? null : distance(first?.answer, answer);
   return html`<tr><th scope="row">${nameOf(run)}</th><td>${said(answer)}</td>
     <td class="number"><i style=${{ width: `${(70 * answer.timing.infer_ms) / most}px` }}></i>${time(answer.timing.infer_ms / 1e3)}</td>
-    <td class="number">${run === first ? "" : apart === null ? "other outputs" : apart === 0 ? "the same bits" : digits(apart)}</td></tr>`;
+    <td class="number">${run === first ? "" : apart === null ? "different outputs" : apart === 0 ? "identical" : digits(apart)}</td></tr>`;
 }
 
 export function Compare({ model, version, models, request }) {
@@ -55,7 +55,7 @@ export function Compare({ model, version, models, request }) {
     let isWanted = true;
     const wanted = chosen.length ? [{ model, version }, ...chosen] : [];
     setRuns(wanted);
-    // One after the other: they would share the machine, and their times would say so.
+    // One after the other, so that they do not compete for the cores.
     (async () => {
       for (const [at, each] of wanted.entries()) {
         const told = await runOf(each, request).then((answer) => ({ answer }), (error) => ({ error: error.message }));
@@ -74,7 +74,7 @@ export function Compare({ model, version, models, request }) {
       <a class="button small" href=${link("compare", model, chosen.length ? { entries: [{ model, version }, ...chosen].map((each) => `${each.model}:${each.version}`).join(",") } : {})} onClick=${() => carry(model, request)}>Operator by operator</a></div>
     <p class="soft fine">The same input through other models and versions, one after the other.</p>
     ${runs.length > 0 && html`<div class="scroll" tabindex="0" role="region" aria-label="Answers"><table>
-      <thead><tr><th scope="col">Model</th><th scope="col">Answer</th><th scope="col">Network</th><th scope="col">Largest difference</th></tr></thead>
+      <thead><tr><th scope="col">Model</th><th scope="col">Answer</th><th scope="col">Inference</th><th scope="col">Largest difference</th></tr></thead>
       <tbody>${runs.map((run) => html`<${Row} key=${nameOf(run)} run=${run} first=${runs[0]} most=${most} />`)}</tbody></table></div>`}
   </section>`;
 }

@@ -1,4 +1,4 @@
-// Text that is to be pasted elsewhere, and a button that takes it along.
+// Text with a button that copies it.
 import { html, useState } from "../html.js";
 
 export function Copy({ title, text, note }) {

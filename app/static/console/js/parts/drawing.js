@@ -1,11 +1,11 @@
-// The graph itself: cards and lines as SVG. Only what is near the window is made, and words only where they can be read.
+// Graph as SVG: cards and lines near the window, with text only at readable zoom.
 import { html } from "../html.js";
 import { shape } from "../format.js";
 
-// From how near on titles can be read at all, in four steps, and from where on everything is.
+// Zoom levels: titles in four sizes, and from the last on all details.
 export const LEVELS = [0.15, 0.22, 0.33, 0.5];
 export const READABLE = 0.33;
-// Letters of a title that is all that a card shows, as large as can be read from there.
+// Font sizes of a card's title at each level without details.
 const LETTERS = [0, 56, 48, 33];
 const [SHARE, SMALLEST, ADVANCE] = [0.7, 0.85, 0.58];
 
@@ -26,7 +26,7 @@ export function pathOf(stroke) {
 
 const head = ([x, y]) => `M${x} ${y}l-3.4-7h6.8z`;
 
-// A title as large as its card has room for; cut where there is not enough of it.
+// Title as large as fits its card; cut if too long.
 function FarTitle({ node, level }) {
   const title = node.kind === "fold" ? node.title : node.title.replace(/^(nn|F|torch|Tensor|pnnx)\./, "");
   const most = Math.min(LETTERS[level], node.height * SHARE);

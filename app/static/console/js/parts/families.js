@@ -1,4 +1,4 @@
-// Which family of operators, and so which colour, a kernel belongs to.
+// Operator family of a kernel, which decides its colour.
 const FAMILIES = { conv: "conv", winograd: "conv", depthwise: "conv", gemm: "linear", matmul: "linear", linear: "linear", pool: "pool", softmax: "activation", reduce: "reduce", map: "expression", transpose: "shape", copy: "shape", attention: "attention" };
 
 export const familyOf = (row) => FAMILIES[row.kernel] ?? (row.type.match(/conv/i) ? "conv" : "other");

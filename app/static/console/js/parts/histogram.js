@@ -1,4 +1,4 @@
-// How often values come, from the least to the greatest.
+// Histogram of values.
 import { html } from "../html.js";
 import { digits } from "../format.js";
 

@@ -1,4 +1,4 @@
-// All that is known of the operators of a card.
+// Details of the operators of a card.
 import { html, useEffect, useState } from "../html.js";
 import { askJson } from "../api.js";
 import { bytes, digits, port, scaled, shape, time, value } from "../format.js";
@@ -6,15 +6,15 @@ import { link } from "../route.js";
 import { Histogram } from "./histogram.js";
 
 const KERNELS = {
-  fused: (row) => `Part of the kernel of ${row.fused_into}: what it makes is never written to memory.`,
-  view: () => "Moves nothing: its result is part of what is there already, or was known before the run.",
-  removed: () => "An optimisation took it out: nothing is left to do.",
-  reference: (row) => (row.why ? `Runs its numpy layer: ${row.why}` : "Runs its numpy layer."),
+  fused: (row) => `Fused into the kernel of ${row.fused_into}; its output is never written to memory.`,
+  view: () => "No work: its result is a view, or constant.",
+  removed: () => "Removed by an optimisation pass.",
+  reference: (row) => (row.why ? `Runs on the NumPy reference: ${row.why}` : "Runs on the NumPy reference."),
 };
 
 function Kernel({ row }) {
   if (!row.kernel) return null;
-  const told = KERNELS[row.kernel]?.(row) ?? "Machine code, made for these shapes and this processor.";
+  const told = KERNELS[row.kernel]?.(row) ?? "Machine code for these shapes and this processor.";
   return html`<section><h3>Kernel</h3><p><span class=${`chip ${row.kernel === "reference" ? "warn" : "good"}`}>${row.kernel}</span></p><p class="soft fine">${told}</p></section>`;
 }
 
@@ -74,7 +74,7 @@ export function Operator({ model, row, graph, onGo }) {
     </dl></section>`}
     <${Operands} title="Inputs" names=${row.inputs} operands=${graph.operands} onGo=${onGo} />
     <${Operands} title="Outputs" names=${row.outputs} operands=${graph.operands} onGo=${onGo} />
-    ${row.outputs.length > 0 && row.kernel && html`<a class="button small" href=${link("try", model, { operand: row.outputs[0] })}>What it makes of an input</a>`}
+    ${row.outputs.length > 0 && row.kernel && html`<a class="button small" href=${link("try", model, { operand: row.outputs[0] })}>Show its output for an input</a>`}
     <${Parameters} params=${row.params} />
     ${attributes.length > 0 && html`<section><h3>Attributes</h3>${attributes.map(([name, about]) => html`<${Attribute} key=${`${row.name} ${name}`} model=${model} operator=${row.name} name=${name} about=${about} />`)}</section>`}`;
 }

@@ -1,4 +1,4 @@
-// Every kernel of a run, in the order the reader wants.
+// Sortable table of the kernels of a run.
 import { html, useState } from "../html.js";
 import { percent, scaled, time } from "../format.js";
 

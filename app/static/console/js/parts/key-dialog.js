@@ -1,4 +1,4 @@
-// A server with keys: ask for one, and keep it in this tab only.
+// Dialog for a server with keys; the key is kept in this tab only.
 import { html, useEffect, useRef } from "../html.js";
 import { setKey } from "../api.js";
 
@@ -12,8 +12,8 @@ export function KeyDialog({ message, onDone }) {
   };
   return html`<div class="veil">
     <form class="panel dialog" role="dialog" aria-modal="true" aria-labelledby="key-title" onSubmit=${submit}>
-      <h2 id="key-title">This server asks for a key</h2>
-      <p class="soft">It stays in this tab, and is forgotten when that is closed.</p>
+      <h2 id="key-title">This server requires a key</h2>
+      <p class="soft">It is kept in this tab until you close it.</p>
       ${message && html`<p class="notice" role="alert">${message}</p>`}
       <label><span class="hidden">Key</span>
         <input class="field mono" ref=${field} type="password" autocomplete="off" spellcheck="false" required placeholder="Key" />

@@ -1,4 +1,4 @@
-// The whole graph, small, and the window on it: click or drag to go there.
+// Overview of the graph with the visible window; click or drag to move it.
 import { html, useEffect, useRef } from "../html.js";
 
 const WIDTH = 148;

@@ -1,4 +1,4 @@
-// One model: what it is, what it does, how it is doing.
+// Card of a model: task, inputs and outputs, load.
 import { html } from "../html.js";
 import { bytes, digits, plural, port, timeParts } from "../format.js";
 import { percentiles, rates } from "../live.js";
@@ -37,7 +37,7 @@ function Doing({ model, version, moments }) {
   const [p50, p99] = percentiles(moments, model.name, version.version, [0.5, 0.99]) ?? [null, null];
   const failures = Object.values(version.statistics.failures).reduce((sum, count) => sum + count, 0);
   const words = [
-    `${digits(version.statistics.requests)} answered`, failures && `${plural(failures, "failure")}`,
+    `${digits(version.statistics.requests)} requests`, failures && `${plural(failures, "failure")}`,
     version.statistics.runs > 0 && version.statistics.runs !== version.statistics.requests && plural(version.statistics.runs, "run"),
     `${bytes(version.weights_bytes)} of weights`, plural(version.operators, "operator"),
   ];
@@ -57,7 +57,7 @@ function Doing({ model, version, moments }) {
 function Defects({ defects }) {
   if (!defects?.length) return null;
   const lines = defects.map(({ operator, type, error }) => `${type ? `${type} ${operator}: ` : ""}${error}`);
-  return html`<div class="notice warn trouble">The compiler has a defect; the reference runs instead:
+  return html`<div class="notice warn trouble">Compiler defect; the reference back end runs instead:
     <ul>${lines.map((line) => html`<li key=${line}>${line}</li>`)}</ul></div>`;
 }
 
@@ -68,9 +68,10 @@ export function ModelCard({ model, moments }) {
     <header>
       <div><h2>${version ? html`<a href=${link("graph", model.name)}>${model.name}</a>` : model.name}</h2>
         <p class="about">${about.filter(Boolean).join(" · ")}</p></div>
+        ${model.state === "ready" && model.reason && html`<span class="chip warn">update failed</span>`}
         <span class=${`chip ${STATES[model.state] ?? ""}`}>${model.state}</span>
     </header>
-    ${model.reason && html`<p class="notice trouble">${model.reason}</p>`}
+    ${model.reason && html`<p class=${model.state === "failed" ? "notice trouble" : "notice warn trouble"}>${model.reason}${model.state === "failed" ? html`<br />Run <code>pnnx-serve check ${model.name}</code> to list every problem.` : ""}</p>`}
     ${version?.remark && html`<p class="notice calm">${version.remark}</p>`}
     ${version?.compile_failure && html`<p class="notice calm trouble">Runs on the reference: ${version.compile_failure}</p>`}
     <${Defects} defects=${version?.compiler_defects} />

@@ -1,4 +1,4 @@
-// A picture: dropped, pasted, chosen, shot, drawn, or one of the model's own.
+// Picture input: dropped, pasted, chosen, photographed, drawn, or a sample of the model.
 import { html, useEffect, useRef, useState } from "../html.js";
 import { urlOf, ask } from "../api.js";
 import { Boxes } from "./boxes.js";
@@ -20,9 +20,13 @@ function Thumb({ model, sample, isChosen, onClick }) {
 export function PictureInput({ about, samples, sent, found, onRun, onSample }) {
   const [isOver, setOver] = useState(false);
   const [isSketching, setSketching] = useState(false);
+  const [refused, setRefused] = useState(null);
   const [field, camera] = [useRef(null), useRef(null)];
   const take = (file) => {
     if (!file) return;
+    const isPicture = file.type ? file.type.startsWith("image/") : /\.(png|jpe?g|webp|gif|bmp|tiff?)$/i.test(file.name);
+    setRefused(isPicture ? null : file.name || "The file");
+    if (!isPicture) return;
     setSketching(false);
     onRun({ body: file, type: file.type || "application/octet-stream", name: file.name || "picture.png", picture: URL.createObjectURL(file) });
   };
@@ -42,11 +46,12 @@ export function PictureInput({ about, samples, sent, found, onRun, onSample }) {
         : sent?.picture ? html`<${Boxes} source=${sent.picture} found=${found} task=${about.task} />`
         : html`<p class="soft">Drop or paste a picture here</p>`}
     </div>
+    ${refused && html`<p class="notice" role="alert">${refused} is not a picture. Expected PNG, JPEG, WebP, GIF, BMP or TIFF.</p>`}
     <div class="row">
       <button class="button" onClick=${() => field.current.click()}>Choose a picture</button>
       <button class="button only-touch" onClick=${() => camera.current.click()}>Camera</button>
       ${canSketch && html`<button class="button" aria-pressed=${String(isSketching)} onClick=${() => setSketching(!isSketching)}>Draw</button>`}
-      <p class="soft fine">or drop one, or paste it</p>
+      <p class="soft fine">or drop or paste one</p>
       <input ref=${field} class="hidden" type="file" accept="image/*" tabindex="-1" aria-label="Picture" onChange=${(event) => take(event.target.files[0])} />
       <input ref=${camera} class="hidden" type="file" accept="image/*" capture="environment" tabindex="-1" aria-label="Camera" onChange=${(event) => take(event.target.files[0])} />
     </div>

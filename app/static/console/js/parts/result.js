@@ -1,4 +1,4 @@
-// What the model found, by its task.
+// Result of a request by task.
 import { html, useState } from "../html.js";
 import { digits, percent, port } from "../format.js";
 import { colourOf } from "./boxes.js";
@@ -34,10 +34,10 @@ function Picture({ predictions, sent }) {
   const made = `data:image/png;base64,${predictions.image}`;
   return html`<h2>${predictions.width} × ${predictions.height}</h2>
     <figure class="compare" style=${{ aspectRatio: `${predictions.width} / ${predictions.height}`, width: `min(100%, ${Math.round((340 * predictions.width) / predictions.height)}px)` }}>
-      <img src=${made} alt="What the model made" />
-      ${sent.picture && html`<img class="before" src=${sent.picture} alt="What was sent" style=${{ clipPath: `inset(0 ${100 - share}% 0 0)` }} /><i style=${{ left: `${share}%` }}></i>`}
+      <img src=${made} alt="Output of the model" />
+      ${sent.picture && html`<img class="before" src=${sent.picture} alt="Picture sent" style=${{ clipPath: `inset(0 ${100 - share}% 0 0)` }} /><i style=${{ left: `${share}%` }}></i>`}
     </figure>
-    ${sent.picture && html`<label class="slide"><span class="soft">sent</span><input type="range" min="0" max="100" value=${share} aria-label="How much of what was sent is shown" onInput=${(event) => setShare(Number(event.target.value))} /><span class="soft">made</span></label>`}
+    ${sent.picture && html`<label class="slide"><span class="soft">sent</span><input type="range" min="0" max="100" value=${share} aria-label="Part of the sent picture shown" onInput=${(event) => setShare(Number(event.target.value))} /><span class="soft">output</span></label>`}
     <a class="button small own" download="made.png" href=${made}>Save</a>`;
 }
 
@@ -50,7 +50,7 @@ function Tensor({ name, tensor }) {
   const best = values.map((value, at) => [value, at]).sort(([a], [b]) => b - a).slice(0, 5);
   return html`<section class="output"><h3><span class="mono">${name}</span> ${port(tensor)}</h3>
     ${finite.length > 1 && html`<${Histogram} counts=${counts} low=${low} high=${high} />`}
-    ${finite.length < values.length && html`<p class="notice">${values.length - finite.length} values are not finite</p>`}
+    ${finite.length < values.length && html`<p class="notice">${values.length - finite.length} values are NaN or infinite</p>`}
     <p class="mono values">${values.slice(0, 48).map((each) => digits(each, 4)).join("  ")}${tensor.data.length > 48 && "  …"}</p>
     ${tensor.shape.length === 2 && values.length > 5 && html`<p class="soft fine">Largest: ${best.map(([value, at]) => `${digits(value, 4)} at ${at}`).join(", ")}</p>`}
   </section>`;

@@ -1,4 +1,4 @@
-// Rate over intensity, both by powers of ten, under what the machine was measured to do.
+// Roofline: rate over arithmetic intensity, log scales, with the measured limits of the machine.
 import { html } from "../html.js";
 import { digits, scaled, time } from "../format.js";
 import { rowClass } from "./families.js";
@@ -13,7 +13,7 @@ export function Roofline({ rows, host, threads, picked, onPick }) {
   const near = host.measured.second_level_bytes_per_s * threads;
   const points = rows.filter(({ flops, bytes, time_us: spent }) => flops > 0 && bytes > 0 && spent > 0)
     .map((row) => ({ row, x: row.flops / row.bytes, y: (row.flops / row.time_us) * 1e6 }));
-  if (!points.length) return html`<p class="soft">No kernel of this model does arithmetic that is counted.</p>`;
+  if (!points.length) return html`<p class="soft">No kernel of this model has counted arithmetic.</p>`;
   const [xs, ys] = [points.map(({ x }) => x), points.map(({ y }) => y)];
   const low = [Math.floor(Math.log10(Math.min(0.1, ...xs))), Math.floor(Math.log10(Math.min(peak / 100, ...ys)))];
   const high = [Math.ceil(Math.log10(Math.max((peak / stream) * 4, ...xs))), Math.ceil(Math.log10(Math.max(peak * 1.1, ...ys)))];
@@ -26,10 +26,10 @@ export function Roofline({ rows, host, threads, picked, onPick }) {
   return html`<div class="scroll"><svg class="roofline" viewBox=${`0 0 ${WIDTH} ${HEIGHT}`} role="img" aria-label=${`Roofline of ${points.length} kernels under ${scaled(peak, "FLOP/s")}`}>
     ${tens(low[0], high[0]).map((x) => html`<g key=${x}><path class="grid" d=${`M${px(x)} ${TOP}V${HEIGHT - BOTTOM}`} /><text x=${px(x)} y=${HEIGHT - BOTTOM + 16} text-anchor="middle">${digits(x)}</text></g>`)}
     ${tens(low[1], high[1]).map((y) => html`<g key=${y}><path class="grid" d=${`M${LEFT} ${py(y)}H${WIDTH - RIGHT}`} /><text x=${LEFT - 8} y=${py(y) + 4} text-anchor="end">${scaled(y, "FLOP/s").replace("FLOP/s", "")}</text></g>`)}
-    <text class="axis" x=${(WIDTH + LEFT) / 2} y=${HEIGHT - 6} text-anchor="middle">operations a byte</text>
-    <text class="axis" x="14" y=${HEIGHT / 2} text-anchor="middle" transform=${`rotate(-90 14 ${HEIGHT / 2})`}>operations a second</text>
+    <text class="axis" x=${(WIDTH + LEFT) / 2} y=${HEIGHT - 6} text-anchor="middle">FLOP per byte</text>
+    <text class="axis" x="14" y=${HEIGHT / 2} text-anchor="middle" transform=${`rotate(-90 14 ${HEIGHT / 2})`}>FLOP per second</text>
     <path class="roof near" d=${roof(near)} /><path class="roof" d=${roof(stream)} />
-    <text class="told" x=${WIDTH - RIGHT - 4} y=${TOP + 12} text-anchor="end">flat: ${scaled(peak, "FLOP/s")} of ${threads} ${threads === 1 ? "thread" : "threads"} · slopes: memory, and dashed the second-level cache</text>
+    <text class="told" x=${WIDTH - RIGHT - 4} y=${TOP + 12} text-anchor="end">flat: ${scaled(peak, "FLOP/s")} of ${threads} ${threads === 1 ? "thread" : "threads"} · slopes: memory, and (dashed) L2 cache</text>
     ${points.map(({ row, x, y }) => html`<circle key=${row.order} class=${rowClass(row, picked)} cx=${px(x)} cy=${py(y)} r=${4 + 15 * Math.sqrt(row.share)} onClick=${() => onPick(row.name)}><title>${row.name} · ${row.kernel} · ${time(row.time_us / 1e6)} · ${scaled(y, "FLOP/s")}</title></circle>`)}
   </svg></div>`;
 }

@@ -1,4 +1,4 @@
-// Drawings and reports as files.
+// Download of drawings and reports.
 import { ask } from "../api.js";
 
 const MOST_PIXELS = 16384;
@@ -16,7 +16,7 @@ export async function pngOf(svg) {
   picture.src = URL.createObjectURL(svg);
   await picture.decode();
   URL.revokeObjectURL(picture.src);
-  // Twice as fine as it is drawn, as far as browsers make pictures so large.
+  // Double resolution, up to the size that browsers support.
   const scale = Math.min(2, MOST_PIXELS / Math.max(picture.naturalWidth, picture.naturalHeight));
   const canvas = Object.assign(document.createElement("canvas"), { width: picture.naturalWidth * scale, height: picture.naturalHeight * scale });
   canvas.getContext("2d").drawImage(picture, 0, 0, canvas.width, canvas.height);
@@ -28,7 +28,7 @@ export async function saveDrawing(model, kind) {
   give(kind === "png" ? await pngOf(svg) : svg, `${model}.${kind}`);
 }
 
-// Graph, profile and machine as one file that needs no server.
+// Graph, profile and machine in one stand-alone file.
 export async function saveReport(model, query = {}) {
   give(await (await ask(at(model, "report"), { query })).blob(), `${model}.html`);
 }

@@ -1,4 +1,4 @@
-// Operators by name or type: what is found is lit in the drawing, and can be gone to.
+// Search of operators by name or type; matches are highlighted in the drawing.
 import { html, useEffect, useState } from "../html.js";
 
 const SHOWN = 12;
@@ -10,7 +10,7 @@ export function Search({ fieldRef, graph, text, onText, onGo }) {
   const found = word && graph ? graph.operators.filter(({ name, type }) => `${name} ${type}`.toLowerCase().includes(word)) : [];
   const shown = found.slice(0, SHOWN);
   const go = (row) => { onGo(row.name); setOpen(false); };
-  // Who is done with typing before there is anything to search in is led there as soon as there is.
+  // Enter before the graph is loaded selects the first match once it is.
   const [isAwaited, setAwaited] = useState(false);
   useEffect(() => {
     if (isAwaited && graph && shown.length) go(shown[0]);
@@ -33,7 +33,7 @@ export function Search({ fieldRef, graph, text, onText, onGo }) {
     <span class="hidden" role="status">${word && `${found.length} found`}</span>
     ${isOpen && word && html`<ul class="panel results" id="found" role="listbox" aria-label="Operators found">
       ${shown.map((row, index) => html`<li key=${row.index} id=${`found-${index}`} role="option" aria-selected=${String(index === at)} onMouseDown=${(event) => { event.preventDefault(); go(row); }}><span class="mono">${row.name}</span><span class="soft">${row.type}</span></li>`)}
-      ${!found.length && html`<li class="soft" role="option" aria-selected="false">Nothing is called that</li>`}
+      ${!found.length && html`<li class="soft" role="option" aria-selected="false">No matches</li>`}
       ${found.length > SHOWN && html`<li class="soft" role="option" aria-selected="false">and ${found.length - SHOWN} more</li>`}
     </ul>`}
   </div>`;

@@ -1,11 +1,11 @@
-// What a profile is measured on: the model's own sizes, others, or one of its samples.
+// Input of a profile: the model's own sizes, others, or a sample.
 import { html, useState } from "../html.js";
 import { plural } from "../format.js";
 
 const OPEN = 64;
 const isOpen = ({ shape }) => shape === null || shape.some((dim, at) => dim === null && at > 0);
 
-// What the address says, or null where nothing can be measured before somebody says on what.
+// Input given by the URL, or null if the reader must choose one.
 export function askedOf(query, about, samples) {
   if (query.sample) return { sample: query.sample };
   if (query.shape) return { shape: query.shape.split(";") };
@@ -21,7 +21,7 @@ export function Sizes({ about, samples, told, asked, isBusy, onRun }) {
     event.preventDefault();
     onRun(sample ? { sample } : { shape: shapes.map((shape) => shape.join(",") || "scalar") });
   };
-  return html`<form class="sizes" onSubmit=${run} aria-label="What it is measured on">
+  return html`<form class="sizes" onSubmit=${run} aria-label="Input of the profile">
     ${samples.length > 0 && html`<label class="soft">On <select class="field" value=${sample} onChange=${(event) => setSample(event.target.value)}>
       <option value="" selected=${!sample}>zeros</option>${samples.map(({ name }) => html`<option key=${name} value=${name} selected=${name === sample}>${name}</option>`)}</select></label>`}
     ${!sample && about.inputs.map((spec, input) => html`<span key=${spec.name} class="sized"><span class="mono soft">${about.inputs.length > 1 || !samples.length ? spec.name : ""}</span>

@@ -1,4 +1,4 @@
-// A pad to draw on with finger, pen or mouse: dark ground, light strokes, as handwritten digits have them.
+// Drawing pad: light strokes on a dark ground, as in datasets of handwritten digits.
 import { html, useEffect, useRef } from "../html.js";
 
 const SIDE = 256;

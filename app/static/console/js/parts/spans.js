@@ -1,4 +1,4 @@
-// What each thread of a run did when. A run that nobody traced is one thread, one operator after the other.
+// Spans of each thread of a run. A run without a trace is one thread, one operator after the other.
 export function lanesOf(rows) {
   const traced = rows.some(({ spans }) => spans?.length);
   const lanes = new Map();
@@ -13,7 +13,7 @@ export function lanesOf(rows) {
     clock = Math.max(clock, ...spans.map(({ end_us: end }) => end));
     steps.push({ row, end: clock });
   }
-  // Who had nothing to do at all is a thread as well.
+  // Threads without any work are listed too.
   for (let thread = Math.max(0, ...lanes.keys()); thread >= 0; thread -= 1) if (!lanes.has(thread)) lanes.set(thread, []);
   const named = [...lanes.entries()].sort(([a], [b]) => a - b).map(([thread, spans]) => ({
     thread, spans, busy: spans.reduce((sum, { begin, end }) => sum + end - begin, 0),
@@ -21,10 +21,10 @@ export function lanesOf(rows) {
   return { lanes: named, steps, total: Math.max(1e-3, clock) };
 }
 
-// How long a thread waits after a span until all others have ended the same kernel.
+// Wait of a thread after a span, until all threads have ended the same kernel.
 export const waitAfter = (span, steps) => Math.max(0, (steps.find(({ row }) => row === span.row)?.end ?? span.end) - span.end);
 
-// Spans between two times; of those that share a pixel the longest.
+// Spans between two times; of those within one pixel only the longest.
 export function shownSpans(spans, from, to, pixels) {
   const scale = pixels / (to - from);
   const found = [];
@@ -39,7 +39,7 @@ export function shownSpans(spans, from, to, pixels) {
   return found;
 }
 
-// Round numbers between two, some six of them.
+// About `count` round numbers in a range.
 export function ticks(from, to, count = 6) {
   const rough = (to - from) / count;
   const power = 10 ** Math.floor(Math.log10(rough));

@@ -1,4 +1,4 @@
-// A line without axes: what happened in the last minute.
+// Sparkline of the last minute.
 import { html } from "../html.js";
 
 const WIDTH = 100;

@@ -1,4 +1,4 @@
-// Tensors made in the page, and what is read of a .npy file.
+// Tensors made in the page.
 const KINDS = { float32: Float32Array, float64: Float64Array, int64: BigInt64Array, int32: Int32Array, int16: Int16Array, int8: Int8Array, uint8: Uint8Array, bool: Uint8Array };
 
 export const known = (dtype) => dtype in KINDS;
@@ -7,10 +7,14 @@ function gauss() {
   return Math.sqrt(-2 * Math.log(1 - Math.random())) * Math.cos(2 * Math.PI * Math.random());
 }
 
-export function fill(shape, dtype, how) {
+export function fill(shape, dtype, how, given) {
   const count = shape.reduce((product, dim) => product * dim, 1);
   const values = new KINDS[dtype](count);
   if (how === "zeros") return values;
+  if (how === "typed") {
+    for (let at = 0; at < count; at += 1) values[at] = dtype === "int64" ? BigInt(Math.round(given?.[at] ?? 0)) : given?.[at] ?? 0;
+    return values;
+  }
   for (let at = 0; at < count; at += 1) {
     if (dtype.startsWith("float")) values[at] = how === "ones" ? 1 : gauss();
     else if (dtype === "int64") values[at] = how === "ones" ? 1n : BigInt(Math.floor(Math.random() * 2));
@@ -26,5 +30,5 @@ export function base64(values) {
   return btoa(text);
 }
 
-// The values of an output: the text has what is not finite as words.
+// Values of an output; NaN and infinities are strings in JSON.
 export const numbers = (data) => data.map((each) => (typeof each === "string" ? Number(each) : Number(each)));

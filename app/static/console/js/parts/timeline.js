@@ -1,4 +1,4 @@
-// Every thread of a run as a lane: what it did when; where nothing stands on the hatching, it waited for the others.
+// Timeline of a run, one row per thread; hatched parts are waits for other threads.
 import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../html.js";
 import { percent, plural, time } from "../format.js";
 import { familyOf } from "./families.js";
@@ -8,7 +8,7 @@ const [LEFT, RIGHT, TOP, LANE, GAP] = [6, 6, 22, 34, 22];
 const [NAME_FROM, BARRIER_FROM, ZOOM] = [44, 7, 1.5];
 
 const clamp = (value, low, high) => Math.min(high, Math.max(low, value));
-const told = (span, steps) => `${span.row.name}, ${span.row.kernel}, thread ${span.thread}, ${time((span.end - span.begin) / 1e6)} from ${time(span.begin / 1e6)}, ${plural(span.chunks, "piece")}, then waits ${time(waitAfter(span, steps) / 1e6)}`;
+const told = (span, steps) => `${span.row.name}, ${span.row.kernel}, thread ${span.thread}, ${time((span.end - span.begin) / 1e6)} from ${time(span.begin / 1e6)}, ${plural(span.chunks, "chunk")}, then waits ${time(waitAfter(span, steps) / 1e6)}`;
 
 function useWidth(element) {
   const [width, setWidth] = useState(0);
@@ -20,7 +20,7 @@ function useWidth(element) {
   return width;
 }
 
-// The part of the run that is seen: [from, to] in µs, which wheel, drag and keys change.
+// Visible part of the run: [from, to] in µs, changed by wheel, drag and keys.
 function useWindow(total, element, width) {
   const [window, setWindow] = useState([0, total]);
   const state = useRef(null);
@@ -65,7 +65,7 @@ const cut = (text, width) => (text.length * 6.3 <= width ? text : `${text.slice(
 
 function Rows({ lanes, steps }) {
   return html`<div class="scroll" tabindex="0" role="region" aria-label="Timeline as a table"><table class="kernels plain">
-    <thead><tr>${["Operator", "Kernel", "Thread", "Begins", "Takes", "Then waits", "Pieces"].map((title) => html`<th key=${title} scope="col">${title}</th>`)}</tr></thead>
+    <thead><tr>${["Operator", "Kernel", "Thread", "Start", "Duration", "Wait after", "Chunks"].map((title) => html`<th key=${title} scope="col">${title}</th>`)}</tr></thead>
     <tbody>${lanes.flatMap(({ spans }) => spans).sort((a, b) => a.begin - b.begin).map((span) => html`<tr key=${`${span.row.order} ${span.thread}`}>
       ${[span.row.name, span.row.kernel, span.thread, time(span.begin / 1e6), time((span.end - span.begin) / 1e6), time(waitAfter(span, steps) / 1e6), span.chunks].map((text, at) => html`<td key=${at} class=${at > 1 ? "number" : "mono"}>${text}</td>`)}</tr>`)}</tbody></table></div>`;
 }
@@ -97,7 +97,7 @@ export function Timeline({ rows, picked, onPick }) {
     const { spans } = lanes[clamp(number + (key === "ArrowDown" ? 1 : -1), 0, lanes.length - 1)];
     return spans.length && choose(spans.find(({ row }) => row === chosen.row) ?? spans.find(({ end }) => end >= chosen.begin) ?? spans.at(-1));
   };
-  // Around what is chosen, where that can be seen.
+  // Zoom around the selection if it is visible.
   const closer = (factor) => zoom(factor, chosen && chosen.begin >= from && chosen.end <= to ? ((chosen.begin + chosen.end) / 2 - from) / (to - from) : 0.5);
   const onKeyDown = (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
@@ -118,10 +118,10 @@ export function Timeline({ rows, picked, onPick }) {
     onClickCapture: (event) => { if (drag.current?.moved) event.stopPropagation(); drag.current = null; },
   };
   return html`<div class="timeline">
-    <div class="row"><p class="soft fine">Each bar is what one thread had of a kernel; on hatching it waits for the others. Drag to move, Ctrl and wheel to zoom.</p>
+    <div class="row"><p class="soft fine">Each bar is one thread's part of a kernel; hatched parts are waits for other threads. Drag to pan, Ctrl + wheel to zoom.</p>
       <div class="zoomer inline" role="group" aria-label="Zoom of the timeline">
-        <button class="button quiet icon small" aria-label="Closer" onClick=${() => closer(ZOOM)}>+</button>
-        <button class="button quiet icon small" aria-label="Further away" onClick=${() => closer(1 / ZOOM)}>−</button>
+        <button class="button quiet icon small" aria-label="Zoom in" onClick=${() => closer(ZOOM)}>+</button>
+        <button class="button quiet icon small" aria-label="Zoom out" onClick=${() => closer(1 / ZOOM)}>−</button>
         <button class="button quiet small" onClick=${() => show(0, total)}>Fit</button>
         <button class="button quiet small" aria-pressed=${String(isTable)} onClick=${() => setTable(!isTable)}>Table</button>
       </div></div>
@@ -134,11 +134,11 @@ export function Timeline({ rows, picked, onPick }) {
           return html`<g key=${thread}>
             <rect class="track" x=${place(Math.max(0, from))} y=${at} width=${place(Math.min(total, to)) - place(Math.max(0, from))} height=${LANE} rx="3" fill="url(#waits)" />
             <${Spans} lane=${shownSpans(spans, from, to, inner)} steps=${steps} place=${place} at=${at} chosen=${chosen} picked=${picked} onPick=${choose} />
-            <text class="name" x=${LEFT} y=${at + LANE + 14}>thread ${thread}${thread === 0 ? ", the caller's" : ""} · at work ${percent(busy / total)}</text></g>`;
+            <text class="name" x=${LEFT} y=${at + LANE + 14}>thread ${thread}${thread === 0 ? " (caller)" : ""} · busy ${percent(busy / total)}</text></g>`;
         })}
         ${steps.length * BARRIER_FROM < inner * (total / (to - from)) && steps.filter(({ end }) => end >= from && end <= to).map(({ row, end }) => html`<path key=${row.order} class="barrier" d=${`M${place(end)} ${TOP - 3}V${height - GAP + 3}`} />`)}`}
     </svg>
-    <p id="timeline-help" class="hidden">Left and right walk from kernel to kernel, up and down from thread to thread, plus and minus zoom, page keys move, F shows all. The Table button shows the same as a table.</p>
+    <p id="timeline-help" class="hidden">Left and right move between kernels, up and down between threads, plus and minus zoom, page keys pan, F shows the whole run. The Table button shows the same data as a table.</p>
     <p class="reading mono" role="status">${chosen ? told(chosen, steps) : " "}</p>
     ${isTable && html`<${Rows} lanes=${lanes} steps=${steps} />`}
   </div>`;

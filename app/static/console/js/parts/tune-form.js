@@ -1,4 +1,4 @@
-// What is to be measured: every combination of what is switched on is a candidate.
+// Options to measure: every combination is a candidate.
 import { html } from "../html.js";
 import { plural } from "../format.js";
 
@@ -15,7 +15,7 @@ export const AXES = {
 };
 const SHOWN_PASSES = 2;
 
-// What a link says, or what most want to know first.
+// Options given by the URL, or the defaults.
 export function picksOf(query, about) {
   const usual = { threads: about.threads, batch: [1, 4].filter((each) => each <= about.most_batch), backend: ["compiled"], winograd: ["auto"], passes: ["none"], tune: ["false"] };
   return Object.fromEntries(Object.entries(AXES).map(([name, { of }]) => {
@@ -51,7 +51,7 @@ export function TuneForm({ about, samples, picks, seconds, sample, isBusy, onPic
   const many = count(picks);
   const isTooMany = many > about.most_candidates;
   const lacksSample = about.needs_sample && !sample;
-  return html`<section class="panel tune-form" aria-label="What is measured">
+  return html`<section class="panel tune-form" aria-label="Candidates">
     ${Object.keys(AXES).map((name) => html`<${Axis} key=${name} name=${name} about=${about} picks=${picks[name]} isBusy=${isBusy} onChange=${onPick} />`)}
     <div class="axis"><h3>Input</h3><div class="row">
       <label><span class="hidden">Input</span><select class="field" value=${sample} disabled=${isBusy} onChange=${(event) => onSample(event.target.value)}>
@@ -62,7 +62,7 @@ export function TuneForm({ about, samples, picks, seconds, sample, isBusy, onPic
         ${SECONDS.map((each) => html`<option key=${each} value=${each} selected=${each === seconds}>${each} s each</option>`)}</select></label></div></div>
     <div class="row start">
       ${isBusy ? html`<button class="button" onClick=${onCancel}>Cancel</button>` : html`<button class="button primary" disabled=${isTooMany || lacksSample} onClick=${onStart}>Measure</button>`}
-      <p class=${isTooMany ? "refused" : "soft"} role="status">${plural(many, "candidate")}${isTooMany ? `, at most ${about.most_candidates} in one go` : lacksSample ? ": its input's size is open, choose a sample" : `, ${Math.ceil(many * seconds)} s of runs and what compiling takes`}</p></div>
-    <p class="soft fine">The models in service are left alone. Requests to them come first, and may still wait for a run that has begun; times taken meanwhile are marked.</p>
+      <p class=${isTooMany ? "refused" : "soft"} role="status">${plural(many, "candidate")}${isTooMany ? `, at most ${about.most_candidates} at once` : lacksSample ? ": the input size is open, choose a sample" : `, ${Math.ceil(many * seconds)} s of runs plus compiling`}</p></div>
+    <p class="soft fine">Served models are not changed. Their requests have priority, but may wait for a run in progress; times measured meanwhile are marked as disturbed.</p>
   </section>`;
 }

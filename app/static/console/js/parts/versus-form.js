@@ -1,11 +1,11 @@
-// What is compared: any models, versions, back ends and numbers of threads; the first is what the others are held against.
+// Entries to compare: models, versions, back ends, threads; entry 1 is the baseline.
 import { html, useRef } from "../html.js";
 import { plural } from "../format.js";
 
 export const MOST = 12;
 const BACKENDS = [["", "as served"], ["compiled", "machine code"], ["reference", "NumPy layers"]];
 
-// MODEL:VERSION:BACKEND:THREADS, with what is left out as it is served.
+// MODEL:VERSION:BACKEND:THREADS; omitted parts are as served.
 export const read = (text) => {
   const [model, version = "", backend = "", threads = ""] = text.split(":");
   return { model, version, backend, threads: backend === "reference" ? "" : threads };
@@ -26,7 +26,7 @@ function Entry({ entry, at, count, models, threads, isBusy, onChange, onRemove, 
     <${Choice} label=${`Version ${where}`} value=${entry.version} options=${[["", "newest"], ...versions.map(({ version }) => [String(version), `version ${version}`])]} isDisabled=${isBusy} onChange=${(version) => change({ version })} />
     <${Choice} label=${`Back end ${where}`} value=${entry.backend} options=${BACKENDS} isDisabled=${isBusy} onChange=${(backend) => change({ backend })} />
     <${Choice} label=${`Threads ${where}`} value=${entry.threads} options=${[["", "threads as served"], ...Array.from({ length: threads }, (_, less) => [String(less + 1), plural(less + 1, "thread")])]} isDisabled=${isBusy || entry.backend === "reference"} onChange=${(each) => change({ threads: each })} />
-    <span class="moves">${at === 0 ? html`<span class="chip">measure of the others</span>` : html`<button class="button quiet small" disabled=${isBusy} aria-label=${`Put first: entry ${at + 1}`} onClick=${onFirst}>Put first</button>`}
+    <span class="moves">${at === 0 ? html`<span class="chip">baseline</span>` : html`<button class="button quiet small" disabled=${isBusy} aria-label=${`Make baseline: entry ${at + 1}`} onClick=${onFirst}>Make baseline</button>`}
       <button class="button quiet icon small" disabled=${isBusy || count < 2} aria-label=${`Remove entry ${at + 1}`} onClick=${onRemove}>✕</button></span></li>`;
 }
 
@@ -40,10 +40,10 @@ export function VersusForm({ entries, models, threads, samples, input, isBusy, s
     onEntries([...entries, next]);
   };
   const names = [["", "random values"], ...samples.map(({ name }) => [name, name])];
-  if (input.request) names.push(["*", input.request.name ?? "the input that was tried"]);
-  return html`<section class="panel block" aria-label="What is compared">
+  if (input.request) names.push(["*", input.request.name ?? "input of Try it"]);
+  return html`<section class="panel block" aria-label="Entries">
     <ol class="entries">${entries.map((entry, at) => html`<${Entry} key=${at} entry=${entry} at=${at} count=${entries.length} models=${ready} threads=${threads} isBusy=${isBusy} onChange=${(each) => replace(at, each)} onRemove=${() => onEntries(entries.filter((_, index) => index !== at))} onFirst=${() => onEntries([entry, ...entries.filter((_, index) => index !== at)])} />`)}</ol>
-    <div class="row"><button class="button small" disabled=${isBusy || entries.length >= MOST} onClick=${add}>Add another</button></div>
+    <div class="row"><button class="button small" disabled=${isBusy || entries.length >= MOST} onClick=${add}>Add entry</button></div>
     <div class="row start"><label class="row"><span class="soft">Input</span><select class="field" aria-label="Input" value=${input.name} disabled=${isBusy} onChange=${(event) => onInput({ ...input, name: event.target.value })}>
         ${names.map(([name, title]) => html`<option key=${name} value=${name} selected=${name === input.name}>${title}</option>`)}</select></label>
       <button class="button" disabled=${isBusy} onClick=${() => file.current.click()}>Choose a file</button>

@@ -1,4 +1,4 @@
-// Differences on the graph, and both values' figures of the operator that was picked.
+// Differences on the graph, and statistics of both values of the selected operator.
 import { html, useEffect, useMemo, useState } from "../html.js";
 import { askJson } from "../api.js";
 import { digits, plural, shape } from "../format.js";
@@ -7,7 +7,7 @@ import { Canvas } from "./canvas.js";
 import { little } from "./versus-table.js";
 
 const path = (model) => `models/${encodeURIComponent(model)}/graph`;
-// What is a thousand times less than is allowed is cold.
+// Range of the colour scale below the tolerance.
 const DECADES = 3;
 
 function useDrawing({ model, version }) {
@@ -40,16 +40,16 @@ function Figures({ row, here, there }) {
 
 function Picked({ row, entry, first }) {
   return html`<div class="picked-value"><p class="mono type soft">${row.type} · ${shape(row.shape)}</p><h3 class="name mono">${row.operator}</h3>
-    ${row.kernel && html`<p class="soft fine">The last of a kernel that begins with <span class="mono">${row.kernel}</span>: what differs may be any operator in it.</p>`}
-    <dl class="pairs number"><dt>largest difference</dt><dd class="mono">${row.apart ?? little(row.max_abs)}</dd><dt>share of its scale</dt><dd class="mono">${little(row.relative)}</dd><dt>allowed</dt><dd class="mono">${little(row.allowed)}</dd></dl>
+    ${row.kernel && html`<p class="soft fine">Last operator of the kernel that begins with <span class="mono">${row.kernel}</span>; the difference may come from any operator in it.</p>`}
+    <dl class="pairs number"><dt>largest difference</dt><dd class="mono">${row.apart ?? little(row.max_abs)}</dd><dt>relative to scale</dt><dd class="mono">${little(row.relative)}</dd><dt>allowed</dt><dd class="mono">${little(row.allowed)}</dd></dl>
     <${Figures} row=${row} here=${`entry ${entry.id + 1}`} there="entry 1" />
     <a class="button small own" href=${link("graph", entry.model, { op: row.operator })}>In the graph</a>
-    ${entry.model !== first.model && html`<p class="soft fine">Matched by name: both models have an operator that is called so.</p>`}</div>`;
+    ${entry.model !== first.model && html`<p class="soft fine">Matched by name: both models have an operator of this name.</p>`}</div>`;
 }
 
 function Unmatched({ walked }) {
   const lists = [["Only here", walked.unknown, walked.unknown_count], ["Only in entry 1", walked.missing, walked.missing_count]].filter(([, , count]) => count);
-  return html`<div class="unmatched">${walked.inside > 0 && html`<p class="soft fine">${plural(walked.inside, "operator")} more ${walked.inside === 1 ? "lies" : "lie"} within a kernel, or were optimised away: machine code never writes such values down.</p>`}
+  return html`<div class="unmatched">${walked.inside > 0 && html`<p class="soft fine">${plural(walked.inside, "operator")} more ${walked.inside === 1 ? "is" : "are"} fused into a kernel or optimised away, so their values are not recorded.</p>`}
     ${lists.map(([title, names, count]) => html`<details key=${title}><summary>${title}: ${plural(count, "operator")}, not comparable</summary><p class="mono fine">${names.join(", ")}${count > names.length && ` and ${count - names.length} more`}</p></details>`)}</div>`;
 }
 
@@ -76,8 +76,8 @@ export function VersusGraph({ entry, first, picked, onPick }) {
   const row = walked.rows.find(({ operator }) => operator === picked);
   return html`<div class="columns">
     <section class="panel hot" aria-label="Differences on the graph">${layout ? html`<${Canvas} layout=${layout} heat=${maps.heat} notes=${maps.notes} selected=${node?.id} label=${`Differences on the graph of ${entry.model}`} onPick=${pick} onToggle=${toggle} onSearch=${() => null} />` : html`<p class="empty">Drawing…</p>`}</section>
-    <section class="panel block"><h2>${picked ? "Both values" : "Both values of an operator"}</h2>
-      ${row ? html`<${Picked} row=${row} entry=${entry} first=${first} />` : html`<p class="soft">${picked ? `${picked} has no value that both entries write down.` : "Pick an operator on the graph or in the chart: least, greatest, mean and spread of what either makes of it are shown here. Cards are the warmer the nearer they are to the tolerance; one beyond it has a cross."}</p>`}
+    <section class="panel block"><h2>${picked ? "Both values" : "Values of an operator"}</h2>
+      ${row ? html`<${Picked} row=${row} entry=${entry} first=${first} />` : html`<p class="soft">${picked ? `${picked} has no value recorded in both entries.` : "Select an operator on the graph or in the chart to see the minimum, maximum, mean and standard deviation of both values. Cards are warmer the closer they are to the tolerance; a cross marks values beyond it."}</p>`}
       <${Unmatched} walked=${walked} /></section>
   </div>`;
 }

@@ -1,4 +1,4 @@
-// The views there are. Each is loaded when it is first gone to.
+// Views by name; each is loaded on first use.
 export const VIEWS = {
   models: async () => (await import("./models.js")).ModelsView,
   graph: async () => (await import("./graph.js")).GraphView,

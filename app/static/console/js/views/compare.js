@@ -1,4 +1,4 @@
-// Compare: the same input through models, versions, back ends and threads; answers, times, and where values part.
+// Compare: one input through models, versions, back ends and threads: answers, times, first difference.
 import { html, useEffect, useReducer, useRef, useState } from "../html.js";
 import { ask, askJson, follow } from "../api.js";
 import { keep } from "../route.js";
@@ -42,7 +42,7 @@ function useComparison() {
       const options = { method: "POST", body, headers: type ? { "content-type": type } : {}, query: { entries: entries.map(spelt).join(",") }, signal: mine.signal };
       let last = null;
       for await (const event of follow("compare", options)) dispatch(last = event);
-      if (last?.event !== "done" && last?.event !== "error") dispatch({ event: "error", message: "The server went away." });
+      if (last?.event !== "done" && last?.event !== "error") dispatch({ event: "error", message: "Disconnected from the server." });
     } catch (error) {
       dispatch(mine.signal.aborted ? { event: "cancelled" } : { event: "error", message: error.message });
     }
@@ -51,10 +51,10 @@ function useComparison() {
 }
 
 function words({ state, round, rounds, rows, at: place, doing }) {
-  if (state === "busy" && round === rounds && doing) return `Entry ${(place ?? 0) + 1} of ${rows.length} ${doing}`;
-  if (state === "busy" && round) return `Taking times, round ${round} of ${rounds}`;
-  if (state === "busy") return rows.length ? `Running ${(place ?? 0) + 1} of ${rows.length}` : "Asking the server…";
-  return { idle: "", done: "Compared", cancelled: "Cancelled: what is shown was found so far", failed: "" }[state];
+  if (state === "busy" && round === rounds && doing) return `Entry ${(place ?? 0) + 1} of ${rows.length}: ${doing}`;
+  if (state === "busy" && round) return `Measuring, round ${round} of ${rounds}`;
+  if (state === "busy") return rows.length ? `Running ${(place ?? 0) + 1} of ${rows.length}` : "Starting…";
+  return { idle: "", done: "Compared", cancelled: "Cancelled; results so far", failed: "" }[state];
 }
 
 const usual = (model) => [model, `${model}::reference`];
@@ -83,25 +83,25 @@ export function CompareView({ route, live }) {
     const { type } = samples.find(({ name }) => name === input.name) ?? {};
     return { body: await (await ask(at(model, `samples/${encodeURIComponent(input.name)}`))).blob(), type };
   };
-  // A link that names entries leads to what they come to.
+  // A link with entries runs the comparison at once.
   const isAsked = useRef(Boolean(query.entries));
   useEffect(() => {
     if (!samples || !isAsked.current || (samples.length && !input.name)) return;
     isAsked.current = false;
     run(entries, send);
   }, [samples, input.name]);
-  if (!moment || !samples) return html`<div class="page"><p class="empty">Asking the server…</p></div>`;
+  if (!moment || !samples) return html`<div class="page"><p class="empty">Loading…</p></div>`;
   const { rows } = state;
   const walked = rows.filter((row) => row.walked?.rows.length);
   const shown = walked.find(({ id }) => id === chosen) ?? walked.find(({ walked: { first } }) => first) ?? walked[0];
   return html`<div class="page versus">
-    <div class="title"><h1>Compare ${model}</h1><p class="lead">One input through all of these: answers, times, and where their values part. The first is what the others are held against.</p></div>
+    <div class="title"><h1>Compare ${model}</h1><p class="lead">One input through all entries: answers, times, and the first difference in values. Entry 1 is the baseline.</p></div>
     <${VersusForm} entries=${entries} models=${moment.models} threads=${moment.process.threads} samples=${samples} input=${input} isBusy=${state.state === "busy"} status=${words(state)} problem=${state.problem} onEntries=${change} onInput=${take} onRun=${() => run(entries, send)} onCancel=${cancel} />
     ${rows.length > 0 && html`<section class="panel block"><h2>Side by side</h2><${VersusTable} rows=${rows} picked=${shown?.id} onPick=${setChosen} /></section>`}
-    ${shown && html`<section class="panel block"><h2>Where they part: ${nameOf(shown)}</h2>
-      <p class="soft fine">Every value that both write down, in the order they are made: its largest difference as a share of its scale, the largest magnitude of the first one's.${shown.backend !== "reference" || rows[0].backend !== "reference" ? " Machine code is compiled once more for this, so that it writes down what goes from kernel to kernel." : ""}</p>
+    ${shown && html`<section class="panel block"><h2>First difference: ${nameOf(shown)}</h2>
+      <p class="soft fine">Values recorded in both entries, in execution order: largest difference relative to the scale, the largest magnitude in entry 1.${shown.backend !== "reference" || rows[0].backend !== "reference" ? " Machine code is compiled again for this, to record the values between kernels." : ""}</p>
       <${Drift} rows=${shown.walked.rows} picked=${picked} onPick=${pick} /></section>
       <${VersusGraph} key=${shown.id} entry=${shown} first=${rows[0]} picked=${picked} onPick=${pick} />`}
-    ${!shown && walked.length === 0 && state.state === "done" && rows.length > 1 && html`<p class="notice calm">No operator can be compared: ${rows.slice(1).map((row) => row.problem ?? row.walked?.problem ?? "none has the same name").join("; ")}.</p>`}
+    ${!shown && walked.length === 0 && state.state === "done" && rows.length > 1 && html`<p class="notice calm">No operators to compare: ${rows.slice(1).map((row) => row.problem ?? row.walked?.problem ?? "no operators with equal names").join("; ")}.</p>`}
   </div>`;
 }

@@ -1,4 +1,4 @@
-// The graph of a model: fits the window at first, unfolds where one looks closer.
+// Graph of a model: fitted to the window at first; blocks unfold on zooming in.
 import { html, useCallback, useEffect, useMemo, useRef, useState } from "../html.js";
 import { askJson } from "../api.js";
 import { plural, scaled, bytes } from "../format.js";
@@ -8,7 +8,7 @@ import { Block, Operator } from "../parts/inspector.js";
 import { saveDrawing } from "../parts/save.js";
 import { Search } from "../parts/search.js";
 
-const NAMES = { io: "in and out", conv: "convolution", linear: "product", norm: "normalisation", reduce: "reduction" };
+const NAMES = { io: "in and out", conv: "convolution", linear: "matrix product", norm: "normalisation", reduce: "reduction" };
 
 export function useGraph(model) {
   const [state, setState] = useState({});
@@ -18,7 +18,7 @@ export function useGraph(model) {
   return state;
 }
 
-// What is drawn: `look` is how it is folded, { by, open, show }.
+// Layout to draw; `look` says how it is folded: { by, open, show }.
 function useLayout(model, passes, look) {
   const [state, setState] = useState({});
   useEffect(() => {
@@ -46,7 +46,7 @@ export function GraphView({ route }) {
   const [passes, setPasses] = useState(query.passes ?? "after");
   const [look, setLook] = useState({ by: query.by, open: openOf(query) });
   const { layout, error: layoutError } = useLayout(model, passes, look);
-  const [wanted, setWanted] = useState(query.op ?? null); // a name; of what was picked before names are there, its index
+  const [wanted, setWanted] = useState(query.op ?? null); // a name, or an index until the names are loaded
   const [block, setBlock] = useState(null);
   const [text, setText] = useState("");
   const field = useRef(null);
@@ -76,12 +76,12 @@ export function GraphView({ route }) {
   };
   const toggle = (id) => {
     const now = layout.open.map((each) => each.id);
-    if (now.includes(id)) pick(null); // what was selected may be within, and would unfold it again
+    if (now.includes(id)) pick(null); // a selection inside would unfold it again
     unfold(now.includes(id) ? now.filter((each) => each !== id) : [...now, id]);
   };
   const change = (next) => { setPasses(next); unfold(null); keep({ passes: next === "after" ? null : next }); };
   const fold = (by) => { unfold(null, { by }); keep({ by }); };
-  // An operator that is asked for by name is shown by itself, however many blocks it is in.
+  // An operator selected by name is shown even if it is inside folded blocks.
   const hidden = node?.kind === "fold" && !block && row ? row.index : null;
   useEffect(() => { if (hidden !== null) unfold(layout.open.map((each) => each.id), { show: hidden }); }, [hidden]);
 
@@ -92,7 +92,7 @@ export function GraphView({ route }) {
       <h1 class="hidden">Graph of ${model}</h1>
       <${Search} fieldRef=${field} graph=${graph} text=${text} onText=${setText} onGo=${go} />
       <div class="segmented" role="group" aria-label="Passes">
-        ${[["before", "As exported"], ["after", "As it runs"]].map(([name, title]) => html`<button key=${name} aria-pressed=${String(passes === name)} onClick=${() => change(name)}>${title}</button>`)}
+        ${[["before", "As exported"], ["after", "Optimised"]].map(([name, title]) => html`<button key=${name} aria-pressed=${String(passes === name)} onClick=${() => change(name)}>${title}</button>`)}
       </div>
       ${layout && layout.ways.length > 1 && html`<div class="segmented" role="group" aria-label="Blocks by">
         ${[["structure", "By structure"], ["modules", "By module"]].map(([name, title]) => html`<button key=${name} aria-pressed=${String(layout.by === name)} onClick=${() => fold(name)}>${title}</button>`)}
@@ -104,7 +104,7 @@ export function GraphView({ route }) {
     <div class=${node ? "stage with-side" : "stage"}>
       ${layout ? html`<${Canvas} layout=${layout} selected=${node?.id} found=${found} label=${`Graph of ${model}`} onPick=${pick} onToggle=${toggle} onSearch=${() => field.current?.focus()} />` : html`<p class="empty">Drawing…</p>`}
       ${layout && html`<${Legend} layout=${layout} />`}
-      ${node && graph && html`<aside class="side" aria-label="What is selected">
+      ${node && graph && html`<aside class="side" aria-label="Selection">
         <button class="button quiet icon small close" aria-label="Close" onClick=${() => pick(null)}>✕</button>
         ${node.kind === "fold" && (block || !row) ? html`<${Block} node=${node} graph=${graph} onGo=${go} onToggle=${toggle} />` : html`<${Operator} key=${row.name} model=${model} row=${row} graph=${graph} onGo=${go} />
           ${node.kind !== "fold" && node.operators.length > 1 && html`<section><h3>In the same kernel</h3><ul class="operands">${node.operators.filter((index) => index !== row.index).map((index) => html`<li key=${index}><button class="link mono" onClick=${() => go(graph.operators[index].name)}>${graph.operators[index].name}</button> <span class="soft">${graph.operators[index].type}</span></li>`)}</ul></section>`}`}

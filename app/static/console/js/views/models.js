@@ -1,4 +1,4 @@
-// All models, as they are doing now.
+// All models with their current load.
 import { html } from "../html.js";
 import { bytes, plural, time } from "../format.js";
 import { ModelCard } from "../parts/model-card.js";
@@ -25,10 +25,10 @@ export function ModelsView({ live }) {
   return html`<div class="page">
     <div class="title">
       <h1>Models</h1>
-      <p class="lead number">${moment ? lead(moment) : "Asking the server…"}</p>
+      <p class="lead number">${moment ? lead(moment) : "Loading…"}</p>
     </div>
-    ${live.isLive === false && html`<p class="notice" role="alert">${moment ? "The server is away. What is shown is what it told last; this page goes on by itself when it is back." : live.error?.message ?? "The server is away."}</p><br />`}
-    ${moment && !moment.models.length && html`<div class="panel empty"><h2>There is no model yet</h2><p>Put a folder with a PNNX pair into the store, and it appears here.</p></div>`}
+    ${live.isLive === false && html`<p class="notice" role="alert">${moment ? "Disconnected from the server. The figures are the last ones received; the page reconnects by itself." : live.error?.message ?? "Disconnected from the server."}</p><br />`}
+    ${moment && !moment.models.length && html`<div class="panel empty"><h2>No models yet</h2><p>Put a folder with a PNNX pair or an ONNX file into the store; it appears here.</p></div>`}
     <ul class="cards">
       ${moment?.models.map((model) => html`<li key=${model.name} class=${`panel model ${model.state}`}><${ModelCard} model=${model} moments=${live.moments} /></li>`)}
     </ul>

@@ -1,4 +1,4 @@
-// Where the time goes: tiles, one run by threads, memory, the graph by heat, all kernels in a table, the roofline.
+// Profile: summary, timeline by thread, memory, heat map of the graph, kernels, roofline.
 import { html, useEffect, useMemo, useState } from "../html.js";
 import { askJson } from "../api.js";
 import { bytes, percent, plural, scaled, time } from "../format.js";
@@ -13,7 +13,7 @@ import { Timeline } from "../parts/timeline.js";
 
 const at = (model, rest) => `models/${encodeURIComponent(model)}/${rest}`;
 
-// Kernels with what a reader wants to know of each; of a run without machine code the operators.
+// Kernels of a run; operators if it ran on the reference.
 function rowsOf(told, graph) {
   const byName = new Map(graph.operators.map((row) => [row.name, row]));
   const rows = told.kernels.length
@@ -22,7 +22,7 @@ function rowsOf(told, graph) {
   return rows.map((row) => ({ ...row, type: byName.get(row.name)?.type ?? "", share: told.time_us ? row.time_us / told.time_us : 0 }));
 }
 
-// What there is to measure it on, and what was measured on what the reader asked for.
+// Samples to measure with, and the profile of the requested input.
 function useProfile(model, query) {
   const [state, setState] = useState({});
   const [asked, setAsked] = useState(null);
@@ -38,7 +38,7 @@ function useProfile(model, query) {
     const stop = new AbortController();
     change({ isBusy: true, error: null });
     const get = (rest, more) => askJson(at(model, rest), { query: more, signal: stop.signal });
-    // The profile first: the graph tells which kernels these sizes have once they are there.
+    // The profile first: it compiles the kernels of these sizes, which the graph then shows.
     get("profile", asked).then(async (told) => {
       const [graph, layout] = await Promise.all([get("graph"), get("graph", { format: "layout" })]);
       change({ graph, layout: { ...layout, name: model }, told, rows: rowsOf(told, graph), isBusy: false });
@@ -53,7 +53,7 @@ function Tiles({ told, rows }) {
   const peak = told.host?.measured?.flops_per_s * (told.threads ?? 1);
   const rate = (flops / told.time_us) * 1e6;
   const tiles = [["One run", time(told.time_us / 1e6)], ["Work", scaled(flops, "FLOP")], ["Rate", scaled(rate, "FLOP/s")],
-    ["Share of the peak", peak ? percent(rate / peak) : "–"], ["Memory of a run", bytes(told.peak_bytes)], [told.kernels.length ? "Kernels" : "Operators", String(rows.length)]];
+    ["Share of peak", peak ? percent(rate / peak) : "–"], ["Memory of a run", bytes(told.peak_bytes)], [told.kernels.length ? "Kernels" : "Operators", String(rows.length)]];
   return html`<dl class="tiles">${tiles.map(([title, text]) => html`<div key=${title} class="panel"><dt>${title}</dt><dd class="number">${text}</dd></div>`)}</dl>`;
 }
 
@@ -79,12 +79,12 @@ export function ProfileView({ route }) {
     setAsked({ ...wanted });
   };
   if (error && !about) return html`<div class="page"><p class="notice" role="alert">${error.message}</p></div>`;
-  if (!about) return html`<div class="page"><p class="empty" role="status">Asking the server…</p></div>`;
+  if (!about) return html`<div class="page"><p class="empty" role="status">Loading…</p></div>`;
   const sizes = html`<${Sizes} key=${told ? "measured" : "first"} about=${about} samples=${samples} told=${told} asked=${asked} isBusy=${isBusy} onRun=${run} />`;
   const notice = error && html`<p class="notice" role="alert">${error.message}</p>`;
   if (!rows) {
     return html`<div class="page profile"><div class="title"><h1>Profile of ${model}</h1></div>
-      ${isBusy ? html`<p class="empty" role="status">Running ${model}…</p>` : html`${!error && html`<p class="notice calm">This model takes inputs of any size: say which, and it is measured on zeros.</p>`}${sizes}${notice}`}</div>`;
+      ${isBusy ? html`<p class="empty" role="status">Running ${model}…</p>` : html`${!error && html`<p class="notice calm">This model has inputs of open size: choose one to measure on zeros.</p>`}${sizes}${notice}`}</div>`;
   }
   const node = picked && layout.nodes.find(({ operators }) => operators.some((index) => graph.operators[index].name === picked));
   return html`<div class="page profile">
@@ -93,15 +93,15 @@ export function ProfileView({ route }) {
       <button class="button small again" onClick=${() => saveReport(model, asked)}>Save report</button></div>
     ${sizes}${notice}
     <${Tiles} told=${told} rows=${rows} />
-    <section class="panel block"><h2>One run, thread by thread</h2><${Timeline} rows=${rows} picked=${picked} onPick=${setPicked} /></section>
+    <section class="panel block"><h2>Timeline by thread</h2><${Timeline} rows=${rows} picked=${picked} onPick=${setPicked} /></section>
     ${told.buffers.length > 0 && html`<section class="panel block"><h2>Memory over time</h2><${Arena} told=${told} graph=${graph} picked=${picked} onPick=${setPicked} /></section>`}
     <div class="columns">
       <section class="panel hot" aria-label="Time on the graph"><${Canvas} layout=${layout} heat=${maps.heat} notes=${maps.notes} selected=${node?.id} label=${`Time on the graph of ${model}`} onPick=${(each) => setPicked(each ? graph.operators[each.operators[0]].name : null)} onToggle=${toggle} onSearch=${() => null} /></section>
-      <section class="panel block"><h2>By time</h2><${Table} rows=${rows} picked=${picked} onPick=${setPicked} />
+      <section class="panel block"><h2>Kernels by time</h2><${Table} rows=${rows} picked=${picked} onPick=${setPicked} />
         ${picked && html`<p><a href=${link("graph", model, { op: picked })}>${picked} in the graph</a></p>`}</section>
     </div>
-    ${told.kernels.length > 0 && told.host?.measured && html`<section class="panel block"><h2>What bounds each kernel</h2>
-      <p class="soft fine">Further up is faster. Below the slope a kernel waits for memory, below the flat line for arithmetic. Size is time. Work is counted as the operator has it: a kernel that needs less of it may lie above the line.</p>
+    ${told.kernels.length > 0 && told.host?.measured && html`<section class="panel block"><h2>Roofline</h2>
+      <p class="soft fine">Higher is faster. Kernels near the slope are limited by memory, near the flat line by arithmetic. Dot size is time. Operations are counted for the direct algorithm: Winograd kernels may exceed the line.</p>
       <${Roofline} rows=${rows} host=${told.host} threads=${told.threads ?? 1} picked=${picked} onPick=${setPicked} /></section>`}
   </div>`;
 }

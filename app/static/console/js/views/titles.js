@@ -1,2 +1,2 @@
-// The views of one model, by name, in the order in which they are offered.
+// Titles of the views of a model, in order.
 export const TITLES = { graph: "Graph", try: "Try it", profile: "Profile", compare: "Compare", tune: "Tune" };

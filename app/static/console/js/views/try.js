@@ -1,9 +1,10 @@
-// Try it: a picture or tensors in, what the model makes of them, and how to ask for the same by program.
+// Try it: send a picture or tensors, see the result, and the code for the same request.
 import { html, useEffect, useRef, useState } from "../html.js";
 import { askJson, ask } from "../api.js";
 import { Activations } from "../parts/activations.js";
 import { Code } from "../parts/code.js";
 import { Compare } from "../parts/compare.js";
+import { Parameters } from "../parts/parameters.js";
 import { PictureInput } from "../parts/picture-input.js";
 import { Result } from "../parts/result.js";
 import { TensorInput } from "../parts/tensor-input.js";
@@ -29,14 +30,24 @@ export function TryView({ route, live }) {
   const [answer, setAnswer] = useState(null);
   const [kind, setKind] = useState(null);
   const turn = useRef(0);
+  const [options, setOptions] = useState({});
+  const chosen = useRef({});
+  const change = (more) => { chosen.current = { ...chosen.current, ...more }; setOptions(chosen.current); };
+  // The last request again, with the parameters as they are now; a slider that moves asks once it rests.
+  useEffect(() => {
+    if (!sent || sent.options === options) return undefined;
+    const timer = setTimeout(() => run(sent), 150);
+    return () => clearTimeout(timer);
+  }, [options]);
 
   const run = async (request) => {
     const mine = (turn.current += 1);
+    request = { ...request, options: chosen.current };
     setSent(request);
     setAnswer((old) => ({ ...old, isBusy: true }));
     try {
       const headers = { "content-type": request.type };
-      const query = about.task === "tensor" ? { outputs: "true" } : {};
+      const query = { ...(about.task === "tensor" ? { outputs: "true" } : {}), ...request.options };
       const start = performance.now();
       const found = await (await ask(at(model, "/infer"), { method: "POST", body: request.body, headers, query })).json();
       if (mine === turn.current) setAnswer({ found, seconds: (performance.now() - start) / 1e3, request });
@@ -57,7 +68,7 @@ export function TryView({ route, live }) {
   useEffect(() => { if (samples?.length) sample(samples[Math.floor(samples.length / 3)]); }, [samples]);
 
   if (error) return html`<div class="page"><p class="notice" role="alert">${error.message}</p></div>`;
-  if (!about) return html`<div class="page"><p class="empty">Asking the server…</p></div>`;
+  if (!about) return html`<div class="page"><p class="empty">Loading…</p></div>`;
   const shown = kind ?? (about.preprocess ? "picture" : "tensor");
   return html`<div class="page try">
     <div class="title"><h1>Try ${model}</h1><p class="lead">${about.task}${about.labels ? `, ${about.labels.length} labels` : ""}</p></div>
@@ -69,11 +80,12 @@ export function TryView({ route, live }) {
         ${shown === "picture"
           ? html`<${PictureInput} about=${about} samples=${samples} sent=${sent} found=${answer?.request === sent ? answer?.found : null} onRun=${run} onSample=${sample} />`
           : html`<${TensorInput} about=${about} onRun=${run} />`}
+        <${Parameters} about=${about} values=${options} onChange=${change} />
       </section>
       <section class="panel made" aria-label="Result" aria-busy=${String(Boolean(answer?.isBusy))}>
         ${answer?.error && html`<p class="notice" role="alert">${answer.error.message}</p>`}
         ${answer?.found ? html`<${Result} about=${about} answer=${answer.found} sent=${answer.request} /><${Timing} timing=${answer.found.timing} seconds=${answer.seconds} />`
-          : !answer?.error && html`<p class="empty">${answer?.isBusy ? "Running…" : "What the model finds is shown here."}</p>`}
+          : !answer?.error && html`<p class="empty">${answer?.isBusy ? "Running…" : "The result is shown here."}</p>`}
       </section>
     </div>
     ${answer?.request && html`<${Code} model=${model} request=${answer.request} isTensor=${about.task === "tensor"} />`}
