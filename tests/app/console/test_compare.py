@@ -31,11 +31,11 @@ def test_entries_are_added_put_first_and_taken_away_and_the_address_says_which(b
     browser.go("compare/digits")
     browser.wait(lambda: len(browser.all(".entry")) == 2, "the usual two")
     browser.click(".entry:nth-child(2) [aria-label^=Remove]")
-    browser.click(".versus button", "Add another")
+    browser.click(".versus button", "Add entry")
     pick = "const s = document.querySelector('.entry:nth-child(2) select'); s.value = 'shapes';"
     browser.script(pick + "s.dispatchEvent(new Event('change', {bubbles: true}))")
     browser.leads_to("entries=digits%2Cshapes%3A")
-    browser.click(".entry:nth-child(2) button", "Put first")
+    browser.click(".entry:nth-child(2) button", "Make baseline")
     browser.leads_to("%2Cdigits")
     browser.one(".versus button", "Compare")
 
