@@ -1,5 +1,5 @@
-"""Stores that are fetched: from S3, from Google Cloud Storage, from a web server.
+"""Remote stores: fetched from S3, Google Cloud Storage or a web server.
 
-What is fetched is checked against a digest where there is one, kept by its content, and put in the place of what was
-there before as a whole. To the rest of the service a remote store is a folder like any other (docs/remote-stores.md).
+Fetched files are verified against a digest if there is one, stored by content, and published atomically. To the rest of
+the service a remote store is a folder like any other (docs/remote-stores.md).
 """

@@ -1,11 +1,10 @@
-"""The files of a tar archive, read without trusting a word of it.
+"""Reader of tar archives that may be hostile.
 
-Only folders and plain files with names that a store may have are taken; a link, a device or a hole refuses the whole.
-Sizes that headers state are checked against the limit before anything is read. Headers are read one after the other,
-each counted and of a bounded size, so that neither a small file that unpacks to a large one, nor a lie about a size,
-nor any number of folders and extended headers takes more memory than a piece of a file, more disk than the limit, or
-time that cannot be cut short. (The standard library's reader calls itself for every extended header, and has patterns
-that take quadratic time.)
+Only folders and plain files with valid names are accepted; a link, a device or a sparse file rejects the whole archive.
+Sizes stated by headers are checked against the limit before anything is read. Headers are read iteratively, and their
+number and size are bounded. Zip bombs, false sizes, and any number of folders or extended headers are therefore limited
+in memory, disk and time. (The standard library's reader recurses for every extended header, and has regular expressions
+of quadratic time.)
 
 Source: POSIX.1-2017, pax, "ustar Interchange Format" and "pax Header Block"; GNU tar's types L and K.
 """
@@ -28,10 +27,10 @@ from app.remote.names import MAX_FILES, SourceError, check_all, check_name
 
 _BLOCK: Final = tarfile.BLOCKSIZE
 _PIECE: Final = 2**20
-# Blocks of tar, ends of files and headers, beside the files themselves; for each file, and for the end.
+# Bytes of tar blocks, padding and headers: for each file, and for the end.
 _OVERHEAD: Final = 8 * 1024
 _END: Final = 2**20
-# The most extended headers of one file, and bytes of each: names of a store are short.
+# Maximum number of extended headers per file, and their size: valid names are short.
 _MAX_EXTENSIONS: Final = 16
 _MAX_EXTENSION_BYTES: Final = 64 * 1024
 _NAMES: Final = (tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK)
@@ -41,7 +40,7 @@ _DAMAGED: Final = "a header of the archive is damaged, or made to take memory"
 
 
 class _Bounded:
-    """A file that is read from one end to the other, up to a limit."""
+    """File read sequentially, up to a limit."""
 
     def __init__(self, file: IO[bytes], limit: int, is_given_up: Callable[[], bool]) -> None:
         self._file = file
@@ -50,10 +49,10 @@ class _Bounded:
         self._is_given_up = is_given_up
 
     def read(self, size: int) -> bytes:
-        """Read so many bytes, or what is left of them.
+        """Read up to ``size`` bytes.
 
         Raises:
-            SourceError: there are more in all than there should be, or they are no longer wanted.
+            SourceError: the limit is exceeded, or reading was cancelled.
         """
         if self._is_given_up():
             raise SourceError("the server stops")
@@ -66,7 +65,7 @@ class _Bounded:
 
 @dataclass(frozen=True, slots=True)
 class _Member:
-    """A file or folder of an archive, as all of its headers together describe it."""
+    """File or folder of an archive, as described by all of its headers."""
 
     name: str
     size: int
@@ -74,12 +73,12 @@ class _Member:
 
 
 class Archive:
-    """The files of an archive, one after the other.
+    """Files of an archive, in order.
 
     Args:
-        path: of the archive, which may be compressed with gzip.
-        limit: bytes that all of its files together may take.
-        is_given_up: asked between one header, or piece of a file, and the next.
+        path: path of the archive, optionally gzip-compressed.
+        limit: maximum total size of its files in bytes.
+        is_given_up: polled between headers and pieces of a file; reading stops when it returns True.
     """
 
     def __init__(self, path: Path, limit: int, is_given_up: Callable[[], bool] = lambda: False) -> None:
@@ -88,10 +87,10 @@ class Archive:
         self._is_given_up = is_given_up
 
     def files(self) -> Iterator[tuple[str, Iterator[bytes]]]:
-        """Names with bytes, which are to be read before the next file is asked for.
+        """Yield names and bytes; read the bytes before asking for the next file.
 
         Raises:
-            SourceError: it is no archive, or one that may not be unpacked.
+            SourceError: it is not an archive, or must not be unpacked.
         """
         names: list[str] = []
         total = members = 0
@@ -108,16 +107,18 @@ class Archive:
                     names.append(check_name(member.name.removeprefix("./")))
                     yield names[-1], _bytes(bounded, member)
                 bounded.read(-member.size % _BLOCK)
-            # What comes behind is of no use, but gzip's checksum stands at the very end.
+            # Read to the end, because gzip's checksum is there.
             while bounded.read(_PIECE):
                 pass
         check_all(names)
 
 
 def placed(names: list[str], archive: str) -> str:
-    """The folder that an archive's files belong to: empty where they are a store, the model's name where they are one.
+    """Return the prefix for the archive's files: empty if they form a store, ``NAME/`` if they form a single model.
 
-    archive: the archive's own name.
+    Args:
+        names: names of the files.
+        archive: name of the archive, which becomes the model's name.
     """
     top = {name.split("/")[0] for name in names if "/" in name}
     alone = {name for name in names if "/" not in name}
@@ -126,16 +127,16 @@ def placed(names: list[str], archive: str) -> str:
 
 
 def _next(file: _Bounded, *, is_first: bool) -> _Member | None:
-    """Read the headers of the next file or folder; None at the end of the archive."""
+    """Read the headers of the next file or folder; return None at the end of the archive."""
     records: dict[str, str] = {}
     for number in range(_MAX_EXTENSIONS + 1):
         block = file.read(_BLOCK)
-        if not any(block):  # blocks of zeros end an archive; some writers leave them out
+        if not any(block):  # zero blocks end an archive; some writers omit them
             if number or (is_first and not block):
                 raise SourceError("the archive is empty, or ends behind an extended header")
             return None
         header = tarfile.TarInfo.frombuf(block, "utf-8", "surrogateescape")
-        if header.type == tarfile.XGLTYPE:  # of all files: what git archive says of its commit
+        if header.type == tarfile.XGLTYPE:  # a global header, such as git archive's commit
             _extension(file, header)
         elif header.type in _NAMES:
             text = _extension(file, header).partition(b"\0")[0]
@@ -158,7 +159,7 @@ def _extension(file: _Bounded, header: tarfile.TarInfo) -> bytes:
 
 
 def _records(data: bytes) -> dict[str, str]:
-    """Read the records of an extended header: ``LENGTH KEY=VALUE``, each with a line end."""
+    """Read the records of an extended header: ``LENGTH KEY=VALUE`` lines."""
     found: dict[str, str] = {}
     at = 0
     while at < len(data):
@@ -211,9 +212,9 @@ def _opened(path: Path) -> Iterator[IO[bytes]]:
 
 @contextmanager
 def _telling() -> Iterator[None]:
-    """What is wrong with an archive has one kind of error.
+    """Raise SourceError for every error of reading an archive.
 
-    A file name of bytes that are no UTF-8, a number of letters, a checksum: tarfile has a way to fail for each.
+    tarfile fails differently for names that are not UTF-8, numbers with letters, and wrong checksums.
     """
     try:
         yield

@@ -1,4 +1,4 @@
-"""Looks at a remote store from time to time, in a thread of its own, as long as the server runs."""
+"""Polling of a remote store in a background thread."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from app.settings import Settings
 
 log = logging.getLogger(__name__)
 
-# How old another process' look may be to count as one's own; of those that start side by side one fetches.
+# Maximum age of another process's check to be reused; of processes that start together, one fetches.
 _RECENT_S: Final = 2.0
-# How long until the next try, while there is nothing to serve; twice as long each time, up to that of a usual look.
+# Retry interval while there is nothing to serve; doubled each time, up to the polling interval.
 _FIRST_S: Final = 1.0
 _LONGEST_S: Final = 30.0
 
 
 class Keeper:
-    """Keeps the files of a store current.
+    """Synchronisation of the local copy of a store.
 
     Attributes:
-        problem: why the last look found nothing; None where it went well.
+        problem: reason why the last check failed, or None.
 
     Raises:
         SettingsError: the extra is not installed.
-        SourceError: the folder for stores is of no use.
+        SourceError: the folder for stores cannot be used.
     """
 
     def __init__(self, settings: Settings, remote: Remote) -> None:
@@ -40,7 +40,7 @@ class Keeper:
         self.problem: str | None = None
 
     def begin(self) -> None:
-        """Until there is something to serve, or the server stops. Then looks go on beside it."""
+        """Wait until there are files to serve or the server stops, then poll in the background."""
         pause_s = _FIRST_S
         while not self._look(_RECENT_S) and not self.has_files:
             if self._closing.wait(pause_s):
@@ -51,19 +51,19 @@ class Keeper:
 
     @property
     def has_files(self) -> bool:
-        """Whether a state of the store was fetched before, by whichever process."""
+        """Return whether a state of the store was fetched before, by any process."""
         return self._mirror.shelf.index() is not None
 
     def fetch(self) -> None:
-        """Look once.
+        """Check and fetch once.
 
         Raises:
-            SourceError: it cannot be had, or is not what it should be.
+            SourceError: the store cannot be read, or is invalid.
         """
         self._mirror.refresh(_RECENT_S)
 
     def close(self) -> None:
-        """Look no more; what is being fetched is dropped."""
+        """Stop polling; a fetch in progress is dropped."""
         self._closing.set()
 
     def _watch(self) -> None:
@@ -71,13 +71,13 @@ class Keeper:
             self._look(self._interval_s / 2)
 
     def _look(self, max_age_s: float) -> bool:
-        """Look once; whether that went well. The same problem is told once."""
+        """Check once and return whether it succeeded; a repeated problem is logged once."""
         try:
             if self._mirror.refresh(max_age_s, self._closing.is_set):
                 log.info("the store %s has changed, and was fetched", self._remote)
         except SourceError as exc:
             self._fail(str(exc))
-        except Exception as exc:  # a fault of ours must not end the watch; its text may hold what is not to be told
+        except Exception as exc:  # a defect of ours must not end the thread; the error's text may hold secrets
             self._fail(f"internal error while looking at {self._remote} ({type(exc).__name__})")
         else:
             if self.problem is not None:

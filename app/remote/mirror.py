@@ -1,4 +1,4 @@
-"""One look at a remote store, and whatever has to be fetched of it."""
+"""Fetching of a remote store's changes."""
 
 from __future__ import annotations
 
@@ -27,15 +27,16 @@ _ALONE: Final = re.compile(r"\s*([0-9a-fA-F]{64})(?:\s.*)?", re.DOTALL)
 
 
 class Mirror:
-    """Keeps a folder what a remote store is.
+    """Local copy of a remote store.
 
     Args:
-        folder: for all remote stores.
-        limit: bytes that the store may take.
+        remote: address of the store.
+        folder: folder of all remote stores.
+        limit: maximum size of the store in bytes.
 
     Raises:
         SettingsError: the extra is not installed.
-        SourceError: the folder is of no use.
+        SourceError: the folder cannot be used.
     """
 
     def __init__(self, remote: Remote, folder: Path, limit: int) -> None:
@@ -45,13 +46,14 @@ class Mirror:
         self.shelf = Shelf(folder / remote.key)
 
     def refresh(self, max_age_s: float = 0.0, is_given_up: Callable[[], bool] = lambda: False) -> bool:
-        """Fetch what has changed, if anything has. Whether it has.
+        """Fetch changes, if any; return whether there were some.
 
         Args:
-            max_age_s: how long ago somebody may have looked for that to count as a look.
+            max_age_s: age up to which another process's check is reused.
+            is_given_up: polled while fetching; fetching stops when it returns True.
 
         Raises:
-            SourceError: it cannot be had, or is not what it should be; what was there before is still.
+            SourceError: the store cannot be read, or is invalid; the previous state is kept.
         """
         with self.shelf.locked(is_given_up):
             index = self.shelf.index()
@@ -77,7 +79,7 @@ class Mirror:
         return True
 
     def _stamp(self, index: Index | None) -> str:
-        """What stands for all of the store: a digest where there is one, else what its source says of each file."""
+        """Return an identifier of the store's state: its digest, or a hash of all tags."""
         if self._remote.digest is not None:
             return f"sha256 {self._remote.digest}"
         listed = self._listed()
@@ -97,15 +99,15 @@ class Mirror:
         return "listed " + hashlib.sha256(repr(sorted(found.items())).encode()).hexdigest()
 
     def _listed(self) -> str | None:
-        """The digest that the source itself gives for the whole; None where it gives none."""
+        """Return the digest published by the source, or None."""
         if not self._remote.is_archive:
             sums = self._source.read_small(SUMS, MAX_BYTES)
             return None if sums is None else hashlib.sha256(sums).hexdigest()
-        if urlsplit(self._remote.url).query:  # a signature is good for one file
+        if urlsplit(self._remote.url).query:  # a signed URL is valid for one file only
             return None
         try:
             beside = self._source.read_small(BESIDE, _SMALL)
-        except DeniedError:  # what some say of a file that is not there
+        except DeniedError:  # some servers answer 403 for missing files
             return None
         return None if beside is None else parse_digest(beside)
 
@@ -139,7 +141,7 @@ class Mirror:
     def _named(
         self, digest: str, index: Index | None, is_given_up: Callable[[], bool]
     ) -> Iterator[tuple[str, tuple[Path, Kept]]]:
-        """Files that SHA256SUMS names; of those that are there already none is fetched."""
+        """Yield the files named by SHA256SUMS, fetching only those not held already."""
         sums = self._source.read_small(SUMS, MAX_BYTES)
         if sums is None:
             raise SourceError(f"{self._remote} has no {SUMS}")
@@ -158,7 +160,7 @@ class Mirror:
             yield path, each
 
     def _found(self, index: Index | None, is_given_up: Callable[[], bool]) -> Iterator[tuple[str, tuple[Path, Kept]]]:
-        """Files that are there; of those whose tag is known none is fetched."""
+        """Yield all files of a bucket, fetching only those with a new tag."""
         found, total = self._source.list(), 0
         check_all(list(found))
         for path, there in found.items():
@@ -197,10 +199,10 @@ def _heeding(chunks: Iterator[bytes], is_given_up: Callable[[], bool]) -> Iterat
 
 
 def parse_sums(text: bytes) -> dict[str, str]:
-    """Digests by path.
+    """Return digests by path.
 
     Raises:
-        SourceError: it is no such list.
+        SourceError: it is not a list of digests.
     """
     found: list[tuple[str, str]] = []
     for number, line in enumerate(text.decode("utf-8", "surrogateescape").splitlines(), 1):
@@ -214,7 +216,7 @@ def parse_sums(text: bytes) -> dict[str, str]:
 
 
 def parse_digest(text: bytes) -> str:
-    """The digest that a file beside an archive holds, alone or with the archive's name behind.
+    """Return the digest in a ``.sha256`` file, with or without the archive's name behind it.
 
     Raises:
         SourceError: there is none.

@@ -1,4 +1,4 @@
-"""Which names of files a store from elsewhere may have: none that leads out of its folder, or that nobody can show."""
+"""Rules for file names of a remote store."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _MAX_PATH: Final = 1000
 
 
 class SourceError(ConfigError):
-    """It cannot be reached or read, or is not what it should be. Nothing it says holds a credential."""
+    """Remote store that cannot be read or is invalid. The message never holds a credential."""
 
 
 def check_name(path: str) -> str:
-    """The path, which may stand for a file of a store: relative, with ``/``, without ``..``.
+    """Return the path if it is valid: relative, with ``/``, without ``..``.
 
     Raises:
-        SourceError: it may not.
+        SourceError: it is not.
     """
     parts = path.split("/")
     is_long = len(path.encode("utf-8", "surrogateescape")) > _MAX_PATH or len(parts) > _MAX_DEPTH
@@ -31,10 +31,10 @@ def check_name(path: str) -> str:
 
 
 def check_all(paths: list[str]) -> None:
-    """See that they can all be files of one folder.
+    """Raise unless the paths can be files of one folder.
 
     Raises:
-        SourceError: they are too many, one is there twice, or is the folder of another.
+        SourceError: there are too many, a duplicate, or one that is also a folder of another.
     """
     if len(paths) > MAX_FILES:
         raise SourceError(f"found {len(paths):,} files, expected at most {MAX_FILES:,}")

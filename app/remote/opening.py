@@ -1,4 +1,4 @@
-"""The way in: whoever's store is a folder of this machine loads nothing else of this room."""
+"""Entry point of remote stores; for a local folder nothing else of this package is imported."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 
 
 def open_store(settings: Settings) -> Keeper | None:
-    """What keeps the files of a store from elsewhere current; None for a folder.
+    """Return the synchronisation of a remote store, or None for a local folder.
 
     Raises:
         SettingsError: the extra is not installed.
-        SourceError: there is no folder to keep them in.
+        SourceError: there is no folder for the copy.
     """
     if not isinstance(settings.store, Remote):
         return None
@@ -27,10 +27,10 @@ def open_store(settings: Settings) -> Keeper | None:
 
 
 def fetched(settings: Settings) -> Path:
-    """The folder of the models, as they are elsewhere now. Blocks.
+    """Return the folder of the models; for a remote store, after fetching its present state.
 
     Raises:
-        SettingsError, SourceError: as above, and where they cannot be fetched.
+        SettingsError, SourceError: see ``open_store``; or fetching failed.
     """
     keeper = open_store(settings)
     if keeper is not None:

@@ -25,16 +25,16 @@ _T = TypeVar("_T")
 
 MAX_HOPS: Final = 10
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
-# What of a configuration is about the way to any host, and not about one host.
+# Options of a configuration that apply to any host.
 _OF_ANY_REQUEST: Final = ("allow_redirects", "proxy")
 _OF_ANY_CLIENT: Final = ("raise_for_status", "timeout", "trust_env")
 
 
 class Redirected(Exception):
-    """An answer that sends the client to another address.
+    """Response that redirects to another address.
 
     Args:
-        location: as the server spelt it.
+        location: address as the server gave it.
     """
 
     def __init__(self, location: str) -> None:
@@ -43,14 +43,14 @@ class Redirected(Exception):
 
 
 async def stop_at_redirect(response: ClientResponse) -> None:
-    """Raise ``Redirected`` for a redirect; for aiohttp, as ``raise_for_status``."""
+    """Raise ``Redirected`` for a redirect; used as aiohttp's ``raise_for_status``."""
     if 300 <= response.status < 400:
         response.release()
         raise Redirected(response.headers.get("Location", ""))
 
 
 def refuse_redirects() -> TraceConfig:
-    """Return what makes an aiohttp session refuse redirects to other origins: a bucket's service has none."""
+    """Return an aiohttp trace that rejects redirects to other origins; buckets do not redirect."""
 
     async def refuse(session: object, context: object, found: Any) -> None:
         target = urljoin(str(found.url), found.response.headers.get("Location", ""))
@@ -63,7 +63,7 @@ def refuse_redirects() -> TraceConfig:
 
 
 def _redirect_of(error: BaseException) -> Redirected | None:
-    """Return the redirect that an error of fsspec stands for, if any."""
+    """Return the redirect in the cause chain of an fsspec error, or None."""
     found: BaseException | None = error
     while found is not None and not isinstance(found, Redirected):
         found = found.__cause__
@@ -71,7 +71,7 @@ def _redirect_of(error: BaseException) -> Redirected | None:
 
 
 def s3_session() -> type | None:
-    """Return the class of HTTP sessions for S3, which follows no redirect to another origin.
+    """Return the class of HTTP sessions for S3 that rejects redirects to other origins.
 
     None for releases of aiobotocore that take no class.
     """
@@ -94,11 +94,12 @@ def s3_session() -> type | None:
 
 
 class Redirects:
-    """Follows the redirects of one store.
+    """Redirects of one store.
 
     Args:
-        files: fsspec's file system for the configured address, which follows none (``stop_at_redirect``).
-        open_files: makes another one with these options.
+        remote: address of the store.
+        files: fsspec file system of the configured address, which does not follow redirects (``stop_at_redirect``).
+        open_files: opens another file system with given options.
     """
 
     def __init__(self, remote: Remote, files: Any, open_files: Callable[[dict[str, Any]], Any]) -> None:
@@ -110,13 +111,14 @@ class Redirects:
         self._others = self._files(files, open_files)
 
     def followed(self, url: str, read: Callable[[Any, str], _T]) -> _T:
-        """Return what ``read`` gives for an address, or for the one it redirects to.
+        """Return the result of ``read`` for an address or its redirect target.
 
         Args:
-            read: takes a file system and an address in it.
+            url: address to read.
+            read: takes a file system and an address.
 
         Raises:
-            SourceError: it redirects to where this store must not lead, or too often.
+            SourceError: a redirect is not allowed, or there are too many.
         """
         for _ in range(MAX_HOPS + 1):
             try:
@@ -129,10 +131,10 @@ class Redirects:
         raise self._refused(f"more than {MAX_HOPS} times")
 
     def _next(self, url: str, location: str) -> str:
-        """Return where a redirect leads.
+        """Return the target of a redirect.
 
         Raises:
-            SourceError: to where this store must not lead.
+            SourceError: the target is not allowed.
         """
         try:
             target = urljoin(_without_user(url), location).partition("#")[0]
@@ -151,9 +153,10 @@ class Redirects:
         return urlunsplit(parts._replace(netloc=self._netloc)) if _origin(target) == self._origin else target
 
     def check_address(self, host: str, text: str) -> None:
-        """
+        """Raise if a redirect target resolves to an address that is not allowed.
+
         Raises:
-            SourceError: a host other than the configured one has an address of this machine, or a link-local one.
+            SourceError: another host than the configured one has a loopback or link-local address.
         """
         address = _address(text)
         if host == self._host or address is None:
@@ -168,13 +171,13 @@ class Redirects:
         return SourceError(f"{self._remote} cannot be read: it redirects {where}")
 
     def _files(self, own: Any, open_files: Callable[[dict[str, Any]], Any]) -> Any:
-        """Return the file system to read from hosts that the store redirects to."""
+        """Return the file system for hosts that the store redirects to."""
         client = {key: value for key, value in own.client_kwargs.items() if key in _OF_ANY_CLIENT}
         request = {key: value for key, value in own.kwargs.items() if key in _OF_ANY_REQUEST}
-        # Through a proxy nothing is resolved here.
+        # With a proxy, names are not resolved here.
         is_direct = not client.get("trust_env") and "proxy" not in request
         files = open_files({"client_kwargs": client, **({"get_client": self._client} if is_direct else {})})
-        files.kwargs = request  # to what is given fsspec adds what is configured
+        files.kwargs = request  # fsspec would merge the configured options into the given ones
         return files
 
     async def _client(self, loop: object = None, **more: Any) -> ClientSession:
@@ -182,7 +185,7 @@ class Redirects:
 
 
 class _CheckedResolver(AbstractResolver):  # type: ignore[misc]  # aiohttp may be absent where types are checked
-    """Resolves names to addresses that redirects may lead to: what is checked is what is connected to."""
+    """Resolver that checks the addresses that are connected to."""
 
     def __init__(self, redirects: Redirects) -> None:
         self._redirects = redirects
@@ -204,7 +207,7 @@ def _origin(url: str) -> tuple[str, str, int]:
 
 
 def _shown(url: str) -> str:
-    """Return what of an address may be in a message: its path may hold a signature."""
+    """Return the part of an address that may appear in messages: its path may hold a signature."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
 
@@ -228,5 +231,5 @@ def _is_local_name(host: str) -> bool:
 
 
 def _is_of_machine(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
-    """Return whether a connection to an address stays on this machine: 0.0.0.0 is loopback as well."""
+    """Return whether a connection to an address stays on this machine; 0.0.0.0 is loopback as well."""
     return address.is_loopback or address.is_unspecified

@@ -1,12 +1,12 @@
-"""Where files of a remote store are kept: by what is in them, and put together to a store that changes as a whole.
+"""Local files of a remote store, stored by content and published atomically.
 
-    lock                one process at a time fetches; whoever waits finds what it has fetched
-    index.json          what is served: its files with digests and tags, and when that was last found to be current
-    trees/DIGEST        a model's folder, or a file of the store's own; never written to again
-    stores/DIGEST/NAME  links to those: one state of the store
-    current             link to the state that is served; replaced by another in one step
+lock                held by the process that fetches; waiting processes reuse the result
+index.json          served files with digests and tags, and the time of the last check
+trees/DIGEST        a model's folder, or a file of the store itself; immutable
+stores/DIGEST/NAME  links to those: one state of the store
+current             link to the served state, replaced atomically
 
-A model of which nothing has changed keeps its very files, so nobody loads it anew when another one changes.
+An unchanged model keeps its files, so it is not reloaded when another one changes.
 """
 
 from __future__ import annotations
@@ -33,11 +33,12 @@ _LOOK_S: Final = 0.1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kept:
-    """A file that is there.
+    """Stored file.
 
     Args:
         digest: SHA-256 of its bytes.
-        tag: what its source said of it.
+        size: size in bytes.
+        tag: tag given by its source.
     """
 
     digest: str
@@ -47,13 +48,13 @@ class Kept:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Index:
-    """The state of a store.
+    """State of a store.
 
     Args:
-        stamp: what stands for all of it at its source.
-        files: by path.
-        state: the folder that holds it.
-        checked: when it was last found to be current, on time.time()'s clock.
+        stamp: identifier of the state at its source.
+        files: files by path.
+        state: name of the folder that holds it.
+        checked: time of the last check (time.time()).
     """
 
     stamp: str
@@ -63,10 +64,10 @@ class Index:
 
 
 class Shelf:
-    """The folder of one remote store.
+    """Folder of one remote store.
 
     Raises:
-        SourceError: it cannot be made, or others may write to it.
+        SourceError: it cannot be created, or other users may write to it.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -86,10 +87,10 @@ class Shelf:
 
     @contextmanager
     def locked(self, is_given_up: Callable[[], bool]) -> Iterator[None]:
-        """Be the only one of all processes here.
+        """Lock the folder against other processes.
 
         Raises:
-            SourceError: whoever waits has given up.
+            SourceError: waiting was cancelled.
         """
         descriptor = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
@@ -102,26 +103,26 @@ class Shelf:
             os.close(descriptor)
 
     def index(self) -> Index | None:
-        """What is served; None where nothing is."""
+        """Return the index of the served state, or None."""
         try:
             data: dict[str, Any] = json.loads((self.folder / "index.json").read_bytes())
             files = {path: Kept(**kept) for path, kept in data.pop("files").items()}
             found = Index(**data, files=files)
         except (OSError, ValueError, TypeError, KeyError, AttributeError):
             return None
-        # An index of another state would take files for others.
+        # an index of another state would name wrong files
         return found if self.store.is_dir() and self.store.resolve().name == found.state else None
 
     def write_index(self, index: Index) -> None:
-        """Keep what is known of what is served."""
+        """Store the index of the served state."""
         text = json.dumps(asdict(index)).encode()
         _replace(self.folder / "index.json", text)
 
     def take(self, chunks: Iterable[bytes], limit: int) -> tuple[Path, Kept]:
-        """Write what comes to a file, which nobody serves yet.
+        """Write chunks to a new file that is not served yet.
 
         Raises:
-            SourceError: it is more than the limit, or there is no room.
+            SourceError: the limit is exceeded, or the disk is full.
         """
         path = self._incoming / secrets.token_hex(8)
         digest, size = hashlib.sha256(), 0
@@ -140,20 +141,21 @@ class Shelf:
         return path, Kept(digest=digest.hexdigest(), size=size)
 
     def held(self, path: str, index: Index | None, digest: str) -> Path | None:
-        """The file of a store that is served, if it is still what the index says."""
+        """Return the served file of a path if it still matches the index."""
         kept = None if index is None else index.files.get(path)
         there = self.store / path
         is_it = kept is not None and kept.digest == digest and there.is_file() and there.stat().st_size == kept.size
         return there if is_it else None
 
     def publish(self, stamp: str, files: Mapping[str, tuple[Path, Kept]]) -> None:
-        """Serve these files, all of them, from now on.
+        """Publish exactly these files.
 
         Args:
-            files: where each is now, by its path in the store. Those of ``take`` are moved, others copied.
+            stamp: identifier of the state at its source.
+            files: current locations by path in the store. Files from ``take`` are linked, others copied.
 
         Raises:
-            SourceError: there is no room.
+            SourceError: the disk is full.
         """
         try:
             self._publish(stamp, files)
@@ -182,7 +184,7 @@ class Shelf:
         self._sweep({state.name, *([] if previous is None else [previous.name])})
 
     def _tree(self, inside: Mapping[str, tuple[Path, Kept]]) -> Path:
-        """A model's folder of these files; of a file that lies in the store itself, the file."""
+        """Return the folder with these files; the file itself if it lies directly in the store."""
         tree = self._trees / _digest((rest, kept.digest) for rest, (_, kept) in inside.items())
         if tree.exists():
             return tree
@@ -195,7 +197,7 @@ class Shelf:
         return tree
 
     def _sweep(self, kept: set[str]) -> None:
-        """Drop what belongs to no state that is served, or was until now."""
+        """Delete states and trees that belong neither to the served state nor to the previous one."""
         for state in self._stores.iterdir():
             if state.name not in kept:
                 shutil.rmtree(state, ignore_errors=True)
@@ -206,7 +208,7 @@ class Shelf:
         self.tidy()
 
     def tidy(self) -> None:
-        """Drop what was fetched and not served."""
+        """Delete fetched files that were not published."""
         for path in self._incoming.iterdir():
             _remove(path)
 
@@ -224,7 +226,7 @@ def _digest(pairs: Iterable[tuple[str, object]]) -> str:
 
 
 def _place(path: Path, target: Path, is_ours: bool) -> None:
-    # What was fetched is linked, not moved: the same bytes may be there under two names.
+    # Link instead of moving: the same bytes may be needed under two names.
     if is_ours:
         os.link(path, target)
     else:

@@ -1,7 +1,6 @@
-"""What is read from elsewhere, with fsspec: the only module that knows of it (extra ``[remote]``).
+"""Access to remote files through fsspec, which only this module imports (extra ``[remote]``).
 
-Of what a library says when something fails, only what kind of failure it was is told: its text may hold the address
-with a signature, or a header.
+Of a library's error only its kind is reported: its text may hold a signed address or a header.
 """
 
 from __future__ import annotations
@@ -25,19 +24,19 @@ CHUNK: Final = 2**20
 _BLOCK: Final = 8 * 2**20
 _CONNECT_S: Final = 10.0
 _SILENCE_S: Final = 30.0
-# What tells one state of a file from another, in this order; of the last two both the time and the size.
+# Tags that identify a state of a file, by preference; the last two are combined with the size.
 _TAGS: Final = ("ETag", "etag", "generation", "Content-MD5", "Last-Modified", "LastModified")
-# What these say has addresses and headers in it, and of a failure more than is told here.
+# Loggers silenced because they log addresses and headers.
 _TALKATIVE: Final = ("fsspec", "s3fs", "gcsfs", "aiobotocore", "botocore", "aiohttp", "google.auth")
 
 
 @dataclass(frozen=True, slots=True)
 class Object:
-    """A file that is elsewhere.
+    """Remote file.
 
     Args:
-        size: in bytes; None where nobody says.
-        tag: another one when the file is another; empty where nobody says.
+        size: size in bytes, or None if unknown.
+        tag: changes when the file changes; empty if unknown.
     """
 
     size: int | None
@@ -45,7 +44,7 @@ class Object:
 
 
 class Source:
-    """Reads what lies at an address.
+    """Reader of a remote address.
 
     Raises:
         SettingsError: the extra is not installed.
@@ -56,17 +55,17 @@ class Source:
         self._is_bucket = remote.scheme in BUCKETS
         self._fs = _open(remote.scheme)
         if not self._is_bucket:
-            from app.remote.redirects import Redirects  # it needs the extra, which is there
+            from app.remote.redirects import Redirects  # needs the extra
 
             self._redirects = Redirects(remote, self._fs, partial(_files, remote.scheme))
         for name in _TALKATIVE:
             logging.getLogger(name).setLevel(logging.CRITICAL)
 
     def list(self) -> dict[str, Object]:
-        """The files of a folder by their paths in it.
+        """Return the files of a folder by relative path.
 
         Raises:
-            SourceError: it cannot be listed, or there are none.
+            SourceError: it cannot be listed, or is empty.
         """
         if not self._is_bucket:
             raise SourceError("a web server lists no files: expected SHA256SUMS among them, or an archive")
@@ -84,7 +83,7 @@ class Source:
         return files
 
     def look(self, path: str = "") -> Object:
-        """What is known of a file; of the address itself without a path.
+        """Return size and tag of a file, or of the address itself.
 
         Raises:
             SourceError: it cannot be read.
@@ -93,10 +92,10 @@ class Source:
             return self._read(path, lambda fs, url: _object(fs.info(url)))
 
     def read_small(self, path: str, limit: int) -> bytes | None:
-        """A file that is no larger than this many bytes; None where there is none.
+        """Return the contents of a small file, or None if it does not exist.
 
         Raises:
-            SourceError: it is larger, or cannot be read.
+            SourceError: it is larger than the limit, or cannot be read.
         """
         data = bytearray()
         try:
@@ -109,25 +108,26 @@ class Source:
         return bytes(data)
 
     def chunks(self, path: str = "") -> Iterator[bytes]:
-        """The bytes of a file, as they come.
+        """Yield the bytes of a file.
 
         Raises:
-            SourceError: they stop coming.
+            SourceError: reading fails.
         """
         with self._telling("read", path):
-            # A web server sends a file in one response, so it is of one state; pieces of a bucket by their ETag.
+            # A web server sends a file in one response and therefore in one state; pieces of a bucket's file are tied
+            # by ETag.
             more = {"cache_type": "readahead", "block_size": _BLOCK} if self._is_bucket else {"block_size": 0}
             with self._read(path, lambda fs, url: fs.open(url, "rb", **more)) as file:
                 while chunk := file.read(CHUNK):
                     yield chunk
 
     def _read(self, path: str, read: Callable[[Any, str], _T]) -> _T:
-        """Call ``read`` with a file system and the address of a file in it."""
+        """Call ``read`` with the file system and the address of a file."""
         url = self._address(path)
         return read(self._fs, url) if self._is_bucket else self._redirects.followed(url, read)
 
     def _address(self, path: str) -> str:
-        """Of a file in the folder; what is put behind the address of an archive has no folder of its own."""
+        """Return the address of a file in the folder; for an archive, the path is appended to its name."""
         if not path:
             return self._remote.url
         parts = urlsplit(self._remote.url)
@@ -144,7 +144,7 @@ class Source:
             raise
         except Exception as exc:
             where = f"'{path}' of {self._remote}" if path else str(self._remote)
-            # Whatever fails over HTTP is told as a file that is not there, with the failure behind it.
+            # fsspec reports HTTP errors as FileNotFoundError with the real error as cause.
             cause = exc if self._is_bucket or exc.__cause__ is None else exc.__cause__
             if isinstance(cause, SourceError):
                 raise cause from None
@@ -152,11 +152,11 @@ class Source:
 
 
 class MissingError(SourceError):
-    """There is no such file."""
+    """File that does not exist."""
 
 
 class DeniedError(SourceError):
-    """It may not be read, or some servers say so of what is not there."""
+    """File that may not be read; some servers also report missing files this way."""
 
 
 def _open(scheme: str) -> Any:
@@ -164,9 +164,9 @@ def _open(scheme: str) -> Any:
         import fsspec
         from fsspec.config import conf
 
-        fsspec.get_filesystem_class(scheme)  # says first which library is missing
+        fsspec.get_filesystem_class(scheme)  # raises ImportError that names the missing library
         more = _options(scheme)
-        for key, value in dict(conf.get(scheme, {})).items():  # what FSSPEC_* variables say is added to, not replaced
+        for key, value in dict(conf.get(scheme, {})).items():  # extend FSSPEC_* settings instead of replacing them
             more[key] = {**more[key], **value} if isinstance(value, dict) and key in more else value
         if scheme not in BUCKETS:
             from app.remote.redirects import stop_at_redirect
@@ -175,7 +175,7 @@ def _open(scheme: str) -> Any:
             more["client_kwargs"] = {**more["client_kwargs"], "raise_for_status": stop_at_redirect}
         return _files(scheme, more)
     except ImportError as exc:
-        # Where an extra is installed in part, fsspec names what is missing in the error's cause.
+        # For a partly installed extra, fsspec names the missing module in the error's cause.
         missing = getattr(exc.__cause__, "name", None) or exc.name or "fsspec"
         raise SettingsError(
             f"a store at {scheme}:// needs an extra that is not installed ({missing}): pip install 'pnnx-serve[remote]'"
@@ -189,7 +189,7 @@ def _files(scheme: str, options: Mapping[str, Any]) -> Any:
 
 
 def _options(scheme: str) -> dict[str, Any]:
-    """Nothing is waited for without end, and no redirect leads to where nothing is to be fetched from."""
+    """Return options that bound all waiting and reject redirects."""
     if scheme == "s3":
         from app.remote.redirects import s3_session
 
@@ -226,21 +226,21 @@ def _kind(exc: BaseException) -> type[SourceError]:
 
 
 def _code(exc: BaseException) -> str:
-    """The code of an answer of S3, as botocore has it."""
+    """Return the error code of an S3 response."""
     with contextlib.suppress(Exception):
         return str(exc.response["Error"]["Code"])  # type: ignore[attr-defined]
     return ""
 
 
 def _status(exc: BaseException) -> int | None:
-    for name in ("status", "code"):  # of aiohttp, of gcsfs
+    for name in ("status", "code"):  # attributes of aiohttp and gcsfs
         if isinstance(value := getattr(exc, name, None), int):
             return value
     return None
 
 
 def _reason(exc: BaseException) -> str:
-    """What kind of failure it was, and what may help."""
+    """Return the kind of failure and advice."""
     if _is_missing(exc):
         return "there is nothing of that name"
     if _is_denied(exc):

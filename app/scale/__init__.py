@@ -1,1 +1,1 @@
-"""Past one machine: what makes the service part of an engine for clusters. Nobody else imports it."""
+"""Integration with cluster engines; imported only by ``pnnx-serve deploy``."""

@@ -1,4 +1,4 @@
-"""Which model a request is for, found out before anybody answers it."""
+"""Target model of a request, determined before it is answered."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import orjson
 from app.scale.ray.wire import Receive, Scope, again, read
 
 _PATH: Final = re.compile(r"(?:/v2(?:/repository)?)?/models/([^/]+)(?:/.*)?")
-# Paths that look as if they named a model, but do not.
+# Paths that look as if they named a model.
 _NONE: Final = ("/v2/models/stats",)
 _BY_QUERY: Final = {"/infer": ("POST", "PUT"), "/graph": ("GET", "HEAD")}
 
@@ -20,14 +20,15 @@ _BY_QUERY: Final = {"/infer": ("POST", "PUT"), "/graph": ("GET", "HEAD")}
 async def model_of(
     scope: Scope, receive: Receive, limit: int, default: Callable[[], str | None]
 ) -> tuple[str | None, Receive]:
-    """The model's name, None for none, and what receives the body from now on.
+    """Return the model's name or None, and the function that receives the body from now on.
 
     Args:
-        limit: of a body that has to be read for it.
-        default: which one is meant where none is named.
+        scope, receive: of the request.
+        limit: maximum size of a body that must be read.
+        default: returns the default model.
 
     Raises:
-        ServiceError: the body is too large, or no model is meant.
+        ServiceError: the body is too large, or no model is named and there is no default.
     """
     path: str = scope["path"]
     if (match := _PATH.fullmatch(path)) is not None and path not in _NONE:
@@ -48,7 +49,7 @@ def _content_type(scope: Scope) -> bytes:
 
 
 def _named(body: bytes) -> str | None:
-    """The name in a JSON body. What is no JSON is for the service to refuse."""
+    """Return the model named in a JSON body; None for invalid JSON, which the service rejects."""
     try:
         found = orjson.loads(body)
     except ValueError:

@@ -1,4 +1,4 @@
-"""An application of Ray Serve: one deployment for the store, and one for each model that has its own."""
+"""Ray Serve application: one deployment for the store, and one for each model with its own options."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from app.scale.ray.options import ModelOptions, Options
 from app.settings import Settings, SettingsError
 
 NAME: Final = "pnnx-serve"
-# The server's settings that Ray decides: where it listens, how many processes there are, and when they end.
+# Settings that Ray decides: address, number of processes, TLS.
 OF_RAY: Final = ("store", "host", "port", "grpc_port", "workers", "tls_certificate", "tls_key", "tls_client_ca")
 _HEALTH_S: Final = 5.0
-# Ray has the same names for them.
+# Options with the same names in Ray.
 _SCALING: Final = (
     "min_replicas", "max_replicas", "target_ongoing_requests", "upscale_delay_s", "downscale_delay_s",
     "look_back_period_s",
@@ -26,23 +26,22 @@ OLDEST: Final = (2, 60)
 
 
 def build(store: str | Path | Mapping[str, Any] | Options) -> Any:
-    """An application that serves a store: ``serve.run(build("/models"))``.
+    """Return an application that serves a store: ``serve.run(build("/models"))``.
 
     Args:
-        store: what ``Options`` says, or the store alone with all else as it is by default. Ray hands in the ``args``
-            of its own config file, and takes builders of one argument only.
+        store: options, or the store alone. Ray passes the ``args`` of its config file, as one argument.
 
     Returns:
         A ``ray.serve.Application``.
 
     Raises:
-        SettingsError: Ray is not installed or too old, or settings are none.
-        pydantic.ValidationError: the options are none.
+        SettingsError: Ray is missing or too old, or a setting is invalid.
+        pydantic.ValidationError: the options are invalid.
     """
     check_ray()
     options = _options(store)
     settings = make_settings(options)
-    from app.scale.ray.deployments import front, own  # they import Ray
+    from app.scale.ray.deployments import front, own  # imports Ray
 
     shares = {name: own(name, settings, share, placement(share)) for name, share in options.models.items()}
     return front(NAME, settings, options, placement(options), shares)
@@ -55,10 +54,10 @@ def _options(store: str | Path | Mapping[str, Any] | Options) -> Options:
 
 
 def make_settings(options: Options) -> Settings:
-    """The settings of every replica.
+    """Return the settings of every replica.
 
     Raises:
-        SettingsError: one is none, or is Ray's to decide.
+        SettingsError: a setting is invalid, or decided by Ray.
     """
     wrong = [name for name in options.settings if name in OF_RAY]
     if wrong:
@@ -66,14 +65,14 @@ def make_settings(options: Options) -> Settings:
     for name in options.models:
         if not is_model_name(name):
             raise SettingsError(f"models: found a name that no model has, expected {NAME_RULE}")
-    # As many threads as a replica has cores: Ray promises them to nobody else.
+    # One thread per core of the replica, which Ray reserves.
     given = {"threads": max(1, math.floor(options.cpus)), **options.settings}
     found = Settings.from_env(**given, store=options.store)
     return found.model_copy(update={"workers": 1, "grpc_port": None, "shared_memory": False})
 
 
 def placement(share: ModelOptions) -> dict[str, Any]:
-    """What Ray is told of a deployment."""
+    """Return the deployment options for Ray."""
     resources: dict[str, Any] = {"num_cpus": share.cpus}
     if share.memory_bytes is not None:
         resources["memory"] = share.memory_bytes
@@ -90,10 +89,10 @@ def placement(share: ModelOptions) -> dict[str, Any]:
 
 
 def check_ray() -> str:
-    """The version of Ray.
+    """Return the version of Ray.
 
     Raises:
-        SettingsError: it is not installed, or too old.
+        SettingsError: Ray is missing or too old.
     """
     expected = ".".join(map(str, OLDEST))
     try:

@@ -1,4 +1,4 @@
-"""A cluster that is deployed to: one that is there, or one of this machine alone."""
+"""Ray cluster to deploy to: a running one, or one on this machine."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _LOOK_S: Final = 0.25
 _REASON: Final = 600
 _KNOCK_S: Final = 10.0
 _ANSWER_S: Final = 30.0
-# The line of a traceback that says what is wrong; Ray hands on all of it, and its own around it.
+# Line of a traceback with the cause; Ray returns the whole traceback within its own.
 _RAISED: Final = re.compile(r"^\s*(?:\w+\.)*\w*(?:Error|Exception): (.+)$", re.MULTILINE)
 
 
 class ClusterError(ConfigError):
-    """A cluster cannot be reached, has no room, or could not start what it was given."""
+    """Cluster that is unreachable, full, or unable to start the application."""
 
 
 def _absent(address: str | None) -> ClusterError:
@@ -35,13 +35,13 @@ def _absent(address: str | None) -> ClusterError:
 
 
 def _knock(address: str) -> None:
-    """See that somebody is there: Ray itself would try for minutes.
+    """Raise if nothing listens at the address; Ray itself would retry for minutes.
 
     Raises:
-        ClusterError: nobody is.
+        ClusterError: nothing does.
     """
     host, _, port = address.rpartition("/")[2].rpartition(":")
-    if not port.isdecimal():  # auto, or what Ray says itself is none
+    if not port.isdecimal():  # "auto", or invalid, which Ray reports
         return
     try:
         socket.create_connection((host.strip("[]"), int(port)), _KNOCK_S).close()
@@ -50,20 +50,22 @@ def _knock(address: str) -> None:
 
 
 class Cluster:
-    """Ray, as long as the block runs.
+    """Connection to Ray, as a context manager.
 
     Args:
-        address: of a cluster, or ``auto`` for the one this machine is part of; None starts one of this machine alone,
-            which ends with the block.
+        address: address of a cluster, or ``auto`` for the one of this machine; None starts a local cluster that ends
+            with
+            the context.
+        host, port: address of the HTTP proxy.
 
     Raises:
-        SettingsError: Ray is not installed, or too old.
-        ClusterError: the cluster cannot be reached, or is of another version.
+        SettingsError: Ray is missing or too old.
+        ClusterError: the cluster is unreachable, or has another version.
     """
 
     def __init__(self, address: str | None, host: str, port: int) -> None:
         found = check_ray()
-        # It is asked for by nobody who starts a server.
+        # Starting a server must not send usage statistics.
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         import ray
 
@@ -98,10 +100,10 @@ class Cluster:
         self._ray.shutdown()
 
     def deploy(self, options: Options, name: str, limit_s: float) -> str:
-        """Have the application run; the address of its proxy.
+        """Deploy the application and return the address of its proxy.
 
         Raises:
-            ClusterError: there is no room for it, or it cannot start.
+            ClusterError: the cluster has no room for it, or it cannot start.
         """
         from ray import serve
 
@@ -114,7 +116,7 @@ class Cluster:
         return f"http://{host}:{self._http['port']}"
 
     def problem(self, name: str) -> str | None:
-        """Why an application that runs is not ready; None where it is."""
+        """Return why a running application is not ready, or None."""
         from ray import serve
 
         for deployment in serve.status().applications[name].deployments:
@@ -125,7 +127,7 @@ class Cluster:
         return None
 
     def _check_room(self, shares: list[ModelOptions]) -> None:
-        """A replica that no node has the cores for would be waited for without end."""
+        """Raise if a replica needs more cores than any node has; Ray would wait forever."""
         most = max((node["Resources"].get("CPU", 0.0) for node in self._ray.nodes() if node["Alive"]), default=0.0)
         wanted = max(share.cpus for share in shares)
         if wanted > most:
@@ -162,7 +164,7 @@ class Cluster:
 
 
 def _reasons(found: Any) -> str:
-    """What Ray says of deployments that do not run, without the calls that led there."""
+    """Return Ray's messages on deployments that do not run, without tracebacks."""
     own = [] if found is None else [each.message for each in found.deployments.values() if each.message]
     texts = own or ([found.message] if found is not None and found.message else [])
     lasts = [(_RAISED.findall(text) or [text])[-1] for text in texts]

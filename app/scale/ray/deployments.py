@@ -1,4 +1,4 @@
-"""Replicas: each is the whole service in a process of Ray's, with those models that it is there for."""
+"""Replicas: each is the whole service in a Ray process, with a subset of the models."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from app.settings import Settings
 from app.thread_limits import limit_threads
 from app.version import version
 
-if TYPE_CHECKING:  # it imports numpy
+if TYPE_CHECKING:  # imports numpy
     from app.scale.ray.wire import Wire
 
 
 class Replica:
-    """What Ray makes of a deployment on a node.
+    """Replica of a deployment.
 
     Args:
-        settings: of the server.
-        only: the models it is there for; None for all of the store but those of others.
-        others: whoever serves models that have replicas of their own, by their names.
-        most: how many models it holds, of those that it is asked for; None for all.
-        revision: makes no difference but to Ray, which replaces replicas with another one.
+        settings: settings of the server.
+        only: models to serve; None for all of the store except those of other deployments.
+        others: handles of deployments with models of their own, by model.
+        most: maximum number of models held at once, loaded on demand; None for all.
+        revision: a new value makes Ray replace the replicas.
     """
 
     def __init__(
         self, settings: Settings, only: tuple[str, ...] | None, others: dict[str, Any], most: int | None, revision: str
     ) -> None:
         limit_threads(settings.threads or 1)
-        from app.log import configure_logging  # these import numpy, whose threads are settled now
+        from app.log import configure_logging  # these import numpy, which must wait for the thread limit
         from app.scale.ray.front import Front, check_store
         from app.scale.ray.sharing import share_with_others
 
@@ -42,42 +42,43 @@ class Replica:
         self.front: Any = Front(settings, only, others, most)
 
     async def call(self, wire: Wire) -> Wire:
-        """An answer to a request that another replica passes on."""
+        """Answer a request forwarded by another replica."""
         found: Wire = await self.front.call(wire)
         return found
 
     async def tell(self) -> tuple[str, bytes, bytes]:
-        """Figures, for another replica."""
+        """Return the metrics and counters for another replica."""
         found: tuple[str, bytes, bytes] = self.front.peers.tell()
         return found
 
     async def obey(self, asked: str, command: Command) -> None:
-        """Do what another replica was told."""
+        """Execute a command given to another replica."""
         await self.front.peers.obey(asked, command)
 
     async def problem(self) -> str | None:
-        """Why it is not ready, though it serves; None where it is."""
+        """Return why it is not ready although it serves, or None."""
         found: str | None = self.front.problem
         return found
 
     async def check_health(self) -> None:
-        """
+        """Raise if the replica has stopped; Ray then starts another one.
+
         Raises:
-            RuntimeError: it will not serve any more; Ray starts another one.
+            RuntimeError: it has stopped.
         """
         self.front.check()
 
 
 class Store(Replica):
-    """Takes requests from Ray's proxy."""
+    """Replica that receives requests from Ray's proxy."""
 
     def __serve_build_asgi_app__(self) -> Any:
-        """What answers them, by Ray's name for it."""
+        """Return the ASGI app, under Ray's name for it."""
         return self.front
 
 
 class Model(Replica):
-    """Takes requests for its model from the store's replicas."""
+    """Replica of one model, which receives requests from the store's replicas."""
 
     async def __init__(self, *args: Any) -> None:  # type: ignore[misc]  # Ray awaits it
         super().__init__(*args)
@@ -88,7 +89,7 @@ class Model(Replica):
 
 
 def front(name: str, settings: Settings, options: Options, told: dict[str, Any], others: dict[str, Any]) -> Any:
-    """The deployment that everything comes to, bound."""
+    """Return the bound deployment that receives all requests."""
     made = serve.deployment(serve.ingress()(Store), name=name, **told)
     most, revision = options.models_per_replica, options.revision
     made._version = _mark(settings, tuple(others), most, revision)
@@ -96,7 +97,7 @@ def front(name: str, settings: Settings, options: Options, told: dict[str, Any],
 
 
 def own(name: str, settings: Settings, share: ModelOptions, told: dict[str, Any]) -> Any:
-    """The deployment of a model that has its own, bound."""
+    """Return the bound deployment of a model with its own options."""
     threads = max(1, int(share.cpus))
     made = serve.deployment(Model, name=f"model-{name}", **told)
     settings = settings.model_copy(update={"threads": threads})
@@ -105,10 +106,9 @@ def own(name: str, settings: Settings, share: ModelOptions, told: dict[str, Any]
 
 
 def _mark(settings: Settings, *more: object) -> str:
-    """What tells replicas that are to be replaced, when an application is deployed again, from those that may stay.
+    """Return the version of a deployment: replicas with another version are replaced on redeployment.
 
-    Ray has a name of its own for it, and makes up one where there is none: then all are replaced. From its config file
-    it takes that of all that is said there.
+    Without it Ray makes up a version, and replaces all replicas. For its config file Ray derives one from the contents.
     """
-    url = getattr(settings.store, "url", "")  # not told of it, and so not in the settings' text
+    url = getattr(settings.store, "url", "")  # not part of the settings' repr
     return hashlib.sha256(repr((version(), settings.model_dump(), url, more)).encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""The service's app as a replica runs it: loaded before it is asked, and with what others serve passed on to them."""
+"""ASGI app of a replica: loads models before serving, and forwards requests for other deployments' models."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from app.settings import Settings
 
 log = logging.getLogger(__name__)
 
-# Paths that tell of all models: what others serve is asked of them.
+# Paths that list all models, including those of other deployments.
 _LISTS: Final = {"/models": "models", "/v2/repository/index": ""}
 _TOLD: Final = ("/metrics", "/models", "/v2/models")
 _READY: Final = ("/health/ready", "/v2/health/ready")
@@ -36,19 +36,20 @@ _TURN_LOOK_S: Final = 0.05
 
 
 class Front:
-    """An ASGI app around the service's.
+    """ASGI app around the service's.
 
     Args:
-        only: the models it is there for; None for all of the store but those of others.
-        others: handles of the deployments that serve the models of these names.
-        most: how many models it holds, of those that it is asked for; None for all.
+        settings: settings of the server.
+        only: models to serve; None for all of the store except those of other deployments.
+        others: handles of the deployments of other models, by model.
+        most: maximum number of models held at once, loaded on demand; None for all.
     """
 
     def __init__(
         self, settings: Settings, only: tuple[str, ...] | None, others: Mapping[str, Any], most: int | None
     ) -> None:
         is_part = only is not None or bool(others) or most is not None
-        # What a part of a store is made of, somebody has to say: the folder names models of others as well.
+        # A partial store loads explicitly: the folder also has other deployments' models.
         more: dict[str, Any] = {"model_control": "explicit", "load_model": ()} if is_part else {}
         self._settings = settings.model_copy(update=more)
         self._app = create_app(self._settings)
@@ -62,14 +63,14 @@ class Front:
         self._settling: asyncio.Task[None] | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request, or the lifespan."""
+        """Serve a request or the lifespan."""
         if scope["type"] == "lifespan":
             await self._live(receive, send)
         elif scope["type"] == "http":
             await self._answer(scope, receive, _for_ray(send))
 
     async def start(self) -> None:
-        """Load the models; until they are."""
+        """Load the models and wait until they are ready."""
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(turn(self._settings))
             self._lifespan = self._app.router.lifespan_context(self._app)
@@ -77,7 +78,7 @@ class Front:
             await self._plane.loaded.wait()
             if self._holding is not None:
                 await self._holding.start()
-            # It serves before all is compiled; those that start beside it wait for that, and it does not.
+            # It serves before background compiling ends; replicas that start beside it wait for that.
             self._settling = asyncio.create_task(_settle(stack.pop_all(), self._settings.load_timeout_s))
         self.peers.join()
         self._is_alive = True
@@ -85,7 +86,7 @@ class Front:
             log.error("this replica serves, but: %s", self.problem)
 
     async def stop(self) -> None:
-        """End all work."""
+        """Stop all work."""
         self._is_alive = False
         if self._settling is not None:
             self._settling.cancel()
@@ -97,20 +98,21 @@ class Front:
 
     @property
     def problem(self) -> str | None:
-        """Why it is not ready; None where it is."""
+        """Return why it is not ready, or None."""
         found: str | None = self._plane.unready_reason()
         return found
 
     def check(self) -> None:
-        """
+        """Raise if it has stopped.
+
         Raises:
-            RuntimeError: it has ended.
+            RuntimeError: it has.
         """
         if not self._is_alive:
             raise RuntimeError("this replica has ended")
 
     async def call(self, wire: Wire) -> Wire:
-        """The answer to a request that another replica passes on."""
+        """Answer a request forwarded by another replica."""
         return await passed(self._serve, wire)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -135,7 +137,7 @@ class Front:
             await _refuse(error, send)
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send, name: str | None = None) -> None:
-        """Answer here; a model that has to be loaded for it is not let go before the end."""
+        """Answer here; keep a model loaded on demand until the end."""
         if self._holding is None or not self._is_asked:
             await self._app(scope, receive, send)
             return
@@ -143,10 +145,10 @@ class Front:
             await self._app(scope, receive, send)
 
     async def _ask(self, name: str, wire: Wire) -> Wire:
-        """The answer of whoever serves a model.
+        """Return the answer of the deployment that serves a model.
 
         Raises:
-            ModelNotReadyError: there is nobody just now.
+            ModelNotReadyError: it gave no answer.
         """
         try:
             async with asyncio.timeout(self._settings.request_timeout_s + self._settings.answer_timeout_s):
@@ -154,7 +156,7 @@ class Front:
                 return found
         except asyncio.CancelledError:
             raise
-        except Exception as exc:  # of Ray: the replica has died, none is there, too many wait
+        except Exception as exc:  # Ray errors: the replica died, none exists, or too many requests wait
             log.warning("model '%s': its replica gave no answer (%s)", name, type(exc).__name__)
             raise ModelNotReadyError(
                 f"model '{name}': its replica gave no answer", retry_after_s=self._settings.retry_after_s
@@ -165,7 +167,7 @@ class Front:
         answers = await asyncio.gather(
             passed(self._app, wire), *(self._ask(name, wire) for name in self._others), return_exceptions=True
         )
-        assert self._holding is not None  # nobody else asks others
+        assert self._holding is not None  # only such replicas ask others
         own = answers[0]
         if isinstance(own, BaseException):
             raise own
@@ -195,7 +197,7 @@ class Front:
 
 
 async def _settle(turn: AsyncExitStack, limit_s: float) -> None:
-    """Give the next one its turn once nothing is compiled any more."""
+    """Release the lock once background compiling has ended."""
     async with turn:
         with suppress(TimeoutError):
             async with asyncio.timeout(limit_s):
@@ -204,7 +206,7 @@ async def _settle(turn: AsyncExitStack, limit_s: float) -> None:
 
 
 def _for_ray(send: Send) -> Send:
-    """Answers as Ray passes them on: bodies that can be pickled, and without a request's id, which it adds itself."""
+    """Adapt answers for Ray: picklable bodies, and no request id, which Ray adds itself."""
 
     async def fitting(message: Message) -> None:
         if message["type"] == "http.response.start":
@@ -227,7 +229,7 @@ async def _refuse(error: ServiceError, send: Send) -> None:
 
 @asynccontextmanager
 async def turn(settings: Settings) -> AsyncIterator[None]:
-    """Be the only one of this machine, or of all that share the cache's folder, that loads models.
+    """Hold the lock for loading models on this machine (or all that share the cache folder).
 
     Where there is no such folder nobody waits: each compiles for itself anyway.
     """
@@ -261,14 +263,14 @@ def _locked(descriptor: int) -> bool:
 
 
 def check_store(settings: Settings) -> None:
-    """See that there is a store. Blocks.
+    """Raise if there is no store. Blocks.
 
-    On one machine a server that has no store yet waits for it. Behind Ray requests would go to a replica that waits, or
-    a deployment would be waited for without end: here it fails with the reason, and Ray tries again.
+    A standalone server without a store waits for it. Behind Ray, requests would reach a waiting replica, or the
+    deployment
+    would never finish; failing with the reason makes Ray retry.
 
     Raises:
-        ConfigError: it is not on this node, cannot be reached, or is not what it should be. Of a store that was
-            fetched before no look is needed: it serves on.
+        ConfigError: the store is not on this node, unreachable or invalid. A store fetched before is not checked.
         SettingsError: the extra is not installed on this node.
     """
     keeper = open_store(settings)

@@ -1,8 +1,7 @@
-"""Which models a replica holds that is not there for all of a store.
+"""Models held by a replica that does not serve the whole store.
 
-Either those it is there for, or as many as it may hold of those it is asked for: then the one that was asked for
-longest ago makes room. Files are looked at again and again, as with any store: what has changed is loaded beside what
-serves and takes its place.
+Either a fixed set, or models loaded on demand up to a limit, with LRU eviction. Files are polled as for any store:
+changed ones are loaded beside what serves and then replace it.
 """
 
 from __future__ import annotations
@@ -27,12 +26,14 @@ log = logging.getLogger(__name__)
 
 
 class Holding:
-    """Loads and unloads models of a replica.
+    """Loading and unloading of a replica's models.
 
     Args:
-        only: the models it is there for; None for all but those of others.
-        others: names of those.
-        most: how many it holds at most, of those it is asked for; None for all.
+        plane: data plane of the replica.
+        settings: settings of the server.
+        only: models to serve; None for all except ``others``.
+        others: models of other deployments.
+        most: maximum number of models held at once, loaded on demand; None for all.
     """
 
     def __init__(
@@ -58,28 +59,28 @@ class Holding:
         self._watch: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Load what is to be there from the start, and look after it from then on."""
+        """Load the initial models and start polling."""
         await self._look()
         self._watch = asyncio.create_task(self._go_on())
 
     def close(self) -> None:
-        """Look no more."""
+        """Stop polling."""
         if self._watch is not None:
             self._watch.cancel()
 
     @property
     def default_name(self) -> str | None:
-        """The model of a request that names none: of the whole store, and not of what is held of it."""
+        """Return the default model of the whole store, whatever this replica holds."""
         if self._settings.default_model is not None:
             return self._settings.default_model
         candidates = tuple(self._there) if len(self._there) == 1 else self._defaults
         return candidates[0] if len(candidates) == 1 else None
 
     def default(self) -> str:
-        """The same.
+        """Return the default model.
 
         Raises:
-            ModelNotFoundError: it has to name one.
+            ModelNotFoundError: there is none; the request must name a model.
         """
         if (name := self.default_name) is not None:
             return name
@@ -88,7 +89,7 @@ class Holding:
 
     @asynccontextmanager
     async def held(self, name: str | None) -> AsyncIterator[None]:
-        """Have a model loaded as long as the block runs. One that there is not is for the service to refuse.
+        """Keep a model loaded while the context is open. Unknown models are left for the service to reject.
 
         Raises:
             ServiceError: it cannot be served.
@@ -104,7 +105,7 @@ class Holding:
             self._released.set()
 
     async def _hold(self, name: str) -> None:
-        """Count one more request of a model, which is loaded then."""
+        """Count a request of a model, loading it first if needed."""
         while name not in self._held:
             async with self._loading:
                 if name not in self._held:
@@ -112,12 +113,12 @@ class Holding:
                     await self._load(name)
                     self._held[name] = 0
                     announce(self._held)
-        # Nobody has had a turn since it was looked for: it is there still.
+        # No await since the check above, so it is still loaded.
         self._held[name] += 1
         self._held.move_to_end(name)
 
     async def _make_room(self) -> None:
-        """Let the one go that was asked for longest ago and that nobody waits for."""
+        """Evict the least recently used model without requests."""
         assert self._most is not None
         while len(self._held) >= self._most:
             idle = next((name for name, count in self._held.items() if not count), None)
@@ -145,11 +146,11 @@ class Holding:
             await asyncio.sleep(self._settings.reload_interval_s)
             try:
                 await self._look()
-            except Exception:  # a fault of ours must not end the watch
+            except Exception:  # a defect of ours must not end the task
                 log.exception("looking at the store's files")
 
     async def _look(self) -> None:
-        """See what is there, and load what is new or has changed and is at rest."""
+        """Poll the store, and load what is new or has changed and settled."""
         try:
             found, defaults = await in_thread(self._read)
         except ConfigError as exc:
@@ -163,7 +164,7 @@ class Holding:
             if name in found and is_at_rest and self._marks.get(name) != found[name]:
                 try:
                     await self._load(name)
-                except ServiceError as error:  # told in the answers of its routes, too
+                except ServiceError as error:  # also reported in answers
                     log.error("model '%s': %s", name, error.message)
         for name in [name for name in self._marks if name not in found]:
             self._marks.pop(name)
@@ -173,7 +174,7 @@ class Holding:
         return name in self._only if self._only is not None else name not in self._others
 
     def _read(self) -> tuple[dict[str, str], tuple[str, ...]]:
-        """Marks of all models by name, and those that say they are the default one."""
+        """Return digests of all models by name, and the models marked as default."""
         models: list[Any] = find_models(self._settings.store_folder, self._settings.model_name)
         marks = {each.name: mark_of(each) for each in models}
         known = self._defaults_by_mark
@@ -184,9 +185,9 @@ class Holding:
 
 
 def announce(names: Iterable[str]) -> None:
-    """Tell Ray which models a replica holds, so that requests whose header names one are sent there.
+    """Report the held models to Ray, which then routes requests whose header names one.
 
-    Without it Ray asks any replica.
+    Without it Ray chooses any replica.
     """
     try:
         from ray.serve._private.common import RequestRoutingInfo
@@ -195,5 +196,5 @@ def announce(names: Iterable[str]) -> None:
         context = _get_internal_replica_context()
         info = RequestRoutingInfo(replica_id=context.replica_id, multiplexed_model_ids=list(names))
         _get_global_client().record_request_routing_info(info)
-    except Exception as exc:  # these are Ray's own names, which another version may not have
+    except Exception as exc:  # private names of Ray, which other versions may lack
         log.debug("Ray is not told which models this replica holds (%s)", type(exc).__name__)

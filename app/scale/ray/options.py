@@ -1,4 +1,4 @@
-"""What can be said of a deployment; each is an argument in Ray's own config file as well."""
+"""Options of a deployment, also arguments in Ray's config file."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 
 class ModelOptions(BaseModel):
-    """How many replicas there are, and what each may use.
+    """Number of replicas and their resources.
 
-    With ``replicas`` there are as many; else Ray keeps from ``min_replicas`` to ``max_replicas``, by how many requests
-    wait and run for each of them.
+    ``replicas`` sets a fixed number; otherwise Ray scales between ``min_replicas`` and ``max_replicas`` by the number
+    of
+    requests per replica.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -43,7 +44,7 @@ class ModelOptions(BaseModel):
 
 
 class Options(ModelOptions):
-    """A store, and how it is served."""
+    """Store and how it is served."""
 
     store: str = Field(description="Folder that every node has, or an address: s3://, gs://, https://.")
     settings: dict[str, Any] = Field({}, description="Settings of the server, by their names (docs/settings.md).")

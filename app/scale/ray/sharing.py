@@ -1,8 +1,7 @@
-"""Replicas of a machine share their weights: the first one keeps the blocks, the others come to it.
+"""Sharing of weights among replicas of a machine: the first replica owns the blocks.
 
-It is found by a name that the kernel has for sockets without a file. Both sides see that the other is a process of the
-same user, and nobody else's. When it ends, those that are there keep what they have, and the next replica that starts
-is the one that later ones come to.
+It is found through an abstract Unix socket. Both sides verify that the other is a process of the same user. When the
+owner ends, running replicas keep their weights, and the next one to start becomes the owner.
 """
 
 from __future__ import annotations
@@ -19,12 +18,12 @@ import engine
 
 log = logging.getLogger(__name__)
 
-_CREDENTIALS: Final = struct.Struct("3i")  # process, user, group: struct ucred of <sys/socket.h>
+_CREDENTIALS: Final = struct.Struct("3i")  # pid, uid, gid: struct ucred of <sys/socket.h>
 _BACKLOG: Final = 64
 
 
 def share_with_others() -> bool:
-    """Share weights with other replicas of this machine from now on; whether this one is whom they come to."""
+    """Share weights with other replicas of this machine; return whether this one is the owner."""
     is_first = _host()
     child = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     try:
@@ -40,7 +39,7 @@ def share_with_others() -> bool:
 
 
 def _host() -> bool:
-    """Be the one that others come to, if nobody is."""
+    """Become the owner if there is none."""
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     try:
         listener.bind(_name())

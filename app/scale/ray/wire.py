@@ -1,4 +1,4 @@
-"""A request, or an answer, on its way between replicas: a head, and the body as the bytes it is."""
+"""Requests and answers passed between replicas."""
 
 from __future__ import annotations
 
@@ -20,10 +20,12 @@ App: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 @dataclass(slots=True)
 class Wire:
-    """One of them.
+    """Request or answer.
 
     Args:
-        head: of a request method, path and query; of an answer the status.
+        head: method, path and query of a request; status of an answer.
+        headers: headers.
+        body: body.
     """
 
     head: tuple[Any, ...]
@@ -32,17 +34,17 @@ class Wire:
 
     @classmethod
     async def of(cls, scope: Scope, receive: Receive, limit: int) -> Wire:
-        """A request with all of its body.
+        """Read a request with its body.
 
         Raises:
-            RequestTooLargeError: the body is larger than the limit.
+            RequestTooLargeError: the body exceeds the limit.
         """
         body = await read(receive, limit)
         head = scope["method"], scope["path"], scope["query_string"]
         return cls(head, [(bytes(key), bytes(value)) for key, value in scope["headers"]], body)
 
     def scope(self) -> Scope:
-        """Of a request."""
+        """Return the ASGI scope of a request."""
         method, path, query = self.head
         return {
             "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": method, "path": path,
@@ -51,17 +53,19 @@ class Wire:
         }  # fmt: skip
 
     async def send(self, send: Send) -> None:
-        """Answer with it."""
+        """Send an answer."""
         headers = [(key, value) for key, value in self.headers if key != b"content-length"]
         headers.append((b"content-length", str(len(self.body)).encode()))
         await send({"type": "http.response.start", "status": self.head[0], "headers": headers})
         await send({"type": "http.response.body", "body": self.body})
 
     def with_rows(self, others: Mapping[str, Wire], key: str, default: str | None) -> Wire:
-        """A list of models with the rows of others in the place of its own.
+        """Return a list of models with other replicas' rows in place of this one's.
 
-        key: what the list is called in the answer; empty where the answer is the list.
-        default: the model that is meant where none is named: each replica knows those it has.
+        Args:
+            others: answers of other replicas by model.
+            key: key of the list in the answer; empty if the answer is the list.
+            default: default model of the whole store.
         """
         if self.head != (200,):
             return self
@@ -78,13 +82,13 @@ class Wire:
 
 
 async def passed(app: App, wire: Wire) -> Wire:
-    """The answer of an app of this process to a request."""
+    """Return the answer of an app of this process to a request."""
     answer, parts, is_read = Wire((500,), [], b""), [], False
 
     async def receive() -> Message:
         nonlocal is_read
         if is_read:
-            await asyncio.Event().wait()  # nobody hangs up here: who waits for the answer is cancelled instead
+            await asyncio.Event().wait()  # never disconnects; waiting is cancelled instead
         is_read = True
         return {"type": "http.request", "body": wire.body, "more_body": False}
 
@@ -100,11 +104,11 @@ async def passed(app: App, wire: Wire) -> Wire:
 
 
 async def read(receive: Receive, limit: int) -> bytes:
-    """A body.
+    """Read a body.
 
     Raises:
-        RequestTooLargeError: it is larger than the limit.
-        asyncio.CancelledError: the client has gone away.
+        RequestTooLargeError: it exceeds the limit.
+        asyncio.CancelledError: the client has disconnected.
     """
     parts, size = [], 0
     while True:
@@ -121,7 +125,7 @@ async def read(receive: Receive, limit: int) -> bytes:
 
 
 def again(body: bytes, receive: Receive) -> Receive:
-    """What receives a body that was read already, and then whatever comes."""
+    """Return a ``receive`` that replays a body and then continues."""
     left = [body]
 
     async def replay() -> Message:
