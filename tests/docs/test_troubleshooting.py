@@ -38,7 +38,6 @@ def test_settings_and_metrics_of_the_page_are_there() -> None:
 def test_options_of_the_page_are_there() -> None:
     named = {flag.replace("-", "_") for flag in re.findall(r"--([a-z][a-z-]+)", TEXT)}
     assert named - Settings.model_fields.keys() == {
-        "index_url",
         "opt_level",
         "image",
         "profile",
