@@ -55,3 +55,14 @@ def test_links_of_the_page_lead_somewhere(name: str) -> None:
 def test_the_glossary_is_short_and_sorted() -> None:
     words = re.findall(r"^\| (?!word \|)([^|]+) \|", (ROOT / "docs/glossary.md").read_text(encoding="utf-8"), re.M)
     assert words == sorted(words) and 0 < len(words) <= 30
+
+
+def test_words_of_the_glossary_are_used() -> None:
+    glossary = (ROOT / "docs/glossary.md").read_text(encoding="utf-8")
+    files = [ROOT / path for path in DOCS if path != "docs/glossary.md"]
+    text = "".join(path.read_text(encoding="utf-8") for path in [*files, *(ROOT / "engine").rglob("*.py")]).lower()
+    assert [
+        word
+        for word in re.findall(r"^\| ([^|]+) \|", glossary, re.M)[1:]
+        if word.replace(" ", "") not in text and word not in text and word.replace(" ", "_") not in text
+    ] == []
