@@ -1,8 +1,8 @@
-"""Whole networks, ours against others, in turn on the same cores.
+"""Compare whole networks with other engines, in turn on the same cores.
 
     python -m benchmarks.bench_graph [--networks resnet18 transformers] [--threads 1 2] [--batch 1 8]
 
-Exports what is missing, holds every engine's answer against PyTorch's, then lets the engines take turns. Writes a
+Exports what is missing, compares every engine's answer with PyTorch's, then lets the engines take turns. Writes a
 Markdown table and the same as JSON. benchmarks/README.md says what is measured and what is not.
 """
 
@@ -27,7 +27,7 @@ BUSY_THREADS = 2
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line."""
+    """Return the command line parser."""
     found = argparse.ArgumentParser(
         allow_abbrev=False,
         prog="bench_graph",
@@ -36,7 +36,7 @@ def parser() -> argparse.ArgumentParser:
     )
     found.add_argument("--networks", nargs="+", default=[], metavar="NAME", help="names or groups (vision)")
     found.add_argument("--engines", nargs="+", default=list(ENGINES), choices=list(ENGINES), help="(all)")
-    found.add_argument("--backend", default="auto", help="of our session: auto, compiled or reference (auto)")
+    found.add_argument("--backend", default="auto", help="backend of our session: auto, compiled or reference (auto)")
     found.add_argument("--threads", nargs="+", type=_positive, default=[1, 2], help="(1 2)")
     found.add_argument("--batch", nargs="+", type=_positive, default=[1, 8], help="(1 8)")
     found.add_argument("--rounds", type=_positive, default=7, help="turns of every engine (7)")
@@ -46,20 +46,22 @@ def parser() -> argparse.ArgumentParser:
         nargs="*",
         metavar="ENGINE",
         choices=list(ENGINES),
-        help=f"also with one core kept busy by another process, at {BUSY_THREADS} threads; alone it means {OURS}",
+        help=f"also with one core kept busy by another process, at {BUSY_THREADS} threads; without a name {OURS}",
     )
-    found.add_argument("--folder", type=Path, default=default_folder(), help=f"of the networks ({default_folder()})")
+    found.add_argument(
+        "--folder", type=Path, default=default_folder(), help=f"folder of the networks ({default_folder()})"
+    )
     found.add_argument(
         "--output", type=Path, default=Path(__file__).with_name("raw") / "networks", help="without .md or .json"
     )
     what = found.add_mutually_exclusive_group()
     what.add_argument("--export-only", action="store_true", help="export what is missing, and nothing else")
-    what.add_argument("--check-only", action="store_true", help="hold the answers against PyTorch's, time nothing")
+    what.add_argument("--check-only", action="store_true", help="compare the answers with PyTorch's, time nothing")
     return found
 
 
 def plan_from(options: argparse.Namespace) -> Plan:
-    """How to measure, from the command line."""
+    """Return the plan that the options describe."""
     busy = () if options.busy is None else tuple(options.busy) or (OURS,)
     return Plan(
         folder=options.folder,
@@ -73,7 +75,7 @@ def plan_from(options: argparse.Namespace) -> Plan:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; 1 when ours failed or answered wrongly: that others cannot run all networks is known."""
+    """Run the command line; return 1 if our engine failed or answered wrongly."""
     options = parser().parse_args(arguments)
     try:
         networks = select(options.networks)

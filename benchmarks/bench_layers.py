@@ -1,9 +1,9 @@
-"""Single operators: the numpy layer that defines an operator, beside PyTorch's kernel, one thread each.
+"""Compare single operators, one thread each: the numpy layer that defines the operator, and PyTorch's kernel.
 
     python -m benchmarks.bench_layers [--only norm softmax] [--rounds 15]
 
-Holds every answer against PyTorch's, then times both in turn. Writes a Markdown table, slowest first, and the same as
-JSON. benchmarks/README.md says what is measured and what is not.
+Compares every answer with PyTorch's, then times both in turn. Writes a Markdown table, slowest first, and the same as
+JSON.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from app.thread_limits import BLAS_VARIABLES
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line."""
+    """Return the command line parser."""
     found = argparse.ArgumentParser(
         allow_abbrev=False,
         prog="bench_layers",
@@ -29,7 +29,7 @@ def parser() -> argparse.ArgumentParser:
     )
     found.add_argument("--only", nargs="+", default=[], metavar="TEXT", help="cases with this in family or name (all)")
     found.add_argument("--rounds", type=int, default=15, help="turns of both (15)")
-    found.add_argument("--check-only", action="store_true", help="hold the answers against PyTorch's, time nothing")
+    found.add_argument("--check-only", action="store_true", help="compare the answers with PyTorch's, time nothing")
     found.add_argument(
         "--output", type=Path, default=Path(__file__).with_name("raw") / "layers", help="without .md or .json"
     )
@@ -37,7 +37,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """1 when an answer was wrong."""
+    """Run the command line; return 1 if an answer was wrong."""
     options = parser().parse_args(arguments)
     os.environ.update(dict.fromkeys(BLAS_VARIABLES, "1"))
     from benchmarks import machine  # these import numpy, which reads the variables

@@ -1,10 +1,10 @@
-"""Many recurring shapes: how long a run takes once all have come again, and how much was compiled on the way.
+"""Time runs with many recurring shapes, once all have code, and count what was compiled on the way.
 
     python -m benchmarks.bench_shapes [--shapes 8 12 40] [--rounds 10] [--max-bytes N]
 
-The network is what text recognition looks like: convolutions over a line of text 32 pixels high, whose width is open,
-columns as a sequence, a linear layer on each. Widths take turns, which is the worst order for whatever keeps the last
-few. Every width's answer is first held against the reference's.
+The network is a text recogniser: convolutions over a line 32 pixels high with an open width, then a linear layer on
+each column. Widths take turns, the worst order for an LRU cache. Every width's answer is first compared with the
+reference's.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ SETTLE_S = 600.0
 
 
 def network() -> RuntimeGraph:
-    """The network, with weights at random."""
+    """Return the network, with random weights."""
     random = np.random.default_rng(0)
 
     def weights(*shape: int) -> Attribute:
@@ -79,7 +79,7 @@ def network() -> RuntimeGraph:
 
 
 def run(session: engine.Session, lines: Sequence[Array]) -> list[float]:
-    """Milliseconds of one run of every line."""
+    """Return the milliseconds of one run of every line."""
     times = []
     for line in lines:
         start = time.perf_counter()
@@ -89,7 +89,7 @@ def run(session: engine.Session, lines: Sequence[Array]) -> list[float]:
 
 
 def settle(session: engine.Session, lines: Sequence[Array], counted: list[int]) -> bool:
-    """Run all lines until that compiles nothing any more; whether it came to that in time."""
+    """Run all lines until nothing more is compiled; return whether that was reached in time."""
     end = time.monotonic() + SETTLE_S
     run(session, lines)
     while time.monotonic() < end:
@@ -103,7 +103,7 @@ def settle(session: engine.Session, lines: Sequence[Array], counted: list[int]) 
 
 
 def main() -> int:
-    """A row for every number of shapes."""
+    """Print a row for every number of shapes."""
     parser = argparse.ArgumentParser(
         allow_abbrev=False, description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -1,4 +1,4 @@
-"""The converter as a child process that is watched: it may hang, or take all memory there is."""
+"""Converter as a watched child process: it may hang or take all memory."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ MEMORY_BYTES: Final = 3_000_000_000
 
 
 class ConverterError(Exception):
-    """No PNNX pair was written; says what the converter said last, or why it was ended."""
+    """Raised if no PNNX pair was written, with the converter's last output or the reason it was ended."""
 
 
 def convert(script: Path, inputs: Sequence[InputSpec], files: Files) -> bool:
-    """TorchScript -> PNNX and ncnn pairs in the network's folder, each moved there when it is whole.
+    """Convert TorchScript to PNNX and ncnn pairs in the network's folder; each is moved there when complete.
 
     Returns:
         Whether there is an ncnn pair, too: the converter cannot express every network for ncnn.

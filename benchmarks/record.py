@@ -1,4 +1,4 @@
-"""What was found out about one engine on one network: plain data that goes to JSON and back."""
+"""Result of one engine on one network: plain data that goes to JSON and back."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ OURS = "ours"
 
 @dataclass(kw_only=True)
 class Record:
-    """One engine on one network with so many threads and such a batch.
+    """Result of one engine on one network with a number of threads and a batch.
 
     Args:
         error_share: largest absolute difference from PyTorch's answer as a share of the largest magnitude in it.
@@ -41,27 +41,27 @@ class Record:
 
     @property
     def best_s(self) -> float | None:
-        """The fastest run."""
+        """Return the fastest run."""
         return min(self.times_s, default=None)
 
     @property
     def median_s(self) -> float | None:
-        """The run in the middle."""
+        """Return the median run."""
         return median(self.times_s) if self.times_s else None
 
     @property
     def busy_slowdown(self) -> float | None:
-        """Median with a busy core over the median without."""
+        """Return the median with a busy core by the median without."""
         if not (self.times_s and self.busy_times_s):
             return None
         return median(self.busy_times_s) / median(self.times_s)
 
     def to_json(self) -> dict[str, Any]:
-        """All fields, with the figures that the tables show."""
+        """Return all fields with the figures of the tables."""
         figures = {"best_s": self.best_s, "median_s": self.median_s, "busy_slowdown": self.busy_slowdown}
         return asdict(self) | figures
 
 
 def from_json(data: Mapping[str, Any]) -> Record:
-    """The record that to_json() wrote."""
+    """Return the record that to_json() wrote."""
     return Record(**{name: data[name] for name in Record.__dataclass_fields__})

@@ -1,11 +1,10 @@
-"""Two replicas on two cores, one thread each: how much more is answered than by one?
+"""Compare two replicas on two cores, one thread each, with one.
 
     python -m benchmarks.replicas [--rounds 5] [--seconds 4] [--reach 1.7] [--save NAME]
 
-Each server is bound to a core of its own; one and both take turns, so that a machine that becomes slower does so for
-both. Two clients a replica ask again as soon as they are answered, for pictures of 128 by 128 to be enlarged, each of
-which keeps a core busy for milliseconds. Exit status 1 below what should be reached. The machine should do nothing
-else; where it does, processor time tells more: what the servers take of it for an answer, by one and by two.
+Each server has a core of its own; one and two take turns, so that a slower machine affects both. Two clients a replica
+send images of 128 by 128 to be enlarged, which take milliseconds, and ask again at once. Exit status 1 below the
+target. On a busy machine compare processor time an answer.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ _SETTLE_S: Final = 60.0
 
 
 def message() -> bytes:
-    """The request, as it goes over the wire."""
+    """Return the request as it is sent."""
     held = io.BytesIO()
     np.save(held, np.zeros(_SHAPE, np.float32))
     body = held.getvalue()
@@ -51,7 +50,7 @@ def message() -> bytes:
 
 
 def settle(port: int, text: bytes) -> None:
-    """Until the server has code for the request."""
+    """Send requests until the server has code for them."""
     connection, end = Connection(port), time.monotonic() + _SETTLE_S
     with httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=_SETTLE_S) as http:
         for _ in range(4):
@@ -65,7 +64,7 @@ def settle(port: int, text: bytes) -> None:
 
 
 def rate(ports: Sequence[int], text: bytes, seconds: float) -> float:
-    """Right answers a second, of all replicas together.
+    """Return right answers a second of all replicas together.
 
     Raises:
         RuntimeError: an answer was not right.
@@ -99,21 +98,21 @@ def rate(ports: Sequence[int], text: bytes, seconds: float) -> float:
 
 
 def cpu_s(pids: Sequence[int]) -> float:
-    """Processor time of processes until now."""
+    """Return the processor time of processes."""
     fields = [Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split() for pid in pids]
     return sum(int(each[11]) + int(each[12]) for each in fields) / os.sysconf("SC_CLK_TCK")
 
 
 @dataclass
 class Side:
-    """Of so many replicas: answers a second turn by turn, and processor time of the servers for an answer."""
+    """Results of a number of replicas: answers a second by turn, and processor time an answer."""
 
     rates: list[float] = field(default_factory=list)
     cpu_ms: list[float] = field(default_factory=list)
 
 
 def measure(rounds: int, seconds: float) -> tuple[Side, Side]:
-    """One replica, and two, turn by turn."""
+    """Measure one replica and two, in turn."""
     cores = sorted(os.sched_getaffinity(0))
     if len(cores) < 2:
         raise SystemExit("two replicas need two cores")
@@ -133,7 +132,7 @@ def measure(rounds: int, seconds: float) -> tuple[Side, Side]:
 
 
 def main() -> int:
-    """Measure, report, and save where asked."""
+    """Measure, print, and save if asked."""
     parser = argparse.ArgumentParser(
         allow_abbrev=False, description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -19,7 +19,7 @@ from benchmarks.record import OURS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """What an engine is to run, and how."""
+    """Network, input and threads of an engine."""
 
     network: str
     files: Files
@@ -59,14 +59,14 @@ def _torch(job: Job) -> Run:
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """An engine, and the modules and the distribution that it comes from."""
+    """Engine with its modules and distribution."""
 
     make: Callable[[Job], Run]
     distribution: str
     modules: tuple[str, ...]
 
     def load_library(self) -> None:
-        """Import what the engine needs, so that it is not counted as building."""
+        """Import the engine's library, so that it is not counted as building."""
         for module in self.modules:
             import_module(module)
 

@@ -1,9 +1,9 @@
-"""What one core can do at most: multiply-adds on registers, and bytes it reads and copies from every level of memory.
+"""Measure the limits of one core: multiply-adds on registers, and bytes read and copied from every memory level.
 
     python benchmarks/roofline.py [--threads 2] [--seconds 0.5]
 
-With more threads all cores do the same at once, each on memory of its own, and the rates are those of one of them: what
-they share, the last cache and memory, shows. docs/compiler.md says how to read a kernel's profile by it.
+With more threads all cores do the same at once, each on memory of its own, and the rates are those of one of them: they
+share the last-level cache and memory. docs/compiler.md says how to read a kernel's profile with it.
 """
 
 from __future__ import annotations
@@ -28,25 +28,27 @@ WALKS = ("read", "copy")
 
 
 def rate(walk: str, size: int, seconds: float, threads: int) -> float:
-    """Bytes a second that each of so many threads reads and writes at once, in the fastest of many turns."""
+    """Return bytes a second that each thread reads and writes at once, in the fastest of many turns."""
     host = detect()
     probe = Probe(walk, probes.walk(walk, size, host), host)
     return size * slowest_of(probe, [written(size) for _ in range(threads)], seconds)
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line."""
+    """Return the command line parser."""
     found = argparse.ArgumentParser(
         allow_abbrev=False, prog="roofline", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    found.add_argument("--threads", type=int, default=1, help="cores that do the same at once (1)")
-    found.add_argument("--seconds", type=float, default=0.5, help="for each number (0.5)")
-    found.add_argument("--sizes", type=int, nargs="+", default=SIZES, metavar="BYTES", help="of memory walked through")
+    found.add_argument("--threads", type=int, default=1, help="cores that measure at the same time (1)")
+    found.add_argument("--seconds", type=float, default=0.5, help="time for each number (0.5)")
+    found.add_argument(
+        "--sizes", type=int, nargs="+", default=SIZES, metavar="BYTES", help="sizes of memory to walk through"
+    )
     return found
 
 
 def slowest(measure: Callable[[], float], threads: int) -> float:
-    """What every one of so many threads reaches when all measure at once."""
+    """Return the rate that every one of these threads reaches when all measure at once."""
     with ThreadPoolExecutor(threads) as pool:
         return min(each.result() for each in [pool.submit(measure) for _ in range(threads)])
 

@@ -1,10 +1,9 @@
-"""How long a server takes to start: from its command to live, to ready, and to the first answer of a model.
+"""Measure a server's start: from its command to live, to ready, and the first answer of a model.
 
     python -m benchmarks.startup [--store model_store] [--rounds 5] [--model digits --body FILE] [--save NAME]
 
-Each round starts a server with an empty compile cache (cold), and then another with what that has left there (warm).
-Wall time is what an operator waits. Processor time, of all threads until the server was ready, is what it would be on
-one idle core, whatever else this machine does.
+Each round starts a server with an empty compile cache (cold), and another with the cache that it left (warm). Wall time
+is what an operator waits. Processor time, of all threads until the server was ready, is the time on one idle core.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ _PORT = 18811
 
 @dataclass(frozen=True, kw_only=True)
 class Start:
-    """One start, in milliseconds since the command.
+    """Times of one start, in milliseconds since the command.
 
     Args:
         cpu: processor time of the process until it was ready.
@@ -49,7 +48,7 @@ class Start:
 
 
 def start(store: Path, cache: Path, model: str, body: bytes, content_type: str) -> Start:
-    """Start a server, wait, ask, end it."""
+    """Start a server, wait, send a request, end it."""
     command = [sys.executable, "-m", "app", "serve", "--store", str(store), "--port", str(_PORT)]
     environ = {**installed(os.environ), "PNNX_SERVE_CACHE_DIR": str(cache)}
     began = time.perf_counter()
@@ -95,7 +94,7 @@ def _cpu_ms(pid: int) -> float:
 
 
 def measure(options: argparse.Namespace) -> dict[str, list[Start]]:
-    """Cold and warm starts, in turn."""
+    """Measure cold and warm starts in turn."""
     body = Path(options.body).read_bytes()
     found: dict[str, list[Start]] = {"cold": [], "warm": []}
     with tempfile.TemporaryDirectory() as folder:
@@ -119,16 +118,18 @@ def report(found: dict[str, list[Start]]) -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Measure; print the table, and save it where asked."""
+    """Measure, print the table, and save it if asked."""
     digits = ROOT / "model_store" / "digits" / "examples"
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.startup", description=(__doc__ or "").splitlines()[0], allow_abbrev=False
     )
     parser.add_argument("--store", default=str(ROOT / "model_store"), help="the models (model_store)")
     parser.add_argument("--rounds", type=int, default=5, help="cold and warm starts (5)")
-    parser.add_argument("--model", default="digits", help="asked first (digits)")
-    parser.add_argument("--body", default=str(next(iter(sorted(digits.glob("*.png"))))), help="what is sent (a digit)")
-    parser.add_argument("--content-type", default="image/png", help="its type (image/png)")
+    parser.add_argument("--model", default="digits", help="model of the first request (digits)")
+    parser.add_argument(
+        "--body", default=str(next(iter(sorted(digits.glob("*.png"))))), help="file that is sent (a digit)"
+    )
+    parser.add_argument("--content-type", default="image/png", help="content type of the body (image/png)")
     parser.add_argument("--save", metavar="NAME", help="write benchmarks/raw/NAME.json")
     options = parser.parse_args(argv)
     found = measure(options)

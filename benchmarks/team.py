@@ -1,4 +1,4 @@
-"""Processes of engines that take turns: one runs, the others are stopped, so that none of their threads spins on."""
+"""Engine processes that take turns: one runs, the others are stopped, so that none of their threads spins."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _SPIN: Final = "import os; os.sched_setaffinity(0, [{core}])\nwhile True: pass"
 
 
 class Member:
-    """The process of one engine, stopped between its turns.
+    """Process of one engine, stopped between its turns.
 
     Args:
         arguments: of the worker.
         threads: for libraries that read it from the environment when they are loaded.
-        cache: folder for what engines keep between processes.
+        cache: cache folder of the engines.
         worker: module that is run; it answers once when it has started, and once for each line it is sent.
     """
 
@@ -44,7 +44,7 @@ class Member:
         self.first_reply = self._reply()
 
     def measure(self, seconds: float, least: int) -> dict[str, Any]:
-        """One turn: the worker's reply, or {"failure"}."""
+        """Run one turn; return the worker's reply, or {"failure"}."""
         return self.ask({"seconds": seconds, "least": least})
 
     def ask(self, message: Mapping[str, Any]) -> dict[str, Any]:
@@ -78,7 +78,7 @@ class Member:
 
 
 class BusyCore:
-    """A process that does nothing but keep one core busy, in a with block."""
+    """Context manager with a process that keeps one core busy."""
 
     def __init__(self, core: int) -> None:
         self._core = core
@@ -95,12 +95,12 @@ class BusyCore:
 
 
 def environment(before: Mapping[str, str], threads: int, cache: Path) -> dict[str, str]:
-    """The environment of a worker."""
+    """Return the environment of a worker."""
     return {**installed(before), **dict.fromkeys(BLAS_VARIABLES, str(threads)), "XDG_CACHE_HOME": str(cache)}
 
 
 def installed(before: Mapping[str, str]) -> dict[str, str]:
-    """An environment in which programs have their bytecode, as installed ones do.
+    """Return an environment in which programs have their bytecode, as installed ones do.
 
     Where none may be written beside the code of a checkout, every process would compile what it imports.
     """

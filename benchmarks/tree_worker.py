@@ -1,6 +1,6 @@
-"""A session of whatever checkout is on the path, which runs when it is told to; ``trees.py`` starts it.
+"""Session of the checkout on the path, which runs when told to; ``trees.py`` starts it.
 
-Knows nothing but what every version of the engine has: ``engine.load`` and ``engine.Session``.
+It uses only what every version of the engine has: ``engine.load`` and ``engine.Session``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _LEAST = 3
 
 
 def main(folder: Path, given: Path, answer: Path, threads: int, cache: str) -> None:
-    """Say how far the first answer is from PyTorch's, then a line of times for each line of seconds."""
+    """Print the error of the first answer against PyTorch's, then a line of times for each line of seconds."""
     graph = engine.load(str(folder / "model.pnnx.param"), str(folder / "model.pnnx.bin"))
     inputs, wanted = [np.load(given)], np.load(answer)
     session = engine.Session(graph, backend="compiled", threads=threads, cache=cache)

@@ -1,10 +1,10 @@
-"""Is a change faster or slower? The same networks by two checkouts of this project, in turns.
+"""Compare two checkouts of this project on the same networks, in turn.
 
     python -m benchmarks.trees --tree before=FOLDER --tree now=. [--networks resnet18 ...] [--batch 8] [--save NAME]
 
-Networks are those that ``bench_graph`` has exported. Each checkout runs in a process of its own, with its own cache,
-pinned like the other; while one has its turn the other is stopped. What is beyond noise is what repeats: two runs of
-the same checkout differ by some hundredths as well.
+The networks are those that ``bench_graph`` has exported. Each checkout runs in a process of its own with its own cache
+and the same cores, and is stopped while the other has its turn. Repeat a run before believing a difference: two runs of
+one checkout differ by some hundredths.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ class Pair:
     after_s: list[float]
 
     def ratio(self, *, median: bool) -> float:
-        """How many times as long the first one takes."""
+        """Return the first checkout's time divided by the second's."""
         of = statistics.median if median else min
         return of(self.before_s) / of(self.after_s)
 
 
 class Worker:
-    """One checkout's session of one network."""
+    """Session of one checkout on one network."""
 
     def __init__(self, tree: Path, folder: Path, threads: int, cache: Path, batch: int = 1) -> None:
         cores = sorted(os.sched_getaffinity(0))[-threads:]
@@ -64,7 +64,7 @@ class Worker:
         self._process.send_signal(signal.SIGSTOP)
 
     def turn(self, seconds: float) -> list[float]:
-        """Times of the runs of one turn."""
+        """Return the times of the runs of one turn."""
         assert self._process.stdin is not None
         self._process.send_signal(signal.SIGCONT)
         self._process.stdin.write(f"{seconds}\n")
@@ -89,7 +89,7 @@ class Worker:
 
 
 def _python(tree: Path) -> str:
-    """The checkout's own interpreter, where it has one: another version may need other packages."""
+    """Return the checkout's own interpreter if it has one: another version may need other packages."""
     own = tree / ".venv" / "bin" / "python"
     return str(own) if own.exists() else sys.executable
 
@@ -103,7 +103,7 @@ def compare(
     seconds: float,
     batch: int = 1,
 ) -> Pair:
-    """Turns of both checkouts."""
+    """Run both checkouts in turn."""
     workers = [Worker(tree, folder, threads, cache, batch) for tree, cache in zip(trees, caches, strict=True)]
     times: tuple[list[float], list[float]] = ([], [])
     try:
@@ -137,12 +137,12 @@ def report(names: Sequence[str], pairs: Sequence[Pair]) -> str:
 
 
 def main() -> int:
-    """Measure what is asked for; print the table, and save it."""
+    """Measure, print the table, and save it if asked."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.trees", description=(__doc__ or "").splitlines()[0], allow_abbrev=False
     )
-    parser.add_argument("--tree", action="append", required=True, metavar="NAME=FOLDER", help="twice: a checkout")
-    parser.add_argument("--folder", type=Path, default=default_folder(), help="of the networks (%(default)s)")
+    parser.add_argument("--tree", action="append", required=True, metavar="NAME=FOLDER", help="a checkout; given twice")
+    parser.add_argument("--folder", type=Path, default=default_folder(), help="folder of the networks (%(default)s)")
     parser.add_argument("--networks", nargs="+", help="names (all there are)")
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2], help="(1 2)")
     parser.add_argument("--batch", type=int, default=1, help="(1)")

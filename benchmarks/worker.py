@@ -1,4 +1,4 @@
-"""The process of one engine: builds, answers, and runs when it is told to. One JSON object a line, both ways.
+"""Process of one engine: it builds, answers, and runs when told to. One JSON object a line, both ways.
 
     first           -> {"build_s", "second_s", "rss_bytes", "pss_bytes", "error_share"} or {"failure"}
     {"seconds", "least"} -> {"times_s", "error_share"} or {"failure"}
@@ -42,7 +42,7 @@ def _parser() -> argparse.ArgumentParser:
     found = argparse.ArgumentParser(allow_abbrev=False)
     for name in ("--engine", "--network", "--backend"):
         found.add_argument(name, required=True)
-    found.add_argument("--folder", type=Path, required=True, help="of this network")
+    found.add_argument("--folder", type=Path, required=True, help="folder of this network")
     for name in ("--batch", "--threads"):
         found.add_argument(name, type=int, required=True)
     found.add_argument("--cores", type=int, nargs="+", required=True)
@@ -50,7 +50,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _take_stdout() -> TextIO:
-    """Standard output for us alone: what a library prints goes to standard error."""
+    """Return standard output for this module alone: output of libraries goes to standard error."""
     ours = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     return ours
@@ -99,7 +99,7 @@ class _Worker:
         self.first_reply = {"build_s": build_s, "second_s": second_s, **memory, "error_share": self._error(answer)}
 
     def measure(self, seconds: float, least: int) -> dict[str, Any]:
-        """Run for so long and at least so often; the first run, which finds cold caches, is not counted."""
+        """Run for this long and at least this often, after one run that is not counted (cold caches)."""
         times, answer = turn(self._run, seconds, least)
         return {"times_s": times, "error_share": self._error(answer)}
 

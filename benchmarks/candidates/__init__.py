@@ -1,1 +1,1 @@
-"""What models of cost choose for machines that are described, beside what a simulated core finds best."""
+"""Choices of the cost models for described machines, compared with the best candidates of a simulated core."""

@@ -1,12 +1,11 @@
-"""What the models of cost choose for a machine that is described, beside the best of a search that simulates cores.
+"""Compare the choices of the cost models for a described machine with the best of a search that simulates cores.
 
     python -m benchmarks.candidates [--machines "Emerald Rapids" ...] [--networks resnet50 ...] [--save NAME]
-    python -m benchmarks.candidates --check "Zen 4"     the simulator, held against this machine
+    python -m benchmarks.candidates --check "Zen 4"     compare the simulator with this machine
 
-For every convolution, linear layer and product of a network all tiles there are, and of Winograd's the blockings that
-its model finds within a fifth of the best, are given what llvm-mca says of their inner functions; what memory adds is
-the models' own. A choice is judged by what it takes in that simulation, against the least. The networks are those that
-benchmarks/export.py has written.
+Candidates of every convolution, linear layer and product of a network are all tiles, and the Winograd blockings whose
+modelled cost is within a fifth of the best. llvm-mca simulates their inner functions; the cost of memory is the
+model's. The networks are those that benchmarks/export.py has written.
 """
 
 from __future__ import annotations
@@ -34,14 +33,16 @@ _TOLD, _LOST = 4, 0.01
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Search; print the table, and save it where asked."""
+    """Search, print the table, and save it if asked."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.candidates", description=(__doc__ or "").splitlines()[0], allow_abbrev=False
     )
-    parser.add_argument("--machines", nargs="+", choices=CORES, default=["Emerald Rapids"], help="described ones")
-    parser.add_argument("--networks", nargs="+", default=NETWORKS, help="folders of them")
-    parser.add_argument("--folders", nargs="+", type=Path, default=[FOLDER], help="where they are looked for")
-    parser.add_argument("--check", choices=CORES, help="hold the simulator against this machine, which is such a one")
+    parser.add_argument("--machines", nargs="+", choices=CORES, default=["Emerald Rapids"], help="described machines")
+    parser.add_argument("--networks", nargs="+", default=NETWORKS, help="their folders")
+    parser.add_argument("--folders", nargs="+", type=Path, default=[FOLDER], help="folders of exported networks")
+    parser.add_argument(
+        "--check", choices=CORES, help="compare the simulator with this machine, which must be of this kind"
+    )
     parser.add_argument("--save", metavar="NAME", help="write benchmarks/raw/NAME.json")
     options = parser.parse_args(argv)
     if options.check:
@@ -73,7 +74,7 @@ def _place(folders: Sequence[Path], network: str) -> Path:
 
 
 def _of_network(machine: Machine, folder: Path) -> Counter[Verdict]:
-    """What is found of its kernels; equal ones once."""
+    """Return the verdicts on a network's kernels with their counts."""
     steps = [step for step in lowered(folder, machine.host).steps if isinstance(step, KernelStep)]
     return Counter(verdict for step in steps for verdict in judged(machine, step))
 

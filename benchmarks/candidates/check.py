@@ -1,4 +1,4 @@
-"""The simulator held against this machine: tiles of a 1×1 convolution, measured and simulated."""
+"""Compare the simulator with this machine: tiles of a 1×1 convolution, measured and simulated."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _ROUNDS = 40
 
 
 def check(machine: Machine) -> str:
-    """A table: the time of a product that each takes, of those it multiplies.
+    """Return a table of tiles: time of a product, simulated and measured.
 
     Raises:
         CompileError: the machine's code does not run here.
@@ -63,7 +63,7 @@ def check(machine: Machine) -> str:
 
 
 def _times(kernels: Sequence[Conv]) -> list[float]:
-    """Processor time of each, the least of many runs in turns."""
+    """Return the minimum processor time of each in many runs in turn."""
     runs = []
     for kernel in kernels:
         module = Module()

@@ -1,4 +1,4 @@
-"""What a kernel takes on a machine that is described: inner functions as simulated, memory as the models have it."""
+"""Cost of a kernel on a described machine: inner functions as simulated, memory as the cost models have it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _CHANNELS = 256
 
 
 class Machine:
-    """Inner functions on a described machine, in the time of a product as the models count."""
+    """Inner functions on a described machine, in units of the time of a product."""
 
     def __init__(self, name: str) -> None:
         self.host: Host = MACHINES[name]
@@ -40,7 +40,7 @@ class Machine:
         self.transforms = cache(self._transforms)
 
     def probed(self) -> dict[str, float]:
-        """What the probes that measure a machine would find, a cycle."""
+        """Return what the calibration probes would measure, a cycle."""
         host = self.host
         chain = self._timed(probes.chain(host), "chain")
         repeats = self._timed(probes.repeats(host), "repeats")
@@ -54,7 +54,7 @@ class Machine:
         return timing(text, function, self.host, self._core)
 
     def _tile(self, pixels: int, vectors: int) -> tuple[float, float]:
-        """Of a tile of a direct convolution: a tap, and all else."""
+        """Return the times of a tile of a direct convolution: of a tap, and of all else."""
         kernel = pointwise(self.host, ConvTile(1, pixels, vectors), 4 * pixels, _CHANNELS)
         module = Module()
         kernel.emit(module)
@@ -63,7 +63,7 @@ class Machine:
         return self._of_sums(found, pixels * vectors)
 
     def _product(self, at_once: int, vectors: int, adds: bool, is_far: bool) -> tuple[float, float]:
-        """Of Winograd's products: an input channel, and all else."""
+        """Return the times of Winograd's products: of an input channel, and of all else."""
         module, pitch = Module(), spread(_CHANNELS, 16)
         scratch = Scratch(Filtering(4, 1), pitch, pitch, 64 * pitch, 64 * pitch)
         ahead = 3 * self.host.memory.ahead_bytes // 4 if is_far and at_once >= winograd.FETCH_TILES else 0
@@ -76,7 +76,7 @@ class Machine:
         return found.turn / turns * self.products_a_cycle, (found.rest + _MISSED) * self.products_a_cycle
 
     def _transforms(self, filtering: Filtering) -> tuple[float, float]:
-        """Of a vector of channels of a tile: in and out."""
+        """Return the times of a vector of channels of a tile: transformed in and out."""
         host, pitch = self.host, spread(_CHANNELS, 16)
         scratch = Scratch(filtering, pitch, pitch, 8 * pitch, 8 * pitch)
         strides = Strides(n=0, h=64 * _CHANNELS, w=_CHANNELS, c=1)
@@ -87,7 +87,7 @@ class Machine:
         return into.turn * self.products_a_cycle, (out.turn + out.rest + _MISSED) * self.products_a_cycle
 
     def direct(self, kernel: Conv, tile: ConvTile) -> float:
-        """A direct convolution with a tile, in the time of a product."""
+        """Return the time of a direct convolution with a tile, in times of a product."""
         across = -(-kernel.columns // tile.columns)
         wide = replace(kernel, tile=tile).wide_tiles
         panels = panels_of(kernel.out_channels, self.host.lanes, tile.vectors)
@@ -101,7 +101,7 @@ class Machine:
         return winograd._bounded(self.host, total, 4 * kernel.groups * kernel.taps * lanes)
 
     def winograd(self, work: winograd._Work, b: winograd.Blocking) -> float:
-        """One of Winograd's with a blocking, in the time of a product: the model, with what was simulated."""
+        """Return the time of a Winograd convolution with a blocking: the cost model with simulated parts."""
         blocks, groups = -(-work.tiles // b.tiles), -(-work.count // (b.vectors * b.panels))
         depth = min(b.depth, work.in_channels)
         depths = -(-work.in_channels // depth) * work.filtering.rounds
@@ -122,7 +122,7 @@ class Machine:
     def _moved(
         self, work: winograd._Work, b: winograd.Blocking, blocks: int, groups: int, depths: int, repeats: int
     ) -> float:
-        """What the model adds for memory and for chunks."""
+        """Return what the cost model adds for memory and chunks."""
         memory = self.host.memory
         sizes = winograd._Blockings(
             *(np.array([value]) for value in (b.tiles, b.at_once, b.vectors, b.panels, b.depth))
@@ -135,7 +135,7 @@ class Machine:
         )
 
     def stacked(self, kernel: Product, rows: int, vectors: int) -> float:
-        """Products of a stack with so many rows and vectors a tile, in the time of a product."""
+        """Return the time of batched products with this many rows and vectors a tile, in times of a product."""
         total = 0.0
         for panel in panels_of(kernel.columns, self.host.lanes, vectors):
             tap, rest = self.tile(rows, len(panel))
@@ -144,7 +144,7 @@ class Machine:
 
 
 def pointwise(host: Host, tile: ConvTile, pixels: int, channels: int, panels: int = 1) -> Conv:
-    """A 1×1 convolution of a row of pixels, a cache line apart, to so many panels of channels."""
+    """Return a 1×1 convolution of a row of pixels, a cache line apart, to this many panels of channels."""
     pitch = channels + host.memory.line_floats
     n = panels * tile.vectors * host.lanes
     return Conv(

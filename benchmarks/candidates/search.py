@@ -1,4 +1,4 @@
-"""All candidates for the kernels of a network, and which of them a simulated core finds best."""
+"""Candidates for the kernels of a network, and the best of them on a simulated core."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _NAMES = ("tiles", "at_once", "vectors", "panels", "depth")
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A kernel's choice, the best that was found, and what both take, in cycles of a core."""
+    """Chosen kernel, best kernel found, and the cycles of both on a core."""
 
     geometry: str
     chosen: str
@@ -41,7 +41,7 @@ class Verdict:
 
 
 def tiles_of(host: Host, rows: int, columns: int, out_channels: int, *, is_signal: bool = False) -> Iterator[ConvTile]:
-    """Every tile that fits the registers."""
+    """Yield every tile that fits the registers."""
     count = len(vectors_of(out_channels, host.lanes))
     for vectors in PANEL_SIZES:
         limit = host.most_rows(vectors)
@@ -53,7 +53,7 @@ def tiles_of(host: Host, rows: int, columns: int, out_channels: int, *, is_signa
 
 
 def judged(machine: Machine, step: KernelStep) -> Iterator[Verdict]:
-    """What is found of the kernels of a step."""
+    """Yield the verdicts on the kernels of a step."""
     kernel = step.kernel.inner if isinstance(step.kernel, Bordered) else step.kernel
     if isinstance(kernel, Conv) and kernel.flops > _LEAST_FLOPS:
         yield _judged_direct(machine, kernel)
@@ -88,7 +88,7 @@ def _judged_winograd(machine: Machine, kernel: Winograd) -> Verdict:
 
 
 def _judged_product(machine: Machine, kernel: Product) -> Verdict:
-    """Rows of a tile of a product are columns of one of a convolution."""
+    """Return the verdict on a product: rows of its tile are columns of a convolution's."""
     found = {}
     for tile in tiles_of(machine.host, 1, kernel.rows, kernel.columns, is_signal=True):
         if not tile.varies:
@@ -163,7 +163,7 @@ def _named(filtering: Filtering, b: winograd.Blocking) -> str:
 
 
 def lowered(folder: Path, host: Host) -> Lowering:
-    """A network as it would be compiled for a machine."""
+    """Return a network lowered for a machine."""
     graph = optimise(engine.load(folder / "model.pnnx.param", folder / "model.pnnx.bin"))[0]
     ports = ([port.operand for port in each] for each in (graph.inputs, graph.outputs))
     lowering = Lowering(graph.operators, graph.infer([port.spec for port in graph.inputs]), *ports, host)

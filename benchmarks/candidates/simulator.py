@@ -1,8 +1,7 @@
-"""What inner functions take on a core that is not at hand: LLVM's simulator of a core, llvm-mca, on their assembly.
+"""Cost of inner functions on a core that is not at hand, by LLVM's simulator llvm-mca on their assembly.
 
-It knows ports, latencies and how many instructions a core begins in a cycle; it knows nothing of caches (everything is
-in the first level) nor of what a wrong guess at a branch costs. Where its tables are known to be wrong, what is
-given to it is changed, and why stands beside it.
+It knows ports, latencies and the instructions that a core issues in a cycle, but neither caches (everything is in L1)
+nor branch mispredictions. Where its tables are known to be wrong, its input is changed, with the reason in a comment.
 """
 
 from __future__ import annotations
@@ -27,14 +26,13 @@ _TURNS = 100
 
 @dataclass(frozen=True, slots=True)
 class Core:
-    """A core as llvm-mca is told of it.
+    """Core, as llvm-mca describes it.
 
     Args:
         cpu: the scheduling model.
-        dispatch: instructions begun in a cycle; 0 for what the model says.
-        load, repeat: what a vector from memory is given as, and a number that is repeated in all lanes. LLVM 19 takes
-            both for a load and a shuffle, but cores do them where they load: the rate of repetitions that was measured
-            is that of loads.
+        dispatch: instructions issued in a cycle; 0 for the model's number.
+        load, repeat: instructions that stand for a vector load and for a broadcast load. LLVM 19 counts both as a load
+            and a shuffle, but the measured rate of broadcasts is that of loads.
     """
 
     cpu: str
@@ -55,11 +53,11 @@ CORES = {
 
 
 class NoSimulatorError(Exception):
-    """There is no llvm-mca."""
+    """Raised if llvm-mca is not installed."""
 
 
 def simulator() -> str:
-    """Its path.
+    """Return the path of llvm-mca.
 
     Raises:
         NoSimulatorError: it is not installed.
@@ -72,7 +70,7 @@ def simulator() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Of a function.
+    """Simulated times of a function.
 
     Args:
         turn: cycles of a turn of its loop with most products; 0.0 where it has none.
@@ -86,7 +84,7 @@ class Timing:
 
 
 def timing(text: str, function: str, host: Host, core: Core) -> Timing:
-    """What a function of a module takes on a core.
+    """Return the times of a module's function on a core.
 
     Args:
         text: the module's IR.
@@ -108,7 +106,7 @@ def _products(lines: list[str]) -> int:
 
 
 def _blocks(assembly: str, function: str) -> list[tuple[str, list[str]]]:
-    """Basic blocks of a function: label, instructions."""
+    """Return the basic blocks of a function: label, instructions."""
     found: list[tuple[str, list[str]]] = []
     is_inside = False
     for line in assembly.splitlines():
@@ -129,7 +127,7 @@ def _is_turn(label: str, last: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def _cycles(lines: tuple[str, ...], triple: str, core: Core) -> float:
-    """Cycles of a block that is repeated."""
+    """Return the cycles of a repeated block."""
     if not lines:
         return 0.0
 

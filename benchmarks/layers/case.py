@@ -1,4 +1,4 @@
-"""One row of the tables: an operator as a PNNX file writes it, the same in PyTorch, and what both are fed."""
+"""One row of the tables: an operator as in a PNNX file, the same in PyTorch, and the inputs of both."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """How an operand is drawn.
+    """Random operand: how it is drawn.
 
     Args:
         kind: normal, uniform (0 to 1), integers (0 to high), bools (half of them True), complex, ordered (ascending) or
@@ -29,7 +29,7 @@ class Draw:
     high: int = 0
 
     def array(self, seed: str) -> Array:
-        """The same array for the same seed."""
+        """Return the same array for the same seed."""
         rng = np.random.default_rng(zlib.crc32(seed.encode()))
         normal = rng.standard_normal(self.shape, np.float32)
         makers: dict[str, Callable[[], Array]] = {
@@ -45,37 +45,37 @@ class Draw:
 
 
 def normal(*shape: int) -> Draw:
-    """Standard normal float32."""
+    """Return standard normal float32."""
     return Draw("normal", shape)
 
 
 def uniform(*shape: int) -> Draw:
-    """float32 from 0 to 1."""
+    """Return float32 from 0 to 1."""
     return Draw("uniform", shape)
 
 
 def integers(high: int, *shape: int) -> Draw:
-    """int64 from 0 to high - 1."""
+    """Return int64 from 0 to high - 1."""
     return Draw("integers", shape, high)
 
 
 def bools(*shape: int) -> Draw:
-    """bool, half of them True."""
+    """Return bool, half of them True."""
     return Draw("bools", shape)
 
 
 def waves(*shape: int) -> Draw:
-    """complex64 with normal parts."""
+    """Return complex64 with normal parts."""
     return Draw("complex", shape)
 
 
 def steps(count: int, step: int) -> Draw:
-    """int64: 0, step, 2 * step, ..."""
+    """Return int64: 0, step, 2 * step, ..."""
     return Draw("steps", (count,), step)
 
 
 def ordered(*shape: int) -> Draw:
-    """float32 in ascending order along the last axis."""
+    """Return float32 in ascending order along the last axis."""
     return Draw("ordered", shape)
 
 
@@ -103,17 +103,17 @@ class Case:
 
     @property
     def name(self) -> str:
-        """Unique among the cases."""
+        """Return a name that is unique among the cases."""
         return f"{self.type} {self.note}".rstrip()
 
     @property
     def size(self) -> str:
-        """The shapes of the drawn operands: ``1x64x56x56``."""
+        """Return the shapes of the drawn operands: ``1x64x56x56``."""
         shapes = [each.shape for each in _drawn(self.operands)]
         return ", ".join("x".join(map(str, shape)) or "scalar" for shape in shapes)
 
     def feed(self) -> tuple[list[Any], dict[str, Array]]:
-        """Operands and attributes as arrays."""
+        """Return operands and attributes as arrays."""
         operands = [_fed(each, f"{self.name} {index}") for index, each in enumerate(self.operands)]
         return operands, {key: each.array(f"{self.name} {key}") for key, each in self.attributes.items()}
 

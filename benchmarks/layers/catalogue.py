@@ -1,4 +1,4 @@
-"""All cases, and which families of recorded samples have none."""
+"""Catalogue of cases, and the families of recorded samples without one."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LEFT_OUT: Final = {
 
 
 def select(wanted: Sequence[str]) -> list[Case]:
-    """The cases with one of these texts in their family or name; all of them when there is none.
+    """Return the cases with one of these texts in family or name; without texts all.
 
     Raises:
         ValueError: no case has it.

@@ -1,4 +1,4 @@
-"""Element-wise operators, reductions and what moves elements about."""
+"""Element-wise operators, reductions, and operators that move elements."""
 
 from __future__ import annotations
 

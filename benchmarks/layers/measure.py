@@ -1,4 +1,4 @@
-"""One case: bind the layer, hold its answer against PyTorch's, then let both take turns on one thread."""
+"""Measure one case: bind the layer, compare its answer with PyTorch's, then let both take turns on one thread."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TURN_S: Final = 0.004
 
 @dataclass(slots=True, kw_only=True)
 class Record:
-    """What was found out about a case: the seconds of one run, a number a turn."""
+    """Result of a case: the seconds of one run, a number a turn."""
 
     case: Case
     ours_s: list[float] = field(default_factory=list)
@@ -31,11 +31,11 @@ class Record:
     failure: str = ""
 
     def ratio(self, of: Callable[[Sequence[float]], float] = min) -> float:
-        """How many times as long as PyTorch the layer takes."""
+        """Return our time divided by PyTorch's."""
         return of(self.ours_s) / of(self.torch_s)
 
     def to_json(self) -> dict[str, Any]:
-        """The record as plain data, in microseconds."""
+        """Return the record as plain data, in microseconds."""
         case = self.case
         found: dict[str, Any] = {"name": case.name, "family": case.family, "type": case.type, "size": case.size}
         if self.failure:
@@ -47,7 +47,7 @@ class Record:
 
 
 def measure(case: Case, rounds: int) -> Record:
-    """Times of both, or what is wrong with our answer; no times for 0 rounds."""
+    """Return the times of both, or the fault of our answer; for 0 rounds no times."""
     import torch
 
     torch.set_num_threads(1)
@@ -70,9 +70,9 @@ def measure(case: Case, rounds: int) -> Record:
             ]
             counts = [_runs_in_a_turn(run) for _, run in runs]
             for index in range(rounds):
-                for who in (0, 1) if index % 2 else (1, 0):
-                    times, run = runs[who]
-                    times.append(_time(run, counts[who]))
+                for side in (0, 1) if index % 2 else (1, 0):
+                    times, run = runs[side]
+                    times.append(_time(run, counts[side]))
     return record
 
 
@@ -95,7 +95,7 @@ def _as_tensor(torch: Any, value: Any) -> Any:
 
 
 def difference(found: Any, expected: Any) -> str:
-    """What is wrong with our answer; empty where nothing is. PyTorch may give fewer values than we do."""
+    """Return the fault of our answer, empty if there is none. PyTorch may return fewer values."""
     ours, theirs = _flat(found), [np.asarray(each) for each in _flat(expected)]
     for a, b in zip(ours, theirs, strict=False):
         if (a.shape, a.dtype) != (b.shape, b.dtype):
@@ -106,7 +106,7 @@ def difference(found: Any, expected: Any) -> str:
 
 
 def _share(a: NDArray[Any], b: NDArray[Any]) -> float:
-    """How far two arrays differ, 0 where it is little enough."""
+    """Return the difference of two arrays; 0 if it is within the tolerance."""
     if b.dtype.kind in "biu":
         return float(not np.array_equal(a, b))
     share = float(np.max(np.abs(a - b), initial=0) / max(np.max(np.abs(b), initial=0), 1e-30))

@@ -1,4 +1,4 @@
-"""Records of operators as a table, slowest beside PyTorch first."""
+"""Table of operators, slowest beside PyTorch first."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ QUIET: Final = 1.2
 
 
 def line(record: Record) -> str:
-    """One record as it is found."""
+    """Return a record as one line."""
     if record.failure or not record.ours_s:
         return f"{record.case.name:<40} {record.failure or 'right'}"
     ours, theirs = (f"{min(each) * 1e6:>10.1f} us" for each in (record.ours_s, record.torch_s))
@@ -34,7 +34,7 @@ def save(path: Path, machine: Mapping[str, Any], records: Sequence[Record]) -> N
 
 
 def markdown(machine: Mapping[str, Any], records: Sequence[Record]) -> str:
-    """The whole report."""
+    """Return the whole report."""
     timed = sorted((record for record in records if record.ours_s), key=Record.ratio, reverse=True)
     ratios = [record.ratio() for record in timed]
     parts = [_header(machine)]

@@ -19,7 +19,7 @@ def _recurrent(type: str, gates: int, call: Any, **params: Any) -> Case:
 
 
 def _options(t: Any) -> tuple[Any, ...]:
-    """What torch.gru and its like take last: bias, layers, dropout, training, both directions, batch first."""
+    """Return the last arguments of torch.gru and similar: bias, layers, dropout, training, directions, batch first."""
     return True, 1, 0.0, False, False, True
 
 

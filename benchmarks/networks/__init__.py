@@ -1,4 +1,4 @@
-"""The networks that are measured: what they take, and where each is defined; torch is imported only to build one.
+"""Networks that are measured, with their inputs; torch is imported only to build one.
 
 Widths, depths and kernel sizes are those of torchvision and ultralytics; the weights are random, from a fixed seed.
 """
@@ -32,11 +32,11 @@ class Network:
     group: str = "vision"
 
     def make_module(self) -> Any:
-        """The torch.nn.Module with whatever weights PyTorch gives it; the stored ones can be loaded into it."""
+        """Return the torch.nn.Module with whatever weights PyTorch gives it; the stored ones can be loaded into it."""
         return getattr(import_module(f"benchmarks.networks.{self.module}"), self.make)()
 
     def build(self) -> Any:
-        """The torch.nn.Module in evaluation mode, always with the same weights."""
+        """Return the torch.nn.Module in evaluation mode, always with the same weights."""
         from benchmarks.networks.weights import settled  # needs torch
 
         return settled(self.make_module, self)
@@ -168,7 +168,7 @@ GROUPS: Final = tuple(dict.fromkeys(network.group for network in _ALL))
 
 
 def select(names: list[str]) -> list[Network]:
-    """Networks by name or by group, in the order of the catalogue.
+    """Return networks by name or by group, in the order of the catalogue.
 
     Args:
         names: of networks or groups; none for the group ``vision``, and ``all``.

@@ -1,4 +1,4 @@
-"""Small networks that fill no vector and no tile: what an engine that was tuned for round numbers trips over."""
+"""Small networks that fill neither vectors nor tiles, for engines tuned for round numbers."""
 
 from __future__ import annotations
 

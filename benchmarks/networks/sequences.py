@@ -1,4 +1,4 @@
-"""Recurrent networks over sequences: what labels words, signals or frames, and what labels the whole of them."""
+"""Recurrent networks over sequences: taggers of every step, and classifiers of the whole."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Convolutions over time: a network that hears letters in a spectrogram (after wav2letter), and a causal one (TCN)."""
+"""Convolutions over time: letters from a spectrogram (after wav2letter), and a causal network (TCN)."""
 
 from __future__ import annotations
 

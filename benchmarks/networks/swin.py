@@ -34,7 +34,7 @@ class _WindowAttention(nn.Module):
 
 
 def _distances() -> Tensor:
-    """For every pair of places in a window, which entry of the table is theirs."""
+    """Return the table entry of every pair of positions in a window."""
     axes = torch.arange(WINDOW)
     places = torch.stack(torch.meshgrid(axes, axes, indexing="ij")).flatten(1)
     down, across = places[:, :, None] - places[:, None, :] + WINDOW - 1
@@ -42,7 +42,7 @@ def _distances() -> Tensor:
 
 
 def _mask(side: int, shift: int) -> Tensor:
-    """What keeps apart what a shift brought together: (windows, T, T), 0 or -100."""
+    """Return the mask between pixels that only a shift made neighbours: (windows, T, T), 0 or -100."""
     parts = torch.zeros(side, side)
     for number, (first, last) in enumerate(((0, side - WINDOW), (side - WINDOW, side - shift), (side - shift, side))):
         parts[first:last] += 3 * number

@@ -1,4 +1,4 @@
-"""Networks of volumes: a residual one that names what films show, and a U-Net with instance norms, as for scans."""
+"""Networks of volumes: a residual video classifier, and a U-Net with instance norms, as for medical scans."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Weights as training leaves them in one respect: values stay of order one through the whole network."""
+"""Random weights that keep values of order one through the whole network, as trained weights do."""
 
 from __future__ import annotations
 

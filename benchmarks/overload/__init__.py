@@ -1,1 +1,1 @@
-"""What a server's other clients notice while one client wants it to fail; see benchmarks/README.md."""
+"""Effect of a client that attacks the server on its other clients; see benchmarks/README.md."""

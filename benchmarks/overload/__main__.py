@@ -1,12 +1,11 @@
-"""Does anybody else notice when a client attacks? A server before and after a change, attack by attack.
+"""Measure what good clients notice of each attack, for the servers of one or more checkouts.
 
     python -m benchmarks.overload [--tree NAME=FOLDER ...] [--seconds 15] [--attacks NAME ...] [--save NAME]
 
-Starts the server of every tree (a checkout of this project; without any, this one) on a core of its own with the store
-of this one, once for every attack, and once for nothing but good requests. Meanwhile a client sends a picture fifty
-times a second and another one asks for health as often; the server's memory, threads and open files are watched, and
-looked at again ten seconds after the attack. Who attacks is a process of its own: what keeps it busy is not waited for
-by those who are measured. Everything stays on loopback.
+Starts the server of every checkout (without any, of this one) on a core of its own, once for every attack and once
+without. Meanwhile one client sends an image fifty times a second and another asks for health as often. The server's
+memory, threads and open files are recorded, and again ten seconds after the attack. The attacker is a process of its
+own, so that it does not delay the measured clients. Everything stays on loopback.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ AFTER_S: Final = 10.0
 
 @contextmanager
 def server(tree: Path, cache: str, core: int) -> Iterator[tuple[int, int]]:
-    """A server of a tree on one core: its process and its port, when its models are loaded."""
+    """Start a server of a checkout on one core; yield process and port when its models are loaded."""
     command = [sys.executable, "-m", "app", "serve", "--store", str(ROOT / "model_store"), "--port", "0"]
     environ = {**os.environ, "PYTHONPATH": str(tree), "PYTHONUNBUFFERED": "1", "XDG_CACHE_HOME": cache}
     with subprocess.Popen(
@@ -71,7 +70,7 @@ def server(tree: Path, cache: str, core: int) -> Iterator[tuple[int, int]]:
 
 
 def requests(port: int) -> tuple[httpx.Request, httpx.Request]:
-    """The good request and the question for health."""
+    """Return the good request and the health request."""
     url = f"http://127.0.0.1:{port}"
     picture = httpx.Request(
         "POST", f"{url}/infer?model=digits", content=PICTURE.read_bytes(), headers={"content-type": "image/png"}
@@ -81,7 +80,7 @@ def requests(port: int) -> tuple[httpx.Request, httpx.Request]:
 
 @contextmanager
 def attacker(name: str, port: int, end: float) -> Iterator[subprocess.Popen[bytes] | None]:
-    """A process that attacks until then, on the cores of this one; none where there is no such attack."""
+    """Yield a process that attacks until a time, on this process's cores; None if there is no such attack."""
     if name not in ATTACKS:
         yield None
         return
@@ -97,7 +96,7 @@ def attacker(name: str, port: int, end: float) -> Iterator[subprocess.Popen[byte
 
 
 async def watched(pid: int, port: int, end: float) -> tuple[Answers, Answers, Usage]:
-    """What good clients meet until then, and what the server takes."""
+    """Return what good clients see until a time, and what the server uses."""
     picture, health = requests(port)
     return await asyncio.gather(
         ask(port, picture, end, EVERY_S, PATIENCE_S), ask(port, health, end, EVERY_S, PATIENCE_S), watch(pid, end)
@@ -105,7 +104,7 @@ async def watched(pid: int, port: int, end: float) -> tuple[Answers, Answers, Us
 
 
 def measure(name: str, tree: Path, seconds: float, cache: str, cores: set[int]) -> dict[str, Any]:
-    """One attack on one tree, as a row; the server on the first of the cores, the clients on the others."""
+    """Return the row of one attack on one checkout; the server on the first core, clients on the others."""
     first, *others = sorted(cores)
     os.sched_setaffinity(0, others or {first})
     with server(tree, cache, first) as (pid, port):
@@ -128,7 +127,7 @@ def measure(name: str, tree: Path, seconds: float, cache: str, cores: set[int]) 
 
 
 def main() -> int:
-    """Measure and report; exit status 1 when the last tree's server did not survive."""
+    """Measure and report; return 1 if the last checkout's server did not survive."""
     parser = argparse.ArgumentParser(
         allow_abbrev=False, description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

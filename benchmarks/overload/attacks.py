@@ -1,7 +1,6 @@
-"""Clients that want a server to fail: each is one way, bounded in time and number, on loopback.
+"""Attacks on a server, each a coroutine that runs until its time is up, bounded in number, on loopback.
 
-An attack is a coroutine that goes on until its time is up. What it is answered does not matter, and neither does a
-connection that the server closes: it opens another.
+Answers are ignored. A connection that the server closes is opened again.
 """
 
 from __future__ import annotations
@@ -29,14 +28,14 @@ PATIENCE_S: Final = 30.0
 
 
 def post(route: str, content_type: str, length: int) -> bytes:
-    """The head of a request with a body."""
+    """Return the head of a request with a body."""
     return (
         f"POST {route} HTTP/1.1\r\nHost: a\r\nContent-Type: {content_type}\r\nContent-Length: {length}\r\n\r\n".encode()
     )
 
 
 async def one(port: int, parts: list[bytes], end: float, hold: bool = False) -> None:
-    """A connection: send, then read what comes until it is closed, or nothing; held open to the end if so asked."""
+    """Open a connection, send, and read until it is closed or a read times out; hold it open if asked."""
     with suppress(OSError, TimeoutError):
         async with asyncio.timeout(max(0.0, min(PATIENCE_S, end - time.monotonic()))):
             reader, writer = await asyncio.open_connection(HOST, port)
@@ -53,7 +52,7 @@ async def one(port: int, parts: list[bytes], end: float, hold: bool = False) -> 
 
 
 async def again(port: int, end: float, count: int, make: Callable[[], list[bytes]], hold: bool = False) -> None:
-    """So many clients at once, each of which begins anew when it is done."""
+    """Run this many clients, each of which starts again when it is done."""
 
     async def client() -> None:
         while time.monotonic() < end:
@@ -64,12 +63,12 @@ async def again(port: int, end: float, count: int, make: Callable[[], list[bytes
 
 
 def once_closed(head: bytes) -> bytes:
-    """The same request, after whose answer the connection ends."""
+    """Return the same request with `Connection: close`."""
     return head.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n", 1)
 
 
 def bodies(count: int, route: str, content_type: str, make: Callable[[], bytes]) -> Attack:
-    """So many clients that send one body over and over."""
+    """Run this many clients that send one body repeatedly."""
 
     async def attack(port: int, end: float) -> None:
         body = make()
@@ -80,37 +79,37 @@ def bodies(count: int, route: str, content_type: str, make: Callable[[], bytes])
 
 
 async def idle(port: int, end: float) -> None:
-    """300 connections that begin a request and say no more."""
+    """Open 300 connections that begin a request and send no more."""
     await again(port, end, 300, lambda: [b"GET /health/live HTTP/1.1\r\nHost: a\r\nX-Slow: "], hold=True)
 
 
 async def headers(port: int, end: float) -> None:
-    """Two connections with 100 MB of headers each."""
+    """Open two connections with 100 MB of headers each."""
     line = b"X-Filler: " + b"a" * 1000 + b"\r\n"
     block = line * 1000
     await again(port, end, 2, lambda: [b"GET /health/live HTTP/1.1\r\nHost: a\r\n", *([block] * 100)])
 
 
 async def target(port: int, end: float) -> None:
-    """Two connections whose request line has no end: 100 MB of it each."""
+    """Open two connections with a request line of 100 MB each."""
     await again(port, end, 2, lambda: [b"GET /", *([b"a" * MIB] * 100)])
 
 
 async def half_bodies(port: int, end: float) -> None:
-    """40 connections that announce 60 MB, send all but the last of them, and wait."""
+    """Open 40 connections that announce 60 MB, send all but the last bytes, and wait."""
     parts = [post("/infer?model=digits", "application/x-npy", 60 * MIB), *([bytes(MIB)] * 59)]
     await again(port, end, 40, lambda: parts, hold=True)
 
 
 async def crowd(port: int, end: float) -> None:
-    """200 connections that each send the next request as soon as the last one is answered."""
+    """Open 200 connections that send the next request as soon as the last one is answered."""
     body = npy(np.zeros((8, 1, 16, 16), np.float32))
     request = [once_closed(post("/infer?model=digits", "application/x-npy", len(body))), body]
     await again(port, end, 200, lambda: request)
 
 
 async def shapes(port: int, end: float) -> None:
-    """300 requests, each with a picture of a size that was never met, four at a time."""
+    """Send 300 requests, each with an image of a new size, four at a time."""
     sizes = iter([(24 + n % 20, 24 + n // 20) for n in range(300)])
 
     async def client() -> None:
@@ -124,7 +123,7 @@ async def shapes(port: int, end: float) -> None:
 
 
 async def new_sizes(port: int, end: float) -> None:
-    """40 pictures at once, each of a size that was never met; and again: what comes twice is compiled."""
+    """Send 40 images of new sizes at once, and again: sizes met twice are compiled."""
     pictures = [png(24 + n % 8, 24 + n // 8) for n in range(40)]
     requests = [[once_closed(post("/infer?model=superres", "image/png", len(each))), each] for each in pictures]
     while time.monotonic() < end:
@@ -133,38 +132,38 @@ async def new_sizes(port: int, end: float) -> None:
 
 
 def npy(array: np.ndarray) -> bytes:
-    """An array as a file of numpy's."""
+    """Return an array as an `.npy` file."""
     buffer = io.BytesIO()
     np.save(buffer, array)
     return buffer.getvalue()
 
 
 def png(width: int, height: int) -> bytes:
-    """A black picture, which packs to almost nothing."""
+    """Return a black image, which compresses to almost nothing."""
     buffer = io.BytesIO()
     Image.new("L", (width, height)).save(buffer, "PNG")
     return buffer.getvalue()
 
 
 def small_but_wide() -> bytes:
-    """An honest archive of zeros for a network that takes any size."""
+    """Return a valid archive of zeros for a network that takes any size."""
     buffer = io.BytesIO()
     np.savez_compressed(buffer, in0=np.zeros((1, 3, 2300, 2300), np.float32))
     return buffer.getvalue()
 
 
 def quotes() -> bytes:
-    """A string of 64 kB of escaped quotes."""
+    """Return a string of 64 kB of escaped quotes."""
     return b'{"inputs": "' + b'\\"' * 32768 + b'"}'
 
 
 def empty_lists() -> bytes:
-    """16 MB of lists without an element."""
+    """Return 16 MB of empty lists."""
     return b'{"inputs": [' + b"[]," * (16 * MIB // 3) + b"[]]}"
 
 
 def lying_archive() -> bytes:
-    """An .npz of one member that announces a small tensor and unpacks to a gigabyte."""
+    """Return an `.npz` whose one member announces a small tensor and unpacks to a gigabyte."""
     head = npy(np.zeros((1, 1, 16, 16), np.float32))
     packer = zlib.compressobj(9, zlib.DEFLATED, -15)
     packed = packer.compress(head) + b"".join(packer.compress(bytes(MIB)) for _ in range(1024)) + packer.flush()
@@ -176,7 +175,7 @@ def lying_archive() -> bytes:
 
 
 def endless_scans() -> bytes:
-    """A progressive JPEG whose first scan of higher coefficients, with nothing in it, stands there 26,000 times."""
+    """Return a progressive JPEG with 26,000 empty scans of higher coefficients."""
     buffer = io.BytesIO()
     Image.new("L", (1600, 1600)).save(buffer, "JPEG", progressive=True, quality=50)
     data = buffer.getvalue()

@@ -1,11 +1,11 @@
-"""Four times as many requests as a server can answer, for a minute: what of its peak is left, and who waits how long?
+"""Send four times as many requests as a server can answer, for a minute: remaining throughput and waits.
 
     python -m benchmarks.overload.rate [--seconds 60] [--times 4] [--connections 200] [--save NAME]
 
-The server has one core, whoever asks the others. First one client alone, whose p99 is what waiting is held against;
-then sixteen that ask again at once, whose answers a second are the peak. Then requests at a steady rate of so many
-times the peak, whatever becomes of those before them (those for which no connection is free are not sent, and told);
-then so many connections that each ask again as soon as they are answered. Another client asks for health all the time.
+The server has one core, the clients the others. First one client alone, whose p99 is the baseline of waits. Then
+sixteen that ask again at once, whose answers a second are the peak. Then requests at a steady multiple of the peak
+(those without a free connection are counted as unsent). Then many connections that each ask again at once. Another
+client asks for health all the time.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ MESSAGE: Final = post("/infer?model=digits", "application/x-npy", len(_BODY)) + 
 
 @dataclass
 class Seen:
-    """Of one load: how many answers of each status, and how long they took, in seconds."""
+    """Answers of one load by status, and their times in seconds."""
 
     statuses: Counter[int] = field(default_factory=Counter)
     good_s: list[float] = field(default_factory=list)
@@ -54,12 +54,12 @@ class Seen:
 
 
 class Connection(asyncio.Protocol):
-    """One that is kept, and opened anew when the server has closed it.
+    """Connection that is kept, and opened again after the server has closed it.
 
-    Some microseconds a request: whoever asks 6,000 times a second must not measure how busy they are themselves.
+    It takes some microseconds a request: a client of 6,000 requests a second must not measure its own load.
 
     Args:
-        answered: called when a request is over, whatever became of it.
+        answered: called when a request is over, with any result.
     """
 
     def __init__(self, port: int, seen: Seen, answered: Callable[[Connection], None]) -> None:
@@ -72,7 +72,7 @@ class Connection(asyncio.Protocol):
 
     @property
     def is_waiting(self) -> bool:
-        """Whether a request is not over."""
+        """Return whether a request is open."""
         return self._since is not None
 
     def ask(self) -> None:
@@ -90,12 +90,12 @@ class Connection(asyncio.Protocol):
             self._over()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The request goes out on it."""
+        """Send the request."""
         self._transport = cast("asyncio.Transport", transport)
         self._transport.write(MESSAGE)
 
     def data_received(self, data: bytes) -> None:
-        """Count the answer, when it is whole."""
+        """Count the answer when it is complete."""
         self._came += data
         head, found, body = self._came.partition(b"\r\n\r\n")
         if not found:
@@ -107,18 +107,18 @@ class Connection(asyncio.Protocol):
             self._over(int(head.split(b" ", 2)[1]))
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """What was asked is lost."""
+        """Count the open request as lost."""
         self._transport = None
         self._over()
 
     def give_up(self, now: float) -> None:
-        """End it, if nothing came for long."""
+        """Close the connection if nothing came for a while."""
         if self._since is not None and now - self._since > PATIENCE_S:
             self.close()
             self._over()
 
     def close(self) -> None:
-        """End it."""
+        """Close the connection."""
         if self._transport is not None:
             self._transport.abort()
             self._transport = None
@@ -135,7 +135,7 @@ class Connection(asyncio.Protocol):
 
 
 async def closed(port: int, connections: int, seconds: float) -> Seen:
-    """So many clients that ask again as soon as they are answered."""
+    """Run this many clients that send the next request as soon as they are answered."""
     seen, end = Seen(), time.monotonic() + seconds
 
     def again(connection: Connection) -> None:
@@ -150,7 +150,7 @@ async def closed(port: int, connections: int, seconds: float) -> Seen:
 
 
 async def steady(port: int, rate: float, connections: int, seconds: float) -> Seen:
-    """So many requests a second, whatever becomes of them."""
+    """Send this many requests a second, whatever becomes of them."""
     seen, start = Seen(), time.monotonic()
     free: list[Connection] = []
     everybody = [Connection(port, seen, free.append) for _ in range(connections)]
@@ -169,7 +169,7 @@ async def steady(port: int, rate: float, connections: int, seconds: float) -> Se
 
 
 async def _until(end: float, everybody: Sequence[Connection]) -> None:
-    """Wait for the end, and for those that are still waited for then."""
+    """Wait for the end, and for the requests that are still open then."""
     while (left_s := end - time.monotonic()) > 0:
         await asyncio.sleep(min(1.0, left_s))
         for connection in everybody:
@@ -182,7 +182,7 @@ async def _until(end: float, everybody: Sequence[Connection]) -> None:
 
 
 async def beside(load: Any, pid: int, port: int, seconds: float) -> tuple[Seen, Answers, Usage]:
-    """A load, what a client heard that asked for health meanwhile, and what the server took."""
+    """Return a load's answers, the answers of a health client meanwhile, and what the server used."""
     end = time.monotonic() + seconds
     health = asyncio.create_task(ask(port, requests(port)[1], end, EVERY_S, PATIENCE_S))
     usage = asyncio.create_task(watch(pid, end))
@@ -190,7 +190,7 @@ async def beside(load: Any, pid: int, port: int, seconds: float) -> tuple[Seen, 
 
 
 async def run(pid: int, port: int, options: argparse.Namespace) -> list[dict[str, Any]]:
-    """All loads, one after the other."""
+    """Run all loads, one after the other."""
     await closed(port, 2, 2)  # what is compiled for this batch is there afterwards
     rows = []
     peak = 0.0
@@ -226,7 +226,7 @@ async def run(pid: int, port: int, options: argparse.Namespace) -> list[dict[str
 
 
 def _quantiles(times_s: Sequence[float]) -> list[float] | None:
-    """p50, p99 and the longest, in milliseconds; None without any."""
+    """Return p50, p99 and maximum in milliseconds; None without times."""
     ordered = sorted(times_s)
     if not ordered:
         return None
@@ -234,7 +234,7 @@ def _quantiles(times_s: Sequence[float]) -> list[float] | None:
 
 
 def report(rows: Sequence[dict[str, Any]]) -> str:
-    """The table."""
+    """Return the table."""
     titles = ["load", "goodput/s", "share of peak", "p50 ms", "p99 ms", "p99 / one client's", "refused",
               "refused p99 ms", "lost", "unsent", "health p99 ms", "MB before", "MB peak"]  # fmt: skip
     alone = (rows[0]["good_ms"] or [0, 1])[1]
@@ -251,12 +251,12 @@ def report(rows: Sequence[dict[str, Any]]) -> str:
 
 
 def main() -> int:
-    """Measure, report, and save where asked."""
+    """Measure, print, and save if asked."""
     parser = argparse.ArgumentParser(
         allow_abbrev=False, description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--seconds", type=float, default=60, help="of each overload")
-    parser.add_argument("--times", type=float, default=4, help="the peak")
+    parser.add_argument("--seconds", type=float, default=60, help="duration of each overload")
+    parser.add_argument("--times", type=float, default=4, help="multiple of the peak")
     parser.add_argument("--connections", type=int, default=200)
     parser.add_argument("--save", metavar="NAME", help="write benchmarks/raw/NAME.json")
     options = parser.parse_args()

@@ -1,4 +1,4 @@
-"""What is measured while an attack goes on: the answers of good clients, and what the server takes of the machine."""
+"""Measurements during an attack: the answers of good clients, and the server's use of the machine."""
 
 from __future__ import annotations
 
@@ -16,32 +16,32 @@ from benchmarks.memory import resident_bytes
 
 @dataclass
 class Answers:
-    """Of one good client: the times of right answers in seconds, and how many others there were."""
+    """Answers of one good client: times of right ones in seconds, and the number of others."""
 
     times_s: list[float] = field(default_factory=list)
     failed: int = 0
 
     def quantile(self, share: float) -> float | None:
-        """A time that so many of the answers came within; None without answers."""
+        """Return a quantile of the times; None without answers."""
         ordered = sorted(self.times_s)
         return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else None
 
     def describe(self) -> dict[str, float | int | None]:
-        """As plain data, times in ms."""
+        """Return plain data, times in ms."""
         p50, p99 = (None if found is None else found * 1e3 for found in (self.quantile(0.5), self.quantile(0.99)))
         return {"answers": len(self.times_s), "failed": self.failed, "p50_ms": p50, "p99_ms": p99}
 
 
 @dataclass
 class Usage:
-    """The largest values seen of a process, its children included."""
+    """Largest values of a process and its children."""
 
     memory_mb: float = 0.0
     threads: int = 0
     files: int = 0
 
     def look(self, pid: int) -> None:
-        """Take the values of now, where they are larger; a process that is gone has none."""
+        """Take the current values if they are larger; a process that has ended has none."""
         try:
             status = Path(f"/proc/{pid}/status").read_text()
             self.memory_mb = max(self.memory_mb, resident_bytes(pid) / 2**20)
@@ -52,7 +52,7 @@ class Usage:
 
 
 async def ask(port: int, request: httpx.Request, end: float, every_s: float, patience_s: float) -> Answers:
-    """One client on a connection of its own that asks at a steady pace until the end, however slow the answers are.
+    """Send requests at a steady pace on one connection until the end, however slow the answers are.
 
     Args:
         every_s: from one request to the next; 0 asks again at once.
@@ -76,7 +76,7 @@ async def ask(port: int, request: httpx.Request, end: float, every_s: float, pat
 
 
 async def watch(pid: int, end: float) -> Usage:
-    """What a process takes, looked at ten times a second."""
+    """Record what a process uses, ten times a second."""
     usage = Usage()
     while time.monotonic() < end:
         usage.look(pid)

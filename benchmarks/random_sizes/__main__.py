@@ -1,4 +1,4 @@
-"""Another size with every request: how long requests take from the first one on, beside rivals on the same ONNX file.
+"""Measure requests of random sizes from the first one on, beside rivals on the same ONNX file.
 
     python -m benchmarks.random_sizes [--networks mobilenet_v2 ...] [--requests 3000] [--threads 1] [--cache filled]
 
@@ -204,7 +204,7 @@ def main() -> int:
 
 
 def _summary(row: Row, options: argparse.Namespace) -> dict[str, Any]:
-    """Return what redraws the table: quantiles in place of every single time."""
+    """Return the data that redraws the table: quantiles in place of all times."""
     quantiles = {
         title: {str(share): row.quantile_ms(share, part) for share in (0.5, 0.9, 0.99)}
         for title, part in parts_of(options.requests).items()

@@ -1,1 +1,1 @@
-"""What Ray Serve costs, and what it saves: see __main__.py."""
+"""Cost and benefit of Ray Serve; see __main__.py."""

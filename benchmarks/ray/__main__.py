@@ -24,7 +24,7 @@ def main() -> int:
     )
     parser.add_argument("command", choices=COMMANDS)
     parser.add_argument("--kind", choices=("plain", "haproxy"), help=argparse.SUPPRESS)
-    parser.add_argument("--save", metavar="NAME", help="of overhead: write benchmarks/raw/NAME.json")
+    parser.add_argument("--save", metavar="NAME", help="for overhead: write benchmarks/raw/NAME.json")
     args = parser.parse_args()
     if args.command == "overhead" and args.kind is None:
         return overhead.compare(lambda kind: _of_its_own(args.command, kind), args.save)
@@ -33,7 +33,7 @@ def main() -> int:
 
 
 def _of_its_own(command: str, kind: str) -> dict[str, float]:
-    """What a process says: which proxy Ray has is settled when it is imported."""
+    """Return the result of a process of its own: Ray chooses its proxy when it is imported."""
     asked = [sys.executable, "-m", "benchmarks.ray", command, "--kind", kind]
     done = subprocess.run(asked, capture_output=True, text=True, check=False)
     if done.returncode:

@@ -16,7 +16,7 @@ AFTER_S: Final = 25.0
 
 
 def run(kind: str) -> dict[str, float]:
-    """What clients met that ask a second time, and how long it took until all was well."""
+    """Return the failures of clients that retry once, and the time until all was well."""
     settle(kind)
     import ray
     from ray import serve
@@ -47,7 +47,7 @@ def run(kind: str) -> dict[str, float]:
 
 
 def kill(node: Any) -> int:
-    """End a node as a power cut would: nothing of it is told."""
+    """End a node as a power cut would, without notice."""
     raylets = [info.process.pid for info in node.all_processes.get("raylet", [])]
     children = [
         int(path.name) for path in Path("/proc").iterdir() if path.name.isdecimal() and _parent(path) in raylets

@@ -1,7 +1,7 @@
-"""Where the time of a request goes: in the proxy, in what is serialised, in the replica, and on the way between them.
+"""Time of a request by leg: in the proxy, in serialisation, in the replica, and between them.
 
-Proxy and replica stamp what passes them (stamps.py), on the clock that all processes of a machine share; so the legs of
-a request add up to what its client waits. Processor time is that of the process, with what it does anyway.
+Proxy and replica stamp requests (stamps.py) with a clock that all processes of a machine share, so the legs add up to
+the client's wait. Processor time is that of the whole process.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ LEGS: Final = ("in the proxy", "to the replica", "in the replica", "model", "bac
 
 
 def run(kind: str) -> dict[str, float]:
-    """Milliseconds a request, behind Ray."""
+    """Return milliseconds a request behind Ray."""
     settle(kind, {"RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH": "benchmarks.ray.stamps.of_the_proxy"})
     import ray
     from ray import serve
@@ -53,7 +53,7 @@ def run(kind: str) -> dict[str, float]:
 
 
 def _application() -> Any:
-    """As ``build`` makes it, but for the stamps."""
+    """Return the application of ``build`` with time stamps."""
     from ray import serve
 
     from app.scale.ray import Options
@@ -70,7 +70,7 @@ def _application() -> Any:
 
 
 def alone() -> dict[str, float]:
-    """The same behind a server alone."""
+    """Return the same behind a server alone."""
     port = free_port()
     command = [sys.executable, "-m", "app", "serve", "--store", str(STORE), "--port", str(port), "--threads", "1"]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
@@ -81,7 +81,7 @@ def alone() -> dict[str, float]:
 
 
 def measured(url: str, proxies: Callable[[], set[int]], server: int | None = None) -> dict[str, float]:
-    """Medians of the legs, and processor time a request.
+    """Return the median of each leg, and processor time a request.
 
     proxies: processes in front that leave no stamps.
     server: the process, where it leaves none.
@@ -110,7 +110,7 @@ def measured(url: str, proxies: Callable[[], set[int]], server: int | None = Non
 
 
 def _legs(answer: httpx.Response, start: float, end: float) -> tuple[dict[str, float], dict[str, set[int]]]:
-    """Milliseconds of one request, and the processes that it passed."""
+    """Return the milliseconds of each leg of one request, and the processes on its way."""
     model = sum(float(part.partition("dur=")[2]) for part in answer.headers["server-timing"].split(","))
     stamps = {name: answer.headers.get(f"x-stamps-{name}", "").split() for name in ("proxy", "replica")}
     if stamps["proxy"][:1] == stamps["replica"][:1]:  # Ray puts it around replicas that take HTTP by themselves
@@ -132,7 +132,7 @@ def _legs(answer: httpx.Response, start: float, end: float) -> tuple[dict[str, f
 
 
 def compare(asked: Callable[[str], dict[str, float]], save: str | None) -> int:
-    """Print all three, with what Ray adds to a server alone; kept among the results where a name is given."""
+    """Print all three with what Ray adds to a server alone, and save them if asked."""
     found = {"server alone": alone(), "Ray's proxy": asked("plain"), "HAProxy": asked("haproxy")}
     for row in found.values():
         row["more than a server alone"] = row["outside the model"] - found["server alone"]["outside the model"]
@@ -154,7 +154,7 @@ def compare(asked: Callable[[str], dict[str, float]], save: str | None) -> int:
 
 
 def _serialised(body: bytes, ray: Any) -> float:
-    """The least time of a body's way through pickle and Ray's shared memory, as messages of 64 KiB in a list."""
+    """Return the minimum time of a body through pickle and Ray's shared memory, in a list of 64 KiB messages."""
     parts = [
         {"type": "http.request", "body": body[at : at + 65536], "more_body": True} for at in range(0, len(body), 65536)
     ]

@@ -15,7 +15,7 @@ PAUSE_S: Final = 3.0
 
 
 def run(kind: str) -> dict[str, float]:
-    """Requests, and those of them that failed at first or for good."""
+    """Return the requests, and how many failed at first and for good."""
     settle(kind)
     import ray
     from ray import serve

@@ -1,4 +1,4 @@
-"""A second replica of a model on the same machine: how long it takes to be ready, and what it adds to memory."""
+"""Second replica of a model on the same machine: time to ready, and added memory."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LAYERS: Final = 4
 
 
 def run(kind: str) -> dict[str, float]:
-    """Seconds from the beginning of a process that has imported the service to ready; shares of the weights."""
+    """Return seconds from a process that has imported the service to ready, and its shares of the weights."""
     with tempfile.TemporaryDirectory() as folder:
         weights = write(Path(folder) / "store")
         environ = {**os.environ, "PYTHONPATH": str(ROOT), "PNNX_SERVE_CACHE_DIR": str(Path(folder) / "cache")}
@@ -54,7 +54,7 @@ def _start(store: Path, environ: dict[str, str]) -> subprocess.Popen[str]:
 
 
 def write(store: Path) -> int:
-    """A model of linear layers with weights of some 67 MB; their bytes."""
+    """Write a model of linear layers with some 67 MB of weights; return their bytes."""
     import zipfile
 
     folder = store / "wide" / "1"
@@ -75,13 +75,13 @@ def write(store: Path) -> int:
 
 
 def pss(pid: int) -> int:
-    """Bytes of a process, of what it shares its part."""
+    """Return the proportional set size of a process."""
     text = Path(f"/proc/{pid}/smaps_rollup").read_text()
     return int(next(line for line in text.splitlines() if line.startswith("Pss:")).split()[1]) * 1024
 
 
 def replica(store: Path) -> None:
-    """What a replica of Ray does when it starts, without Ray."""
+    """Start what a replica of Ray starts, without Ray."""
     import asyncio
 
     import engine

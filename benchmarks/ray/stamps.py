@@ -1,4 +1,4 @@
-"""When a request and its answer pass a process: told in a header, on a clock that all processes of a machine share."""
+"""Time stamps of a request and its answer in a process: a header with a clock that all processes share."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Message = MutableMapping[str, Any]
 
 
 class Stamps:
-    """An ASGI app around another.
+    """ASGI app that stamps the requests of another.
 
     Its header has the process, and seconds: when the last of the body was there, and when the answer began.
     """
@@ -24,7 +24,7 @@ class Stamps:
     async def __call__(
         self, scope: Message, receive: Callable[[], Awaitable[Message]], send: Callable[[Message], Awaitable[None]]
     ) -> None:
-        """One request; whatever else it is, is passed on."""
+        """Stamp one request; pass everything else on."""
         heard_at = time.perf_counter()
 
         async def hearing() -> Message:
@@ -44,14 +44,14 @@ class Stamps:
 
 
 def of_the_proxy() -> list[Any]:
-    """What Ray puts around its proxy, where the environment names this function."""
+    """Return the middleware that Ray puts around its proxy if the environment names this function."""
     from starlette.middleware import Middleware
 
     return [Middleware(Stamps, name="proxy")]
 
 
 def cpu_s(pids: set[int]) -> float:
-    """Processor time of all threads of processes."""
+    """Return the processor time of all threads of processes."""
     total = 0
     for pid in pids:
         for path in Path(f"/proc/{pid}/task").glob("*/schedstat"):
@@ -63,7 +63,7 @@ def cpu_s(pids: set[int]) -> float:
 
 
 def named(name: str) -> set[int]:
-    """Processes of a name."""
+    """Return the processes of a name."""
     found = set()
     for path in Path("/proc").iterdir():
         if path.name.isdecimal():

@@ -1,4 +1,4 @@
-"""A Ray of this machine that is small, clients that count, and requests."""
+"""Small Ray cluster on this machine, counting clients, and requests."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ HEADERS = {"content-type": "application/x-npy", "accept": "application/x-npz"}
 
 
 def settle(kind: str = "plain", more: Mapping[str, str] | None = None) -> None:
-    """Before Ray is imported."""
+    """Set the environment before Ray is imported."""
     # A proxy that starts slowly, on a machine that others use as well, is not one that has failed.
     patience = {f"RAY_SERVE_PROXY_{each}_CHECK_TIMEOUT_S": "60" for each in ("READY", "HEALTH")}
     os.environ.update({"RAY_USAGE_STATS_ENABLED": "0", "PYTHONPATH": str(ROOT), **patience, **(more or {})})
@@ -37,7 +37,7 @@ def free_port() -> int:
 
 
 def tensor(items: int) -> bytes:
-    """Pictures of digits as .npy; 600 are 614 kB."""
+    """Return images of digits as `.npy`; 600 are 614 kB."""
     body = io.BytesIO()
     np.save(body, np.random.default_rng(0).random((items, 1, 16, 16), np.float32))
     return body.getvalue()
@@ -45,7 +45,7 @@ def tensor(items: int) -> bytes:
 
 @dataclass
 class Count:
-    """What clients met.
+    """Counters of what clients met.
 
     Args:
         at: when each answer came, with whether it was one.
@@ -59,7 +59,7 @@ class Count:
 
 @contextmanager
 def clients(url: str, path: str, count: int = 4) -> Iterator[Count]:
-    """Clients that ask one after the other, and a second time where there is no answer."""
+    """Run clients that send one request after the other, and retry once without an answer."""
     found, stopping, body = Count(), threading.Event(), tensor(1)
 
     def ask(client: httpx.Client) -> bool:

@@ -1,1 +1,1 @@
-"""Is a request lost when a version takes the place of another? Processes that are treated as a kubelet treats pods."""
+"""Rolling updates of server processes that are treated as a kubelet treats pods."""

@@ -1,12 +1,12 @@
-"""Five updates of a Deployment under load: is a request lost?
+"""Update a Deployment five times under load, and count lost requests.
 
     python -m benchmarks.rolling [--updates 5] [--replicas 2] [--clients 8] [--hurry 1] [--save NAME]
 
 Needs PyYAML (the extra `test` brings it). Plays kubelet, Deployment and Service for server processes of this machine:
 probes, environment, preStop and grace are those of deploy/kubernetes/base, one new pod comes before an old one goes
 (maxSurge 1, maxUnavailable 0), endpoints change a second late. Half of the clients keep their connections, the other
-half open one for each request; nobody asks twice. Exit status 1 if a request was not answered with 200, or a server
-had to be killed.
+half open one for each request; none retries. Exit status 1 if a request was not answered with 200, or a server had to
+be killed.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ PATIENCE_S = 300.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One update, or the time without one."""
+    """Result of one update, or of the time without one."""
 
     name: str
     seconds: float
@@ -50,7 +50,7 @@ class Row:
 
 
 def message(model: str, body: bytes, kind: str) -> bytes:
-    """A request as it goes over the wire."""
+    """Return a request as it is sent."""
     head = (
         f"POST /infer?model={model} HTTP/1.1\r\nhost: x\r\ncontent-type: {kind}\r\ncontent-length: {len(body)}\r\n\r\n"
     )
@@ -58,7 +58,7 @@ def message(model: str, body: bytes, kind: str) -> bytes:
 
 
 def plan(hurry: float) -> PodPlan:
-    """Of the Deployment that lies in deploy/."""
+    """Return the plan of the Deployment in deploy/."""
     import yaml  # of the extra `test`
 
     manifest = yaml.safe_load(DEPLOYMENT.read_text(encoding="utf-8"))
@@ -66,7 +66,7 @@ def plan(hurry: float) -> PodPlan:
 
 
 async def update(pods: list[Pod], service: Service, start: Any) -> list[Pod]:
-    """Every pod replaced by a new one, one after the other; old ones end while the next one starts."""
+    """Replace every pod, one after the other; old ones end while the next one starts."""
     new, leaving = [], []
     for old in pods:
         pod = await start()
@@ -80,7 +80,7 @@ async def update(pods: list[Pod], service: Service, start: Any) -> list[Pod]:
 async def run(
     plan: PodPlan, folder: Path, *, updates: int, replicas: int, clients: int, pause_s: float = 0.0, late_s: float = 1.0
 ) -> list[Row]:
-    """Updates under load, each as a row."""
+    """Update under load; return a row for each update."""
     environ = {
         "PNNX_SERVE_STORE": str(ROOT / "model_store"),
         "PNNX_SERVE_HOST": "127.0.0.1",
@@ -139,7 +139,7 @@ async def run(
 
 
 def report(rows: list[Row]) -> str:
-    """The table."""
+    """Return the table."""
     titles = ["update", "s", "answered", "failed", "p50 ms", "p99 ms", "longest ms", "killed"]
     found = [
         [row.name, f"{row.seconds:.1f}", str(row.answered), str(row.failed), f"{row.p50_ms:.1f}", f"{row.p99_ms:.1f}",
@@ -149,14 +149,14 @@ def report(rows: list[Row]) -> str:
 
 
 def main() -> int:
-    """Update, report, and save where asked."""
+    """Update, print, and save if asked."""
     parser = argparse.ArgumentParser(
         allow_abbrev=False, description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--updates", type=int, default=5)
     parser.add_argument("--replicas", type=int, default=2)
     parser.add_argument("--clients", type=int, default=8)
-    parser.add_argument("--hurry", type=float, default=1.0, help="what waiting times are divided by")
+    parser.add_argument("--hurry", type=float, default=1.0, help="divisor of waiting times")
     parser.add_argument("--save", metavar="NAME", help="write benchmarks/raw/NAME.json")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:

@@ -1,6 +1,6 @@
-"""What a kubelet does to a pod, done to a process: probes, preStop, SIGTERM, the grace period, SIGKILL.
+"""A kubelet's treatment of a pod, applied to a process: probes, preStop, SIGTERM, the grace period, SIGKILL.
 
-Probes and times are those of a Deployment; times may be divided, so that nobody has to wait for them.
+Probes and times are those of a Deployment; times may be divided to shorten the run.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SERVE: Final = (sys.executable, "-m", "app", "serve")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Probe:
-    """A question that is asked again and again."""
+    """Probe that is repeated."""
 
     path: str
     period_s: float
@@ -32,7 +32,7 @@ class Probe:
     failures: int
 
     async def ask(self, port: int) -> bool:
-        """Whether it is answered 200 in time."""
+        """Return whether the probe is answered with 200 in time."""
         try:
             async with asyncio.timeout(self.timeout_s):
                 return await _status(port, self.path) == 200
@@ -42,7 +42,7 @@ class Probe:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodPlan:
-    """How a server is started, asked and ended."""
+    """Plan to start, probe and end a server."""
 
     environ: Mapping[str, str]
     startup: Probe
@@ -53,7 +53,7 @@ class PodPlan:
 
 
 def plan_of(pod: Mapping[str, Any], hurry: float = 1.0) -> PodPlan:
-    """The plan that a pod's specification is.
+    """Return the plan of a pod's specification.
 
     Args:
         hurry: what its times are divided by; timeouts of a probe, which a busy machine needs, are left.
@@ -83,7 +83,7 @@ def plan_of(pod: Mapping[str, Any], hurry: float = 1.0) -> PodPlan:
 
 
 class Pod:
-    """A server process, and what its kubelet knows of it.
+    """Server process, and its state in the kubelet.
 
     Attributes:
         is_ready: as the last probes say; False from the moment it is to end.
@@ -102,7 +102,7 @@ class Pod:
 
     @classmethod
     async def start(cls, plan: PodPlan, environ: Mapping[str, str], log: Path, command: Sequence[str] = SERVE) -> Pod:
-        """Start a server on a port that is free, which PNNX_SERVE_PORT tells it."""
+        """Start a server on a free port, given by PNNX_SERVE_PORT."""
         with socket.create_server((HOST, 0)) as free:
             port = free.getsockname()[1]
         own = {**os.environ, "PYTHONPATH": str(ROOT), **plan.environ, **environ, "PNNX_SERVE_PORT": str(port)}
@@ -111,7 +111,7 @@ class Pod:
         return cls(plan, process, port)
 
     async def until_ready(self, patience_s: float) -> None:
-        """Wait for it.
+        """Wait until the pod is ready.
 
         Raises:
             RuntimeError: it has ended, or takes too long.
@@ -123,7 +123,7 @@ class Pod:
             await asyncio.sleep(0.02)
 
     async def leave(self) -> None:
-        """preStop, SIGTERM, and SIGKILL when the grace is over."""
+        """Run preStop, send SIGTERM, and SIGKILL after the grace period."""
         self.is_leaving, self.is_ready = True, False
         end = time.monotonic() + self.plan.grace_s
         await asyncio.sleep(self.plan.pre_stop_s)
@@ -140,23 +140,23 @@ class Pod:
         self.ended = (self._process.returncode or 0, killed)
 
     async def remove(self) -> None:
-        """End it at once, if it is still there."""
+        """Kill the process if it still runs."""
         self._probing.cancel()
         self.kill(signal.SIGKILL)
         await self._process.wait()
 
     def kill(self, number: signal.Signals) -> None:
-        """Send it a signal, if it is still there."""
+        """Send a signal to the process if it still runs."""
         if self._process.returncode is None:
             self._process.send_signal(number)
 
     @property
     def pid(self) -> int:
-        """Of its process."""
+        """Return the process id."""
         return self._process.pid
 
     async def _probe(self) -> None:
-        """Startup until it says yes; then readiness and liveness, each at its pace."""
+        """Run the startup probe until it succeeds, then readiness and liveness, each at its period."""
         failures = 0
         while not await self.plan.startup.ask(self.port):
             failures += 1

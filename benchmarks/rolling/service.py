@@ -1,7 +1,7 @@
-"""A Service and those who use it: each new connection goes to any pod that every node believes to be ready.
+"""Service and its clients: each new connection goes to any pod that every node believes to be ready.
 
-Nodes hear of changes late, and a connection stays where it was made, as with kube-proxy. Clients ask nothing twice:
-what is not answered with 200 counts as failed.
+Nodes learn of changes late, and a connection stays with its pod, as with kube-proxy. Clients do not retry: every answer
+other than 200 counts as failed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _LOOK_S: Final = 0.02
 
 
 class Service:
-    """Which pods connections go to.
+    """Pods that connections may go to.
 
     Args:
         late_s: from a change to when nodes act on it.
@@ -32,11 +32,11 @@ class Service:
         self._seen: list[tuple[float, list[int]]] = [(0.0, [])]
 
     def join(self, pod: Pod) -> None:
-        """A pod is behind the service whenever it is ready."""
+        """Add a pod to the service while it is ready."""
         self._pods.append(pod)
 
     async def watch(self) -> None:
-        """Note what is ready, until cancelled."""
+        """Record which pods are ready, until cancelled."""
         while True:
             now, ready = time.monotonic(), [pod.port for pod in self._pods if pod.is_ready]
             if ready != self._seen[-1][1]:
@@ -46,7 +46,7 @@ class Service:
             await asyncio.sleep(_LOOK_S)
 
     def port(self) -> int:
-        """Where a new connection goes.
+        """Return the port for a new connection.
 
         Raises:
             ConnectionRefusedError: nowhere.
@@ -59,7 +59,7 @@ class Service:
 
 @dataclass
 class Heard:
-    """What clients were told."""
+    """Answers that clients got."""
 
     waits_s: list[float] = field(default_factory=list)
     failures: Counter[str] = field(default_factory=Counter)
@@ -67,12 +67,12 @@ class Heard:
 
     @property
     def failed(self) -> int:
-        """Requests without a right answer."""
+        """Return the number of requests without a right answer."""
         return sum(self.failures.values())
 
 
 class Client:
-    """Asks again as soon as it is answered, on one connection as long as that lives."""
+    """Client that sends the next request as soon as it is answered, on one connection while that lives."""
 
     def __init__(self, service: Service, message: bytes, heard: Heard, *, keeps: bool, pause_s: float = 0.0) -> None:
         self._service = service
@@ -83,7 +83,7 @@ class Client:
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter, int] | None = None
 
     async def run(self, stop: asyncio.Event, patience_s: float = 60.0) -> None:
-        """Until told to stop."""
+        """Send requests until told to stop."""
         while not stop.is_set():
             start = time.monotonic()
             try:
@@ -122,6 +122,6 @@ class Client:
 
 
 def quantile_s(waits_s: Sequence[float], share: float) -> float:
-    """A wait that so many of them came within."""
+    """Return a quantile of the waits."""
     ordered = sorted(waits_s)
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else float("nan")

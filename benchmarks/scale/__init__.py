@@ -1,1 +1,1 @@
-"""Many machines, simulated: what balancing, bursts, losses and cold starts do to waiting, fed with measured times."""
+"""Simulation of many machines with measured times: balancing, bursts, losses and cold starts."""

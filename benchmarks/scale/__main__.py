@@ -1,10 +1,10 @@
-"""1, 10, 100 and 1,000 nodes, simulated with service times that were measured: waiting, losses, starts, costs.
+"""Simulate 1, 10, 100 and 1,000 nodes with measured service times: waits, losses, starts, costs.
 
     python -m benchmarks.scale.measure                       # service times of this machine, into times.json
     python -m benchmarks.scale [--only sizes ...] [--requests 200000] [--save NAME]
 
-Plain Python, one generator of random numbers: the same times give the same page. tests/benchmarks/test_scale.py holds
-the simulation against the formulas of M/M/1, M/M/c, M/G/1 and of two choices.
+Plain Python with one random generator: the same times give the same page. tests/benchmarks/test_scale.py compares the
+simulation with the formulas of M/M/1, M/M/c, M/G/1 and of two choices.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from benchmarks.scale.scenarios import SCENARIOS, Row, World
 
 
 def world(path: Path, requests: int, hour_cost: float) -> tuple[World, dict[str, Any]]:
-    """The world of measured times, and where they were measured."""
+    """Return the world of measured times, and where they were measured."""
     found = json.loads(path.read_text(encoding="utf-8"))
     heavy, alike = (Measured([each / 1e3 for each in found["times_ms"][name]]) for name in ("heavy-tailed", "alike"))
     share = shared_share({int(size): each for size, each in found["batch_ms"].items()})
@@ -35,7 +35,7 @@ def world(path: Path, requests: int, hour_cost: float) -> tuple[World, dict[str,
 
 
 def shared_share(batch_ms: Mapping[int, float]) -> float:
-    """What of a run is spent once: a run of n takes share + (1 - share) * n times as long as one of one."""
+    """Return the share of a run that is spent once: n requests take share + (1 - share) * n times as long as one."""
     most = max(batch_ms, default=1)
     if most == 1:
         return 0.0
@@ -43,19 +43,21 @@ def shared_share(batch_ms: Mapping[int, float]) -> float:
 
 
 def section(title: str, text: str, rows: list[Row]) -> str:
-    """A scenario as text."""
+    """Return a scenario as text."""
     return f"## {title}\n\n{text}\n\n{table(list(rows[0]), [[str(each) for each in row.values()] for row in rows])}\n"
 
 
 def main() -> int:
-    """Simulate, report, and save where asked."""
+    """Simulate, print, and save if asked."""
     parser = argparse.ArgumentParser(
         allow_abbrev=False, description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--only", nargs="*", choices=list(SCENARIOS), default=list(SCENARIOS))
-    parser.add_argument("--requests", type=int, default=200_000, help="of one simulation, about")
-    parser.add_argument("--hour-cost", type=float, default=0.08, help="of a node of two cores, in dollars")
-    parser.add_argument("--times", type=Path, default=TIMES, help="what measure.py has saved")
+    parser.add_argument("--requests", type=int, default=200_000, help="requests of one simulation, about")
+    parser.add_argument(
+        "--hour-cost", type=float, default=0.08, help="price of a node of two cores, in dollars an hour"
+    )
+    parser.add_argument("--times", type=Path, default=TIMES, help="service times saved by measure.py")
     parser.add_argument("--save", metavar="NAME", help="write benchmarks/results/NAME.json.gz and NAME.md")
     options = parser.parse_args()
     own, machine = world(options.times, options.requests, options.hour_cost)

@@ -1,4 +1,4 @@
-"""Who gets the next request: the ways of load balancers, each with what it sees and nothing else."""
+"""Load balancers, each with only the state that it sees."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from typing import Final, Protocol
 
 
 class Balancer(Protocol):
-    """Sends requests to nodes that it believes to be there."""
+    """Load balancer that sends requests to the nodes it knows."""
 
     def choose(self) -> int | None:
-        """A node; None where there is none. It counts as sent."""
+        """Return a node and count the request as sent; None without nodes."""
 
     def done(self, node: int) -> None:
-        """A request is answered, or lost."""
+        """Note that a request is answered or lost."""
 
     def add(self, node: int) -> None:
-        """A node is there."""
+        """Add a node."""
 
     def remove(self, node: int) -> None:
-        """A node is there no more."""
+        """Remove a node."""
 
 
 class _Bag:
-    """A set that gives back any of its items, each as likely as the others."""
+    """Set with random choice of an item."""
 
     def __init__(self, items: Sequence[int] = ()) -> None:
         self._items = list(items)
@@ -55,7 +55,7 @@ class _Bag:
 
 
 class AtRandom:
-    """Any node: what kube-proxy does with connections."""
+    """Random node, as kube-proxy chooses for connections."""
 
     def __init__(self, nodes: Sequence[int], random: Random) -> None:
         self._nodes = _Bag(nodes)
@@ -65,7 +65,7 @@ class AtRandom:
         return self._nodes.any(self._random) if len(self._nodes) else None
 
     def done(self, node: int) -> None:
-        """Nobody counts."""
+        """Do nothing: this balancer does not count requests."""
 
     def add(self, node: int) -> None:
         self._nodes.add(node)
@@ -75,7 +75,7 @@ class AtRandom:
 
 
 class RoundRobin:
-    """One after the other, whatever they have to do. Several balancers begin at different nodes."""
+    """Nodes in turn, whatever their load. Several balancers begin at different nodes."""
 
     def __init__(self, nodes: Sequence[int], random: Random) -> None:
         self._nodes = list(nodes)
@@ -88,7 +88,7 @@ class RoundRobin:
         return self._nodes[self._next]
 
     def done(self, node: int) -> None:
-        """Nobody counts."""
+        """Do nothing: this balancer does not count requests."""
 
     def add(self, node: int) -> None:
         if node not in self._nodes:
@@ -100,7 +100,7 @@ class RoundRobin:
 
 
 class LeastRequest:
-    """A node with the fewest requests that this balancer waits for: HAProxy's leastconn, NGINX's least_conn."""
+    """Node with the fewest open requests of this balancer: HAProxy's leastconn, NGINX's least_conn."""
 
     def __init__(self, nodes: Sequence[int], random: Random) -> None:
         self._random = random
@@ -110,7 +110,7 @@ class LeastRequest:
         self._least = 0
 
     def least(self) -> int:
-        """How many requests the node with the fewest has of this balancer; 0 without nodes: nothing is waited for."""
+        """Return the fewest open requests of a node of this balancer; 0 without nodes."""
         if not self._there:
             return 0
         while not len(self._by_count[self._least]):
@@ -153,7 +153,7 @@ class LeastRequest:
 
 
 class TwoChoices:
-    """The one with fewer requests of two taken at random: Envoy's least_request."""
+    """Node with fewer open requests of two random ones: Envoy's least_request."""
 
     def __init__(self, nodes: Sequence[int], random: Random) -> None:
         self._random = random

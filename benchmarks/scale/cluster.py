@@ -1,9 +1,8 @@
-"""Nodes with queues behind balancers, from event to event.
+"""Event simulation of nodes with queues behind balancers.
 
-A node runs one request at a time (or so many), as a pod of ours does: a run has all its cores. What waits waits in its
-queue; one more than fits is refused. Where requests share runs, a run takes what waits when it begins. A node that is
-lost takes with it what it had; who sent that asks once more. Balancers notice a loss, and a node that is back, as late
-as their checks find it.
+A node runs one request at a time (or ``slots``), as a pod does: a run has all its cores. Others wait in its queue, and
+one more than fits is refused. Where requests are batched, a run takes all that wait when it begins. A lost node loses
+its requests; their clients retry once. Balancers notice a loss, and a node that is back, at their next check.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from benchmarks.scale.load import Service
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """Nodes that are lost, or come: at a time, so many of the lowest numbers that are there, or new ones."""
+    """Loss or arrival of nodes at a time: this many of the lowest numbers, or new ones."""
 
     at_s: float
     lost: int = 0
@@ -31,14 +30,14 @@ class Change:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """A cluster and how it is used.
+    """Cluster and its load.
 
     Args:
         balancers: each sees only what it has sent itself.
         slots: runs of a node that go on side by side.
         max_queue: requests that may wait at a node.
-        limit: requests that a balancer sends to a node at once; what is above that waits at the balancer and goes to
-            whoever is free first. With "least request" only: HAProxy's maxconn.
+        limit: requests that a balancer sends to a node at once; more wait at the balancer and go to
+            the first free node. With "least request" only: HAProxy's maxconn.
         max_batch: requests of one run; shared_share of what one takes is spent once a run.
         check_s: how late a balancer's checks find that a node is gone, or is back.
         errors: after so many connections that were refused a balancer needs no check; None: it does.
@@ -63,7 +62,7 @@ class Plan:
 
 @dataclass(slots=True)
 class Outcome:
-    """What came of the requests that arrived once the cluster had settled.
+    """Results of the requests that arrived after the warm-up.
 
     Args:
         waits_s: from arrival to answer, tries included, in the order of answers.
@@ -78,12 +77,12 @@ class Outcome:
     asked: int = 0
 
     def quantile_s(self, share: float) -> float:
-        """A wait that so many of the answers came within."""
+        """Return a quantile of the waits of answered requests."""
         ordered = sorted(self.waits_s)
         return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else float("nan")
 
     def mean_s(self) -> float:
-        """The average wait."""
+        """Return the average wait."""
         return sum(self.waits_s) / len(self.waits_s) if self.waits_s else float("nan")
 
 
@@ -113,7 +112,7 @@ _NOTICE: Final = 2
 
 
 class Cluster:
-    """One simulation. Everything that is drawn comes from one generator."""
+    """One simulation with one random generator."""
 
     def __init__(self, plan: Plan, random: Random, settle_s: float = 0.0) -> None:
         self._plan = plan
@@ -129,7 +128,7 @@ class Cluster:
         self.outcome = Outcome()
 
     def run(self, arrivals: Iterator[float]) -> Outcome:
-        """All arrivals, until the last one is answered."""
+        """Simulate all arrivals until the last one is answered."""
         for change in self._plan.changes:
             self._at(change.at_s, _CHANGE, change)
         for now in arrivals:
@@ -178,7 +177,7 @@ class Cluster:
             self.outcome.refused += request.arrived_s >= self._settle_s
 
     def _note_error(self, balancer: Balancer, number: int) -> None:
-        """A node that is gone refuses at once, and so looks idle: who counts that stops sending."""
+        """Count the error of a lost node, which refuses at once and so looks idle to balancers that do not count."""
         seen = (id(balancer), number)
         self._errors[seen] = self._errors.get(seen, 0) + 1
         if self._errors[seen] == self._plan.errors:
@@ -225,7 +224,7 @@ class Cluster:
             self._at(now + self._plan.check_s, _NOTICE, (len(self._nodes) - 1, True))
 
     def _notice(self, number: int, is_there: bool, now: float) -> None:
-        """Balancers hear of a node; what they held may have a place now, or none any more."""
+        """Tell balancers of a node; requests that they hold may now have a place, or none."""
         if self._nodes[number].is_up != is_there:
             return
         for balancer in self._balancers:

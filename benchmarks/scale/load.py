@@ -1,4 +1,4 @@
-"""What comes, and how long it takes: arrivals and service times, drawn from one generator: a run can be repeated."""
+"""Arrivals and service times, drawn from one generator, so that a run can be repeated."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from typing import Protocol
 
 
 class Service(Protocol):
-    """How long a node computes for a request, in seconds."""
+    """Service times of requests, in seconds."""
 
     def mean_s(self) -> float:
-        """On average."""
+        """Return the average time."""
 
     def draw(self, random: Random) -> float:
-        """Of one request."""
+        """Return the time of one request."""
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """Times that were measured, each as likely as the others; requests come in no order."""
+    """Measured times, drawn at random."""
 
     times_s: Sequence[float]
 
@@ -33,7 +33,7 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Exponential:
-    """What the formulas of queueing theory are about."""
+    """Exponential times, for which queueing theory has formulas."""
 
     average_s: float
 
@@ -45,7 +45,7 @@ class Exponential:
 
 
 def poisson(rate: float, until_s: float, random: Random) -> Iterator[float]:
-    """Times of requests that know nothing of each other, so many a second."""
+    """Yield arrival times of independent requests at a rate a second."""
     now = 0.0
     while (now := now + random.expovariate(rate)) < until_s:
         yield now
@@ -54,7 +54,7 @@ def poisson(rate: float, until_s: float, random: Random) -> Iterator[float]:
 def bursty(
     rate: float, until_s: float, random: Random, *, times: float = 3.0, share: float = 0.2, cycle_s: float = 5.0
 ) -> Iterator[float]:
-    """As many on average, but in bursts: the first fifth of each cycle has three times as many, the rest what is left.
+    """Yield arrivals at the same average rate in bursts: three times as many in the first fifth of each cycle.
 
     Cycles are as long as each other, so that clusters of any size see the same bursts.
 

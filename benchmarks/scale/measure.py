@@ -1,10 +1,10 @@
-"""How long a server computes for a request: what the simulation is fed with.
+"""Measure a server's service times, the input of the simulation.
 
     python -m benchmarks.scale.measure [--requests 300] [--save benchmarks/scale/times.json]
 
-One server, one thread, one client that asks again once it is answered: requests wait for nobody, so the time of an
-answer is what a node is busy for. Two loads: a picture of a digit, all alike; and pictures to enlarge, whose sizes are
-log-normal with the long tail that sizes of uploads have.
+One server, one thread, one client that asks again once it is answered: no request waits, so the time of an answer is
+the time that a node is busy. Two loads: equal images of a digit; and images to enlarge, whose sizes are log-normal with
+the long tail of uploads.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ _SIDES: Final = (32, 320)
 
 
 def npy(shape: Sequence[int]) -> bytes:
-    """A tensor as a body."""
+    """Return a tensor as a body."""
     held = io.BytesIO()
     np.save(held, np.zeros(shape, np.float32))
     return held.getvalue()
 
 
 def sizes(count: int) -> list[tuple[int, int]]:
-    """Sides of pictures: log-normal around 64, a handful of sizes each, as where clients pad to multiples of 32."""
+    """Return sides of images: log-normal around 64, with few values, as from clients that pad to multiples of 32."""
     draw = random.Random(1)
 
     def side() -> int:
@@ -48,7 +48,7 @@ def sizes(count: int) -> list[tuple[int, int]]:
 
 
 def loads(requests: int) -> dict[str, list[tuple[str, bytes]]]:
-    """What is asked, by load: path and body of every request."""
+    """Return path and body of every request, by load."""
     return {
         "alike": [("/infer?model=digits", npy((1, 1, 16, 16)))] * requests,
         "heavy-tailed": [("/infer?model=superres", npy((1, 3, *size))) for size in sizes(requests)],
@@ -56,7 +56,7 @@ def loads(requests: int) -> dict[str, list[tuple[str, bytes]]]:
 
 
 def measure(http: httpx.Client, asked: list[tuple[str, bytes]]) -> list[float]:
-    """The time of every answer, in seconds: the least of three, once code for all sizes is there."""
+    """Return the time of every answer in seconds: the minimum of three, once all sizes have code."""
     best: dict[int, float] = {}
     for turn in range(4):
         for number, (path, body) in enumerate(asked):
@@ -75,7 +75,7 @@ def measure(http: httpx.Client, asked: list[tuple[str, bytes]]) -> list[float]:
 
 
 def _settle(http: httpx.Client) -> None:
-    """Until nothing is being compiled, or is wanted to be."""
+    """Wait until nothing is compiled or queued for it."""
     end = time.monotonic() + 60
     while time.monotonic() < end:
         text = http.get("/metrics").text

@@ -1,9 +1,9 @@
-"""The figures of docs/scaling.md, from what was measured and simulated.
+"""Write the simulation's figures into docs/scaling.md.
 
     python -m benchmarks.scale.page [--check]      # after: python -m benchmarks.scale --save scale
 
-Tables are written anew, and in sentences the figures: each sentence is named here with holes where they stand. One that
-is not found, or that claims what the figures do not show any more, is an error: then somebody has to write it anew.
+Tables are written anew, and the figures in sentences: each sentence is listed here with holes for its figures. A
+sentence that is not found, or a claim that the figures no longer support, is an error: it must be rewritten by hand.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ _FIGURE: Final = r"([\d,]+(?:\.\d+)?)"
 
 
 class PageError(Exception):
-    """The page and the figures do not fit, and no figure put in another's place would mend it."""
+    """Raised if the page and the figures disagree in a way that new figures alone cannot repair."""
 
 
 class Found:
-    """What was simulated, and with what."""
+    """Results of the simulation and its input."""
 
     def __init__(self, results: Path, times: Path) -> None:
         self._rows: list[dict[str, Any]] = unpack(results)["records"]
@@ -41,7 +41,7 @@ class Found:
         self.times_ms: dict[str, list[float]] = json.loads(times.read_text(encoding="utf-8"))["times_ms"]
 
     def rows(self, scenario: str, **where: object) -> list[dict[str, Any]]:
-        """The rows of a table in which columns are so; of a column's name spaces are underlines."""
+        """Return the rows of a scenario with these column values; spaces of names are underscores."""
         wanted = {key.replace("_", " "): value for key, value in where.items()}
         return [
             row for row in self._rows
@@ -49,7 +49,7 @@ class Found:
         ]  # fmt: skip
 
     def figure(self, scenario: str, column: str, **where: object) -> float:
-        """One figure.
+        """Return one figure.
 
         Raises:
             PageError: it is none, or there is not one row like that.
@@ -65,7 +65,7 @@ class Found:
 
 
 def sentences(found: Found) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Sentences of the page with holes ({}), and what belongs there."""
+    """Yield sentences of the page with holes ({}), and the figures that belong there."""
     heavy, alike = found.world.heavy.mean_s(), found.world.alike.mean_s()
     tail_ms = float(np.percentile(found.times_ms["heavy-tailed"], 99))
     yield (
@@ -140,7 +140,7 @@ def sentences(found: Found) -> Iterator[tuple[str, tuple[str, ...]]]:
 
 
 def tables(found: Found) -> Iterator[tuple[str, list[list[str]]]]:
-    """Heads of tables, and their rows."""
+    """Yield heads of tables and their rows."""
     policies = ("random", "round robin", "two choices", "least request")
     rows = []
     for requests in ("alike", "heavy-tailed"):
@@ -168,7 +168,7 @@ def tables(found: Found) -> Iterator[tuple[str, list[list[str]]]]:
 
 
 def claims(found: Found) -> Iterator[tuple[str, bool]]:
-    """What the page says in words of these figures, and whether it is so."""
+    """Yield the page's statements about these figures, and whether they hold."""
 
     def waits(nodes: int, arrivals: str = "Poisson", balancing: str = "least request") -> float:
         return found.figure("sizes", "p99 ms", nodes=nodes, arrivals=arrivals, balancing=balancing)
@@ -198,7 +198,7 @@ def claims(found: Found) -> Iterator[tuple[str, bool]]:
 
 
 def rewritten(text: str, found: Found) -> str:
-    """The page with these figures.
+    """Return the page with these figures.
 
     Raises:
         PageError: a sentence or table is not there, or does not hold any more.
@@ -237,13 +237,13 @@ def _thousands(value: float) -> str:
 
 
 def main() -> int:
-    """Write the page anew."""
+    """Rewrite the page."""
     parser = argparse.ArgumentParser(
         allow_abbrev=False, description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--results", type=Path, default=RESULTS, help="what benchmarks.scale has saved")
-    parser.add_argument("--times", type=Path, default=TIMES, help="what it was fed with")
-    parser.add_argument("--check", action="store_true", help="write nothing; status 1 where the page is another")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="results saved by benchmarks.scale")
+    parser.add_argument("--times", type=Path, default=TIMES, help="service times of the simulation")
+    parser.add_argument("--check", action="store_true", help="write nothing; exit status 1 if the page would change")
     options = parser.parse_args()
     text = PAGE.read_text(encoding="utf-8")
     try:

@@ -1,4 +1,4 @@
-"""What is simulated: each scenario is a table, its rows made one after the other."""
+"""Scenarios of the simulation: each is a table, its rows made one after the other."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ REACTION_S: Final = 35.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class World:
-    """What all scenarios share.
+    """Values that all scenarios share.
 
     Args:
         heavy, alike: service times; see measure.py.
@@ -43,7 +43,7 @@ class World:
 
 
 def simulate(world: World, plan: Plan, load: float, *, is_bursty: bool = False, requests: int | None = None) -> Outcome:
-    """A plan at a share of what its nodes can do one by one; the first tenth of it is not looked at."""
+    """Return the outcome of a plan at a share of its nodes' serial capacity, without its first tenth."""
     random = Random(1)
     rate = load * plan.nodes / plan.service.mean_s()
     if not is_bursty:
@@ -56,7 +56,7 @@ def simulate(world: World, plan: Plan, load: float, *, is_bursty: bool = False, 
 
 
 def waits(outcome: Outcome) -> Row:
-    """What a client notices."""
+    """Return the waits that a client sees."""
     return {
         "p50 ms": f"{outcome.quantile_s(0.5) * 1e3:.1f}",
         "p99 ms": f"{outcome.quantile_s(0.99) * 1e3:.1f}",
@@ -65,7 +65,7 @@ def waits(outcome: Outcome) -> Row:
 
 
 def sizes(world: World) -> Iterator[Row]:
-    """Nodes, ways of balancing, and arrivals, at 70 % of what the nodes can do; bursts come to all of them at once."""
+    """Nodes, balancing and arrivals at 70 % of the nodes' capacity; bursts reach all nodes at once."""
     for arrivals in ("Poisson", "bursts"):
         for nodes in SIZES:
             most = nodes == SIZES[-1] and arrivals == "bursts"
@@ -76,7 +76,7 @@ def sizes(world: World) -> Iterator[Row]:
 
 
 def tails(world: World) -> Iterator[Row]:
-    """What heavy tails, and a queue in front, change: ten nodes."""
+    """Effect of heavy tails and of a queue in the balancer: ten nodes."""
     for name, service in (("alike", world.alike), ("heavy-tailed", world.heavy)):
         for load in (0.5, 0.7, 0.85):
             row: Row = {"requests": name, "load": f"{load:.2f}"}
@@ -88,7 +88,7 @@ def tails(world: World) -> Iterator[Row]:
 
 
 def inflight(world: World) -> Iterator[Row]:
-    """Requests in flight for each of ten nodes, on average: what an autoscaler looks at."""
+    """Requests in flight a node, of ten nodes on average: the signal of an autoscaler."""
     for load in (0.5, 0.6, 0.7, 0.8, 0.9, 0.95):
         row: Row = {"load": f"{load:.2f}"}
         for policy in ("random", "least request"):
@@ -98,7 +98,7 @@ def inflight(world: World) -> Iterator[Row]:
 
 
 def batches(world: World) -> Iterator[Row]:
-    """What sharing runs changes: ten nodes, runs of up to eight; load is of what they can do one by one."""
+    """Effect of batching: ten nodes, up to eight requests a run; load relative to serial capacity."""
     for load in (0.5, 0.8, 1.2, 1.6):
         for batch, limit in ((1, None), (8, None), (8, 2), (8, 16)):
             row: Row = {"load": f"{load:.1f}", "runs of": batch, "at once": limit or "all"}
@@ -114,7 +114,7 @@ def batches(world: World) -> Iterator[Row]:
 
 
 def balancers(world: World) -> Iterator[Row]:
-    """A thousand nodes behind several balancers, each of which sees only what it has sent itself."""
+    """A thousand nodes behind several balancers; each sees only the requests it has sent."""
     for count in (1, 10, 100, 1000):
         for policy in ("two choices", "least request"):
             plan = Plan(nodes=1000, policy=policy, service=world.heavy, balancers=count)
@@ -122,7 +122,7 @@ def balancers(world: World) -> Iterator[Row]:
 
 
 def losses(world: World) -> Iterator[Row]:
-    """Nodes that are lost in the midst of it with all they had, at 60 %; checks notice after four seconds."""
+    """Nodes lost with all their requests, at 60 % load; health checks notice after four seconds."""
     for nodes, lost in ((10, 1), (100, 1), (100, 33), (1000, 1)):
         for errors in (None, 10):
             for tries in (1, 2):
@@ -138,7 +138,7 @@ def losses(world: World) -> Iterator[Row]:
 
 
 def starts(world: World) -> Iterator[Row]:
-    """Twice the load (1.2 of what there is) all at once, ten nodes, and ten more once they are there."""
+    """Load doubles to 1.2 of the capacity of ten nodes; ten more come when they have started."""
     step_s, until_s = (10.0, 100.0) if not world.is_short else (0.1, 0.2)
     times = {"1.3 s, code cached": 1.3, "4.2 s, compiling": 4.2, "30 s, a large model": 30.0, "never": None}
     for nodes in (10, 20):
@@ -154,7 +154,7 @@ def starts(world: World) -> Iterator[Row]:
 
 
 def costs(world: World) -> Iterator[Row]:
-    """How full nodes may be for a p99 of five times the mean service time, and what a million requests cost then."""
+    """Highest load for a p99 of five times the mean service time, and the cost of a million requests."""
     limit_s = 5 * world.heavy.mean_s()
     for nodes in SIZES:
         for policy in ("random", "two choices", "least request") if nodes > 1 else ("random",):
@@ -181,7 +181,7 @@ def _keeps(world: World, plan: Plan, load: float, limit_s: float) -> bool:
 
 
 def fullest(keeps: Callable[[float], bool], steps: int = 6) -> float | None:
-    """The largest load that keeps a promise, within 2 %; None where none does."""
+    """Return the highest load that keeps a promise, within 2 %; None if none does."""
     low, high = 0.0, 1.0
     for _ in range(steps):
         middle = (low + high) / 2

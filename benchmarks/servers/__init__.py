@@ -1,1 +1,1 @@
-"""The same models behind other servers; see benchmarks/README.md."""
+"""Other servers with the same models; see benchmarks/README.md."""

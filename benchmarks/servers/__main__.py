@@ -1,12 +1,11 @@
-"""The same models behind ours and other servers: requests a second and waiting, all of them in turns.
+"""Compare servers with the same models in turn: requests a second and waits.
 
     python -m benchmarks.servers --folder DIR [--servers NAME ...] [--models NAME ...] [--rounds 3] [--save NAME]
 
 Every server is installed into an environment of its own below the folder, at its newest version, and started on the
-first core with one thread for its model; clients ask from the others, each on a connection that it keeps. Servers whose
-turn it is not are stopped (SIGSTOP), so that what they do while they wait is not counted. Each gets the tensor in the
-shortest form that it takes. The first answer of each is held against PyTorch's before anything is timed.
-Making the models needs torch, pnnx and onnx (the extra bench), once.
+first core with one thread for its model; clients use the other cores, each on a kept connection. Servers are stopped
+(SIGSTOP) while another has its turn. Each gets the tensor in the shortest form that it takes. The first answer of each
+is compared with PyTorch's. Making the models needs torch, pnnx and onnx (the extra bench), once.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ _PORT: Final = 18900
 
 
 def install(rival: Rival, folder: Path) -> Path:
-    """The Python of a server's environment, made where it is not there."""
+    """Return the Python of a server's environment; make it if it is missing."""
     if not rival.packages:
         return Path(sys.executable)
     home = folder / rival.name
@@ -56,7 +55,7 @@ def install(rival: Rival, folder: Path) -> Path:
 
 
 def compare(network: Network, names: Sequence[str], folder: Path, rounds: int, seconds: float) -> dict[str, Side]:
-    """All servers of one model, in turns."""
+    """Measure all servers of one model in turn."""
     files = make_files(network, folder)
     x = np.load(files.input(1))
     cores = sorted(os.sched_getaffinity(0))
@@ -81,7 +80,7 @@ def compare(network: Network, names: Sequence[str], folder: Path, rounds: int, s
 
 
 def rows(network: str, sides: dict[str, Side]) -> Iterator[list[str]]:
-    """Of the table."""
+    """Yield the rows of the table."""
     for clients in CLIENTS:
         best = max((statistics.median(s.rates[clients]) for n, s in sides.items() if n != OURS), default=None)
         for name, side in sides.items():
@@ -92,15 +91,15 @@ def rows(network: str, sides: dict[str, Side]) -> Iterator[list[str]]:
 
 
 def main() -> int:
-    """Compare; print the table, and save it where asked."""
+    """Compare, print the table, and save it if asked."""
     parser = argparse.ArgumentParser(
         allow_abbrev=False, description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--folder", type=Path, required=True, help="for environments and models")
+    parser.add_argument("--folder", type=Path, required=True, help="folder for environments and models")
     parser.add_argument("--servers", nargs="*", choices=list(RIVALS), default=list(RIVALS))
     parser.add_argument("--models", nargs="*", choices=list(MODELS), default=list(MODELS))
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--seconds", type=float, default=4, help="of a turn, for each number of clients")
+    parser.add_argument("--seconds", type=float, default=4, help="length of a turn, for each number of clients")
     parser.add_argument("--save", metavar="NAME", help="write benchmarks/raw/NAME.json")
     options = parser.parse_args()
     folder = options.folder.resolve()

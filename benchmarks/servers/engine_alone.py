@@ -1,10 +1,10 @@
-"""What of the engine's throughput is left behind HTTP: our server, and the engine by itself, in turns on one core.
+"""Compare throughput behind HTTP with the engine alone, in turn on one core.
 
     python -m benchmarks.servers.engine_alone --folder DIR [--networks NAME ...] [--rounds 7] [--save NAME]
 
-Two clients ask from the other cores, with tensors as V2 binary both ways. The engine runs in a process of its own, with
-one thread, from array to array. Whose turn it is not is stopped (SIGSTOP). The server's first answer is held against
-PyTorch's, the engine's as well.
+Two clients on the other cores send tensors as V2 binary both ways. The engine runs in a process of its own, with one
+thread, from array to array. The one that does not have its turn is stopped (SIGSTOP). The first answers of both are
+compared with PyTorch's.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _WARM_S: Final = 15.0
 
 
 def run(folder: Path) -> None:
-    """Be the engine by itself: for every number of seconds on standard input, print the runs a second."""
+    """Run the engine alone: for every number of seconds on standard input, print the runs a second."""
     files = Files(folder)
     session, x = engine.Session(engine.load(files.param), threads=1), np.load(files.input(1))
     session.prepare()  # without it the reference may answer until it is compiled
@@ -56,7 +56,7 @@ def run(folder: Path) -> None:
 
 @contextlib.contextmanager
 def alone(folder: Path) -> Iterator[subprocess.Popen[str]]:
-    """The engine in a process on the first core."""
+    """Yield a process of the engine on the first core."""
     command = [sys.executable, "-m", "benchmarks.servers.engine_alone", "--folder", str(folder), "--run"]
     with subprocess.Popen(
         ["taskset", "-c", str(min(os.sched_getaffinity(0))), *command],
@@ -73,7 +73,7 @@ def alone(folder: Path) -> Iterator[subprocess.Popen[str]]:
 
 
 def rate(process: subprocess.Popen[str], seconds: float) -> float:
-    """Runs a second of the engine by itself."""
+    """Return runs a second of the engine alone."""
     if process.stdin is None or process.stdout is None:
         raise ValueError("it can be told nothing")
     process.stdin.write(f"{seconds}\n")
@@ -82,7 +82,7 @@ def rate(process: subprocess.Popen[str], seconds: float) -> float:
 
 
 def compare(name: str, folder: Path, rounds: int, seconds: float) -> tuple[list[float], list[float]]:
-    """Answers a second over HTTP and runs a second, one of each a round."""
+    """Return answers a second over HTTP and runs a second, one of each a round."""
     files = make_files(NETWORKS[name], folder)
     cores = sorted(os.sched_getaffinity(0))
     with contextlib.ExitStack() as stack:
@@ -113,10 +113,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         allow_abbrev=False, description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--folder", type=Path, required=True, help="for models")
+    parser.add_argument("--folder", type=Path, required=True, help="folder for models")
     parser.add_argument("--networks", nargs="+", default=["resnet18", "mobilenet_v2"], choices=list(NETWORKS))
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--seconds", type=float, default=2.0, help="of a turn")
+    parser.add_argument("--seconds", type=float, default=2.0, help="length of a turn")
     parser.add_argument("--save", metavar="NAME", help="write benchmarks/raw/NAME.json")
     parser.add_argument("--run", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args(argv)

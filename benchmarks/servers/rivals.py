@@ -1,6 +1,6 @@
-"""The servers: what each needs, how it is started, and how it is spoken to at its best.
+"""Servers: packages, start command, and fastest form of a request of each.
 
-OpenVINO Model Server is not among them: there is no wheel of it, only of its client.
+OpenVINO Model Server is missing: there is no wheel of it, only of its client.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ _LENGTH: Final = "inference-header-content-length"
 
 @dataclass(frozen=True, kw_only=True)
 class Message:
-    """A request: where to, and what."""
+    """Request: path, headers and body."""
 
     path: str
     body: bytes
     headers: Mapping[str, str] = field(default_factory=dict)
 
     def wire(self) -> bytes:
-        """Its bytes."""
+        """Return the bytes of the request."""
         headers = {"Host": "server", "Content-Length": str(len(self.body)), **self.headers}
         lines = "".join(f"{key}: {value}\r\n" for key, value in headers.items())
         return f"POST {self.path} HTTP/1.1\r\n{lines}\r\n".encode() + self.body
@@ -42,7 +42,7 @@ class Message:
 
 @dataclass(frozen=True, kw_only=True)
 class Start:
-    """How a server of one model is started."""
+    """Command and environment of a server of one model."""
 
     command: Sequence[str]
     environ: Mapping[str, str] = field(default_factory=dict)
@@ -50,7 +50,7 @@ class Start:
 
 @dataclass(frozen=True, kw_only=True)
 class Rival:
-    """A server.
+    """Server, its packages and its requests.
 
     Args:
         packages: that its environment needs; none for ours, which runs here.

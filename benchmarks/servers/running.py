@@ -1,4 +1,4 @@
-"""Servers that run, one after the other, on the first core: started, held against PyTorch, asked, stopped."""
+"""Servers that run in turn on the first core: started, compared with PyTorch, measured, stopped."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _START_S: Final = 120.0
 
 @dataclass
 class Side:
-    """What was measured of one server, by number of clients."""
+    """Results of one server, by number of clients."""
 
     rates: dict[int, list[float]] = field(default_factory=dict)
     waits_ms: dict[int, list[float]] = field(default_factory=dict)
@@ -34,7 +34,7 @@ class Side:
 
 @dataclass
 class Peer:
-    """A server that runs."""
+    """Running server."""
 
     rival: Rival
     port: int
@@ -43,14 +43,14 @@ class Peer:
     side: Side = field(default_factory=Side)
 
     def signal(self, number: signal.Signals) -> None:
-        """To the server and all the processes it has started, some of which are in groups of their own."""
+        """Signal the server and all its descendants, some of which have groups of their own."""
         for pid in _family(self.process.pid):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, number)
 
 
 def _family(pid: int) -> list[int]:
-    """A process and those that descend from it, the oldest first."""
+    """Return a process and its descendants, oldest first."""
     found = [pid]
     for parent in found:
         with contextlib.suppress(OSError):
@@ -60,7 +60,7 @@ def _family(pid: int) -> list[int]:
 
 
 def make_files(network: Network, folder: Path) -> Files:
-    """A network's files, made where they are not there."""
+    """Return a network's files; make those that are missing."""
     files = Files(folder / "models" / network.name)
     if files.missing([1]):
         from benchmarks.export import export  # needs torch
@@ -72,7 +72,7 @@ def make_files(network: Network, folder: Path) -> Files:
 
 @contextlib.contextmanager
 def serving(rival: Rival, python: Path, files: Files, port: int, x: np.ndarray, log: Path) -> Iterator[Peer | None]:
-    """A server on the first core, once it answers rightly; None where it does not start."""
+    """Yield a server on the first core once it answers correctly; None if it does not start."""
     if is_ready(port, rival.ready):
         raise SystemExit(f"something answers at port {port} already")
     with tempfile.TemporaryDirectory() as folder, log.open("wb") as output:
@@ -111,7 +111,7 @@ def _fault(peer: Peer, expected: np.ndarray) -> str | None:
 
 
 def measure(peer: Peer, clients: int, seconds: float) -> None:
-    """One turn: as many requests as so many clients get answered."""
+    """Run one turn: as many requests as these clients get answered."""
     waits: list[float] = []
     begin = threading.Barrier(clients + 1)
 

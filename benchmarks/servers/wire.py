@@ -1,4 +1,4 @@
-"""Speaking HTTP to servers of many kinds, on sockets that are kept."""
+"""HTTP client for servers of many kinds, on kept sockets."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ _PATIENCE_S = 60.0
 
 
 class Connection:
-    """One connection to a server on this machine."""
+    """Connection to a server on this machine."""
 
     def __init__(self, port: int) -> None:
         self._socket = socket.create_connection(("127.0.0.1", port), timeout=_PATIENCE_S)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def ask(self, message: bytes) -> tuple[int, Mapping[str, str], bytes]:
-        """Status, headers and body of an answer.
+        """Return status, headers and body of an answer.
 
         Raises:
             OSError: there is none.
@@ -35,7 +35,7 @@ class Connection:
         return int(first.split()[1]), headers, b"".join(pieces)
 
     def close(self) -> None:
-        """End it."""
+        """Close the connection."""
         self._socket.close()
 
     def _more(self) -> bytes:
@@ -46,7 +46,7 @@ class Connection:
 
 
 def is_ready(port: int, path: str) -> bool:
-    """Whether a path is answered 200."""
+    """Return whether a path answers 200."""
     try:
         connection = Connection(port)
     except OSError:

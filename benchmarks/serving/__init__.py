@@ -1,1 +1,1 @@
-"""What a request costs beside its model: processor time and waiting, as multiples of an app that does nothing."""
+"""Cost of a request beside its model: processor time and waits, as multiples of an app that does nothing."""

@@ -1,11 +1,11 @@
-"""What a request costs: the server on one core, whoever asks on another.
+"""Measure the cost of a request: the server on one core, the client on another.
 
     python -m benchmarks.serving [--rounds 7] [--requests 300] [--clients 8] [--save NAME]
 
-In each round server and floor take turns for every kind of request. Processor time is the server process's own, of all
-its threads; waiting is what a client sees with so many clients at once, each on a connection it keeps. The answer of
-the floor is as long as the server's; to that of a picture what Pillow takes to decode it is added. The first answers
-are held against what they must be before anything is timed, and the server is left alone until it has settled.
+In each round server and floor take turns for every kind of request. Processor time is that of all threads of the
+server; waits are those of a client among this many, each on a kept connection. The floor's answer is as long as the
+server's; Pillow's decoding time is added to it for images. The first answers are checked, and the server is left alone
+until it is idle.
 """
 
 from __future__ import annotations
@@ -39,27 +39,27 @@ STORE = ROOT / "model_store"
 
 @dataclass
 class Side:
-    """What was measured of the server, or of the floor."""
+    """Results of the server, or of the floor."""
 
     cpu_us: list[float] = field(default_factory=list)
     waits_ms: list[float] = field(default_factory=list)
 
 
 class Peer:
-    """A server process on a core of its own."""
+    """Server process on a core of its own."""
 
     def __init__(self, process: subprocess.Popen[bytes], port: int) -> None:
         self.process = process
         self.port = port
 
     def cpu_s(self) -> float:
-        """Processor time of all the threads it has, so far."""
+        """Return the processor time of all its threads."""
         threads = Path(f"/proc/{self.process.pid}/task").glob("*/schedstat")
         return sum(int(thread.read_text().split()[0]) for thread in threads) / 1e9
 
 
 def settle(peer: Peer) -> None:
-    """Wait until a server does nothing by itself: models that are ready are still measured and warmed up."""
+    """Wait until a server is idle: ready models are still measured and warmed up."""
     end = time.monotonic() + _PATIENCE_S
     before = float("-inf")
     while time.monotonic() < end and not 0 <= (now := peer.cpu_s()) - before < _SETTLED * _LOOK_S:
@@ -69,7 +69,7 @@ def settle(peer: Peer) -> None:
 
 @contextmanager
 def running(command: Sequence[str], port: int, core: int, **environ: str) -> Iterator[Peer]:
-    """A server, once it listens."""
+    """Yield a server once it listens."""
     with subprocess.Popen(
         ["taskset", "-c", str(core), *command], cwd=ROOT, env={**os.environ, **environ}, stdout=subprocess.DEVNULL
     ) as process:
@@ -99,7 +99,7 @@ def _connect(port: int) -> socket.socket:
 
 
 def _ask(connection: socket.socket, message: bytes) -> tuple[int, bytes]:
-    """One request and its answer."""
+    """Send one request and return its answer."""
     connection.sendall(message)
     received = bytearray()
     while b"\r\n\r\n" not in received:
@@ -119,7 +119,7 @@ def _gone() -> bytes:
 
 
 def cost_us(peer: Peer, message: bytes, requests: int) -> float:
-    """Processor time of one request, in microseconds, from so many after each other."""
+    """Return the processor time of one request in microseconds, from this many in sequence."""
     connection = _connect(peer.port)
     _ask(connection, message)
     before = peer.cpu_s()
@@ -129,7 +129,7 @@ def cost_us(peer: Peer, message: bytes, requests: int) -> float:
 
 
 def waits_ms(peer: Peer, message: bytes, requests: int, clients: int) -> list[float]:
-    """What each of so many requests waited, with so many clients at once, in milliseconds."""
+    """Return the wait of each request in milliseconds, with this many clients at once."""
     found: list[float] = []
 
     def client() -> None:
@@ -151,13 +151,13 @@ def waits_ms(peer: Peer, message: bytes, requests: int, clients: int) -> list[fl
 
 
 def main() -> int:
-    """Measure; print the table, and save it where asked."""
+    """Measure, print the table, and save it if asked."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.serving", description=(__doc__ or "").splitlines()[0], allow_abbrev=False
     )
     parser.add_argument("--rounds", type=int, default=7, help="turns of both (7)")
-    parser.add_argument("--requests", type=int, default=300, help="in a turn (300)")
-    parser.add_argument("--clients", type=int, default=8, help="at once, for the waiting (8)")
+    parser.add_argument("--requests", type=int, default=300, help="requests of a turn (300)")
+    parser.add_argument("--clients", type=int, default=8, help="concurrent clients, for the waits (8)")
     parser.add_argument("--save", metavar="NAME", help="write benchmarks/raw/NAME.json")
     options = parser.parse_args()
     cores = sorted(os.sched_getaffinity(0))
@@ -180,7 +180,7 @@ def main() -> int:
 
 
 def measure(case: Case, ours: Peer, floor: Peer, options: argparse.Namespace) -> tuple[Side, Side]:
-    """Both in turn."""
+    """Measure both in turn."""
     message = case.message()
     status, body = _ask(_connect(ours.port), message)
     if status != 200:

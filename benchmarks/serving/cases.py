@@ -1,4 +1,4 @@
-"""The requests that are sent, and the models they are for."""
+"""Requests that are sent, and their models."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NAMED = "inputs"
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Case:
-    """One kind of request.
+    """Kind of request.
 
     Args:
         most: of the server's time for each request, as a multiple of the floor's; what is aimed at.
@@ -35,7 +35,7 @@ class Case:
     is_picture: bool = False
 
     def decode_us(self) -> float:
-        """Processor time that Pillow takes to decode the body, in microseconds: the least of many times."""
+        """Return Pillow's processor time to decode the body in microseconds: the minimum of many."""
         return min(self._decode_us() for _ in range(_DECODINGS)) if self.is_picture else 0.0
 
     def _decode_us(self) -> float:
@@ -44,7 +44,7 @@ class Case:
         return (time.thread_time() - start) * 1e6
 
     def message(self, answer_bytes: int = 0) -> bytes:
-        """The request's bytes; answer_bytes tells the floor how much to answer."""
+        """Return the request's bytes; answer_bytes tells the floor how much to answer."""
         headers = {"Host": "server", "Content-Length": str(len(self.body)), **self.headers}
         if answer_bytes:
             headers["X-Answer-Bytes"] = str(answer_bytes)
@@ -53,7 +53,7 @@ class Case:
 
 
 def cases(store: Path) -> Iterator[Case]:
-    """All of them; the digits are those of the project's own store."""
+    """Yield all cases; the digits are those of the project's store."""
     x = np.random.default_rng(0).random(TENSOR, np.float32)
     small = json.dumps({_NAMED: [[1.0, 2.0, 3.0]]}).encode()
     picture = next(iter(sorted((store / "digits" / "examples").glob("*.png")))).read_bytes()
@@ -86,7 +86,7 @@ def cases(store: Path) -> Iterator[Case]:
 
 
 def write_models(folder: Path, digits: Path) -> None:
-    """The store of the benchmark: three models that compute next to nothing, and the digits."""
+    """Write the store of the benchmark: three models that compute next to nothing, and the digits."""
     shape = ",".join(map(str, TENSOR))
     _write(folder, "small", "(?,3)f32", "pnnx.Expression e 1 1 0 1 expr=add(@0,1.0)", "(?,3)f32")
     _write(folder, "large", f"({shape})f32", "pnnx.Expression e 1 1 0 1 expr=add(@0,1.0)", f"({shape})f32")

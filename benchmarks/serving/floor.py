@@ -1,4 +1,4 @@
-"""The floor: a raw ASGI app that takes a body and answers as many bytes as the request's header asks for."""
+"""ASGI app that is the floor of the measurement: it answers as many bytes as the request's header asks for."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _SIZE = b"x-answer-bytes"
 
 
 async def app(scope: dict[str, Any], receive: Any, send: Any) -> None:
-    """Read it all, answer zeros."""
+    """Read the whole body and answer zeros."""
     if scope["type"] == "lifespan":
         while True:
             message = await receive()

@@ -1,1 +1,1 @@
-"""Does a server stay right, and as small as it was, while everything happens to it; see benchmarks/README.md."""
+"""Soak test: does a server stay right and small while everything happens to it? See benchmarks/README.md."""

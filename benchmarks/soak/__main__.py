@@ -1,16 +1,16 @@
-"""Everything at once, for half an hour: is every answer right, and does the server stay as small as it was?
+"""Run everything at once for half an hour: every answer must be right, and the server must stay small.
 
     python -m benchmarks.soak [--seconds 1800] [--clients 32] [--looks FILE]
 
-A server process of its own on a free loopback port, with a store of its own. Clients send tensors and pictures in every
-form, and bad requests of every kind; others go away in the middle of a body or before their answer; the files of one
-model are changed every two seconds, another model is unloaded and loaded, a third remembers its answers, requests to a
-fourth share runs. Every good answer is compared with the engine's; every bad request must get its own 4xx; 429 and 503
-are right with Retry-After. The server runs with ``verify_batches``: it compares its batched runs with the reference.
+A server process of its own on a free loopback port, with a store of its own. Clients send tensors and images in every
+form, and bad requests of every kind; others disconnect within a body or before their answer; the files of one model
+change every two seconds, another model is unloaded and loaded, a third caches its answers, requests to a fourth are
+batched. Every good answer is compared with the engine's; every bad request must get its own 4xx; 429 and 503 are right
+with Retry-After. The server runs with ``verify_batches``: it compares its batched runs with the reference.
 
-The server settles in the first fifth of the time, five minutes at most. In the end nothing may be running or waiting,
-no memory may be charged to requests, there may not be more threads and files than there were until then, and memory
-may not have grown by more than 16 MB since. Exit status 1 when anything is not so.
+The server warms up in the first fifth of the time, five minutes at most. At the end nothing may be running or waiting,
+no memory may be reserved for requests, threads and files may not be more than at the end of the warm-up, and memory may
+not have grown by more than 16 MB since. Exit status 1 otherwise.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ MISMATCHES = "pnnx_serve_batch_mismatches_total"
 
 @dataclass
 class Tally:
-    """What came of it all."""
+    """Counters of the soak."""
 
     counts: Counter[str] = field(default_factory=Counter)
     wrong: list[str] = field(default_factory=list)
@@ -59,7 +59,7 @@ class Tally:
 
 @dataclass(frozen=True)
 class Place:
-    """The server, and when to stop."""
+    """Server, and when to stop."""
 
     url: str
     store: Path
@@ -67,12 +67,12 @@ class Place:
 
     @property
     def is_over(self) -> bool:
-        """Whether it is time to stop."""
+        """Return whether it is time to stop."""
         return time.monotonic() >= self.end
 
 
 async def client(place: Place, fixed: Sequence[Request], seed: int, tally: Tally) -> None:
-    """Ask for one thing after the other, on one connection."""
+    """Send one request after the other on one connection."""
     chooser = random.Random(seed)
     async with httpx.AsyncClient(base_url=place.url, timeout=PATIENCE_S, trust_env=False) as http:
         while not place.is_over:
@@ -90,7 +90,7 @@ async def client(place: Place, fixed: Sequence[Request], seed: int, tally: Tally
 
 
 async def leaver(place: Place, fixed: Sequence[Request], seed: int, tally: Tally) -> None:
-    """Go away in the middle of a body, or as soon as it is sent."""
+    """Disconnect within a body, or right after it."""
     chooser = random.Random(seed)
     host, _, port = place.url.removeprefix("http://").partition(":")
     while not place.is_over:
@@ -117,7 +117,7 @@ async def changer(place: Place, tally: Tally) -> None:
 
 
 async def host(place: Place, tally: Tally) -> None:
-    """Unload a model, and load it again."""
+    """Unload a model and load it again."""
     async with httpx.AsyncClient(base_url=place.url, timeout=PATIENCE_S, trust_env=False) as http:
         while not place.is_over:
             for verb in ("unload", "load"):
@@ -129,14 +129,14 @@ async def host(place: Place, tally: Tally) -> None:
 
 
 async def watcher(place: Place, watch: Watch) -> None:
-    """Look once a second."""
+    """Record the server's usage once a second."""
     while not place.is_over:
         watch.look()
         await asyncio.sleep(1)
 
 
 async def soak(place: Place, watch: Watch, clients: int) -> Tally:
-    """All of it until the end."""
+    """Run everything until the end."""
     tally = Tally()
     good, bad = good_requests(MODELS), bad_requests(MODELS)
     fixed = [*good, *bad]
@@ -147,12 +147,12 @@ async def soak(place: Place, watch: Watch, clients: int) -> Tally:
 
 
 def settled(seconds: float) -> float:
-    """When the server has settled."""
+    """Return when the server has warmed up."""
     return min(300.0, seconds / 5)
 
 
 def left_behind(url: str, watch: Watch, settled_s: float) -> list[str]:
-    """What is still held although nobody asks for anything any more, once it is quiet or should be."""
+    """Return what is still held without any client, once the server is idle or should be."""
     early = [look for look in watch.looks if look.at_s <= settled_s]
     threads, files = max(look.threads for look in early), max(look.files for look in early)
     end, found = time.monotonic() + QUIET_S, ["never looked at"]
@@ -168,7 +168,7 @@ def left_behind(url: str, watch: Watch, settled_s: float) -> list[str]:
 
 
 def metrics(url: str, names: str) -> Iterator[tuple[str, float]]:
-    """The metrics whose names match a pattern, with their labels, and their values."""
+    """Yield the metrics whose names match a pattern, with labels and values."""
     text = httpx.get(f"{url}/metrics", trust_env=False).text
     for name, value in re.findall(rf"^({names}{{[^}}]*}}) (\S+)$", text, re.MULTILINE):
         yield name, float(value)
@@ -176,7 +176,7 @@ def metrics(url: str, names: str) -> Iterator[tuple[str, float]]:
 
 @contextlib.contextmanager
 def serving(store: Path) -> Iterator[tuple[int, str]]:
-    """A server's process and address, when its models are loaded."""
+    """Yield a server's process and address when its models are loaded."""
     command = [sys.executable, "-m", "app", "serve", "--store", str(store), "--port", "0", "--reload-interval-s", "0.5"]
     command += ["--log-level", "error"]
     environ = {**os.environ, "PYTHONUNBUFFERED": "1", "PNNX_SERVE_VERIFY_BATCHES": "true"}
@@ -196,7 +196,7 @@ def serving(store: Path) -> Iterator[tuple[int, str]]:
 
 
 def report(tally: Tally, watch: Watch, left: Sequence[str], seconds: float) -> bool:
-    """Tell what came of it; whether all was well."""
+    """Print the results; return whether all was well."""
     waits, growth = sorted(tally.waits_s), watch.growth_mb(settled(seconds))
     count, first, last = len(waits), watch.looks[0], watch.looks[-1]
     print(f"{count} answers in {seconds:.0f} s ({count / seconds:.0f}/s): {dict(sorted(tally.counts.items()))}")
@@ -217,7 +217,7 @@ def main() -> int:
     )
     parser.add_argument("--seconds", type=float, default=1800)
     parser.add_argument("--clients", type=int, default=32)
-    parser.add_argument("--looks", type=Path, help="file for what was seen of memory, threads and files each second")
+    parser.add_argument("--looks", type=Path, help="file for memory, threads and open files, a line a second")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         store = Path(folder)

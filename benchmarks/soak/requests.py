@@ -1,4 +1,4 @@
-"""What is sent, and how the answer is judged."""
+"""Requests that are sent, and the checks of their answers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ BUSY = (429, 503)
 
 @dataclass(frozen=True)
 class Request:
-    """A body, and what must come back.
+    """Body and expected answer.
 
     Args:
         wrong: what is wrong with an answer of the status that is expected; None where nothing is.
@@ -42,7 +42,7 @@ class Request:
 
 
 def judge(request: Request, answer: httpx.Response) -> str | None:
-    """What is wrong with an answer; None where nothing is."""
+    """Return the fault of an answer; None if there is none."""
     if answer.status_code in BUSY and "retry-after" in answer.headers:
         return None
     if answer.status_code in request.also:
@@ -56,7 +56,7 @@ def judge(request: Request, answer: httpx.Response) -> str | None:
 
 
 def good_requests(models: Path) -> list[Request]:
-    """Every form, at several batch sizes, with the engine's own answers."""
+    """Return requests of every form and several batch sizes, with the engine's answers."""
     session = engine.Session(engine.load(models / "digits" / "1" / "model.pnnx.param"))
     rng = np.random.default_rng(0)
     found: list[Request] = []
@@ -82,7 +82,7 @@ def good_requests(models: Path) -> list[Request]:
 
 
 def small_requests(chooser: random.Random) -> list[Request]:
-    """Of the models that change, come and go, and remember: none is as the one before, or many are."""
+    """Return requests for the models that change, are reloaded, or cache: all different, or many equal."""
     x = np.array([[chooser.randrange(10_000), chooser.randrange(10), 0]], np.float32)
     often = np.array([[chooser.randrange(40), 0, 0]], np.float32)
     sums = {value: x + value for value in (*STEPS, CONSTANT)}
@@ -98,7 +98,7 @@ def small_requests(chooser: random.Random) -> list[Request]:
 
 
 def bad_requests(models: Path) -> list[Request]:
-    """One of every kind."""
+    """Return one bad request of every kind."""
     photo = next(iter(sorted((models / "digits" / "examples").glob("*.png")))).read_bytes()
     one = np.zeros((1, 1, 16, 16))
     huge = b'{"inputs": {"in0": {"shape": [1000000000], "dtype": "float32", "data": [1]}}}'
@@ -141,7 +141,7 @@ def _binary(name: str, array: Array) -> tuple[bytes, dict[str, str]]:
 
 
 def _own(*expected: Array) -> Callable[[httpx.Response], str | None]:
-    """One of these is what ``outputs`` has to be."""
+    """Return a check that one of these is the value of ``outputs``."""
 
     def wrong(answer: httpx.Response) -> str | None:
         (output,) = answer.json()["outputs"].values()

@@ -1,4 +1,4 @@
-"""The store of a soak: the project's models, and small ones that are changed, loaded and unloaded, or remembered."""
+"""Store of a soak: the project's models, and small ones that are changed, loaded and unloaded, or cached."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ pnnx.Output out 1 0 1 #1=(?,3)f32
 
 
 def write_store(store: Path, models: Path) -> None:
-    """Everything that requests are for."""
+    """Write all models that the requests need."""
     for name in ("digits", "superres"):
         shutil.copytree(models / name, store / name)
     shutil.copytree(models / "digits", store / BATCHED)
@@ -39,7 +39,7 @@ def write_store(store: Path, models: Path) -> None:
 
 
 def change(store: Path, turn: int) -> None:
-    """Put other files in the place of those of the model that changes."""
+    """Replace the files of the model that changes."""
     new = store / "changing" / "new"
     new.write_text(TEXT.format(value=STEPS[turn % len(STEPS)]))
     os.replace(new, store / "changing" / "1" / "model.pnnx.param")

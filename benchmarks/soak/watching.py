@@ -1,4 +1,4 @@
-"""What the server takes of the machine, from its start to its end."""
+"""The server's use of the machine, from its start to its end."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from benchmarks.memory import resident_bytes
 
 @dataclass(frozen=True)
 class Look:
-    """The values of one moment."""
+    """Values of one moment."""
 
     at_s: float
     memory_mb: float
@@ -24,14 +24,14 @@ class Look:
 
 @dataclass
 class Watch:
-    """A look a second."""
+    """Values once a second."""
 
     pid: int
     start: float
     looks: list[Look] = field(default_factory=list)
 
     def look(self) -> Look:
-        """The values of now."""
+        """Return the current values."""
         found = Look(
             at_s=time.monotonic() - self.start,
             memory_mb=resident_bytes(self.pid) / 2**20,
@@ -42,13 +42,13 @@ class Watch:
         return found
 
     def growth_mb(self, settled_s: float) -> float:
-        """From the tenth of the time that follows settled_s to the last tenth, by their middles."""
+        """Return the growth from the first tenth after settled_s to the last, by their medians."""
         known = [look for look in self.looks if look.at_s >= settled_s]
         count = max(1, len(known) // 10)
         return _middle(known[-count:]) - _middle(known[:count]) if known else 0.0
 
     def write(self, path: Path) -> None:
-        """All of them, a line each."""
+        """Write all values, a line each."""
         lines = [f"{look.at_s:.0f} {look.memory_mb:.1f} {look.threads} {look.files}\n" for look in self.looks]
         path.write_text("# seconds, MB, threads, files\n" + "".join(lines))
 
