@@ -1,4 +1,4 @@
-"""Programs of one graph: from the cache where it has them, compiled where it has not."""
+"""Programs of one graph: from the cache if it has them, otherwise compiled."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ MOST_KEPT = 8
 
 
 class Builder:
-    """Makes the programs of a graph; one at a time.
+    """Builder of the programs of a graph; one at a time.
 
     Args:
         host: the processor to generate for; None for this one.
-        compiles: makes bodies of operators ready that choose or repeat; None for the reference.
+        compiles: makes a subgraph ready to run; None for the reference.
 
     Attributes:
         host: the processor that programs are for: a bundle's, until others are compiled.
@@ -56,7 +56,7 @@ class Builder:
         gap: why shapes that a bundle has no program for cannot be compiled; None where they can.
 
     Raises:
-        CompileError: there is no generator for this processor.
+        CompileError: this processor is not supported.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class Builder:
 
     @property
     def is_dynamic(self) -> bool:
-        """Whether inputs come in many shapes, so that programs share code and weights."""
+        """Return whether inputs come in many shapes, so that programs share code and weights."""
         return self._pipeline.is_dynamic
 
     def program(
@@ -92,16 +92,16 @@ class Builder:
         progress: Progress = silent,
         cores: int = 0,
     ) -> Program:
-        """The program for inputs of these shapes.
+        """Return the program for inputs of these shapes.
 
         Args:
-            refresh: compile even what the cache or a bundle has, and replace it there.
-            tune: compile, with kernels measured against each other, and remember which is fastest.
-            progress: told how far it is.
-            cores: that it may use; 0 for what is made in the background, which gets what others leave of one.
+            refresh: compile even if the cache or a bundle has the program, and replace it in the cache.
+            tune: compile, measure kernels against each other, and remember the fastest.
+            progress: receives the progress.
+            cores: number of cores to use; 0 for a background compile, which uses idle time of one core.
 
         Raises:
-            RunCancelledError: nobody wants it any more; found out before every pass, operator and kernel.
+            RunCancelledError: the caller cancelled; checked before every pass, operator and kernel.
             CompileError: generated code is not valid, or no operator has a kernel.
             EngineError: an operator does not accept these shapes.
         """
@@ -142,7 +142,7 @@ class Builder:
         return replace(self._bound(loaded, numbers, specs), origin=origin)
 
     def _found_template(self, specs: Sequence[TensorSpec]) -> tuple[Loaded, Array] | None:
-        """Return the template that is right for these shapes, made now or in an earlier process; None without one."""
+        """Return the template that is valid for these shapes, from this or an earlier process; None without one."""
         if not self._is_looked_up:
             with self._looking_up:
                 if not self._is_looked_up:
@@ -151,7 +151,7 @@ class Builder:
         return self._templates.find(specs)
 
     def _restore_templates(self) -> None:
-        """Load the templates that an earlier process has kept."""
+        """Load the templates that an earlier process has stored."""
         found = None if self._cache is None else self._cache.load_as(self._templates_key(), templates_of)
         if found is not None:
             templates, self._templates_bytes = found
@@ -160,10 +160,10 @@ class Builder:
                     self._templates.add(each, self._own, self._restored_parts(each), is_restored=True)
 
     def _restored_parts(self, template: Template) -> GraphParts | None:
-        """Return what a template of an earlier process needs of the graph as the passes leave it today.
+        """Return the parts of the optimised graph that a template of an earlier process needs.
 
         Raises:
-            CompileError: they leave other operators, or which do depends on sizes.
+            CompileError: the passes leave other operators, or which ones depends on sizes.
         """
         if not template.needs_graph:
             return None
@@ -176,14 +176,14 @@ class Builder:
         return self._parts_of(template, graph)
 
     def _parts_of(self, template: Template, graph: RuntimeGraph | None) -> GraphParts | None:
-        """Return what a template needs of the graph that it was made of; None where that is nothing."""
+        """Return the parts of its graph that a template needs; None where it needs none."""
         if graph is None or not template.needs_graph:
             return None
         operators = {op.name: self.subgraphs.compiled(op) for op in graph.operators if op.name in template.calls}
         return GraphParts(graph, operators)
 
     def _keep_templates(self) -> None:
-        """Keep all templates for processes to come."""
+        """Store all templates in the cache."""
         if self._cache is not None and is_unchanged():
             content = content_of(*(self._templates.part(is_restored=each) for each in (True, False)))
             self._templates_bytes = self._cache.save_content(self._templates_key(), content)
@@ -217,7 +217,7 @@ class Builder:
     def _graph_parts(
         self, executable: Executable, specs: Sequence[TensorSpec], progress: Progress
     ) -> tuple[Mapping[str, RuntimeOperator], Mapping[str, object], list[tuple[int, str]]]:
-        """Return what a program has of the graph: operators, values that no run changes, inputs that are text."""
+        """Return the parts of the graph that a program needs: operators, values that no run changes, text inputs."""
         operators: Mapping[str, RuntimeOperator] = {}
         known: Mapping[str, object] = {}
         inputs = self._graph.inputs
@@ -229,17 +229,17 @@ class Builder:
         return operators, known, _texts(inputs)
 
     def prepare_subgraphs(self, program: Program, specs: Sequence[TensorSpec]) -> None:
-        """Compile ahead of their first run the bodies that operators of a program run themselves.
+        """Compile the subgraphs that operators of a program run, before their first run.
 
         Raises:
-            RunCancelledError: nobody wants it any more.
+            RunCancelledError: the caller cancelled.
         """
         if any(map(subgraphs_of, program.operators.values())):
             graph = self._pipeline.optimised(specs, self.host, cancellable_progress(silent))
             self.subgraphs.prepare(program.operators.values(), self._pipeline.infer(graph, specs))
 
     def bound_program(self, specs: Sequence[TensorSpec]) -> Program | None:
-        """Return the program for inputs of these shapes where a template is right for them; it takes no time to make.
+        """Return the program for inputs of these shapes if a template is valid for them; binding takes no time.
 
         Raises:
             CompileError: a plan does not stay inside its memory.
@@ -248,16 +248,16 @@ class Builder:
         return None if found is None else self._bound(*found, specs)
 
     def has_template(self, specs: Sequence[TensorSpec]) -> bool:
-        """Return whether a template is right for inputs of these shapes."""
+        """Return whether a template is valid for inputs of these shapes."""
         return self.is_dynamic and self._found_template(specs) is not None
 
     @property
     def makes_templates(self) -> bool:
-        """Return whether what is made for new shapes will be right for others, too."""
+        """Return whether a program for new shapes will be a template that is valid for others too."""
         return self.is_dynamic and self.gap is None and self._templates.has_room
 
     def carries(self, specs: Sequence[TensorSpec]) -> bool:
-        """Whether the graph's bundle has a program for inputs of these shapes."""
+        """Return whether the graph's bundle has a program for inputs of these shapes."""
         return self.carried is not None and self.carried.holds(specs)
 
     def has_gap(self, specs: Sequence[TensorSpec]) -> bool:
@@ -271,18 +271,18 @@ class Builder:
         return self._cache is not None and self._cache.has(self._key(specs))
 
     def _placed(self, executable: Executable) -> Array:
-        """The packed weights where they stay: shared with other processes, or the tables among them on a disk."""
+        """Return the packed weights in their final memory: shared with other processes, or partly on disk."""
         constants = shared(executable.constants)
         if executable.tables_at is not None and not is_mapped(constants):
             move_to_disk(constants[executable.tables_at :], str(self._options.cache or ""))
         return constants
 
     def note(self, specs: Sequence[TensorSpec], subject: str) -> bytes | None:
-        """What was kept of the program for inputs of these shapes; None if nothing was."""
+        """Return what ``keep`` stored for these shapes and this subject, or None."""
         return None if self._cache is None else read_note(self._cache.folder, self._note_key(specs, subject))
 
     def keep(self, specs: Sequence[TensorSpec], subject: str, content: bytes) -> None:
-        """Keep something of it, found again by whoever would run the same code."""
+        """Store content for these shapes and this subject, for every process that would run the same code."""
         if self._cache is not None and is_unchanged():
             write_note(self._cache.folder, self._note_key(specs, subject), content)
 
@@ -291,7 +291,7 @@ class Builder:
         return hashlib.sha256(f"{key} {subject}".encode()).hexdigest()
 
     def executable(self, specs: Sequence[TensorSpec], progress: Progress = silent, cores: int = 1) -> Executable:
-        """What ``program`` makes callable, from the cache where it is there.
+        """Return the executable that ``program`` loads, from the cache if it is there.
 
         Raises:
             RunCancelledError, CompileError, EngineError: as ``program`` says.
@@ -301,7 +301,7 @@ class Builder:
     def _obtain(
         self, specs: Sequence[TensorSpec], refresh: bool, progress: Progress, cores: int, tune: bool = False
     ) -> tuple[Executable, bool, int]:
-        """An executable, whether it was in the cache, and how many bytes it takes there."""
+        """Return an executable, whether it was in the cache, and its bytes there."""
         carried = None if refresh or self.carried is None else self.carried.load(specs)
         if carried is not None and self._fits(carried[0], specs, progress):
             return carried[0], True, carried[1]
@@ -332,7 +332,7 @@ class Builder:
         return program_key(self._graph, self._digest, specs, *options)
 
     def _fits(self, executable: Executable, specs: Sequence[TensorSpec], progress: Progress) -> bool:
-        """Whether the operators it leaves to the reference are those of the graph, as the passes leave it today."""
+        """Return whether the operators that run on the reference are still those of the optimised graph."""
         if not executable.needs_graph:
             return True
         return executable.operators == tuple(
@@ -341,12 +341,12 @@ class Builder:
 
 
 def _texts(inputs: Sequence[Port]) -> list[tuple[int, str]]:
-    """Return the inputs that are kept by name, and their places: no memory of ours holds what is Python's."""
+    """Return the inputs that hold Python strings and are kept by name, with their numbers."""
     return [(k, each.operand) for k, each in enumerate(inputs) if each.spec and each.spec.dtype.hasobject]
 
 
 def _check(executable: Executable, specs: Sequence[TensorSpec]) -> None:
-    """Check that a plan stays inside its memory; one that does not is a defect of the compiler.
+    """Check that a plan stays inside its memory; a plan that does not is a defect of the compiler.
 
     Raises:
         CompileError: it does not.

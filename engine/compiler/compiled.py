@@ -1,4 +1,4 @@
-"""A graph that runs as machine code: one program for every set of input shapes it meets."""
+"""Graphs that run as machine code: one program for every set of input shapes."""
 
 from __future__ import annotations
 
@@ -35,19 +35,19 @@ MANY_OPERATORS: Final = 24
 
 
 class CompiledGraph:
-    """Runs a graph as machine code; many threads may call it at once.
+    """Graph that runs as machine code; many threads may call it at once.
 
     Args:
         host: the processor to generate for; None for this one.
-        compiles: makes bodies of operators ready that choose or repeat; None for the reference.
+        compiles: makes a subgraph ready to run; None for the reference.
         defects: receives defects of the compiler; None for a log of its own.
 
     Attributes:
-        builder: makes its programs.
-        instances: the programs it runs, by the shapes of their inputs.
+        builder: builds its programs.
+        instances: its instances, by the shapes of their inputs.
 
     Raises:
-        CompileError: there is no generator for this processor.
+        CompileError: this processor is not supported.
     """
 
     def __init__(
@@ -86,17 +86,17 @@ class CompiledGraph:
         otherwise: Callable[[], list[Array]] | None = None,
         runs: list[MeasuredRun] | None = None,
     ) -> list[Array]:
-        """The graph's outputs, laid flat; compiles first when these shapes are new.
+        """Return the graph's outputs, flattened; compile first if these shapes are new.
 
         Args:
-            instance: for these shapes, where it is at hand.
-            otherwise: gives the outputs where Winograd's algorithm cannot, until there is code without it; without
-                this the run waits for such code.
-            runs: receives what every kernel took; None where it is not measured.
+            instance: the instance for these shapes, if the caller has it.
+            otherwise: returns the outputs where Winograd's algorithm is not valid, until there is code without it;
+                without this argument the run waits for such code.
+            runs: receives the measured time of every kernel; None to measure nothing.
 
         Raises:
             CompileError: generated code is not valid.
-            RunCancelledError: nobody wants it any more.
+            RunCancelledError: the caller cancelled.
             EngineError: an operator refuses its operands or fails; names the operator.
         """
         instance = instance or self.instances.find(inputs) or self.instance_soon(_specs(inputs)) or self.make(inputs)
@@ -125,17 +125,18 @@ class CompiledGraph:
             return self.instances.get(_specs(inputs))
 
     def run_parts(self, parts: Sequence[Sequence[Array]], axes: Axes) -> list[Array] | None:
-        """The outputs of a batch in parts; None where there is no code for them, or they need another way.
+        """Return the outputs of a batch that runs in parts; None if there is no code, or it does not apply.
 
-        As many as threads share evenly run each on one thread, where that is faster, and the rest one after the other.
+        As many parts as threads share evenly run in parallel, one thread each, if that is faster. The rest run one
+        after the other.
 
         Args:
             parts: inputs of each; all of the same shapes.
-            axes: along which each output holds the batch.
+            axes: batch axis of each output.
 
         Raises:
-            CompileError: there is not so much memory.
-            RunCancelledError: nobody wants it any more.
+            CompileError: there is not enough memory.
+            RunCancelledError: the caller cancelled.
             EngineError: an operator refuses its operands or fails; names the operator.
         """
         instance = self.instances.find(parts[0])
@@ -158,7 +159,7 @@ class CompiledGraph:
             return self._parallel
 
     def instance_soon(self, specs: Sequence[TensorSpec]) -> Instance | None:
-        """Return an instance for shapes that have none, where a program for others is right for them."""
+        """Return an instance for new shapes if a program for others is valid for them, else None."""
         try:
             with self._defects.collecting(self._graph):
                 return self.instances.get_soon(specs, self.builder.bound_program)
@@ -170,14 +171,14 @@ class CompiledGraph:
         return self.instances.program(inputs) is not None or self.builder.has_template(_specs(inputs))
 
     def takes_long(self, specs: Sequence[TensorSpec]) -> bool:
-        """Whether making the instance would keep a first answer waiting: much is to be compiled for it."""
+        """Return whether making the instance would delay a first answer: much has to be compiled."""
         return len(self._graph.operators) >= MANY_OPERATORS and not self.builder.is_kept(specs)
 
     def begin(self, specs: Sequence[TensorSpec]) -> None:
-        """Have an instance made in the background for these shapes, if they come again.
+        """Compile an instance for these shapes in the background if they recur.
 
-        Those of the file will. Where what is made for one shape is right for others, it is begun at once; while one is
-        made, others are noted only: they may find their program then.
+        The shapes of the file are compiled at once, and so are shapes whose program will be a template that is valid
+        for others. While one template is compiled, further shapes are only counted: the template may be valid for them.
         """
         if self.builder.has_gap(specs):
             return
@@ -195,7 +196,7 @@ class CompiledGraph:
         return self.builder.program(specs, progress=progress, cores=self._cores)
 
     def _without_winograd(self) -> CompiledGraph:
-        """The same graph summed directly: an infinity or NaN stays where PyTorch has it."""
+        """Return the same graph without Winograd's algorithm: infinities and NaN stay where PyTorch has them."""
         with self._lock:
             if self._exact is None:
                 options = replace(self._options, winograd="off")
@@ -210,15 +211,15 @@ class CompiledGraph:
         tune: bool = False,
         progress: Progress = silent,
     ) -> dict[str, Any]:
-        """Make the program for inputs of these shapes, if it is not made yet; what was made, as plain data.
+        """Compile the program for inputs of these shapes unless it exists; describe it as plain data.
 
         Args:
-            refresh: compile even what was compiled before, here or in the cache.
+            refresh: compile even if the program exists, here or in the cache.
             tune: the same, with kernels measured against each other.
-            progress: told how far it is.
+            progress: receives the progress.
 
         Raises:
-            RunCancelledError: nobody wants it any more.
+            RunCancelledError: the caller cancelled.
             CompileError: generated code is not valid.
             EngineError: an operator does not accept these shapes.
         """
@@ -229,7 +230,7 @@ class CompiledGraph:
         return describe(program)
 
     def close(self) -> None:
-        """Give back the memory and the threads of all instances; a later run makes them anew."""
+        """Release the memory and the threads of all instances; a later run makes new ones."""
         self.instances.close()
         self.builder.subgraphs.close()
         with self._lock:
@@ -238,7 +239,7 @@ class CompiledGraph:
             exact.close()
 
     def prefers_parts(self, specs: Sequence[TensorSpec], parts: int) -> bool:
-        """Whether parts of these shapes are run sooner than a batch of so many; no where there is no program."""
+        """Return whether parts of these shapes are faster than one batch; False without a program."""
         program = self.instances.program(specs)
         return program is not None and self._batch_policy(program).is_better(parts)
 
@@ -248,13 +249,13 @@ class CompiledGraph:
     def annotate(
         self, specs: Sequence[TensorSpec] | None, operators: Sequence[dict[str, Any]]
     ) -> dict[str, Any] | None:
-        """Write the kernel of every operator into its description; how the program came about, as plain data.
+        """Write the kernel of every operator into its description; describe the program as plain data.
 
         Args:
-            specs: of the inputs; without them it is about the program asked for last, whose shapes are told too.
+            specs: of the inputs; None for the program used last, whose shapes are then described too.
 
         Returns:
-            None, and nothing is written, where there is no such program.
+            None if there is no such program; then nothing is written.
         """
         shapes, program = self.instances.latest() if specs is None else (None, self.instances.program(specs))
         if program is None:
@@ -275,7 +276,7 @@ class CompiledGraph:
 
 
 def describe(program: Program) -> dict[str, Any]:
-    """What was made, and how, as plain data."""
+    """Describe a program and its origin as plain data."""
     executable, origin = program.executable, program.origin
     return {
         "kernels": len(executable.steps),
@@ -290,7 +291,7 @@ def describe(program: Program) -> dict[str, Any]:
 
 
 def _kernel(name: str, plan: Executable, kernels: Sequence[NativeStep]) -> dict[str, Any]:
-    """Which kernel computes an operator, or why none does."""
+    """Return the kernel that computes an operator, or why there is none."""
     if name in plan.reasons:
         return {"kernel": "reference", "why": plan.reasons[name]}
     steps = [step for step in kernels if name in step.operators]

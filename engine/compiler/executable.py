@@ -25,12 +25,12 @@ Row = tuple[int, int, int, int, tuple[str, ...]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Buffer:
-    """A piece of the arena that holds values for some time.
+    """Range of the arena that holds values for some time.
 
     Args:
-        first, last: steps and calls, in the order they run, at whose beginning and end it is somebody's; ``last`` is
-            their number where the caller gets what is in it.
-        operands: names of the values in it; none where it is a kernel's own.
+        first, last: steps and calls, in execution order, at whose beginning and end the range is in use; ``last`` is
+            the number of steps for an output of the graph.
+        operands: names of the values in it; none for scratch memory of a kernel.
     """
 
     offset: int
@@ -42,11 +42,11 @@ class Buffer:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Buffers(Sequence[Buffer]):
-    """Those of a program, looked up when somebody asks: nobody asks of most programs.
+    """Buffers of a program, decoded when they are read: those of most programs never are.
 
     Args:
-        rows: what ``Buffer`` has of each, in its order.
-        pool: of a program with symbolic sizes, the numbers that offsets and bytes in the rows are indices into.
+        rows: the fields of each ``Buffer``, in order.
+        pool: of a program with symbolic sizes: the numbers that offsets and bytes in the rows are indices into.
     """
 
     rows: tuple[Row, ...] = ()
@@ -84,12 +84,12 @@ class Buffers(Sequence[Buffer]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NativeStep:
-    """A kernel to run, and what reports say of it.
+    """Kernel to run, with its figures for reports.
 
     Args:
         function: its name in the machine code.
-        arguments: the addresses it is given.
-        operators: names of those it computes, the one that gave it its kind first.
+        arguments: the addresses that it is given.
+        operators: names of the operators that it computes, the one that determines its kind first.
         bytes: read and written, each once.
         is_dealt: whether chunks are dealt out to threads one by one, and not as shares of consecutive ones.
     """
@@ -106,13 +106,13 @@ class NativeStep:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NativeSteps(Sequence[NativeStep]):
-    """Some kernels, in the order they run: of all of them what ``NativeStep`` has of each.
+    """Kernels in execution order, stored column by column.
 
     Args:
-        operators: names of those that all compute, one after the other.
-        offsets, blocks: of the arguments of all, one after the other: bytes, and the block of memory they are counted
+        operators: names of the operators of all kernels, concatenated.
+        offsets, blocks: of the arguments of all kernels, concatenated: bytes, and the block of memory that they count
             in; see ``block_of``.
-        ends: of every kernel's arguments and operators among those; before the first, 0 and 0.
+        ends: ends of every kernel's arguments and operators in those columns; the first row is 0 and 0.
     """
 
     functions: tuple[str, ...]
@@ -128,7 +128,7 @@ class NativeSteps(Sequence[NativeStep]):
 
     @staticmethod
     def of(steps: Iterable[NativeStep]) -> NativeSteps:
-        """The same in columns; equal names are one, for thousands of programs have them."""
+        """Return steps as columns; equal names are interned, because thousands of programs have them."""
         if isinstance(steps, NativeSteps):
             return steps
         rows = [*steps]
@@ -182,10 +182,10 @@ class NativeSteps(Sequence[NativeStep]):
 
 
 class FaultFlag(IntEnum):
-    """Why a kernel cannot vouch for its result.
+    """Reason why the result of a run is void.
 
-    A run that met what is not finite is repeated without Winograd's algorithm, one with an index outside of a table,
-    or an integer that is divided by 0, on the reference.
+    After NOT_FINITE the run is repeated without Winograd's algorithm. After OUTSIDE (an index out of range, or an
+    integer division by 0) it is repeated on the reference.
     """
 
     NOT_FINITE = 1
@@ -194,7 +194,7 @@ class FaultFlag(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Region:
-    """A tensor in memory.
+    """Tensor in memory.
 
     Args:
         strides: in bytes.
@@ -208,16 +208,16 @@ class Region:
 
     @property
     def is_whole_output(self) -> bool:
-        """Whether it is an array of its own that the caller gets."""
+        """Return whether it is an array of its own that the caller gets."""
         return space_of(self.address) is MemorySpace.OUTPUT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReferenceCall:
-    """An operator that its numpy layer computes.
+    """Operator that its numpy layer computes.
 
     Args:
-        inputs, outputs: where tensors lie; None for values kept by the name of their operand.
+        inputs, outputs: regions of tensors; None for values that are kept by the name of their operand.
     """
 
     operator: str
@@ -236,21 +236,21 @@ class Segment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Executable:
-    """A compiled graph for inputs of one set of shapes.
+    """Compiled graph for inputs of one set of shapes.
 
     Args:
-        code: object code for the host it was made for, in parts.
+        code: object code for one host, in parts.
         constants: the packed weights, one aligned block of bytes.
-        tables_at: byte of them where tables begin of which a run reads few rows, on a page; None where there are none.
-        weights: those that other programs of the graph use, too; a block like it.
-        outputs: of every output its region, or the name of an operand whose value is kept.
+        tables_at: offset in constants, on a page, where tables begin of which a run reads few rows; None without any.
+        weights: those that other programs of the graph use too; a block like constants.
+        outputs: region of every output, or the name of an operand whose value is kept.
         reasons: operator -> why it runs on the reference.
-        clean: bytes of the arena, from and to, that must be zero before the first run in it.
-        fault_flag: byte of the arena where kernels say why the run is void, if it is: an FaultFlag.
-        operators: names of those the passes left.
-        passes: what they did.
-        tuned: by operator what was measured of its kernel, as plain data.
-        buffers: what lies where in the arena, and when.
+        clean: byte ranges of the arena that must be zero before the first run in it.
+        fault_flag: byte of the arena where kernels store a FaultFlag.
+        operators: names of the operators of the optimised graph.
+        passes: reports of the passes.
+        tuned: measurements of the kernel of each operator, as plain data.
+        buffers: use of the arena over time.
     """
 
     code: tuple[bytes, ...]
@@ -271,15 +271,15 @@ class Executable:
 
     @property
     def constant_bytes(self) -> int:
-        """All that is packed."""
+        """Return the bytes of all packed weights."""
         return int(self.constants.nbytes + self.weights.nbytes)
 
     @property
     def calls(self) -> frozenset[str]:
-        """Names of the operators that run on the reference."""
+        """Return the names of the operators that run on the reference."""
         return frozenset(segment.call.operator for segment in self.segments if segment.call is not None)
 
     @property
     def needs_graph(self) -> bool:
-        """Whether a run needs more than this: layers of the graph, or values it holds."""
+        """Return whether a run needs layers of the graph, or values that it holds."""
         return bool(self.calls) or any(isinstance(output, str) for output in self.outputs)

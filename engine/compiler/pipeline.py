@@ -1,4 +1,4 @@
-"""Compiles a graph for one set of input shapes: optimised, lowered to kernels, assembled to an executable."""
+"""Compilation of a graph for one set of input shapes: passes, lowering, assembly."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ ATTEMPTS = 8
 
 
 class RetryState:
-    """What was learnt from kernels that could not be made.
+    """Kernels that failed to compile, and what the next attempt does instead.
 
     Args:
         exclude: excludes a kernel of an operator, given why it failed; returns whether there was a choice.
 
     Attributes:
-        unfused: operators that are fused with no other.
+        unfused: operators that are not fused with others.
         refused: operators left to the reference, with the reason.
     """
 
@@ -57,12 +57,12 @@ class RetryState:
         self._tried: set[str] = set()
 
     def learn(self, reasons: Mapping[str, str]) -> bool:
-        """Do otherwise for these operators than before; whether that is possible for any.
+        """Choose something else for these operators; return whether that is possible for any.
 
-        Another kernel comes first, then one without what was fused, then the reference.
+        The next kernel comes first, then the kernel without fused operators, then the reference.
 
         Args:
-            reasons: operator -> why its kernel cannot be made.
+            reasons: operator -> why its kernel failed.
         """
         if reasons.keys() <= self.refused.keys():
             return False
@@ -74,7 +74,7 @@ class RetryState:
 
 
 class CompilePipeline:
-    """Makes executables of a graph; one at a time. It knows neither the cache nor bundles.
+    """Pipeline from a graph to executables; one at a time. It knows neither the cache nor bundles.
 
     Attributes:
         is_dynamic: whether inputs come in many shapes, so that programs share code and weights.
@@ -100,10 +100,9 @@ class CompilePipeline:
         *,
         tune: bool = False,
     ) -> Executable:
-        """The executable for inputs of these shapes.
+        """Return the executable for inputs of these shapes.
 
-        Where a kernel cannot be made the next best is taken, then one without the operators that were fused, then the
-        reference.
+        If a kernel fails, the next candidate is tried, then one without fused operators, then the reference.
 
         Raises:
             RunCancelledError, CompileError, EngineError: as ``Builder.program`` says.
@@ -135,10 +134,10 @@ class CompilePipeline:
         raise CompileError("its kernels cannot be made", found=_first(retries.refused))
 
     def template(self, specs: Sequence[TensorSpec], host: Host, progress: Progress, cores: int) -> Template:
-        """Return the program for inputs of these shapes and of all others that pass its guards.
+        """Return the template for inputs of these shapes and of all others that pass its guards.
 
         Args:
-            specs: shapes that it is best for.
+            specs: shapes that the template is optimised for.
 
         Raises:
             RunCancelledError, CompileError, EngineError: as ``Builder.program`` says.
@@ -163,7 +162,7 @@ class CompilePipeline:
         raise CompileError("its kernels cannot be made", found=_first(retries.refused))
 
     def _symbolic_specs(self, specs: Sequence[TensorSpec]) -> tuple[ShapeEnv, list[TensorSpec]]:
-        """Return the specs of inputs over open sizes, of which is known what a first inference relies on."""
+        """Return input specs over symbolic sizes, with the guards that a first inference relies on."""
         env, symbolic = symbolic_specs(self._graph.inputs, specs)
         self._graph.infer(symbolic)
         return symbolic_specs(self._graph.inputs, specs, env.guards)
@@ -183,16 +182,16 @@ class CompilePipeline:
         return template
 
     def _check_defects(self, defects: Collection[str], retries: RetryState) -> None:
-        """Check that the reference layers run no operator because of a defect where they may not.
+        """Check that no operator runs on the reference because of a defect, where that is not allowed.
 
         Raises:
-            CompilerDefectError: they would.
+            CompilerDefectError: an operator would.
         """
         for name in retries.refused.keys() & defects if self._options.must_compile else ():
             raise CompilerDefectError("the compiler failed", where=name, found=retries.refused[name])
 
     def optimised(self, specs: Sequence[TensorSpec], host: Host, progress: Progress) -> RuntimeGraph:
-        """The graph as the passes leave it, with what these shapes decide put in place."""
+        """Return the optimised graph, with the branches and loops that these shapes decide inlined."""
         taken = self._inlining.taken(specs)
         if self._optimised is None or taken is not self._taken:
             self._taken = taken
@@ -207,15 +206,15 @@ class CompilePipeline:
 
     @property
     def latest(self) -> RuntimeGraph | None:
-        """Return the graph as the passes left it when it was compiled last."""
+        """Return the optimised graph of the last compile."""
         return self._optimised
 
     def infer(self, graph: RuntimeGraph, specs: Sequence[TensorSpec]) -> Mapping[str, object]:
-        """What is known of every operand of the optimised graph."""
+        """Return what inference knows of every operand of the optimised graph."""
         return graph.infer(upcast_specs(specs) if self._is_upcast else specs)
 
     def known_values(self, graph: RuntimeGraph, specs: Sequence[TensorSpec]) -> dict[str, object]:
-        """Values of operands of the optimised graph that no run changes."""
+        """Return the values of operands of the optimised graph that no run changes."""
         values = {name: known_value(value) for name, value in self.infer(graph, specs).items()}
         known = {name: value for name, value in values.items() if is_known(value)}
         for op in graph.operators:
@@ -224,9 +223,10 @@ class CompilePipeline:
         return known
 
     def release(self, *, needs_graph: bool) -> None:
-        """Give back the memory of weights that programs have packed.
+        """Release the memory of weights that programs have packed.
 
-        needs_graph: whether the last program runs operators of the optimised graph.
+        Args:
+            needs_graph: whether the last program runs operators of the optimised graph.
         """
         release(self._graph)
         if not self._is_upcast or self._optimised is None:
@@ -237,7 +237,7 @@ class CompilePipeline:
             self._optimised = None  # its float32 weights take memory of their own
 
     def _lower_or_unchanged(self, lower: Callable[[], Lowering]) -> Lowering:
-        """Lower the graph; with 16-bit floats as they are, where they cannot be computed as float32."""
+        """Lower the graph as float32; keep 16-bit floats where that is not possible."""
         from engine.compiler.lowering.low_precision import OutputRoundingError
 
         try:
@@ -255,7 +255,7 @@ class CompilePipeline:
         select: Selector,
         weights: Weights | None,
     ) -> Lowering:
-        """Turn operators into steps."""
+        """Lower operators to steps."""
         from engine.compiler.lowering import Lowering, lower
         from engine.compiler.lowering.containers import laid_flat
         from engine.compiler.lowering.low_precision import LowPrecision, low_precision_of
@@ -289,7 +289,7 @@ class CompilePipeline:
         return lowering
 
     def _assemble(self, lowering: Lowering, progress: Progress, cores: int, weights: Weights | None) -> Executable:
-        """Make the code and the memory plan of what was lowered."""
+        """Make the code and the memory plan of a lowered graph."""
         from engine.compiler.assembly.generation import make_executable
 
         fusions = [
@@ -308,10 +308,10 @@ class CompilePipeline:
 
 
 def _check_axes(known: Iterable[object]) -> None:
-    """Refuse to compile a graph with an operand that numpy's functions do not lay out.
+    """Refuse a graph with an operand that has more axes than numpy can lay out.
 
     Raises:
-        CompileError: naming the number of axes.
+        CompileError: an operand has too many axes.
     """
     rank = max((spec.rank for spec in known if isinstance(spec, TensorSpec)), default=0)
     if rank > _MOST_AXES:

@@ -1,7 +1,7 @@
 """Checks that a compiled plan stays inside its memory.
 
-Kernels write through plain addresses, so a plan that is wrong overwrites whatever lies behind an array. Every plan is
-checked before its code is called, whether it was just made or comes from the cache or from a bundle.
+Kernels write through plain addresses, so a wrong plan overwrites memory behind an array. Every plan is checked before
+its code is called, whether it was just compiled or comes from the cache or from a bundle.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def check_output_shapes(plan: Executable, shapes: Mapping[int, tuple[int, ...]])
 
 
 def _regions(plan: Executable) -> Iterator[tuple[str, Region]]:
-    """Every tensor of a plan, with what an error calls it."""
+    """Yield every tensor of a plan, with its name in errors."""
     for number, output in enumerate(plan.outputs):
         if isinstance(output, Region):
             yield f"output {number}", output
@@ -70,7 +70,7 @@ def _regions(plan: Executable) -> Iterator[tuple[str, Region]]:
 
 
 def _check_whole_output(number: int, region: Region) -> None:
-    """An array that the caller gets belongs to one output, and holds nothing but it."""
+    """Check that an array for the caller belongs to one output, and holds nothing else."""
     if port_of(region.address) != number:
         problem = "an output would be written to the array of another"
         raise CompileError(problem, where=f"output {number}", found=f"that of output {port_of(region.address)}")
@@ -125,7 +125,7 @@ def _region_bytes(region: Region) -> int:
 
 
 def _extent(region: Region) -> tuple[int, int]:
-    """Return the first byte of a tensor in its space, and the byte after its last."""
+    """Return the first byte of a tensor in its memory block, and the byte after its last."""
     first = last = offset_of(region.address)
     if 0 in region.shape:
         return first, last

@@ -1,9 +1,9 @@
-"""Where tensors live while a compiled program runs, and views of them.
+"""Storages of tensors while a compiled program runs, and views of them.
 
-Logical shapes stay PyTorch's; how a tensor lies in memory is decided once, when its storage is made: channels-last with
-an optional border of zeros, or row-major. A view is described by a meta tensor (`engine.ir.strided`): shape, strides
-and offset, without elements. What strides can express (a slice, a permutation, a split dimension) is a view of the real
-memory too, and costs nothing.
+Logical shapes stay PyTorch's. The memory layout of a tensor is decided once, when its storage is made: channels-last
+with an optional border of zeros, or row-major. A view is described by a meta tensor (`engine.ir.strided`): shape,
+strides and offset, without elements. What strides can express (a slice, a permutation, a split dimension) is a view and
+costs nothing.
 """
 
 from __future__ import annotations
@@ -50,17 +50,17 @@ class Frame:
 
     @property
     def numbers(self) -> tuple[Any, ...]:
-        """All fields, to compare frames whose sizes are symbolic."""
+        """Return all fields, to compare frames whose sizes are symbolic."""
         return self.batch, self.rows, self.columns, self.channels, self.pitch, self.border
 
 
 @dataclass(eq=False, slots=True, weakref_slot=True)
 class Storage:
-    """A piece of memory that holds one tensor, or several side by side.
+    """Block of memory that holds one tensor, or several side by side.
 
     Args:
-        meta: one-dimensional, as long as the piece, which begins with it.
-        space: where it lives.
+        meta: one-dimensional meta tensor of the whole block.
+        space: the memory space.
         is_zeroed: the bytes no tensor covers must be zero, as they are when the arena is made.
         frame: the zeros around images; storages of equal frames keep them.
         data: contents of a constant.
@@ -76,20 +76,20 @@ class Storage:
 
     @property
     def bytes(self) -> int:
-        """Size of the piece."""
+        """Return the size of the block."""
         return self.meta.nbytes
 
     def part(self, shape: Sequence[int], strides: Sequence[int], offset: int, dtype: DType) -> Strided:
-        """Return the meta of a view by its numbers; strides and offset are in bytes."""
+        """Return the meta tensor of a view; strides and offset are in bytes."""
         return Strided(tuple(shape), tuple(strides), offset, dtype, self.meta.memory)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class View:
-    """A tensor in a storage.
+    """Tensor in a storage.
 
     Args:
-        meta: a view of the storage's meta with the tensor's logical shape.
+        meta: a view of the storage's meta tensor with the tensor's logical shape.
         border: zeros that lie around its last two dimensions: (top, left, bottom, right).
     """
 
@@ -99,30 +99,30 @@ class View:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Logical shape."""
+        """Return the logical shape."""
         return self.meta.shape
 
     @property
     def dtype(self) -> DType:
-        """Element type."""
+        """Return the element type."""
         return self.meta.dtype
 
     @property
     def strides(self) -> tuple[int, ...]:
-        """Distances along the dimensions in elements; 0 where a dimension has one element or none."""
+        """Return the distances along the dimensions in elements; 0 where a dimension has at most one element."""
         size = self.meta.itemsize
         return tuple(0 if n <= 1 else stride // size for n, stride in zip(self.shape, self.meta.strides, strict=True))
 
     @property
     def offset(self) -> int:
-        """Bytes from the beginning of the storage to the first element."""
+        """Return the bytes from the beginning of the storage to the first element."""
         return self.meta.offset
 
     def derive(self, meta: Strided) -> View | None:
-        """Return the view that another view of this one's meta stands for; None if it is a copy.
+        """Return the view that a view of this one's meta tensor stands for; None if it is a copy.
 
-        A view without elements gets a storage of its own: its offset means nothing, and a caller who took it for a part
-        of this storage would be given memory that others write.
+        A view without elements gets a storage of its own: its offset has no meaning, and as a part of this storage it
+        would be memory that others write.
         """
         if meta.size == 0:
             return row_major(meta.shape, meta.dtype)
@@ -131,7 +131,7 @@ class View:
         return View(self.storage, meta, self._border_of(meta))
 
     def _border_of(self, meta: Strided) -> tuple[int, int, int, int]:
-        """The border survives where only channels or planes were chosen: the same rows and columns, where they were."""
+        """Return the border, which survives where only channels or planes were selected: same rows and columns."""
         same = meta.ndim == self.meta.ndim and is_same(meta.shape[-2:], self.shape[-2:])
         if same and is_same(meta.strides[-2:], self.meta.strides[-2:]) and meta.ndim in (4, 5):
             return self.border
@@ -139,13 +139,13 @@ class View:
 
     @property
     def is_channels_last(self) -> bool:
-        """Whether neighbouring channels are neighbours in memory."""
+        """Return whether neighbouring channels are neighbours in memory."""
         strides = self.strides
         return len(strides) >= 3 and (strides[1] == 1 or (self.shape[1] == 1 and all(s >= 1 for s in strides[2:])))
 
     @property
     def is_image(self) -> bool:
-        """Whether it is a signal, image or volume that lies channels-last, and not in logical order as well."""
+        """Return whether it is a signal, image or volume that lies channels-last, and not row-major as well."""
         if len(self.shape) > 5 or not self.is_channels_last or self.is_row_major:
             return False
         lying = [axis for axis in self.order if axis > 1 and self.shape[axis] != 1]
@@ -153,17 +153,17 @@ class View:
 
     @property
     def order(self) -> tuple[int, ...]:
-        """Its dimensions, those whose elements lie farthest apart first; those of one element before all others."""
+        """Return its dimensions, largest stride first; those of one element come before all others."""
         return tuple(sorted(range(len(self.shape)), key=lambda k: (self.shape[k] != 1, -hint(self.strides[k]))))
 
     @property
     def is_row_major(self) -> bool:
-        """Whether the elements lie one after the other in logical order."""
+        """Return whether the elements are contiguous in logical order."""
         return self.meta.is_contiguous
 
 
 def _lies_within(part: Strided, whole: Storage) -> bool:
-    """Return whether every element lies in a piece of memory: both ends, by what strides and sizes say."""
+    """Return whether every element lies in a storage, judged by strides and sizes."""
     if part.memory is not whole.meta.memory:
         return False
     first, end = part.bounds
@@ -171,7 +171,7 @@ def _lies_within(part: Strided, whole: Storage) -> bool:
 
 
 def _meta_vector(count: int, dtype: DType) -> Strided:
-    """Return a vector of so many elements in memory of its own.
+    """Return a vector of so many elements with a memory of its own.
 
     Raises:
         CompileError: no memory could hold them.
@@ -182,19 +182,19 @@ def _meta_vector(count: int, dtype: DType) -> Strided:
 
 
 def new_fault_flag() -> View:
-    """A word that kernels set when they cannot vouch for their result; nothing else is stored there."""
+    """Return a word that kernels set when their result is void; nothing else is stored there."""
     storage = Storage(_meta_vector(ALIGNMENT // 4, FLOAT32), is_zeroed=True)
     return View(storage, storage.meta)
 
 
 def row_major(shape: Sequence[int], dtype: DType, space: MemorySpace = MemorySpace.ARENA, port: int = -1) -> View:
-    """A new tensor whose last dimension is contiguous."""
+    """Return a new tensor whose last dimension is contiguous."""
     storage = Storage(_meta_vector(math.prod(shape), dtype), space, port=port)
     return View(storage, storage.meta.reshape(shape))
 
 
 def like(x: View, dtype: DType) -> View:
-    """A new tensor of the shape of another, its channels contiguous where those of the other are."""
+    """Return a new tensor with another's shape, and contiguous channels where the other has them."""
     if not x.is_channels_last or x.is_row_major:
         return row_major(x.shape, dtype)
     n, channels, *sizes = x.shape
@@ -203,7 +203,7 @@ def like(x: View, dtype: DType) -> View:
 
 
 def ordered(shape: Sequence[int], order: Sequence[int], dtype: DType) -> View:
-    """A new tensor without gaps whose dimensions follow each other in memory in an order; see View.order."""
+    """Return a new tensor without gaps whose dimensions are in an order in memory; see View.order."""
     storage = Storage(_meta_vector(math.prod(shape), dtype))
     return View(storage, storage.meta.reshape([shape[k] for k in order]).transpose(inverse(order)))
 
@@ -214,7 +214,7 @@ def inverse(order: Sequence[int]) -> list[int]:
 
 
 def spaced_rows(shape: Sequence[int], dtype: DType = FLOAT32) -> View:
-    """A new tensor whose last dimension is contiguous; its rows lie so far apart that they do not alias."""
+    """Return a new tensor whose last dimension is contiguous; its rows lie so far apart that they do not alias."""
     size = shape[-1]
     pitch = _pitch(size, dtype.itemsize)
     storage = Storage(_meta_vector(math.prod(shape[:-1]) * pitch, dtype))
@@ -222,19 +222,19 @@ def spaced_rows(shape: Sequence[int], dtype: DType = FLOAT32) -> View:
 
 
 def _pitch(size: int, width: int) -> int:
-    """Elements from one pixel or row to the next, of so many bytes each."""
+    """Return the elements from one pixel or row to the next, which have so many elements of so many bytes."""
     nbytes = hint(size) * width
     is_aliasing = nbytes >= ALIASING_BYTES and nbytes % (ALIASING_BYTES // 2) == 0
     return size + ALIGNMENT // width if is_aliasing else size
 
 
 def is_aliasing(rows: View) -> bool:
-    """Whether the rows of a tile, those of matrices, begin in one or two sets of a first-level cache."""
+    """Return whether the rows of a matrix tile begin in one or two sets of a first-level cache."""
     return math.gcd(hint(rows.meta.strides[-2]), PAGE_BYTES) >= PAGE_BYTES // 2
 
 
 def constant(data: Array) -> View:
-    """A tensor that is known now."""
+    """Return a tensor whose value is known now."""
     flat = np.ascontiguousarray(data).reshape(-1)
     storage = Storage(_meta_vector(flat.size, flat.dtype), MemorySpace.CONSTANT, data=flat)
     return View(storage, storage.meta.reshape(data.shape))
@@ -243,7 +243,7 @@ def constant(data: Array) -> View:
 def channels_last(
     shape: Sequence[int], border: tuple[int, int, int, int] = (0, 0, 0, 0), dtype: DType = FLOAT32
 ) -> View:
-    """A new tensor (N, C, *S) whose channels are contiguous.
+    """Return a new tensor (N, C, *S) whose channels are contiguous.
 
     Args:
         border: zeros around the last two dimensions: (top, left, bottom, right); for (N, C, W) only left and right.

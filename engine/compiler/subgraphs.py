@@ -1,4 +1,4 @@
-"""Bodies of operators that choose or repeat: graphs of their own, which are compiled by themselves."""
+"""Subgraphs of control-flow operators, which are compiled by themselves."""
 
 from __future__ import annotations
 
@@ -14,36 +14,36 @@ from engine.tensor import TensorSpec
 
 
 class RunnableSubgraph(Protocol):
-    """A body as its operator's layer uses it."""
+    """Subgraph as its operator's layer uses it."""
 
     @property
     def count(self) -> int:
-        """How many values it takes."""
+        """Return the number of its inputs."""
 
     def infer(self, inputs: Sequence[object]) -> list[object]:
-        """What is known of its results."""
+        """Return what is known of its results."""
 
     def run(self, inputs: Sequence[object]) -> list[object]:
-        """Run the body, and return its results."""
+        """Run the subgraph and return its results."""
 
     def prepare(self, specs: Sequence[TensorSpec]) -> None:
-        """Compile it for these operands, if that can be."""
+        """Compile it for these operands, if that is possible."""
 
     def annotate(self, operators: Sequence[dict[str, Any]]) -> None:
         """Write the kernels of its operators into their descriptions."""
 
     def close(self) -> None:
-        """Give back memory and threads."""
+        """Release memory and threads."""
 
 
 CompileSubgraph = Callable[[Body], RunnableSubgraph]
 
 
 class Subgraphs:
-    """The bodies of a graph's operators, each made ready once for all programs.
+    """Subgraphs of a graph's operators, each made ready once for all programs.
 
     Args:
-        compiles: makes a body ready; None for bodies that the reference runs.
+        compiles: makes a subgraph ready; None for subgraphs that the reference runs.
     """
 
     def __init__(self, compiles: CompileSubgraph | None) -> None:
@@ -52,7 +52,7 @@ class Subgraphs:
         self._stages: list[tuple[frozenset[str], RunnableSubgraph]] = []
 
     def compiled(self, op: RuntimeOperator) -> RuntimeOperator:
-        """An operator whose bodies are compiled; as it is where it has none."""
+        """Return an operator whose subgraphs are compiled; unchanged where it has none."""
         bodies = subgraphs_of(op)
         if not bodies or self._compiles is None or op.layer is None:
             return op
@@ -62,10 +62,10 @@ class Subgraphs:
         return RuntimeOperator(op.source, op.inputs, op.outputs, replace(op.layer, layer=layer), op.index)
 
     def prepare(self, operators: Iterable[RuntimeOperator], values: Mapping[str, object]) -> None:
-        """Compile bodies ahead of their first run.
+        """Compile subgraphs before their first run.
 
         Args:
-            operators: as ``inside`` gave them.
+            operators: as ``compiled`` returned them.
             values: what is known of every operand.
         """
         for op in operators:
@@ -93,11 +93,11 @@ class Subgraphs:
             body.annotate(rows)
 
     def close(self) -> None:
-        """Give back what they take; a later run makes it anew."""
+        """Release memory and threads; a later run makes new ones."""
         for _, ready in list(self._ready.values()):
             ready.close()
 
 
 def subgraphs_of(op: RuntimeOperator) -> tuple[tuple[str, Any], ...]:
-    """The bodies of an operator, by name."""
+    """Return the subgraphs of an operator, by name."""
     return op.definition.annotations.bodies if isinstance(op.definition, Bodied) else ()

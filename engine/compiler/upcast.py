@@ -1,6 +1,7 @@
-"""Graphs of 16-bit floats, computed as float32: what a caller gives and gets stays float16 or bfloat16, and so do the
-weights in the file. Kernels compute with float32, as PyTorch does; where they store a result in passing, they round it
-as PyTorch does, too.
+"""Upcast of graphs of 16-bit floats to float32.
+
+Inputs, outputs and the weights in the file stay float16 or bfloat16. Kernels compute with float32, as PyTorch does; a
+stored intermediate result is rounded as PyTorch rounds it.
 """
 
 from __future__ import annotations
@@ -36,24 +37,24 @@ _CODES: Final = ("f16", "bf16")
 
 
 class UpcastError(Exception):
-    """The graph means something else in float32, or returns what cannot be rounded in the end."""
+    """Graph that computes something else in float32, or returns what cannot be rounded at the end."""
 
 
 def has_low_precision(graph: RuntimeGraph) -> bool:
-    """Whether a built graph has 16-bit floats in it."""
+    """Return whether a built graph has 16-bit floats."""
     attributes = (each for op in graph.operators for each in op.attributes.values())
     specs = (operand.spec for operand in graph.operands.values())
     return any(each is not None and is_reduced(each.dtype) for each in (*attributes, *specs))
 
 
 def upcast(graph: RuntimeGraph, *, is_kept: bool = False) -> RuntimeGraph:
-    """The graph in float32, with the same names; what means something else there is left among casts.
+    """Return the graph in float32, with the same names; operators that depend on the dtype stay, between casts.
 
     Args:
-        is_kept: whether it stays: large weights lie in a file then, so that their pages can be given back.
+        is_kept: whether the graph is kept: large weights then lie in a file, so that their pages can be released.
 
     Raises:
-        UpcastError: its operands would be other than those of the graph, but for their dtype.
+        UpcastError: an operand would differ from the graph's in more than its dtype.
     """
     source = graph.source
     known = {op.name: op for op in graph.operators}
@@ -70,7 +71,7 @@ def upcast(graph: RuntimeGraph, *, is_kept: bool = False) -> RuntimeGraph:
 
 
 def upcast_specs(specs: Sequence[TensorSpec]) -> list[TensorSpec]:
-    """Specs with float32 in the place of 16-bit floats."""
+    """Return specs with float32 in place of 16-bit floats."""
     return list(map(_spec, specs))
 
 
@@ -79,7 +80,7 @@ def _spec(spec: TensorSpec) -> TensorSpec:
 
 
 def _operators(op: pnnx.Operator, known: RuntimeOperator | None, *, is_kept: bool) -> list[pnnx.Operator]:
-    """What takes the place of an operator: itself, its weights widened, or itself among casts."""
+    """Return the replacement of an operator: itself, with upcast weights, or between casts."""
     if known is not None and known.layer is not None and _is_sensitive(known):
         return _among_casts(op, known)
     if known is not None and _rounds(known):
@@ -93,7 +94,7 @@ def _operators(op: pnnx.Operator, known: RuntimeOperator | None, *, is_kept: boo
 
 
 def _is_sensitive(op: RuntimeOperator) -> bool:
-    """Whether an operator of 16-bit floats gives something else in float32, by more than how it rounds."""
+    """Return whether an operator of 16-bit floats differs in float32 by more than rounding."""
     dtypes = {_dtype_of(each) for each in op.inputs}
     if isinstance(op.definition, Comparison) and len(op.inputs) == 2 and len(dtypes) == 1:
         return False  # the same numbers in float32
@@ -101,7 +102,7 @@ def _is_sensitive(op: RuntimeOperator) -> bool:
 
 
 def _rounds(op: RuntimeOperator) -> bool:
-    """Whether an operator gives in 16 bits what it was given in others: in float32 it would change nothing."""
+    """Return whether an operator casts to 16 bits, which in float32 would change nothing."""
     if not isinstance(op.definition, _CASTS) or not op.inputs or op.inputs[0].spec is None:
         return False
     dtype = _dtype_of(op.outputs[0])
@@ -129,7 +130,7 @@ def _cast(op: pnnx.Operator, source: str, target: str, dtype: str) -> pnnx.Opera
 
 
 def _dtype_of(operand: RuntimeOperand) -> DType | None:
-    """The dtype of an operand of 16-bit floats."""
+    """Return the dtype of an operand of 16-bit floats, or None."""
     spec = operand.spec
     return spec.dtype if spec is not None and is_reduced(spec.dtype) else None
 
@@ -154,7 +155,7 @@ def _attribute(attribute: pnnx.Attribute, *, is_kept: bool) -> pnnx.Attribute:
 
 
 def _parameter(value: pnnx.Parameter) -> pnnx.Parameter:
-    """A dtype, or an expression that names some, with float32 in the place of 16-bit floats."""
+    """Return a dtype, or an expression that names dtypes, with float32 in place of 16-bit floats."""
     if not isinstance(value, str):
         return value
     if value in _NAMES or value in _CODES:
@@ -165,7 +166,7 @@ def _parameter(value: pnnx.Parameter) -> pnnx.Parameter:
 
 
 def _is_alike(value: object, wide: object) -> bool:
-    """Whether what is known of an operand differs in 16-bit floats alone."""
+    """Return whether what is known of an operand differs only in 16-bit floats."""
     if isinstance(value, TensorSpec):
         return _spec(value) == wide
     if isinstance(value, tuple | list) and isinstance(wide, tuple | list):

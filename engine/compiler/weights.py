@@ -22,10 +22,10 @@ _LEAST_BYTES: Final = 4 << 20
 
 
 class Weights:
-    """A block that grows by what a shape needs and none before it has needed.
+    """Block of packed weights that grows with every shape that needs more.
 
-    Weights are told apart by their bytes and by how they are packed. The block is not moved: what does not fit goes
-    into a larger one, with a copy of all there is, and programs keep the one they were made with.
+    Weights are identified by their bytes and by their packing. The block does not move: what does not fit goes into a
+    larger block that starts with a copy, and programs keep the block they were made with.
     """
 
     def __init__(self) -> None:
@@ -36,11 +36,11 @@ class Weights:
         self._digests: dict[tuple[int, ...], tuple[weakref.ref[Array], bytes]] = {}
 
     def packed(self, packing: object, arrays: Sequence[Array | None], pack: Callable[[], Array]) -> View:
-        """What is made of some arrays, as a constant.
+        """Return packed arrays as a constant.
 
         Args:
-            packing: all else that it depends on, by its ``repr``.
-            pack: makes it, where nobody has before.
+            packing: everything else that the result depends on, by its ``repr``.
+            pack: packs the arrays, if that was not done before.
         """
         digests = [b"" if each is None else self._digest(each) for each in arrays]
         key = hashlib.sha256(repr((packing, digests)).encode()).digest()
@@ -52,7 +52,7 @@ class Weights:
         return self._views[key]
 
     def lay_out(self, storages: Collection[Storage]) -> tuple[Array, dict[Storage, int]]:
-        """The block with these weights in it, and where each begins, in bytes."""
+        """Return the block with these weights in it, and the byte where each begins."""
         for storage in storages:
             if storage not in self._places and storage.data is not None:
                 self._append(storage, storage.data.view(np.uint8))
@@ -71,7 +71,7 @@ class Weights:
         self._places[storage] = place
 
     def _digest(self, array: Array) -> bytes:
-        """The hash of an array's bytes; made once for what stays in memory."""
+        """Return the hash of an array's bytes, computed once for arrays that stay in memory."""
         root = array
         while isinstance(root.base, np.ndarray):
             root = root.base
@@ -86,7 +86,7 @@ class Weights:
 
 
 def with_own_weights(executable: Executable) -> Executable:
-    """An executable with all weights to itself, so that it can be kept."""
+    """Return an executable that owns all its weights, so that it can be stored."""
     if not executable.weights.size:
         return executable
     at = -(-executable.constants.nbytes // ALIGNMENT) * ALIGNMENT

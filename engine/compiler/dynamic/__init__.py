@@ -1,1 +1,1 @@
-"""Programs whose sizes are symbolic: compiled once, bound to the sizes of every input."""
+"""Programs with symbolic sizes: compiled once, bound to the sizes of every input."""

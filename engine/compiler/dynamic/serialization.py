@@ -1,4 +1,4 @@
-"""Templates of a graph as plain data and back, for the cache: one entry for all of them, with their weights once."""
+"""Serialization of a graph's templates for the cache: one entry for all of them, with their weights once."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _OPERATIONS = frozenset({"size", "//", "%", "max", "min"})
 
 
 def content_of(restored: Sequence[Template], made: Sequence[Template]) -> Content:
-    """Return what the cache keeps of templates.
+    """Return the cache entry of templates.
 
     Args:
-        restored: those from the cache, which have their weights in common.
-        made: those of this process, the last of which knows the weights of all.
+        restored: templates from the cache, which share their weights.
+        made: templates of this process; the last has the weights of all.
     """
     templates = [*restored, *made]
     code = tuple(dict.fromkeys(each for template in templates for each in template.code))
@@ -54,10 +54,10 @@ def content_of(restored: Sequence[Template], made: Sequence[Template]) -> Conten
 
 
 def templates_of(content: Content) -> list[Template]:
-    """Return the templates that an entry of the cache holds.
+    """Return the templates that a cache entry holds.
 
     Raises:
-        EntryError: it holds something else.
+        EntryError: its facts cannot be decoded.
     """
     try:
         return [_template(each, content) for each in content.facts["templates"]]

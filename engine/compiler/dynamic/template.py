@@ -27,7 +27,7 @@ from engine.tensor import Array, TensorSpec
 
 
 class Pool:
-    """The different numbers of a template, in the order they were first asked for."""
+    """Distinct numbers of a template, in the order of their first use."""
 
     def __init__(self) -> None:
         self.values: list[int] = []
@@ -48,10 +48,10 @@ class Pool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SymbolicRegion:
-    """A tensor in memory, by indices into the pool; see ``Region``.
+    """Tensor in memory, by indices into the pool; see ``Region``.
 
     Args:
-        block: that it is in; see ``block_of``.
+        block: the block of memory; see ``block_of``.
     """
 
     block: int
@@ -72,7 +72,7 @@ class SymbolicRegion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SymbolicCall:
-    """An operator that its numpy layer computes; see ``ReferenceCall``."""
+    """Operator that its numpy layer computes; see ``ReferenceCall``."""
 
     operator: str
     inputs: tuple[SymbolicRegion | None, ...]
@@ -89,11 +89,11 @@ class SymbolicCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SymbolicSteps:
-    """The kernels of a template, column by column; see ``NativeSteps``.
+    """Kernels of a template, column by column; see ``NativeSteps``.
 
     Args:
         chunks, flops, bytes, offsets: indices into the pool.
-        blocks: that arguments are in; see ``block_of``.
+        blocks: memory blocks of the arguments; see ``block_of``.
     """
 
     functions: tuple[str, ...]
@@ -125,14 +125,14 @@ class SymbolicSteps:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Template:
-    """A compiled graph for all sizes that pass its guards.
+    """Compiled graph for all sizes that pass its guards.
 
     Args:
-        env: the open sizes, with all guards.
-        sizes: their values for inputs at hand.
+        env: the symbolic sizes, with all guards.
+        sizes: computes their values from input specs.
         table: computes the pool; None for sizes that fail a guard.
         segments: first and last step of each, or a call.
-        arena_bytes, fault_flag, clean, outputs: as executables have them, by indices into the pool.
+        arena_bytes, fault_flag, clean, outputs: as in executables, by indices into the pool.
         buffers: offset and bytes by indices, first and last step, names of operands.
     """
 
@@ -156,7 +156,7 @@ class Template:
 
     @property
     def needs_graph(self) -> bool:
-        """Return whether a run needs more than this: layers of the graph, or values it holds."""
+        """Return whether a run needs layers of the graph, or values that it holds."""
         has_calls = any(call is not None for *_, call in self.segments)
         return has_calls or any(isinstance(each, str) for each in self.outputs)
 
@@ -167,13 +167,13 @@ class Template:
 
     @property
     def is_fixed(self) -> bool:
-        """Return whether a guard says that an open size is one number."""
+        """Return whether a guard fixes a symbolic size to one number."""
         return any(
             found and self.env.is_number(relation, terms) for (relation, terms), found in self.env.guards.items()
         )
 
     def numbers(self, specs: Sequence[TensorSpec]) -> Array | None:
-        """Return the pool for inputs of these shapes; None where the template is not right for them."""
+        """Return the pool for inputs of these shapes; None if the template is not valid for them."""
         sizes = self.sizes(specs)
         return None if sizes is None else self.table(sizes)
 
@@ -210,10 +210,10 @@ MOST_FIXED: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class GraphParts:
-    """What a run of a template needs of the graph that it was made of.
+    """Parts of its graph that a run of a template needs.
 
     Args:
-        operators: those that run on the reference, by name.
+        operators: operators that run on the reference, by name.
     """
 
     graph: RuntimeGraph
@@ -222,12 +222,12 @@ class GraphParts:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A template whose code can be called.
+    """Template whose code is loaded.
 
     Args:
-        parts: what a run needs of the graph; None where that is nothing.
+        parts: parts of the graph that a run needs; None if it needs none.
         is_restored: whether it is from the cache.
-        layouts: of the tables of all its programs.
+        layouts: table layouts of all its programs.
     """
 
     template: Template
@@ -238,7 +238,7 @@ class Loaded:
 
 
 class Templates:
-    """The templates of a graph; one thread at a time may add."""
+    """Templates of a graph; one thread at a time may add."""
 
     def __init__(self) -> None:
         self._found: tuple[Loaded, ...] = ()
@@ -247,20 +247,20 @@ class Templates:
         self._latest: Loaded | None = None  # tried first: sizes of one class follow each other
 
     def part(self, *, is_restored: bool) -> list[Template]:
-        """Return the templates from the cache, or those made by this process, in the order they were added."""
+        """Return the templates from the cache, or those of this process, in the order they were added."""
         return [each.template for each in self._found if each.is_restored == is_restored]
 
     @property
     def has_room(self) -> bool:
-        """Return whether another template may be made."""
+        """Return whether another template may be compiled."""
         return not self._is_closed and len(self._found) < MOST_TEMPLATES and self._fixed < MOST_FIXED
 
     def close(self) -> None:
-        """Make no more: sizes that no template is right for get a program of their own."""
+        """Compile no more templates: other sizes then get a program of their own."""
         self._is_closed = True
 
     def find(self, specs: Sequence[TensorSpec]) -> tuple[Loaded, Array] | None:
-        """Return the template that is right for inputs of these shapes, and its numbers for them; None without one."""
+        """Return the template that is valid for inputs of these shapes, and its pool; None without one."""
         latest = self._latest
         if latest is not None and (numbers := latest.template.numbers(specs)) is not None:
             return latest, numbers
@@ -271,10 +271,10 @@ class Templates:
         return None
 
     def add(self, template: Template, host: Host, parts: GraphParts | None, *, is_restored: bool = False) -> Loaded:
-        """Load a template, and keep it.
+        """Load a template and keep it.
 
         Args:
-            parts: what a run needs of the graph; None where that is nothing.
+            parts: parts of the graph that a run needs; None if it needs none.
             is_restored: whether it is from the cache.
 
         Raises:

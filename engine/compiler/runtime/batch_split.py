@@ -41,12 +41,12 @@ SIGNIFICANT_SHARE: Final = 1 / 20
 
 @dataclass(frozen=True, slots=True)
 class BatchPolicy:
-    """What a program for one part says of batches.
+    """Decision of how a batch runs, from the program for one part.
 
     Args:
-        plan: of the program.
-        cores: that the threads of a run have, at most one each.
-        limit: bytes that may be taken for memory of their own.
+        plan: executable of the program.
+        cores: cores of the threads of a run, at most one each.
+        limit: bytes that instances may take.
     """
 
     plan: Executable
@@ -55,7 +55,7 @@ class BatchPolicy:
     limit: int
 
     def is_better(self, parts: int) -> bool:
-        """Whether so many parts are faster than one run of them all."""
+        """Return whether so many parts are faster than one run of the batch."""
         whole, memory = parts * self.plan.arena_bytes, self.host.memory
         if whole > FAR_SHARE * memory.last_bytes:
             return self._images > self.plan.constant_bytes / 2
@@ -63,39 +63,39 @@ class BatchPolicy:
         return is_slow and self._is_significant and (self.cores == 1 or self.parallel_count(parts) > 0)
 
     def parallel_count(self, parts: int) -> int:
-        """How many of the parts threads run each by itself: as many as they share evenly, where that is faster.
+        """Return how many parts run in parallel, one thread each; 0 where that is slower.
 
-        Each reads all weights then, which images have to outweigh, and writes to memory of its own, which the
-        last-level cache has to hold for all of them.
+        It is a multiple of the cores. Each thread reads all weights, which images have to outweigh, and writes to
+        memory of its own, which the last-level cache has to hold for all of them.
         """
         has_room = self.cores * self.plan.arena_bytes <= min(self.limit, FAR_SHARE * self.host.memory.last_bytes)
         return parts // self.cores * self.cores if self.cores > 1 and has_room and self._is_of_images else 0
 
     @property
     def _images(self) -> int:
-        """Bytes that a run reads and writes besides weights."""
+        """Return the bytes that a run reads and writes besides weights."""
         return int(self.plan.steps.bytes.sum()) - self.plan.constant_bytes
 
     @property
     def _is_of_images(self) -> bool:
-        """Whether reading weights again costs little; the rows of a batch wait for a recurrent layer's steps once."""
+        """Return whether reading weights again costs little; a recurrent layer shares its steps in a batch."""
         is_recurrent = "recurrent" in self.plan.steps.kinds
         return not is_recurrent and self._images > IMAGES_TO_WEIGHTS * self.plan.constant_bytes
 
     @property
     def _is_significant(self) -> bool:
-        """Whether images that come from the last-level cache are felt beside all that is computed of them."""
+        """Return whether reading images from the last-level cache takes a significant share of the run."""
         products = int(self.plan.steps.flops.sum()) / (2 * self.host.lanes)
         return self._is_of_images and self._images * self.host.memory.stream_cost > SIGNIFICANT_SHARE * products
 
 
 class Gather:
-    """Arrays for the outputs of all parts; none for those that kernels do not make, or whose parts lie apart.
+    """Arrays for the outputs of all parts, except outputs that kernels do not make or whose parts are not contiguous.
 
     Args:
         instance: runs the parts, or is like those that do.
-        count: of parts.
-        axes: along which each output holds the batch; None where it is the same for every part.
+        count: number of parts.
+        axes: batch axis of each output; None where it is the same for every part.
     """
 
     def __init__(self, instance: Instance, count: int, axes: Axes) -> None:
@@ -114,10 +114,10 @@ class Gather:
         return found
 
     def join(self, answers: Sequence[Sequence[Array]]) -> list[Array]:
-        """Return the outputs of the batch, given those of every part.
+        """Return the outputs of the batch, from those of every part.
 
         Raises:
-            InputError: they do not fit together.
+            InputError: their shapes do not match.
         """
         each = enumerate(zip(zip(*answers, strict=True), self._axes, strict=True))
         return [
@@ -126,7 +126,7 @@ class Gather:
 
 
 class HelperThreads:
-    """Threads that run parts beside the callers', for the whole process; made when they are first needed."""
+    """Threads of the process that run parts beside the callers' threads; started on first use."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -147,13 +147,13 @@ class HelperThreads:
 
 
 class ParallelParts:
-    """Instances of one program, each for one thread; runs that overlap share them.
+    """Instances of one program, each for one thread; concurrent runs share them.
 
     Args:
-        count: of threads, the caller's included.
+        count: number of threads, the caller's included.
 
     Raises:
-        CompileError: there is not so much memory.
+        CompileError: there is not enough memory.
     """
 
     def __init__(self, program: Program, count: int) -> None:
@@ -161,7 +161,7 @@ class ParallelParts:
         self._instances = [Instance(program) for _ in range(count)]
 
     def run(self, parts: Sequence[Sequence[Array]], whole: Gather) -> list[list[Any]]:
-        """Return what ``Instance.run`` gives for every part, in their order; the first that fails ends them all.
+        """Return what ``Instance.run`` returns for every part, in order; the first failure ends all.
 
         Args:
             whole: memory for the outputs of the batch, whose first parts these are.
@@ -193,7 +193,7 @@ class ParallelParts:
 
 
 def _taken(left: deque[int]) -> int | None:
-    """Take the next one; return None where another thread took the last."""
+    """Take the next number; return None if another thread took the last."""
     try:
         return left.popleft()
     except IndexError:

@@ -1,8 +1,8 @@
-"""The compile queue: one thread of the process that compiles while others run.
+"""Compile queue: one thread of the process that compiles in the background.
 
-A shape that is met and has no program becomes a request. Met a second time, it is worth compiling: shapes that come
-once, as the sizes of pictures do, cost nothing but a note. The thread takes the request that was met most often, and of
-those the one that was met last; a request that is not repeated within a minute is left alone.
+A shape without a program becomes a request. It is compiled when it recurs: shapes that occur once, such as image sizes,
+cost only a note. The thread takes the request with the highest count, and of those the latest. A request that does not
+recur within a minute is not compiled.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _log = logging.getLogger("pnnx_serve.engine")
 
 
 class Owner(Protocol):
-    """The instances of a graph, of which some are made in the background."""
+    """Instances of a graph, of which some are made in the background."""
 
     def make(self, request: Request, progress: Progress) -> None:
         """Make an instance and keep it, or decline the request.
@@ -61,14 +61,14 @@ class Owner(Protocol):
 
 @dataclass(slots=True, eq=False)
 class Request:
-    """A shape that was met and has no instance.
+    """Shape without an instance.
 
     Args:
-        count: how often it was met since it was tried last.
-        bytes: what its instance takes; None while that is not known.
-        has_failed: whether it cannot be made.
-        rests_until: when it is tried again after there was not enough memory.
-        is_urgent: whether it is made even if it was met once.
+        count: occurrences since the last attempt.
+        bytes: memory of its instance; None while unknown.
+        has_failed: whether it cannot be compiled.
+        rests_until: time of the next attempt after there was not enough memory.
+        is_urgent: whether it is compiled at its first occurrence.
     """
 
     owner: weakref.ref[Owner]
@@ -88,7 +88,7 @@ class Request:
         _log.warning("not compiled for %s, which runs on the reference layers: %s", shapes, reason)
 
     def rest(self, reason: str) -> None:
-        """Try it again after a while: there was not enough memory."""
+        """Try it again later: there was not enough memory."""
         self.rests_until = time.monotonic() + MEMORY_RETRY_S
         _log.warning("not compiled for %s for now: %s", ", ".join(map(str, self.specs)), reason)
 
@@ -98,7 +98,7 @@ class Request:
         return time.monotonic() < self.rests_until
 
     def decline(self, size: int) -> None:
-        """Try it again when it is met and there is room for so many bytes."""
+        """Try it again when the shape recurs and there is room for so many bytes."""
         self.bytes, self.count, self.is_urgent = size, 0, False
 
     @property
@@ -121,10 +121,10 @@ class CompileQueue:
         self._is_closed = False
 
     def request(self, owner: Owner, key: Key, specs: Sequence[TensorSpec], *, is_urgent: bool = False) -> None:
-        """Note that a shape was met, and have it compiled if it is worth it.
+        """Count an occurrence of a shape, and compile it if it is due.
 
         Args:
-            is_urgent: whether it is worth it however seldom it was met.
+            is_urgent: whether it is due at its first occurrence.
         """
         with self._lock:
             place = id(owner), key
@@ -141,19 +141,19 @@ class CompileQueue:
                 self._start()
 
     def forget(self, owner: Owner, key: Key) -> None:
-        """Drop the request for what was made."""
+        """Drop the request of an instance that exists."""
         with self._lock:
             self._requests.pop((id(owner), key), None)
 
     def submit(self, job: Job) -> None:
-        """Have a job done, step by step, when no request is due."""
+        """Run a job in the background, step by step, while no request is due."""
         with self._lock:
             self._jobs.append(job)
             if self._thread is None and not self._is_closed:
                 self._start()
 
     def close(self) -> None:
-        """Stop: the interpreter ends, and LLVM must not be at work when it does."""
+        """Stop: LLVM must not run while the interpreter ends."""
         self._is_closed = True
         thread = self._thread
         if thread is not None:
@@ -161,7 +161,7 @@ class CompileQueue:
 
     @property
     def is_busy(self) -> bool:
-        """Return whether the thread is there."""
+        """Return whether the thread is running."""
         return self._thread is not None
 
     def __len__(self) -> int:
@@ -169,7 +169,7 @@ class CompileQueue:
 
     @property
     def _is_ending(self) -> bool:
-        """Return whether the interpreter ends; it gives no threads any more before it says so to others."""
+        """Return whether the interpreter ends; it refuses new threads before it runs exit handlers."""
         return self._is_closed or not threading.main_thread().is_alive()
 
     def _start(self) -> None:
@@ -235,7 +235,7 @@ class CompileQueue:
 
     @contextmanager
     def _bounded(self) -> Iterator[float]:
-        """Bound the time of a step, and let threads run that answer requests; give the time at which it ends."""
+        """Limit the time of a step, and let request threads run; yield the time at which it ends."""
         end = time.monotonic() + LIMIT_S
         usual = sys.getswitchinterval()
         sys.setswitchinterval(min(usual, _TURN_S))
@@ -247,7 +247,7 @@ class CompileQueue:
 
 
 def _pause(doing: str, done: int, of: int) -> None:
-    """Let threads run that answer requests."""
+    """Let request threads run."""
     time.sleep(_PAUSE_S)
 
 

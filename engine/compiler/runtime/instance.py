@@ -1,6 +1,6 @@
-"""A program ready to run: its arena, its tables of addresses, and the threads that walk them.
+"""Instances: programs ready to run, with an arena, tables of addresses and threads.
 
-One run at a time, with all threads; runs that overlap follow each other.
+One run at a time uses all threads; concurrent runs wait for each other.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ _RUN = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.
 
 
 class NotFiniteError(Exception):
-    """A kernel met numbers that are not finite and that its algorithm would spread; the results are void."""
+    """Kernel met infinities or NaN that its algorithm would spread; the results are void."""
 
 
 class OutsideTableError(UnforeseenResultError):
-    """A kernel met an index there is no row for, or integers divided by 0; the reference says what is wrong."""
+    """Kernel met an index out of range, or an integer division by 0; the reference reports the error."""
 
 
 class KernelOutput(NamedTuple):
-    """An output that kernels write: its number, and the array it takes."""
+    """Output that kernels write: its number, and the array it takes."""
 
     port: int
     shape: tuple[int, ...]
@@ -53,11 +53,11 @@ class Instance:
 
     Args:
         threads: of a run, the caller's included.
-        arenas: where it takes one for every run; None for one of its own.
+        arenas: pool that lends an arena to every run; None for an arena of its own.
 
     Attributes:
-        kernel_outputs: the outputs that kernels write themselves.
-        makes_all_outputs: whether each output is such a one, and an array of its own.
+        kernel_outputs: the outputs that kernels write.
+        makes_all_outputs: whether kernels write all outputs, each as an array of its own.
     """
 
     def __init__(self, program: Program, threads: int = 1, arenas: Arenas | None = None) -> None:
@@ -84,17 +84,17 @@ class Instance:
     def run(
         self, inputs: Sequence[Array], times: list[Clocked] | None = None, into: Mapping[int, Array] = NOWHERE
     ) -> list[Any]:
-        """The graph's outputs for inputs of the program's shapes; new arrays every time.
+        """Return the graph's outputs for inputs of the program's shapes, in new arrays.
 
         Args:
-            times: receives for every segment who did what when.
-            into: arrays for some of those that kernels write, by number of the output.
+            times: receives the trace of every segment.
+            into: arrays for some of the kernels' outputs, by number of the output.
 
         Raises:
-            RunCancelledError: nobody wants it any more; found out before every operator left to the reference, and
-                every some milliseconds of kernels.
+            RunCancelledError: the caller cancelled; checked before every operator on the reference, and every few
+                milliseconds of kernels.
             NotFiniteError: the results are void; a program without Winograd's algorithm has to compute them.
-            OutsideTableError: the results are void; the reference has to say what is wrong.
+            OutsideTableError: the results are void; the reference has to report the error.
         """
         with self._lock:
             if self._arenas is None:
@@ -109,7 +109,7 @@ class Instance:
                 self._arenas.give(arena)
 
     def _use_arena(self, arena: Arena) -> None:
-        """Write there from now on."""
+        """Write to this arena from now on."""
         at = self.program.executable.fault_flag
         self._arena = arena.block
         self._fault_flag = None if at is None else arena.block[at : at + 4].view(np.int32).data
@@ -127,7 +127,7 @@ class Instance:
                 workers.dismiss()
 
     def _workers(self) -> Workers:
-        """The threads that wait for a run, new ones if there are none."""
+        """Return the threads that wait for a run; start new ones if there are none."""
         if not self._crew or self._crew[0].is_dismissed:
             self._crew[:] = [Workers(self.program, self._tables, self._threads - 1 if self._stop.alive else 0)]
         workers = self._crew[0]
@@ -137,7 +137,7 @@ class Instance:
         return workers
 
     def close(self) -> None:
-        """Send the threads home; runs that are under way or still come do without them."""
+        """Dismiss the threads; current and later runs do without them."""
         self._stop()
 
     def _run_locked(
@@ -168,7 +168,7 @@ class Instance:
         return [self._result(each, values, arrays, results) for each in self.program.executable.outputs]
 
     def _run_native(self, team: int, number: int, segment: Segment, is_timed: bool) -> int:
-        """Run a segment's kernels; where it is timed, the clock before them."""
+        """Run a segment's kernels; return the clock before them if the run is timed."""
         at = self._tables.trace.ctypes.data if is_timed else None
         if not is_asked():
             return self._run_row(team, number, at)
@@ -185,7 +185,7 @@ class Instance:
         return began
 
     def _outputs(self, into: Mapping[int, Array]) -> dict[int, Array]:
-        """Memory for outputs that kernels write themselves, by number of the output."""
+        """Return memory for the kernels' outputs, by number of the output."""
         return {
             port: into[port] if port in into else np.empty(shape, dtype) for port, shape, dtype in self.kernel_outputs
         }
@@ -226,7 +226,7 @@ class Instance:
         return array
 
     def _array(self, region: Region, inputs: Sequence[Array], results: dict[int, Array]) -> Array:
-        """The tensor of a region, in this instance's memory."""
+        """Return the tensor of a region, in this instance's memory."""
         block = self._block(region.address, inputs, results)
         return np.ndarray(region.shape, named_dtype(region.dtype), block, offset_of(region.address), region.strides)
 

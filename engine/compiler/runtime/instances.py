@@ -1,7 +1,7 @@
-"""The instances of a graph, by the shapes of their inputs: made once, kept while they are used.
+"""Instances of a graph, by the shapes of their inputs: made once, kept while they are used.
 
-A caller that must have machine code waits for it; for others the compile queue makes what comes again. What is kept
-is decided for all graphs together, by the program cache.
+A caller that requires machine code waits for it; for others the compile queue makes what recurs. The program cache
+decides which instances are kept, for all graphs of the process.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ MOST_BOUND: Final = 64
 
 
 class TooLargeError(CompileError):
-    """What is compiled for some shapes takes more memory than all may that is kept for other shapes than the file's."""
+    """Program for some shapes that exceeds the memory limit of all programs for shapes other than the file's."""
 
     def __init__(self, size: int, limit: int) -> None:
         problem = "what is compiled for these shapes is too large to be kept"
@@ -44,22 +44,22 @@ def key_of(inputs: Sequence[TensorSpec] | Sequence[Array]) -> Key:
 
 
 class Make(Protocol):
-    """Compiles the program for inputs of some shapes."""
+    """Compiler of the program for inputs of some shapes."""
 
     def __call__(self, specs: Sequence[TensorSpec], *, progress: Progress = ...) -> Program: ...
 
 
 class Instances:
-    """The instances of one graph, by the shapes of their inputs; many threads may ask at once.
+    """Instances of one graph, by the shapes of their inputs; safe for many threads.
 
     Args:
         make: compiles, on one core.
-        make_now: compiles what a run waits for; None for no other way.
+        make_now: compiles what a run waits for; None to use ``make``.
         threads: of every instance.
-        limit: bytes that instances of the process may take, those of files' own shapes aside.
+        limit: bytes that instances of the process may take, except those of files' own shapes.
         own: the shapes of the file, whose instance stays.
-        must: whether nothing else can answer: what is asked for is kept whatever has to go for it, or refused.
-        is_dynamic: whether the graph has open shapes: its instances share arenas, so that many take the memory of one.
+        must: whether only machine code may answer: an instance is kept whatever it evicts, or refused.
+        is_dynamic: whether the graph has dynamic shapes: its instances share arenas, so many take the memory of one.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class Instances:
 
     @property
     def is_making(self) -> bool:
-        """Return whether a program is made right now."""
+        """Return whether a program is being compiled."""
         return self._making.locked()
 
     @property
@@ -98,7 +98,7 @@ class Instances:
         return bool(self._templates)
 
     def find(self, inputs: Sequence[TensorSpec] | Sequence[Array]) -> Instance | None:
-        """Return the instance for inputs of these shapes, which is about to run; None if there is none."""
+        """Return the instance for inputs of these shapes, and mark it as used; None if there is none."""
         entry = self._ready.get(key_of(inputs))
         if entry is None:
             return None
@@ -111,7 +111,7 @@ class Instances:
         return None if entry is None else entry.instance.program
 
     def latest(self) -> tuple[list[list[int]], Program | None]:
-        """Return the program that was run last and the shapes of its inputs; None while there is none."""
+        """Return the input shapes and the program of the last run; None as program if there is none."""
         with self._lock:
             if not self._ready:
                 return [], None
@@ -119,7 +119,7 @@ class Instances:
         return [[dim or 0 for dim in shape] for shape, _ in key], entry.instance.program
 
     def get(self, specs: Sequence[TensorSpec]) -> Instance:
-        """Return the instance for inputs of these shapes, made now if there is none.
+        """Return the instance for inputs of these shapes; make it now if there is none.
 
         Raises:
             TooLargeError, CompileError, EngineError: as ``prepare`` says.
@@ -130,10 +130,10 @@ class Instances:
     def get_soon(
         self, specs: Sequence[TensorSpec], make: Callable[[Sequence[TensorSpec]], Program | None]
     ) -> Instance | None:
-        """Return the instance for inputs of these shapes, if it can be made in no time; else None.
+        """Return the instance for inputs of these shapes if it can be made at once, else None.
 
         Args:
-            make: makes a program in no time, or returns None; several threads may call it at once.
+            make: returns a program at once, or None; several threads may call it at the same time.
         """
         key = key_of(specs)
         program = None if key in self._refused else make(specs)
@@ -145,11 +145,11 @@ class Instances:
         """Return the program for inputs of these shapes, made now if there is none; keep its instance if it fits.
 
         Args:
-            make: used instead of the one given at the beginning.
+            make: used in place of the constructor's.
             refresh: make a new one even if there is one.
 
         Raises:
-            TooLargeError: it must be kept, and is larger than the limit; of these shapes that is known from then on.
+            TooLargeError: it must be kept, and exceeds the limit; later calls for these shapes fail at once.
             CompileError: generated code is not valid.
             EngineError: an operator does not accept these shapes.
         """
@@ -158,7 +158,7 @@ class Instances:
     def _obtain(
         self, specs: Sequence[TensorSpec], make: Callable[[Sequence[TensorSpec]], Program], refresh: bool = False
     ) -> tuple[Program, Instance | None]:
-        """Return a program, and its instance where that is kept."""
+        """Return a program, and its instance if that is kept."""
         key = key_of(specs)
         if key in self._refused:
             raise TooLargeError(self._refused[key], self.limit)
@@ -173,15 +173,15 @@ class Instances:
             return program, self._keep(key, program)
 
     def begin(self, specs: Sequence[TensorSpec], *, is_urgent: bool = False) -> None:
-        """Have the instance for these shapes made in the background when they are met again.
+        """Make the instance for these shapes in the background when they recur.
 
         Args:
-            is_urgent: not only then.
+            is_urgent: at once, not only when they recur.
         """
         QUEUE.request(self, key_of(specs), specs, is_urgent=is_urgent)
 
     def make(self, request: Request, progress: Progress) -> None:
-        """Make what is requested; in the background.
+        """Make the requested instance, in the background.
 
         Raises:
             RunCancelledError: it takes too long, or the interpreter ends.
@@ -200,11 +200,11 @@ class Instances:
             request.fail(str(error))
 
     def has_room(self, size: int | None) -> bool:
-        """Return whether an instance of this size would be kept; of the largest so far where no size is known."""
+        """Return whether an instance of this size, or of the largest so far, would be kept."""
         return CACHE.has_room(self.typical_bytes if size is None else size, self.limit)
 
     def discard(self, specs: Sequence[TensorSpec]) -> None:
-        """Give back what inputs of these shapes run in; a run that comes later does without."""
+        """Release the instance for inputs of these shapes."""
         with self._lock:
             entry = self._ready.pop(key_of(specs), None)
             self._bound.pop(key_of(specs), None)
@@ -213,7 +213,7 @@ class Instances:
             entry.instance.close()
 
     def close(self) -> None:
-        """Give back memory and threads of all instances; runs that are under way end first."""
+        """Release memory and threads of all instances; current runs end first."""
         with self._lock:
             entries = [*self._ready.values(), *self._templates.values()]
             for each in (self._ready, self._bound, self._templates):
@@ -228,7 +228,7 @@ class Instances:
         return Instance(program, self._threads, self._arenas)
 
     def _keep(self, key: Key, program: Program) -> Instance | None:
-        """Keep the instance of a program; return None where there is no room for it."""
+        """Keep the instance of a program; return None if there is no room for it."""
         size, is_own = weight(program), key == self._own
         self.typical_bytes = max(self.typical_bytes, size)
         if self._must and size > self.limit and not is_own:
@@ -253,7 +253,7 @@ class Instances:
         return None
 
     def _keep_bound(self, key: Key, program: Program, size: int) -> Instance:
-        """Keep an instance of a template's program, and drop the one that was made first of too many."""
+        """Keep an instance of a template's program; drop the oldest if there are too many."""
         instance = self._instance(program)
         entry = Entry(instance, 0, _evictor(self, key), is_own=True)
         all_sizes = Entry(instance, size, _evictor(self, key), is_own=True)
@@ -284,7 +284,7 @@ class Instances:
 
 
 def _evictor(owner: Instances, key: Key) -> Callable[[Entry], None]:
-    """Return what the cache calls; it must not keep the owner, and everything it has, alive."""
+    """Return the eviction callback; it must not keep the owner alive."""
     found = weakref.ref(owner)
 
     def evict(entry: Entry) -> None:

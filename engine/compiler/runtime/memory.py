@@ -31,12 +31,12 @@ _FLAGS: Final = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
 
 
 def allocate(count: int) -> Array:
-    """So many zeroed bytes that begin on a page, a large one if there are enough of them to fill one.
+    """Return so many zeroed bytes that begin on a page, a large page if they fill one.
 
-    They are private: a forked process has its own, and does not write into its parent's.
+    They are private: a forked process does not write into its parent's.
 
     Raises:
-        CompileMemoryError: there is not so much memory.
+        CompileMemoryError: there is not enough memory.
     """
     if count < LARGE_PAGE or not hasattr(mmap, "MADV_HUGEPAGE"):
         return np.frombuffer(_mapped(max(count, 1)), np.uint8)
@@ -56,7 +56,7 @@ def _mapped(count: int) -> mmap.mmap:
 
 
 def aligned_bytes(count: int) -> Array:
-    """A zeroed block of memory that begins on a cache line."""
+    """Return a zeroed block of memory that begins on a cache line."""
     raw = np.zeros(count + ALIGNMENT, np.uint8)
     skip = -raw.ctypes.data % ALIGNMENT
     return raw[skip : skip + count]
@@ -66,7 +66,7 @@ _ADDRESS_OF, _BUFFER_OF = ctypes.addressof, ctypes.c_char.from_buffer
 
 
 def address_of(array: Array) -> int:
-    """Where an array's first byte lies."""
+    """Return the address of an array's first byte."""
     try:
         return _ADDRESS_OF(_BUFFER_OF(array))  # type: ignore[arg-type]  # an array is a buffer
     except (TypeError, ValueError, BufferError):  # read-only, not in one piece, empty: numpy knows, but takes its time
@@ -78,10 +78,10 @@ _NUMBERS: Final = itertools.count(1)
 
 @dataclass(slots=True, eq=False)
 class Arena:
-    """A block of memory.
+    """Block of memory that runs write into.
 
     Args:
-        user: who wrote to it last, as ``new_user`` numbers them; 0 for nobody.
+        user: the instance that wrote to it last, as ``new_user`` numbers them; 0 for none.
     """
 
     block: Array
@@ -94,31 +94,31 @@ NO_ARENA: Final = Arena(np.empty(0, np.uint8), 0)
 
 
 def _rounded(size: int) -> int:
-    """A little more, so that not every larger shape needs another one; pages that nobody writes to take no memory."""
+    """Return a larger size, so that few larger shapes need a new arena; untouched pages take no memory."""
     step = 1 << max(0, size.bit_length() - 3)
     return -(-size // step) * step
 
 
 def new_user() -> int:
-    """A number that nobody else has."""
+    """Return a number that no other instance has."""
     return next(_NUMBERS)
 
 
 def new_arena(size: int) -> Arena:
-    """An arena of so many bytes.
+    """Return an arena of so many bytes.
 
     Raises:
-        CompileError: there is not so much memory.
+        CompileError: there is not enough memory.
     """
     block = allocate(size)
     return Arena(block, address_of(block))
 
 
 class Arenas:
-    """Arenas that instances take for a run and give back; many threads may.
+    """Pool of arenas that instances take for a run; safe for many threads.
 
     Args:
-        limit: bytes that may lie idle.
+        limit: bytes that may be idle.
     """
 
     def __init__(self, limit: int) -> None:
@@ -127,13 +127,13 @@ class Arenas:
         self._idle: list[Arena] = []  # who wrote last is last
 
     def take(self, size: int, user: int, clean: Sequence[tuple[int, int]]) -> Arena:
-        """An arena of so many bytes at least, as this user has left it.
+        """Return an arena of at least so many bytes, as this user left it.
 
         Args:
-            clean: bytes, from and to, that are zero where others have used it.
+            clean: byte ranges to zero if another instance has used it.
 
         Raises:
-            CompileError: there is not so much memory.
+            CompileError: there is not enough memory.
         """
         arena = self._pick(size, user)
         if arena is None or arena.block.size < size:
@@ -146,18 +146,18 @@ class Arenas:
         return arena
 
     def give(self, arena: Arena) -> None:
-        """Nobody writes to it any more."""
+        """Return an arena to the pool."""
         with self._lock:
             if arena.block.size + sum(each.block.size for each in self._idle) <= self._limit:
                 self._idle.append(arena)
 
     def close(self) -> None:
-        """Give back what lies idle."""
+        """Release the idle arenas."""
         with self._lock:
             self._idle.clear()
 
     def _pick(self, size: int, user: int) -> Arena | None:
-        """The idle arena that suits best: the user's own, else one that is large enough, else any."""
+        """Return the best idle arena: the user's own, else one that is large enough, else any."""
         with self._lock:
             if self._idle and self._idle[-1].user == user:  # as where one shape comes again and again
                 return self._idle.pop()
@@ -170,7 +170,12 @@ class Arenas:
 
 
 def release(graph: RuntimeGraph) -> None:
-    """Give back the pages of the blocks that the graph's weights are part of."""
+    """Release the pages of the blocks that hold the graph's weights.
+
+    They count as the process's own once it has read them, and the system may drop them at once: a weight that is read
+    again is still in its file or shared block. Weights that were copied into memory stay, except the aligned copies of
+    layers.
+    """
     has_freed = False
     for op in graph.operators:
         if op.layer is not None:

@@ -1,4 +1,4 @@
-"""An executable made callable."""
+"""Programs: executables whose code is loaded."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from engine.graph.operator import RuntimeOperator
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """How a program came about.
+    """Origin of a program.
 
     Args:
         is_cached: whether it was found in the cache.
-        time_s: what it took, from optimising the graph or looking into the cache to code that can be called.
+        time_s: time from optimising the graph, or looking into the cache, to callable code.
         entry_bytes: size of its file in the cache; 0 where it is not kept.
     """
 
@@ -28,7 +28,7 @@ class Origin:
 
 
 class Known(Mapping[str, object]):
-    """Values of operands that no run changes, by name; computed when the first is asked for.
+    """Values of operands that no run changes, by name; computed on first access.
 
     Args:
         compute: returns all of them.
@@ -53,15 +53,15 @@ class Known(Mapping[str, object]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """An executable whose code is loaded; immutable, shared by all instances.
+    """Executable whose code is loaded; immutable, shared by all instances.
 
     Args:
-        operators: those that run on the reference, by name.
+        operators: operators that run on the reference, by name.
         known: values of operands that are constant, by name.
-        layouts: of the tables of its instances.
-        texts: inputs that are kept by name, and their places: no memory of ours holds what is Python's.
-        is_bound: whether it is a template's for one set of sizes, and shares code and weights with those for others.
-        origin: how it came about.
+        layouts: table layouts of its instances.
+        texts: number and name of inputs that hold Python strings, which program memory cannot hold.
+        is_bound: whether it is a template bound to one set of sizes, sharing code and weights with other sizes.
+        origin: where it came from.
     """
 
     executable: Executable

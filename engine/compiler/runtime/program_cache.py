@@ -1,10 +1,11 @@
-"""The program cache: what is kept ready to run, for all graphs of the process together.
+"""Program cache: instances that are kept ready to run, for all graphs of the process.
 
 Programs share a budget of bytes, and the least recently used are evicted. The instance for the shapes of a graph's file
-stays as long as its session. Of the others, a new one evicts only what has not run for a minute; else it is not kept,
-and the reference answers. Without that, more shapes than fit would evict each other, and be compiled, for ever.
+stays as long as its session. A new instance evicts only others that have not run for a minute; otherwise it is not
+kept, and the reference answers. Without that rule, more shapes than fit would evict each other and be compiled again
+and again.
 
-Programs of a template (see ``docs/symbolic-sizes.md``) share code, weights and arenas. All of them count as one, which
+Programs of a template (see ``docs/symbolic-sizes.md``) share code, weights and arenas. They count as one entry, which
 stays as long as its session.
 """
 
@@ -29,7 +30,7 @@ _STEP_BYTES: Final = 4 << 10
 
 
 def weight(program: Program) -> int:
-    """Return the bytes that an instance of a program takes: arena, packed weights, code that is its alone, tables."""
+    """Return the bytes that an instance of a program takes: arena, packed weights, code of its own, tables."""
     plan = program.executable
     fixed = len(plan.steps) * _STEP_BYTES + _PROGRAM_BYTES
     return plan.arena_bytes + plan.constants.nbytes + program.code.bytes + fixed
@@ -37,12 +38,12 @@ def weight(program: Program) -> int:
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
 class Entry:
-    """An instance that is kept.
+    """Instance that is kept.
 
     Args:
-        evict: forgets it where it is kept, and ends its threads.
-        is_own: whether it is for the shapes of the graph's file, or for those of a template.
-        used_s: when it was run last, on time.monotonic()'s clock.
+        evict: removes it from its owner, and ends its threads.
+        is_own: whether it is for the shapes of the graph's file, or of a template.
+        used_s: time of its last run, on time.monotonic()'s clock.
     """
 
     instance: Instance
@@ -53,7 +54,7 @@ class Entry:
 
 
 class ProgramCache:
-    """The entries of all graphs of the process; many threads may ask at once."""
+    """Entries of all graphs of the process; safe for many threads."""
 
     def __init__(self) -> None:
         self._entries: weakref.WeakSet[Entry] = weakref.WeakSet()
@@ -65,10 +66,10 @@ class ProgramCache:
             return self._victims(size, limit, must=False) is not None
 
     def add(self, entry: Entry, limit: int, *, must: bool = False) -> bool:
-        """Keep an entry, and evict those that make room for it; return whether it is kept.
+        """Keep an entry, and evict others to make room; return whether it is kept.
 
         Args:
-            must: evict what ran lately as well; the entry fits by itself.
+            must: evict recently run entries too; the entry fits by itself.
         """
         with self._lock:
             victims = [] if entry.is_own else self._victims(entry.bytes, limit, must=must)
@@ -81,19 +82,19 @@ class ProgramCache:
         return True
 
     def discard(self, entry: Entry) -> None:
-        """Keep an entry no longer."""
+        """Remove an entry."""
         with self._lock:
             self._entries.discard(entry)
 
     @property
     def bytes(self) -> int:
-        """Return the bytes of entries for other shapes than the files'."""
+        """Return the bytes of entries for shapes other than the files'."""
         with self._lock:
             return self._bytes()
 
     @property
     def total(self) -> tuple[int, int]:
-        """Return the number of all entries, those of the files' own shapes among them, and their bytes."""
+        """Return the number of all entries, including the files' own shapes, and their bytes."""
         with self._lock:
             return len(self._entries), sum(each.bytes for each in self._entries)
 
@@ -101,7 +102,7 @@ class ProgramCache:
         return sum(each.bytes for each in self._entries if not each.is_own)
 
     def _victims(self, size: int, limit: int, *, must: bool) -> list[Entry] | None:
-        """Choose the least recently used entries that make room; None where there are not enough that may go."""
+        """Choose the least recently used entries that make room; None if too few may be evicted."""
         victims: list[Entry] = []
         free, idle_since = limit - self._bytes(), time.monotonic() - IDLE_S
         if free >= size:

@@ -1,4 +1,4 @@
-"""What a measured run tells: time, arithmetic and traffic of every kernel, and which operators it computed."""
+"""Reports of measured runs: time, arithmetic and traffic of every kernel, and the operators it computed."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from engine.tensor import Array
 
 @dataclass(frozen=True, slots=True)
 class Clocked:
-    """A segment that was run, by the clock in ns.
+    """Timed segment, with clock values in ns.
 
     Args:
-        began: before it.
-        steps: of each of its steps an array of chunks: the number of the thread, the clock before and after.
+        began: clock before it.
+        steps: for each step an array with a row a chunk: number of the thread, clock before, clock after.
     """
 
     segment: Segment
@@ -30,7 +30,7 @@ class Clocked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """A kernel, or an operator left to the reference, in one run."""
+    """Kernel, or operator on the reference, in one run."""
 
     operators: tuple[str, ...]
     kernel: str
@@ -40,7 +40,7 @@ class Measured:
     spans: tuple[Span, ...] = ()
 
     def describe(self) -> dict[str, Any]:
-        """As plain data, with rates where there is something to rate."""
+        """Return it as plain data, with rates where they apply."""
         return {
             "kernel": self.kernel,
             "operators": list(self.operators),
@@ -53,7 +53,7 @@ class Measured:
 
 
 def report_run(plan: Executable, graph: RuntimeGraph, times: Sequence[Clocked]) -> MeasuredRun:
-    """Join the clock's readings with what each step is."""
+    """Combine the trace of a run with the description of its steps."""
     kernels: list[Measured] = []
     for each in times:
         kernels.extend(_measured(plan, each, times[0].began))
@@ -63,7 +63,7 @@ def report_run(plan: Executable, graph: RuntimeGraph, times: Sequence[Clocked]) 
 
 
 def _measured(plan: Executable, clocked: Clocked, start: int) -> Iterator[Measured]:
-    """A step's time is what passed since the one before ended, until its last chunk did."""
+    """Yield the steps of a segment; a step's time ends with its last chunk and begins where the one before ended."""
     segment, before = clocked.segment, clocked.began
     for number, chunks in enumerate(clocked.steps):
         end = int(chunks[:, 2].max())
@@ -78,7 +78,7 @@ def _measured(plan: Executable, clocked: Clocked, start: int) -> Iterator[Measur
 
 
 def _spans(chunks: Array, start: int) -> Iterator[Span]:
-    """What each thread had of a step: it takes its chunks one after the other, and nothing else meanwhile."""
+    """Yield the span of each thread in a step: it takes its chunks one after the other."""
     for thread in np.unique(chunks[:, 0]):
         mine = chunks[chunks[:, 0] == thread]
         yield Span(
@@ -90,7 +90,7 @@ def _spans(chunks: Array, start: int) -> Iterator[Span]:
 
 
 def _rows(graph: RuntimeGraph, kernels: Sequence[Measured]) -> list[dict[str, Any]]:
-    """A kernel's time stands with the first operator it computes; the others say who they were joined to."""
+    """Return a row for each operator; a kernel's time is in the row of the first operator it computes."""
     led: dict[str, list[Measured]] = {}
     joined: dict[str, str] = {}
     for each in kernels:

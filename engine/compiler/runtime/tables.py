@@ -1,4 +1,4 @@
-"""What a team of threads walks: addresses of arguments, steps, segments and counters, laid out once for a program."""
+"""Tables that the threads of a run walk: addresses of arguments, steps, segments and counters."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ BYTES_PER_S = 5e9
 
 
 class Layout:
-    """What tables have in common whose programs differ in sizes only: functions, and where each argument points to.
+    """Common part of tables whose programs differ only in sizes: functions, and the target of each argument.
 
     Args:
-        threads: of a run; a step's chunks fall into as many shares.
+        threads: of a run; also the number of shares of a step.
     """
 
     def __init__(self, program: Program, threads: int) -> None:
@@ -64,7 +64,7 @@ class Layout:
 
 
 class Layouts:
-    """Layouts of tables by the number of threads, for all programs that differ in sizes only."""
+    """Table layouts by number of threads, for all programs that differ only in sizes."""
 
     def __init__(self) -> None:
         self._found: dict[int, Layout] = {}
@@ -77,12 +77,12 @@ class Layouts:
 
 
 class Tables:
-    """The addresses a run walks: arguments of every step, steps, segments and counters.
+    """Tables of one instance: arguments of every step, steps, segments and counters.
 
     Attributes:
         segments: first step and end of every row; never written again, because a thread that is late for a run looks
             its row up after that run has ended.
-        cancellable_rows: for each segment, the rows that a run which may be cancelled executes one after the other.
+        cancellable_rows: for each segment, the rows that a cancellable run executes one after the other.
     """
 
     def __init__(self, program: Program, layout: Layout) -> None:
@@ -117,7 +117,7 @@ class Tables:
         self._trace: Array | None = None
 
     def make_team(self) -> Array:
-        """A new block for threads to wait on, which leads them to these tables."""
+        """Return a new block for threads to wait on, which refers to these tables."""
         team = aligned_bytes(TEAM_BYTES)
         words = team.view(np.int64)
         words[STEPS // 8] = self.steps.ctypes.data
@@ -129,19 +129,19 @@ class Tables:
 
     @property
     def trace(self) -> Array:
-        """Of every chunk its thread, and the clock in ns before and after it; made when it is first asked for."""
+        """Return a row a chunk: thread, clock before, clock after, in ns; allocated on first use."""
         if self._trace is None:
             self._trace = np.zeros((max(1, self._chunks[-1]), TRACE_BYTES // 8), np.int64)
         return self._trace
 
     def traced(self, segment: Segment) -> list[Array]:
-        """What the trace has of every step of a segment, in their order."""
+        """Return the trace of every step of a segment."""
         ends = self._chunks[segment.first : segment.last + 1]
         return [self.trace[first:end].copy() for first, end in pairwise(ends)]
 
     @property
     def nbytes(self) -> int:
-        """Memory they take."""
+        """Return the bytes of the tables."""
         return sum(each.nbytes for each in (self.arguments, self.steps, self.segments, self.counters))
 
     def use_arena(self, arena: int) -> None:
@@ -164,7 +164,7 @@ class Tables:
 
 
 def _cancellable_parts(steps: NativeSteps, segment: Segment) -> list[tuple[int, int]]:
-    """Cut a segment into consecutive steps that take about ``CANCEL_CHECK_S`` together, or one that takes longer."""
+    """Split a segment into consecutive steps of about ``CANCEL_CHECK_S`` together, or one that takes longer."""
     part = slice(segment.first, segment.last)
     times_s = steps.flops[part] / FLOPS_PER_S + steps.bytes[part] / BYTES_PER_S
     if segment.first < segment.last and times_s.sum() < CANCEL_CHECK_S:

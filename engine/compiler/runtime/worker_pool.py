@@ -1,8 +1,8 @@
-"""The worker pool: kernel threads that wait between runs, for all instances of the process together.
+"""Worker pool: kernel threads that wait between runs, for all instances of the process.
 
-An instance gets its threads when it first runs, and they wait for its next run. Only so many may wait: then the threads
-of the least recently run instance end, and it gets new ones when it runs again, in some tens of µs a thread. So many
-shapes that run in turn do not cost threads without end.
+The threads of an instance start with its first run and then wait for the next. Only a limited number may wait: beyond
+that, the threads of the least recently run instance end, and are started again when it runs, in some tens of µs a
+thread.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _WORKER = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64
 
 
 class Workers:
-    """Threads of an instance, and the block of memory on which they wait. They never wait on another one.
+    """Threads of an instance, and the block of memory on which they wait; they never wait on another block.
 
     Args:
-        count: of threads; a system that has fewer for us gives fewer.
+        count: number of threads; fewer are started if the system refuses more.
     """
 
     def __init__(self, program: Program, tables: Tables, count: int) -> None:
@@ -51,7 +51,7 @@ class Workers:
             self.count += 1
 
     def dismiss(self) -> None:
-        """Let them end; a run that is under way does without them, and must say it once more at its end."""
+        """Let the threads end; a current run continues without them, and must repeat this at its end."""
         self.is_dismissed = True
         if self.count:
             _STOP(self._program.code.address("stop"))(self.address, STOP, None)
@@ -65,7 +65,7 @@ class WorkerPool:
         self._lock = threading.Lock()
 
     def enter(self, workers: Workers) -> None:
-        """Count threads that are about to run, and dismiss the least recently run where there are too many."""
+        """Register threads that are about to run, and dismiss the least recently run if there are too many."""
         if not workers.count:
             return
         dismissed: list[Workers] = []
@@ -83,8 +83,8 @@ class WorkerPool:
     def leave(self, workers: Workers) -> None:
         """Dismiss threads for good.
 
-        The garbage collector calls this, in whatever line a thread is: it must not wait for the lock, which that thread
-        may hold. The next new team then finds that these were dismissed.
+        The garbage collector may call this while the same thread holds the lock, so it must not wait for the lock. The
+        next new team then removes these threads from the pool.
         """
         workers.dismiss()
         if self._lock.acquire(blocking=False):

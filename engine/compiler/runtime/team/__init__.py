@@ -1,13 +1,11 @@
-"""Threads that run a program's kernels together, in native code from the first kernel to the last.
+"""Native code of the threads that run a program's kernels together, from the first kernel to the last.
 
-What they say to each other is in ``protocol``; this is its code. Nothing here says how a shared word is accessed: each
-access is a row of the protocol's table, and is written from it.
+``protocol`` defines how they communicate; this is its code. Every access to a shared word is generated from a row of
+the protocol's table.
 
-threads    what leader and workers do from segment to segment
-walking    the steps of a segment
-chunks     who computes which chunk of a step
-waiting    for the others, awake and asleep
-words      accesses of shared words
+threads    the leader and the workers: runs, segments, steps
+chunks     distribution of the chunks of a step
+waiting    shared words, spinning and sleeping
 """
 
 from __future__ import annotations
@@ -22,10 +20,10 @@ __all__ = ["team_code"]
 
 
 def team_code(host: Host) -> str:
-    """IR of ``run(team, generation, trace)``, ``worker(team, seen, thread)`` and ``stop(team, generation, nothing)``.
+    """Return IR of ``run(team, generation, trace)``, ``worker(team, seen, thread)`` and ``stop(team, generation, _)``.
 
-    ``trace`` is null or a table with a place for every chunk, for the number of the thread that computed it and the
-    clock in ns before and after; it must stay as long as the team.
+    ``trace`` is null or a table with a row a chunk, for the number of its thread and the clock in ns before and after
+    it; it must live as long as the team.
     """
     architecture = host.triple.split("-")[0]
     module = Module()

@@ -1,4 +1,4 @@
-"""A step's chunks: each thread takes those of its own share, then what is left of the others'."""
+"""Chunks of a step: each thread takes those of its own share, then those left in other shares."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _CLOCK_MONOTONIC: Final = 1
 
 
 class Step(NamedTuple):
-    """What a thread knows of a step: its record, its number of chunks, the counters of its shares."""
+    """Step as a thread sees it: its record, its number of chunks, the counters of its shares."""
 
     team: Value
     record: Value
@@ -23,7 +23,7 @@ class Step(NamedTuple):
 
 
 def counters_of(f: Function, team: Value, number: Value) -> tuple[Value, Value]:
-    """The counters of a step's shares, and the one of chunks that have ended."""
+    """Return the counters of a step's shares, and the counter of chunks that have ended."""
     shares = f.load("i64", f.at(team, protocol.SHARES, 1), 8)
     counters = f.load("ptr", f.at(team, protocol.COUNTERS, 1), 8)
     line = f.binary("mul", number, f.binary("add", shares, ONE))
@@ -32,7 +32,7 @@ def counters_of(f: Function, team: Value, number: Value) -> tuple[Value, Value]:
 
 
 def take_and_compute(f: Function, step: Step, epoch: Value, thread: Value, leave: str) -> Value:
-    """Compute chunks until none is left, of the thread's own share and then of the others'; how many it were."""
+    """Compute chunks of the thread's own share and then of others until none is left; return how many."""
     shares = f.load("i64", f.at(step.team, protocol.SHARES, 1), 8)
     begin, share, look, seek, computed, onwards, found_none = map(
         f.block, ("begin", "share", "look", "seek", "computed", "onwards", "none")
@@ -72,13 +72,13 @@ def take_and_compute(f: Function, step: Step, epoch: Value, thread: Value, leave
 
 
 def _turned(f: Function, thread: Value, turn: Value, shares: Value) -> Value:
-    """The share that a thread looks at next: its own, those after it, then the ones from the first on."""
+    """Return the next share a thread looks at: its own, those after it, then those from the first on."""
     number = f.binary("add", thread, turn)
     return f.select(f.compare("uge", number, shares), f.binary("sub", number, shares), number)
 
 
 def _share(f: Function, step: Step, number: Value, shares: Value) -> tuple[Value, Value, Value]:
-    """A share's first chunk, how many it has, and how far apart they are; the first shares are the larger ones."""
+    """Return a share's first chunk, its number of chunks and their distance; the first shares are the larger ones."""
     last = f.binary("sub", shares, ONE)
 
     def part(chunks: Value) -> Value:
@@ -96,7 +96,7 @@ def _share(f: Function, step: Step, number: Value, shares: Value) -> tuple[Value
 
 
 def _compute(f: Function, step: Step, chunk: Value, thread: Value) -> None:
-    """Call a step's function for a chunk; note who did it and when, where that is asked for."""
+    """Call a step's function for a chunk; if traced, record the thread and the clock."""
     function, arguments = f.load("ptr", step.record, 8), f.load("ptr", f.at(step.record, 8, 1), 8)
     untraced = f.compare("eq", step.trace, NULL)
     with f.unless(untraced):
@@ -109,13 +109,13 @@ def _compute(f: Function, step: Step, chunk: Value, thread: Value) -> None:
 
 
 def _place(f: Function, step: Step, chunk: Value) -> Value:
-    """Where the trace has a chunk of a step."""
+    """Return the row of a chunk in the trace."""
     number = f.binary("add", f.load("i64", f.at(step.record, 24, 1), 8), chunk)
     return f.at(step.trace, f.binary("mul", number, Value(str(protocol.TRACE_BYTES), "i64")), 1)
 
 
 def _take(f: Function, taken: Value, size: Value, epoch: Value, look: str, none: str, leave: str) -> Value:
-    """Take a chunk of a share, its number there; else go on to a block around, which begins with ``look``."""
+    """Take a chunk of a share and return its number; else jump to ``look``, ``none`` or ``leave``."""
     current, take, work = f.block("current"), f.block("take"), f.block("work")
     found = access(f, "read share", taken)
     its_epoch = f.binary("lshr", found, BITS)
@@ -133,7 +133,7 @@ def _take(f: Function, taken: Value, size: Value, epoch: Value, look: str, none:
 
 
 def count_ended(f: Function, ended: Value, done: Value, chunks: Value, epoch: Value, base: Value, wait: str) -> None:
-    """Count the chunks that a thread computed, if any; who counted the last one goes on here, others wait."""
+    """Add the chunks that a thread computed, if any; the thread of the last one continues here, others wait."""
     counting, counted, finished = f.block("count"), f.block("counted"), f.block("finished")
     f.branch(f.compare("eq", done, ZERO), wait, counting)
     f.start(counting)
@@ -147,7 +147,7 @@ def count_ended(f: Function, ended: Value, done: Value, chunks: Value, epoch: Va
 
 
 def clock(module: Module) -> None:
-    """``now()``, in ns."""
+    """Emit ``now()``, in ns."""
     f = module.inner("now", [], result="i64")
     time = f.op("ptr", "alloca [2 x i64], align 8")
     f.call("clock_gettime", [Value(str(_CLOCK_MONOTONIC), "i32"), time], "i32")

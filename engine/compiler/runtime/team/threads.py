@@ -23,7 +23,7 @@ _NO_THREADS = Value("0", "i32")
 
 
 def walk(module: Module, pause: Pause) -> None:
-    """``walk(team, generation, thread)``: the steps of a segment, with whoever else walks them."""
+    """Emit ``walk(team, generation, thread)``: the steps of a segment, shared with other threads."""
     f = module.inner("walk", [("ptr", "team"), ("i64", "generation"), ("i64", "thread")])
     team, generation, thread = f.parameters
     epoch, segment = f.binary("lshr", generation, BITS), f.binary("and", generation, MASK)
@@ -79,7 +79,7 @@ def walk(module: Module, pause: Pause) -> None:
 
 
 def run(module: Module) -> None:
-    """``run(team, generation, trace)``: the leader's part of a segment; when it began, where it is traced."""
+    """Emit ``run(team, generation, trace)``: the leader's part of a segment; returns its begin if it is traced."""
     f = module.function("run", [("ptr", "team"), ("i64", "generation"), ("ptr", "trace")], result="i64")
     team, generation, trace = f.parameters
     f.store(trace, f.at(team, protocol.TRACE, 1), 8)
@@ -101,7 +101,7 @@ def run(module: Module) -> None:
 
 
 def stop(module: Module) -> None:
-    """``stop(team, generation, nothing)``: send the workers home."""
+    """Emit ``stop(team, generation, nothing)``: dismiss the workers."""
     f = module.function("stop", [("ptr", "team"), ("i64", "generation"), ("ptr", "unused")], result="i64")
     team, generation, _unused = f.parameters
     access(f, "publish", team, generation)
@@ -110,7 +110,7 @@ def stop(module: Module) -> None:
 
 
 def worker(module: Module, pause: Pause) -> None:
-    """``worker(team, seen, thread)``: a worker's life; the leader's number is 0."""
+    """Emit ``worker(team, seen, thread)``: the loop of a worker; the leader's number is 0."""
     f = module.function("worker", [("ptr", "team"), ("i64", "seen"), ("i64", "thread")])
     team, seen, thread = f.parameters
     idle = at(f, team, protocol.IDLE)

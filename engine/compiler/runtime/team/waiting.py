@@ -1,4 +1,4 @@
-"""Shared words, accessed as the table of the protocol says; and waiting for another thread: a spin, then a futex."""
+"""Shared words, accessed as the protocol's table says, and waiting for other threads: a spin, then a futex."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ BITS, MASK = Value(str(protocol.SEGMENT_BITS), "i64"), Value(str(protocol.STOP),
 
 
 def access(f: Function, row: str, address: Value, *values: Value, into: Value | None = None) -> Value:
-    """A row of the protocol, done to its word: the value found there, or whether a swap held."""
+    """Emit the access of a protocol row; return the value found, or whether a swap succeeded."""
     rule = PROTOCOL[row]
     kind, ordering, align = rule.word.type, rule.ordering, int(rule.word.type[1:]) // 8
     where = f"ptr {address.text}"
@@ -36,18 +36,18 @@ def access(f: Function, row: str, address: Value, *values: Value, into: Value | 
 
 
 def at(f: Function, block: Value, word: Word) -> Value:
-    """The address of a word in the team's block, or in a step's counters."""
+    """Return the address of a word in the team's block, or in a step's counters."""
     return f.at(block, word.offset, 1)
 
 
 def count(f: Function, counter: Value, its_epoch: Value, epoch: Value) -> Value:
-    """What a step's counter holds, as read; one of another epoch holds nothing yet."""
+    """Return the count in a counter; one of another epoch counts as 0."""
     is_mine = f.compare("eq", its_epoch, epoch)
     return f.select(is_mine, f.binary("and", counter, MASK), ZERO)
 
 
 def forward_value(f: Function, kind: str) -> Value:
-    """A value that is named before it is defined."""
+    """Return a value that is named before it is defined."""
     return Value(f"%{f.block('later')}", kind)
 
 
@@ -66,7 +66,7 @@ _FUTEX_WAIT, _FUTEX_WAKE = 128, 129  # private to the process
 
 
 def sleep_and_wake(module: Module, futex: int) -> None:
-    """``sleep_on(word, value)``, as long as the word holds the value, and ``wake_all(word)``."""
+    """Emit ``sleep_on(word, value)``, which sleeps while the word holds the value, and ``wake_all(word)``."""
     module.declarations["syscall"] = "declare i64 @syscall(i64, ...)"
     f = module.inner("sleep_on", [("ptr", "word"), ("i32", "value")])
     word, value = f.parameters
@@ -97,14 +97,14 @@ def wait_for(
     futex_word: Value,
     ticket: Callable[[], Value],
 ) -> None:
-    """Look at a word until what it holds is waited for no more: for a while awake, then asleep between looks.
+    """Read a word until its value ends the wait: spin for a while, then sleep between reads.
 
     Args:
         before, then: labels of the blocks around.
-        rows: of the protocol: a look, lying down, the look after that, getting up.
+        rows: of the protocol: poll, register, recheck, unregister.
         is_over: whether a value found in the word ends the wait; that value goes ``into``.
-        spin: looks before the first sleep.
-        futex_word, ticket: the word to sleep on, and the value it must have had before the last look.
+        spin: reads before the first sleep.
+        futex_word, ticket: the word to sleep on, and the value it must have had before the last read.
     """
     look_row, down_row, last_row, up_row = rows
     look, idle, again, doze, slept = map(f.block, ("look", "idle", "again", "doze", "slept"))
