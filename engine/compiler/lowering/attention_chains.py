@@ -1,9 +1,8 @@
-"""Attention that a graph spells out: a product, a scale, masks, softmax, and another product.
+"""Attention as a chain of operators: a product, a scale, masks, softmax, and another product.
 
-In between, the scores may be seen as a finer stack of matrices: windows of images have a mask for each of their places.
-
-Found before the walk: nothing in between is computed by itself, so that no matrix of scores comes to be. What the chain
-reads must not be needed before its end; every step in between has one user, the next.
+Chains are found before the walk, so that no matrix of scores is stored: the operators in between are not computed by
+themselves. In between, the batch of scores may be reshaped to a finer one: windows of images have a mask for each
+window. Operands of the chain must not be needed before its end, and every step in between has one user, the next.
 """
 
 from __future__ import annotations
@@ -45,11 +44,11 @@ BOOL, FLOAT32 = np.dtype(np.bool_), np.dtype(np.float32)
 
 @dataclass(frozen=True, slots=True)
 class ChainMask:
-    """What is done to the scores: an operand or constant is added, or keeps or drops them where it is True.
+    """Mask of the scores: a tensor that is added, or that keeps or drops the scores where it is True.
 
     Args:
-        batch: sizes of what comes of that, but for the last two.
-        fill: what stands in place of a score that is not kept.
+        batch: batch dimensions of the scores at that point.
+        fill: value of a score that is not kept.
     """
 
     source: RuntimeOperand | Array
@@ -60,10 +59,10 @@ class ChainMask:
 
 @dataclass(frozen=True, slots=True)
 class ChainScale:
-    """What the scores of each query are multiplied by: stored numbers, as of heads that have learned a scale each.
+    """Stored factor of the scores of each query, as of heads with a learned scale each.
 
     Args:
-        batch: sizes of the scores there, but for the last two.
+        batch: batch dimensions of the scores at that point.
     """
 
     source: RuntimeOperand | Array
@@ -72,14 +71,14 @@ class ChainScale:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chain:
-    """softmax(query @ columns * scale * scales + masks) @ value.
+    """Chain that computes softmax(query @ columns * scale * scales + masks) @ value.
 
     Args:
         inner: all operators but the last, in execution order.
         last: the product with the value.
         query, columns: factors; columns is the key with its last dimensions exchanged.
         value_product: the last product.
-        batches: of the scores: of the first product, as the softmax has them, and the finest in between.
+        batches: batch dimensions of the scores: of the first product, of the softmax, and the finest in between.
     """
 
     inner: tuple[RuntimeOperator, ...]
@@ -94,12 +93,12 @@ class Chain:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of its operators, the last first."""
+        """Return the names of its operators, the last first."""
         return self.last.name, *(op.name for op in self.inner)
 
 
 def find_chains(lowering: Lowering) -> Iterator[Chain]:
-    """All chains of a graph."""
+    """Yield all chains of a graph."""
     for op in lowering.operators:
         if type(op.definition) in PRODUCTS:
             chain = _Search(lowering, op).chain()
@@ -109,7 +108,7 @@ def find_chains(lowering: Lowering) -> Iterator[Chain]:
 
 @dataclass(slots=True)
 class _Search:
-    """A chain being looked for, from its first product on."""
+    """Search for a chain, from its first product on."""
 
     lowering: Lowering
     first: RuntimeOperator
@@ -121,7 +120,7 @@ class _Search:
     batches: list[tuple[int, ...]] = field(default_factory=list)
 
     def chain(self) -> Chain | None:
-        """The chain, if there is one."""
+        """Return the chain, if there is one."""
         op, scores = self.first, self.lowering.spec(self.first.outputs[0])
         if scores is None or scores.rank < 2 or scores.dtype != FLOAT32 or not scores.size:
             return None
@@ -143,7 +142,7 @@ class _Search:
         return None
 
     def _next(self, op: RuntimeOperator) -> RuntimeOperator | None:
-        """The only user of what an operator makes."""
+        """Return the only user of an operator's result, or None."""
         if len(op.outputs) != 1 or len(op.outputs[0].consumers) != 1 or op.outputs[0].name in self.lowering.outputs:
             return None
         (user,) = op.outputs[0].consumers
@@ -182,7 +181,7 @@ class _Search:
         )
 
     def _takes(self, op: RuntimeOperator, operand: RuntimeOperand) -> bool:
-        """Whether an operator is a step of attention; what it does is kept."""
+        """Return whether an operator is a step of attention; record what it does."""
         layer = op.definition
         if isinstance(layer, Dropout | Identity | RawIdentity):
             return op.inputs[0] is operand and not trains(op)
@@ -205,7 +204,7 @@ class _Search:
         return self._follows(term.tree, operand, inputs)
 
     def _fills(self, op: RuntimeOperator, operand: RuntimeOperand, kind: Literal["keep", "drop"]) -> bool:
-        """masked_fill(scores, mask, number), or where(mask, scores, number)."""
+        """Record masked_fill(scores, mask, number) or where(mask, scores, number); return whether it is one."""
         assert op.layer is not None
         sources = op.layer.positional
         values = [op.inputs[each.index] if each.index is not None else each.constant for each in sources]
@@ -226,14 +225,14 @@ class _Search:
         return True
 
     def _constant(self, operand: RuntimeOperand) -> object:
-        """What is stored under an operand, or the number it is known to be."""
+        """Return the stored value of an operand, or the number that it is known to be."""
         op = operand.producer
         if op is not None and op.layer is not None and op.type == "pnnx.Attribute":
             return op.layer.forward([])
         return self.lowering.values.get(operand.name)
 
     def _follows(self, tree: Expr, operand: RuntimeOperand, inputs: Sequence[RuntimeOperand | Array]) -> bool:
-        """Whether an expression scales the scores, or adds to them; from the inside out."""
+        """Return whether an expression scales the scores or adds to them; record it from the inside out."""
         if isinstance(tree, Operand):
             return inputs[tree.index] is operand
         if not isinstance(tree, Apply) or tree.name not in ("mul", "div", "add", "sub") or len(tree.arguments) != 2:
@@ -255,7 +254,7 @@ class _Search:
         return False
 
     def _is_of_queries(self, source: RuntimeOperand | Array) -> bool:
-        """Whether a factor is stored, the same for all keys, and one that queries can be multiplied by instead."""
+        """Return whether a stored factor is the same for all keys, so that queries can be multiplied by it instead."""
         value = self._constant(source) if isinstance(source, RuntimeOperand) else source
         if not isinstance(value, np.ndarray) or value.dtype != FLOAT32 or value.shape[-1:] not in ((), (1,)):
             return False
@@ -269,7 +268,7 @@ def _reads(tree: Expr, operand: RuntimeOperand, inputs: Sequence[RuntimeOperand 
 
 
 def _is_batch_of(spec: TensorSpec, scores: TensorSpec) -> bool:
-    """Whether these are the same matrices, in a stack of the same order."""
+    """Return whether these are the same matrices, in a batch of the same order."""
     is_alike = is_same(spec.shape[-2:], scores.shape[-2:]) and is_same(spec.size, scores.size)
     return is_alike and spec.dtype == FLOAT32
 

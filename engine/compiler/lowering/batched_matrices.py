@@ -1,4 +1,4 @@
-"""Views as batches of matrices, and the products of attention that a matmul or an einsum spells.
+"""Views as batches of matrices, and the products of attention that a matmul or an einsum computes.
 
 The last two dimensions are the matrix; the batch dimensions before them are merged or split where all operands allow
 it.
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
 
 def merge_batch(lead: Sequence[int], views: Sequence[View]) -> tuple[tuple[int, ...], list[Matrix]]:
-    """Views as matrices repeated over the dimensions ``lead``: sizes of the merged stack, and where each lies.
+    """Return the sizes of a batch with merged dimensions, and the strides of each view in it.
 
     Args:
-        views: of two dimensions or more, those in front broadcast to ``lead``.
+        views: of at least two dimensions; the batch dimensions broadcast to ``lead``.
     """
     wide = [view.meta.broadcast_to((*lead, *view.shape[-2:])) for view in views]
     strides = [[step // each.itemsize for step in each.strides[: len(lead)]] for each in wide]
@@ -43,7 +43,7 @@ def merge_batch(lead: Sequence[int], views: Sequence[View]) -> tuple[tuple[int, 
 
 
 def batch_splits(stack: Sequence[int], finer: Sequence[int]) -> list[tuple[int, ...]] | None:
-    """The dimensions of a finer stack that each of a stack is cut into; None where it is no such stack."""
+    """Return the finer dimensions that each batch dimension is split into; None where that is not possible."""
     found: list[tuple[int, ...]] = []
     rest = list(finer)
     for size in stack:
@@ -59,10 +59,10 @@ def batch_splits(stack: Sequence[int], finer: Sequence[int]) -> list[tuple[int, 
 
 
 def split_batch(view: View, stack: Sequence[int], finer: Sequence[int]) -> View:
-    """A view of matrices that broadcast to a stack, its dimensions cut into those of a finer one.
+    """Return a view of matrices whose batch dimensions are split into finer ones.
 
     Raises:
-        NotLoweredError: that is none.
+        NotLoweredError: that is not possible.
     """
     lead = view.shape[:-2]
     if not lead or tuple(stack) == tuple(finer):
@@ -80,18 +80,18 @@ PRODUCTS = Matmul, Einsum
 
 @dataclass(frozen=True, slots=True)
 class MatrixFactor:
-    """An operand as a stack of matrices.
+    """Operand as a batch of matrices.
 
     Args:
-        axes: its dimensions as those of the stack, then rows and columns, None for one that it lacks; None as a whole
-            where they are in that order.
+        axes: its dimensions in the order batch, rows, columns, None for a missing one; None as a whole where they are
+            in that order.
     """
 
     operand: RuntimeOperand
     axes: tuple[int | None, ...] | None = None
 
     def reordered(self, view: View) -> View:
-        """The operand's view so."""
+        """Return the operand's view in that order."""
         if self.axes is None:
             return view
         turned = view.meta.transpose([axis for axis in self.axes if axis is not None])
@@ -100,26 +100,26 @@ class MatrixFactor:
 
 @dataclass(frozen=True, slots=True)
 class ValueProduct:
-    """The product of weights, whose dimensions are in order, with a value.
+    """Product of attention weights, whose dimensions are in order, with a value.
 
     Args:
-        axes: dimensions of the result as those of the stack, then rows and columns; None where they are in that order.
+        axes: dimensions of the result in the order batch, rows, columns; None where they are in that order.
     """
 
     value: MatrixFactor
     axes: tuple[int, ...] | None = None
 
     def in_order(self, shape: tuple[Dim, ...]) -> tuple[Dim, ...]:
-        """A shape of the result, its dimensions in that order."""
+        """Return a shape of the result in that order."""
         return shape if self.axes is None else tuple(shape[axis] for axis in self.axes)
 
     def reordered(self, result: View) -> View:
-        """The result's view so."""
+        """Return the result's view in that order."""
         return result if self.axes is None else derived(result, result.meta.transpose(self.axes))
 
 
 def score_factors(lowering: Lowering, op: RuntimeOperator) -> tuple[MatrixFactor, MatrixFactor] | None:
-    """What an operator multiplies to a stack of matrices in order, rows by columns; None where it does otherwise."""
+    """Return the factors of an operator that computes a batch of products in order, rows by columns, or None."""
     if type(op.definition) is Matmul:
         return (MatrixFactor(op.inputs[0]), MatrixFactor(op.inputs[1])) if len(op.inputs) == 2 else None
     found = _labelled(lowering, op)
@@ -138,7 +138,7 @@ def score_factors(lowering: Lowering, op: RuntimeOperator) -> tuple[MatrixFactor
 
 
 def value_product_of(lowering: Lowering, op: RuntimeOperator, weights: RuntimeOperand) -> ValueProduct | None:
-    """What an operator multiplies weights by, a stack of matrices in order; None where it does otherwise."""
+    """Return the product of an operator that multiplies weights by a value, or None."""
     if type(op.definition) is Matmul:
         is_product = len(op.inputs) == 2 and op.inputs[0] is weights and op.inputs[1] is not weights
         return ValueProduct(MatrixFactor(op.inputs[1])) if is_product else None
@@ -159,7 +159,7 @@ def value_product_of(lowering: Lowering, op: RuntimeOperator, weights: RuntimeOp
 
 
 def _labelled(lowering: Lowering, op: RuntimeOperator) -> tuple[tuple[Labels, ...], Labels] | None:
-    """The terms and the output of a summation of two operands whose dimensions of one label are equal."""
+    """Return the terms and the output of an einsum of two operands with equal sizes for each label, or None."""
     specs = [lowering.spec(each) for each in op.inputs]
     layer = op.definition
     if not isinstance(layer, Einsum) or len(specs) != 2:
@@ -180,7 +180,7 @@ def _labelled(lowering: Lowering, op: RuntimeOperator) -> tuple[tuple[Labels, ..
 
 
 def _factor(operand: RuntimeOperand, term: Labels, order: Sequence[str]) -> MatrixFactor | None:
-    """An operand, its dimensions in an order; None where that leaves some out, or rows or columns are lacking."""
+    """Return an operand with its dimensions in an order; None if it has others, or lacks rows or columns."""
     if not {*term} <= {*order} or any(label not in term for label in order[-2:]):
         return None
     return MatrixFactor(operand, tuple(term.index(label) if label in term else None for label in order))

@@ -1,4 +1,4 @@
-"""What an operator means, where its type says it in other words: raw types by their schema, ONNX's by another layer."""
+"""Canonical layers: raw ``aten`` types by their schema, ONNX types by the layer that they are an alias of."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MOST_STEPS = 4
 
 
 def canonical_layer(bound: BoundLayer, inputs: Sequence[object]) -> BoundLayer:
-    """The layer that computes an operator, and where its arguments come from.
+    """Return the layer that computes an operator, with the sources of its arguments.
 
     Args:
         inputs: what is known of each operand of the operator: an array, a spec, a value.
@@ -38,7 +38,7 @@ def canonical_layer(bound: BoundLayer, inputs: Sequence[object]) -> BoundLayer:
 
 
 def _unfolded(bound: BoundLayer, layer: Overloaded) -> BoundLayer:
-    """The layer of a schema; it counts the operands it is given, here they are those of the operator."""
+    """Return the layer of a schema; its operand numbers are translated to those of the operator."""
     inner, given = layer.chosen(bound.positional)
     sources = [given[each.index] if each.index is not None else each for each in inner.positional]
     return replace(
@@ -59,7 +59,7 @@ def _place(source: Source) -> int:
 
 
 def _canonical(bound: BoundLayer, inputs: Sequence[object]) -> Layer | None:
-    """The layer that an adapter hands over to; None where only a run can tell."""
+    """Return the layer that an adapter is an alias of; None if it is known only at run time."""
     try:
         layer = with_known_parameters(bound, inputs)
         specs = [each.spec(inputs) for each in bound.positional]

@@ -1,4 +1,4 @@
-"""Tuples and lists: which of them need no step, and which operands a graph returns once they are flattened."""
+"""Tuples and lists: those that need no step, and the operands a graph returns once they are flattened."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from engine.layers.definition.layer import Layer
 
 
 def unread_lists(steps: Sequence[Step], returned: Collection[str]) -> set[str]:
-    """Names of operators that make a list which no reference layer reads and the graph does not return."""
+    """Return the names of operators that make a list which no reference layer reads and the graph does not return."""
     by_name = [step.operator for step in steps if isinstance(step, ReferenceStep)]
     read, unread = set(returned), set[str]()
     for op in reversed(by_name):
@@ -24,7 +24,7 @@ def unread_lists(steps: Sequence[Step], returned: Collection[str]) -> set[str]:
 
 
 def _makes_list(layer: Layer | None) -> bool:
-    """Whether all an operator does is to put its operands side by side."""
+    """Return whether an operator only makes a list of its operands."""
     if isinstance(layer, Expression):
         return isinstance(layer.tree, List) and all(isinstance(each, Input | Literal) for each in layer.tree.items)
     return isinstance(layer, ListConstruct)
@@ -37,7 +37,7 @@ _DEEPEST = 8
 
 
 def laid_flat(operators: Sequence[RuntimeOperator], outputs: Sequence[str]) -> list[str]:
-    """Names of the operands a graph returns, those of tuples and lists one by one, as its caller counts them."""
+    """Return the names of the operands a graph returns, with tuples and lists flattened."""
     makers = {operand.name: op for op in operators for operand in op.outputs}
     found: list[str] = []
     pending = list(reversed(outputs))
@@ -54,7 +54,7 @@ def laid_flat(operators: Sequence[RuntimeOperator], outputs: Sequence[str]) -> l
 
 
 def is_only_returned(op: RuntimeOperator, outputs: Collection[str], depth: int = 0) -> bool:
-    """Whether all an operator does is to pack what the graph returns, and its outputs are laid flat."""
+    """Return whether an operator only packs outputs of the graph, which are flattened."""
     is_inside = not isinstance(op.definition, _CONTAINERS) or any(each.name in outputs for each in op.outputs)
     if is_inside or depth > _DEEPEST:
         return False

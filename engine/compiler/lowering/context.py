@@ -1,4 +1,4 @@
-"""What a rule is given: an operator, and what is known around it. It asks; what it makes it returns."""
+"""Context of a lowering rule: an operator, and what is known around it. Rules read it and return their result."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ L = TypeVar("L", bound=Layer)
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """An operator to be lowered.
+    """Operator to be lowered.
+
+    All methods raise NotLoweredError where kernels cannot compute the operator.
 
     Args:
         op: the operator.
-        bound: its layer, with where each argument comes from.
-        lowering: what is known so far, for reading only.
+        bound: its layer, with the source of each argument.
+        lowering: state of the graph being lowered, read-only.
         dtype: of the tensors kernels compute with, float32 or float64.
-
-    All that is asked of it raises NotLoweredError where the operator is not for kernels.
     """
 
     op: RuntimeOperator
@@ -48,21 +48,21 @@ class Context:
 
     @property
     def host(self) -> Host:
-        """The processor to make kernels for."""
+        """Return the processor to make kernels for."""
         host = self.lowering.host
         return host.of_doubles if self.dtype == FLOAT64 else host
 
     def select(self, candidates: Iterator[K], step_of: Callable[[K], KernelStep]) -> KernelStep:
-        """The step of one of several kernels that compute the same, the best first by their model of cost."""
+        """Return the step of one of several kernels for the same result, the cheapest first by their cost models."""
         return self.lowering.select(self.op.name, candidates, step_of)
 
     @property
     def result_spec(self) -> TensorSpec:
-        """Shape and dtype of the first result."""
+        """Return the shape and dtype of the first result."""
         return computable(self.lowering.spec(self.op.outputs[0]), self.dtype)
 
     def layer(self, kind: type[L]) -> L:
-        """The layer, the parameters that arrive as operands filled in."""
+        """Return the layer, with the parameters that arrive as operands filled in."""
         layer = with_known_parameters(self.bound, self.lowering.known(self.op))
         if layer is None:
             raise NotLoweredError("one of its parameters is known only in a run")
@@ -70,7 +70,7 @@ class Context:
         return layer
 
     def argument(self, index: int) -> View | object:
-        """The view of a tensor argument of forward; the value itself where it is known now."""
+        """Return the view of a tensor argument of forward, or its value where it is known now."""
         if index >= len(self.bound.positional):
             return None
         return self._value(self.bound.positional[index])
@@ -79,7 +79,7 @@ class Context:
         return source.constant if source.index is None else self.lowering.value(self.op.inputs[source.index])
 
     def items(self, index: int) -> object:
-        """An argument of forward that may be a list of what a run computes."""
+        """Return an argument of forward that may be a list of computed values."""
         source = self.bound.positional[index].index
         maker = None if source is None else self.op.inputs[source].producer
         definition = None if maker is None else maker.definition
@@ -90,7 +90,7 @@ class Context:
         return self.argument(index)
 
     def _item(self, maker: RuntimeOperator, node: object) -> object:
-        """What stands in a list that is written as an expression."""
+        """Return an item of a list that is written as an expression."""
         if isinstance(node, Literal):
             return node.value
         if isinstance(node, Input):
@@ -98,15 +98,15 @@ class Context:
         raise NotLoweredError("an item of a list is computed in it")
 
     def arguments(self) -> list[View | object]:
-        """All arguments of forward, each as ``argument`` has it."""
+        """Return all arguments of forward, each as ``argument`` does."""
         return [self.argument(index) for index, _ in enumerate(self.bound.positional)]
 
     def tensor(self, index: int) -> View:
-        """A tensor argument of the dtype kernels compute with, in memory."""
+        """Return a tensor argument of the context's dtype, in memory."""
         return self.stored(self.argument(index))
 
     def stored(self, value: View | object) -> View:
-        """A tensor of that dtype in memory, that of a constant too."""
+        """Return a value as a tensor of the context's dtype in memory; a constant is stored."""
         if isinstance(value, np.ndarray):
             value = self.lowering.stored(value)
         if not isinstance(value, View):
@@ -118,7 +118,7 @@ class Context:
         return value
 
     def elements(self, index: int) -> View:
-        """A tensor argument of any dtype, in memory, to be moved."""
+        """Return a tensor argument of any dtype, in memory, to be moved."""
         value = self.argument(index)
         if isinstance(value, np.ndarray):
             value = self.lowering.stored(value)
@@ -129,18 +129,18 @@ class Context:
         return value
 
     def allocate_like(self, x: View, *, is_image: bool | None = None) -> View:
-        """Memory for the first result, of the dtype of what is moved there."""
+        """Allocate the first result, with the dtype of ``x``."""
         spec = self.lowering.spec(self.op.outputs[0])
         if x.dtype == FLOAT32 or spec is None or spec.dtype != x.dtype or spec.size == 0:
             return self.allocate(is_image=is_image)
         return row_major(spec.sizes, spec.dtype)
 
     def weight(self, index: int) -> Array:
-        """An argument of that dtype whose value is known now."""
+        """Return an argument of the context's dtype whose value is known now."""
         return self._known(self.argument(index))
 
     def weights(self) -> dict[str, Array]:
-        """All arguments that have names only, likewise."""
+        """Return all keyword arguments of the context's dtype, whose values are known now."""
         return {name: self._known(self._value(source)) for name, source in self.bound.keywords.items()}
 
     def _known(self, value: View | object) -> Array:
@@ -151,11 +151,11 @@ class Context:
         return value
 
     def optional_weight(self, index: int) -> Array | None:
-        """The same, None where it is left out."""
+        """Return the weight, or None where it is left out."""
         return None if self.argument(index) is None else self.weight(index)
 
     def image(self, x: View, border: Border = NO_BORDER) -> tuple[View, Sequence[KernelStep]]:
-        """A tensor as (n, c, h, w) channels-last with at least these zeros around it, and the copy this may take."""
+        """Return a tensor as (n, c, h, w) channels-last with at least this border, and the copy this may take."""
         has_room = all(mine >= wanted for mine, wanted in zip(x.border, border, strict=True))
         is_one = has_room and (x.strides[1] == 1 or x.shape[1] == 1)
         image = x.derive(as_image(x.meta)) if is_one else None
@@ -168,7 +168,7 @@ class Context:
         return image, [self.copy(x, source)]
 
     def rows(self, x: View, count: int = 1) -> tuple[View, Sequence[KernelStep]]:
-        """A tensor as (rows, elements of the last ``count`` dimensions) side by side, and the copy this may take."""
+        """Return a tensor as (rows, contiguous elements of the last ``count`` dimensions), and the copy if needed."""
         rows = as_rows(x, count)
         if rows is not None:
             return rows, ()
@@ -178,36 +178,36 @@ class Context:
         return copied, [self.copy(x, target)]
 
     def copy(self, source: View, target: View) -> KernelStep:
-        """A copy between views of one shape."""
+        """Return the step of a copy between views of one shape."""
         return copy(source, target, [self.op.name], self.lowering.host)
 
     def allocate(self, *, is_image: bool | None = None) -> View:
-        """Memory for the first result; channels-last where those around it are, unless the caller says."""
+        """Allocate the first result; channels-last where its neighbours are, unless the caller says otherwise."""
         return self.lowering.allocate(self.op.outputs[0], is_image)
 
     def step(self, kernel: Kernel, *views: View) -> KernelStep:
-        """A kernel that computes this operator alone, and the views it takes, in its order."""
+        """Return the step of a kernel that computes only this operator, with its views in the kernel's order."""
         fault_flag = [self.lowering.fault_flag] if kernel.sets_fault_flag else []
         return kernel_step(kernel, (*views, *fault_flag), [self.op.name])
 
     def lowered(self, result: View, *steps: KernelStep) -> Lowered:
-        """What these steps make: the first result."""
+        """Return the first result, with the steps that compute it."""
         return Lowered(views={self.op.outputs[0].name: result}, steps=steps)
 
     def fuse(self, image_of: ImageOf, *, is_image: bool, index: int = 0, views: Sequence[View] = ()) -> Result:
-        """The result with the element-wise operators that join the kernel, and memory for it.
+        """Fuse the element-wise operators that follow, and allocate the result.
 
         Args:
             image_of: shows an array of the result's shape as (n, c, h, w), as the kernel counts.
             is_image: whether it shall lie channels-last.
             index: number of the result.
-            views: of what the kernel reads beside its result before the others do.
+            views: further operands of the kernel's epilogue, before those of fused operators.
         """
         fused = fuse_following(self.lowering, unfused(self.op, index, views), image_of)
         return self.result_of(fused, image_of, is_image=is_image)
 
     def result_of(self, fused: Fused, image_of: ImageOf, *, is_image: bool) -> Result:
-        """The same of operators that have joined already."""
+        """Allocate the result of operators that are fused already."""
         target = self.lowering.allocate(fused.operand, is_image)
         result = Result.of(fused, target, image_of, self.lowering.fault_flag)
         if result.image.strides[1] > 1:
@@ -216,7 +216,7 @@ class Context:
 
 
 def as_rows(x: View, count: int = 1) -> View | None:
-    """A view as (rows, elements of the last ``count`` dimensions), elements side by side; None if it lies otherwise."""
+    """Return a view as (rows, contiguous elements of the last ``count`` dimensions); None if it lies otherwise."""
     size = math.prod(x.shape[len(x.shape) - count :])
     result = x.derive(x.meta.reshape(-1, size))
     if result is None or (size > 1 and result.strides[1] != 1):

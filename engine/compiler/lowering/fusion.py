@@ -31,13 +31,13 @@ ImageOf = Callable[[Strided], Strided]
 
 @dataclass(frozen=True, slots=True)
 class Fused:
-    """A kernel's result with the element-wise operators that follow it.
+    """Result of a kernel with the element-wise operators that follow it.
 
     Args:
         operand: what is finally stored.
         tree: operand 0 is the kernel's own result, operand k is ``views[k - 1]``.
-        operators: names of all, the one that gave the kernel its kind first.
-        fusions: names of what joined it, by the name of the pass.
+        operators: names of all operators, the one that determines the kernel's kind first.
+        fusions: names of fused operators, by the name of the pass.
     """
 
     operand: RuntimeOperand
@@ -48,12 +48,12 @@ class Fused:
 
 
 def unfused(op: RuntimeOperator, index: int = 0, views: Sequence[View] = ()) -> Fused:
-    """A result of an operator as its kernel computes it, which reads further operands."""
+    """Return the result of an operator without fused operators; its kernel may read further operands."""
     return Fused(op.outputs[index], Operand(0), tuple(views), (op.name,))
 
 
 def fuse_following(lowering: Lowering, fused: Fused, as_image: ImageOf) -> Fused:
-    """The result with the element-wise operators after it, as far as one kernel can hold them."""
+    """Fuse the element-wise operators that follow, as many as one kernel can hold."""
     if lowering.low_precision.rounded:
         fused = replace(fused, tree=_rounded(lowering, fused.operand, fused.tree))
     following = None if fused.operators[0] in lowering.unfused else _with_next(lowering, fused, as_image)
@@ -63,7 +63,7 @@ def fuse_following(lowering: Lowering, fused: Fused, as_image: ImageOf) -> Fused
 
 
 def _with_next(lowering: Lowering, fused: Fused, as_image: ImageOf) -> Fused | None:
-    """The result with the operator that follows it, or the two that do, such as x * sigmoid(x)."""
+    """Return the result with the operator that follows it, or the two that do, such as x * sigmoid(x)."""
     users = list({id(op): op for op in fused.operand.consumers}.values())
     if not users or any(op.layer is None or len(op.outputs) != 1 for op in users) or len(users) > 2:
         return None
@@ -86,12 +86,12 @@ def _with_next(lowering: Lowering, fused: Fused, as_image: ImageOf) -> Fused | N
 
 
 def image_of(view: View, sizes: tuple[int, ...], as_image: ImageOf) -> View | None:
-    """A view broadcast to the sizes of a result, as the kernel sees that; None if it does not lie in its order."""
+    """Return a view broadcast to the sizes of a result, as the kernel sees it; None if its order differs."""
     return view.derive(as_image(view.meta.broadcast_to(sizes)))
 
 
 def add_operator(lowering: Lowering, op: RuntimeOperator, known: dict[str, Expr], views: list[View]) -> bool:
-    """Add an operator's result to the known trees; views of further operands are appended."""
+    """Add an operator's result to the known trees, and its further operands to the views; return whether it fits."""
     term = lowering.term(op)
     spec = lowering.spec(op.outputs[0])
     carried = [lowering.spec(each) for each in op.inputs if each.name in known]
@@ -118,7 +118,7 @@ def add_operator(lowering: Lowering, op: RuntimeOperator, known: dict[str, Expr]
 
 
 def _rounded_within(lowering: Lowering, op: RuntimeOperator, tree: Expr) -> Expr:
-    """An expression is many operators to PyTorch: what each of them computes is kept."""
+    """Return an expression with every call rounded: PyTorch runs each as an operator of its own."""
     if not isinstance(op.definition, Expression) or not isinstance(tree, Apply):
         return tree
     arguments = (_rounded_within(lowering, op, each) for each in tree.arguments)
@@ -126,7 +126,7 @@ def _rounded_within(lowering: Lowering, op: RuntimeOperator, tree: Expr) -> Expr
 
 
 def _rounded(lowering: Lowering, operand: RuntimeOperand, tree: Expr) -> Expr:
-    """A result as PyTorch keeps it, where that is in 16 bits."""
+    """Return a result rounded to 16 bits where PyTorch stores it so."""
     name = lowering.low_precision.rounded.get(operand.name)
     if name is None or _is_rounded(tree, name):
         return tree
@@ -134,7 +134,7 @@ def _rounded(lowering: Lowering, operand: RuntimeOperand, tree: Expr) -> Expr:
 
 
 def _is_rounded(tree: Expr, name: str) -> bool:
-    """Whether an expression gives what a function has rounded, as it is or with another sign."""
+    """Return whether an expression is rounded already, up to its sign."""
     while isinstance(tree, Apply) and tree.name in _KEEPING:
         tree = tree.arguments[0]
     return isinstance(tree, Apply) and tree.name == name
@@ -143,7 +143,7 @@ def _is_rounded(tree: Expr, name: str) -> bool:
 def _operand(
     lowering: Lowering, op: RuntimeOperator, each: int | Array, views: list[View], dtype: DType
 ) -> Expr | None:
-    """A number, or a new operand whose view is appended; None if it is not computed yet."""
+    """Return a number, or a new operand whose view is appended; None if it is not computed yet."""
     try:
         value = lowering.value(op.inputs[each]) if isinstance(each, int) else each
     except NotLoweredError:
@@ -164,14 +164,14 @@ def _operand(
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """A result about to be computed, or the part of it that one kernel computes.
+    """Result about to be computed, or the part of it that one kernel computes.
 
     Args:
         fused: the operators it is the result of.
-        target: where all of it lies.
-        image: where the kernel stores, as (n, c, h, w).
-        operands: what the epilogue reads, seen in the same way.
-        fault_flag: where kernels say that they met what is not finite.
+        target: memory of the whole result.
+        image: memory that the kernel writes, as (n, c, h, w).
+        operands: what the epilogue reads, in the same shape.
+        fault_flag: word that kernels set when the result is void.
     """
 
     fused: Fused
@@ -182,7 +182,7 @@ class Result:
 
     @classmethod
     def of(cls, fused: Fused, target: View, as_image: ImageOf, fault_flag: View) -> Result:
-        """The result as a kernel sees it, or the part that a kernel sees.
+        """Return the result as a kernel sees it, or the part that a kernel sees.
 
         Raises:
             NotLoweredError: it does not lie in the kernel's order.
@@ -195,12 +195,12 @@ class Result:
         return cls(fused, target, image, seen, fault_flag)
 
     def part(self, as_image: ImageOf) -> Result:
-        """The part that one of several kernels computes."""
+        """Return the part that one of several kernels computes."""
         return Result.of(self.fused, self.target, as_image, self.fault_flag)
 
     @property
     def epilogue(self) -> Epilogue:
-        """What the kernel does to every element before it stores it."""
+        """Return what the kernel does to every element before it stores it."""
         return Epilogue(self.fused.tree, tuple(map(image_strides, self.operands)))
 
     def step(
@@ -224,14 +224,15 @@ class Result:
         )
 
     def lowered(self, *steps: KernelStep) -> Lowered:
-        """What these steps make: the result, with all operators that joined."""
+        """Return the result, with all fused operators and the steps that compute it."""
         return Lowered(views={self.fused.operand.name: self.target}, steps=steps, fusions=self.fused.fusions)
 
 
 def as_image(array: Strided) -> Strided:
-    """(C, W), (C, H, W), (N, C, W) seen as (N, C, H, W); which of the two of rank 3 is for the caller to know.
+    """View (C, W), (C, H, W) or (N, C, W) as (N, C, H, W); the caller knows which of the two of rank 3 it is.
 
-    Volumes (N, C, D, H, W) are their planes, (N * D, C, H, W); where those do not lie at one distance, other memory.
+    Volumes (N, C, D, H, W) become their planes, (N * D, C, H, W). Planes that are not equally spaced give another
+    memory.
     """
     if array.ndim == 5:
         return _planes(array)
@@ -239,7 +240,7 @@ def as_image(array: Strided) -> Strided:
 
 
 def lines_as_image(array: Strided, columns: int) -> Strided:
-    """(..., columns) as (1, columns, rows, 1): kernels of rows address what they store so."""
+    """View (..., columns) as (1, columns, rows, 1): kernels of rows address their result so."""
     return array.reshape(-1, columns).transpose()[None, :, :, None]
 
 

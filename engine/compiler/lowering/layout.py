@@ -46,11 +46,11 @@ def find_images(
     image_layers: Collection[type[Layer]],
     keeps_order: Callable[[RuntimeOperator], bool],
 ) -> set[str]:
-    """Names of operands that should lie channels-last.
+    """Return the names of operands that should lie channels-last.
 
     Args:
         image_layers: layers whose operands and results are images.
-        keeps_order: whether an operator makes its result in the order its operands lie in.
+        keeps_order: whether an operator's result has the memory order of its operands.
     """
     found: set[str] = set()
 
@@ -83,7 +83,7 @@ def find_images(
 def _is_like(
     operand: RuntimeOperand, op: RuntimeOperator, spec_of: Callable[[RuntimeOperand], TensorSpec | None]
 ) -> bool:
-    """Of the operator's own rank: a constant or a row that is broadcast has no order to keep."""
+    """Return whether an operand has the rank of the result: broadcast constants and rows have no order to keep."""
     mine, result = spec_of(operand), spec_of(op.outputs[0])
     return mine is not None and result is not None and mine.rank == result.rank
 
@@ -96,7 +96,7 @@ SpecOf = Callable[[RuntimeOperand], TensorSpec | None]
 
 @dataclass(frozen=True, slots=True)
 class ConcatSlice:
-    """Where a part begins along the joined dimension of a concatenation's result."""
+    """Position of a part along the joined dimension of a concatenation's result."""
 
     joined: RuntimeOperand
     axis: int
@@ -104,7 +104,7 @@ class ConcatSlice:
 
 
 def find_slices(operators: Sequence[RuntimeOperator], spec_of: SpecOf) -> dict[str, ConcatSlice]:
-    """Operand name -> its place, for parts that some operator computes and that are joined somewhere."""
+    """Return the slice of each computed operand that is part of a concatenation, by operand name."""
     slices: dict[str, ConcatSlice] = {}
     depths: dict[str, int] = {}
     # Larger concatenations first; of two of one size where one is part of the other, the later one is the outer.
@@ -147,12 +147,12 @@ def plan_layout(
     term_of: Callable[[RuntimeOperator], object | None],
     joins: bool,
 ) -> LayoutPlan:
-    """Look through a graph before it is lowered.
+    """Plan the memory layout of a graph before it is lowered.
 
     Args:
         outputs: names of the operands it returns.
-        term_of: the expression of an operator that is a map, None for others.
-        joins: whether parts of a concatenation may be computed in their place.
+        term_of: the expression of an element-wise operator, None for others.
+        joins: whether parts of a concatenation may be computed in their slice.
     """
 
     def keeps_order(op: RuntimeOperator) -> bool:
@@ -174,12 +174,12 @@ def plan_layout(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayoutPlan:
-    """Where results shall lie. Asked twice it says the same, unless a place is withdrawn.
+    """Memory layout of results. The same operand always gets the same answer, unless a slice is withdrawn.
 
     Args:
         spec_of: what is known of an operand.
         outputs: names of the operands the graph returns.
-        slices: operand -> where in a concatenation it lies.
+        slices: operand -> its slice of a concatenation.
         images: names of the operands that should lie channels-last.
     """
 
@@ -195,14 +195,14 @@ class LayoutPlan:
     def allocate(
         self, operand: RuntimeOperand, is_image: bool | None = None, order: Sequence[int] | None = None
     ) -> View:
-        """Memory for an operand about to be computed: its slice of a concatenation, the output itself, or new.
+        """Allocate an operand: its slice of a concatenation, the output itself, or new memory.
 
         Args:
-            is_image: whether it shall lie channels-last; None for as those around it do.
-            order: in which its dimensions shall follow each other, where nobody else wants it otherwise.
+            is_image: whether it shall lie channels-last; None for as its neighbours do.
+            order: preferred order of its dimensions in memory, where nothing else determines it.
 
         Raises:
-            NotLoweredError: it is no tensor of floats of static shape.
+            NotLoweredError: it is not a tensor of floats with a static shape.
         """
         spec = computable(self.spec_of(operand), FLOAT32, FLOAT64)
         shape, dtype = spec.sizes, spec.dtype
@@ -223,42 +223,42 @@ class LayoutPlan:
 
     @property
     def has_excluded(self) -> bool:
-        """Whether anything that has a place in a concatenation is kept out of it."""
+        """Return whether any operand is excluded from its slice of a concatenation."""
         return bool(self._excluded)
 
     def checkpoint(self) -> None:
-        """What was given so far is as it shall be."""
+        """Make the slices granted so far final."""
         self._granted.clear()
 
     def withdraw(self) -> set[str]:
-        """Keep apart what was given a place in a concatenation since all was settled; which operands those are."""
+        """Exclude operands whose slices were granted since the last checkpoint; return them."""
         withdrawn = set(self._granted)
         self._excluded.update(withdrawn)
         self._granted.clear()
         return withdrawn
 
     def restore(self, withdrawn: set[str]) -> None:
-        """Let operands have their slices in a concatenation again."""
+        """Let operands have their slices of a concatenation again."""
         self._excluded.difference_update(withdrawn)
 
     def joined(self, operand: RuntimeOperand) -> View:
-        """Memory of a concatenation's result, in which its parts find their slices."""
+        """Return the memory of a concatenation's result, which contains the slices of its parts."""
         if operand.name not in self._joined:
             self._joined[operand.name] = self.allocate(operand)
             self._granted.discard(operand.name)  # the parts lie in it, wherever that is
         return self._joined[operand.name]
 
     def is_image(self, operand: RuntimeOperand) -> bool:
-        """Whether an operand should lie channels-last."""
+        """Return whether an operand should lie channels-last."""
         return operand.name in self.images
 
     def _is_read_in_rows(self, operand: RuntimeOperand) -> bool:
-        """Whether all who read an operand do so row by row."""
+        """Return whether all users of an operand read it row by row."""
         is_used = bool(operand.consumers) and operand.name not in self.outputs
         return is_used and all(type(op.definition) in ROW_LAYERS for op in operand.consumers)
 
     def border_for(self, operand: RuntimeOperand, depth: int = 0) -> Border:
-        """The zeros that users of an operand want around it; those of users far away have it copied."""
+        """Return the border of zeros that users of an operand need; distant users have it copied."""
         if operand.name in self._borders or depth > MAX_NESTING:
             return self._borders.get(operand.name, NO_BORDER)
         self._borders[operand.name] = border = self._border_of_users(operand, depth + 1)
@@ -283,7 +283,7 @@ class LayoutPlan:
         return top, left, bottom, right
 
     def _border_beyond(self, op: RuntimeOperator, border_use: BorderUse, depth: int) -> Border:
-        """What an operator takes of its operand's border, and what its users want around that."""
+        """Return the border that an operator takes from its operand, plus the one its users need around that."""
         x, y = self.spec_of(op.inputs[0]), self.spec_of(op.outputs[0])
         taken = None if x is None or y is None else border_use(op, x, y)
         if taken is None or not self.is_image(op.outputs[0]):
@@ -292,14 +292,14 @@ class LayoutPlan:
         return top, left, bottom, right
 
     def _border_in_slice(self, part: RuntimeOperand, joined: RuntimeOperand, depth: int) -> Border:
-        """What the other users of a part want around it, where it shares rows and columns with the joined tensor."""
+        """Return the border that other users of a part need, if it shares rows and columns with the whole."""
         own = self.slices.get(part.name)
         is_inside = own is not None and own.joined is joined and own.axis == 1
         return self.border_for(part, depth) if is_inside else NO_BORDER
 
 
 def slice_of(view: View, axis: int, first: int, size: int) -> View | None:
-    """A part of a view along one dimension."""
+    """Return a part of a view along one dimension."""
     slices = [slice(None)] * len(view.shape)
     slices[axis] = slice(first, first + size)
     return view.derive(view.meta[tuple(slices)])

@@ -1,4 +1,4 @@
-"""What a graph that is lowered as float32 has in 16-bit floats to its callers, and to PyTorch."""
+"""16-bit floats of a graph that is lowered as float32: its inputs and outputs, and results that PyTorch rounds."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from engine.tensor import DType, TensorSpec, dtype_name
 
 
 class OutputRoundingError(Exception):
-    """An output of 16-bit floats does not lie in memory of the program, where a kernel could round it."""
+    """Output of 16-bit floats that does not lie in program memory, so no kernel can round it."""
 
 
 @dataclass(frozen=True, slots=True)
 class LowPrecision:
-    """16-bit floats where a graph that is lowered has float32.
+    """16-bit floats where the lowered graph has float32.
 
     Args:
-        inputs, outputs: what a caller gives, or gets; None for what is no such float.
-        rounded: names of operands of which PyTorch keeps 16 bits, and the function that rounds to so many.
+        inputs, outputs: 16-bit dtype of each input and output; None for others.
+        rounded: names of operands that PyTorch rounds to 16 bits, and the rounding function.
     """
 
     inputs: Sequence[DType | None] = ()
@@ -28,22 +28,22 @@ class LowPrecision:
     rounded: Mapping[str, str] = field(default_factory=dict)
 
     def given(self, port: int) -> DType | None:
-        """What a caller gives for an input of float32; None where that is float32."""
+        """Return the 16-bit dtype of an input; None if the caller gives float32."""
         return self.inputs[port] if self.inputs else None
 
     def returned(self, port: int) -> DType | None:
-        """What a caller gets for an output of float32; None where that is float32."""
+        """Return the 16-bit dtype of an output; None if the caller gets float32."""
         return self.outputs[port] if self.outputs else None
 
 
 def low_precision_of(
     graph: RuntimeGraph, wide: RuntimeGraph, specs: Sequence[TensorSpec], outputs: Sequence[str]
 ) -> LowPrecision:
-    """What is 16-bit floats in a graph.
+    """Return the 16-bit floats of a graph.
 
     Args:
-        wide: the same as it is lowered.
-        outputs: what the graph returns, laid flat.
+        wide: the same graph as it is lowered.
+        outputs: the flattened outputs of the graph.
     """
     values = graph.infer(specs)
     makers = {op.name: op for op in graph.operators}
@@ -59,7 +59,7 @@ def low_precision_of(
 
 
 def _narrow(value: object) -> DType | None:
-    """The dtype of a tensor of 16-bit floats."""
+    """Return the dtype of a tensor of 16-bit floats, or None."""
     return value.dtype if isinstance(value, TensorSpec) and is_reduced(value.dtype) else None
 
 

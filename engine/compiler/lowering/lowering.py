@@ -1,4 +1,4 @@
-"""A graph being lowered: what is known of its operands, and what was made so far."""
+"""State of a graph being lowered: what is known of its operands, and the steps so far."""
 
 from __future__ import annotations
 
@@ -30,41 +30,41 @@ LARGE_BYTES = 4096
 
 
 class WeightPacker(Protocol):
-    """Where packed weights are kept that other programs of the graph use, too."""
+    """Store of packed weights that other programs of the graph use too."""
 
     def packed(self, packing: object, arrays: Sequence[Array | None], pack: Callable[[], Array]) -> View:
-        """What is made of some arrays, as a constant.
+        """Return packed arrays as a constant.
 
         Args:
-            packing: all else that it depends on, by its ``repr``.
-            pack: makes it, where nobody has before.
+            packing: everything else that the result depends on, by its ``repr``.
+            pack: packs the arrays, if that was not done before.
         """
 
 
 @dataclass(slots=True)
 class Lowering:
-    """A graph being lowered. Only the walk changes it.
+    """State of a graph being lowered. Only the walk changes it.
 
     Args:
         operators: in execution order.
         values: what is known of every operand: a static TensorSpec for what can lie in memory.
         inputs, outputs: names of the operands the graph takes and returns, as a caller counts them.
-        unfused: operators whose kernels take in nothing that follows.
-        refused: operators that are left to the reference, and why.
-        select: takes one of several kernels for a result.
-        weights: of all programs of the graph; None where each has its own.
-        low_precision: what of it is 16-bit floats.
+        unfused: operators whose kernels fuse nothing that follows.
+        refused: operators that are left to the reference, with the reason.
+        select: selects one of several kernels for a result.
+        weights: store of all programs of the graph; None where each has its own weights.
+        low_precision: its 16-bit floats.
 
     Attributes:
-        layout: where results shall lie.
-        fault_flag: where kernels say that they met what is not finite.
-        steps: what was lowered so far.
-        views: where operands lie.
+        layout: memory layout of results.
+        fault_flag: word that kernels set when the result is void.
+        steps: the steps so far.
+        views: memory of operands.
         constants: values of operands that no run changes.
-        results: of every output its view, or the operand's name where its value is kept.
+        results: view of every output, or the operand's name where its value is kept.
         reasons: operator -> why it is left to the reference.
-        fusions: names of what joined others, by the name of the pass.
-        absorbed: names of operators that a kernel before them computes.
+        fusions: names of fused operators, by the name of the pass.
+        absorbed: names of operators that an earlier kernel computes.
     """
 
     operators: Sequence[RuntimeOperator]
@@ -97,18 +97,18 @@ class Lowering:
         self.layout = plan_layout(self.operators, written, self._spec, self.term, joins)
 
     def forget(self) -> None:
-        """Let go of what was lowered: it holds packed weights, and this object is part of a ring of references."""
+        """Clear the state: it holds packed weights, and is part of a reference cycle."""
         del self.layout
         for each in (self.steps, self.views, self.constants, self.results, self._stored, self._packed, self._terms):
             each.clear()
 
     @property
     def quantises(self) -> bool:
-        """Whether integers of the graph may know a scale and a zero point, which memory does not hold."""
+        """Return whether integers of the graph may have a scale and a zero point, which memory does not hold."""
         return any(speaks_of_quantised(op.definition) for op in self.operators)
 
     def spec(self, operand: RuntimeOperand) -> TensorSpec | None:
-        """Shape and dtype of an operand that can lie in memory; texts are Python's, and lie where it has them."""
+        """Return the shape and dtype of an operand that can lie in program memory; None for strings."""
         return self._spec(operand)
 
     def _spec(self, operand: RuntimeOperand) -> TensorSpec | None:
@@ -118,10 +118,10 @@ class Lowering:
         return value if value.is_static else None
 
     def value(self, operand: RuntimeOperand) -> View | object:
-        """What an operand is while lowering: constant array, Python value, or view.
+        """Return an operand's constant array, Python value, or view.
 
         Raises:
-            NotLoweredError: only a run can tell it.
+            NotLoweredError: it is known only at run time.
         """
         if operand.name in self.constants:
             return self.constants[operand.name]
@@ -136,7 +136,7 @@ class Lowering:
         """Return a constant in memory; the same array is stored once.
 
         Raises:
-            NotLoweredError: it holds texts.
+            NotLoweredError: it holds strings.
         """
         if data.dtype.hasobject:
             raise NotLoweredError("there are no kernels for text")
@@ -148,7 +148,7 @@ class Lowering:
         return self._stored[id(data)][1]
 
     def packed(self, packing: object, arrays: Sequence[Array | None], pack: Callable[[], Array]) -> View:
-        """Weights as a kernel reads them; see WeightPacker.packed()."""
+        """Return weights as a kernel reads them, each packed once; see WeightPacker.packed()."""
         if self.weights is not None:
             return self.weights.packed(packing, arrays, pack)
         key, roots = (repr(packing), *map(_place, arrays)), [_root(each) for each in arrays if each is not None]
@@ -160,37 +160,37 @@ class Lowering:
         return View(storage, storage.meta)
 
     def view(self, operand: RuntimeOperand) -> View | None:
-        """Where an operand lies; None where that is nowhere yet."""
+        """Return the memory of an operand, or None."""
         return self.views.get(operand.name)
 
     def allocate(
         self, operand: RuntimeOperand, is_image: bool | None = None, order: Sequence[int] | None = None
     ) -> View:
-        """Memory for an operand about to be computed; see LayoutPlan.allocate()."""
+        """Allocate an operand; see LayoutPlan.allocate()."""
         return self.layout.allocate(operand, is_image, order)
 
     def joined(self, operand: RuntimeOperand) -> View:
-        """Memory of a concatenation's result; see LayoutPlan.joined()."""
+        """Return the memory of a concatenation's result; see LayoutPlan.joined()."""
         return self.layout.joined(operand)
 
     def is_joined(self, operand: RuntimeOperand) -> bool:
-        """Whether an operand has its place in a concatenation."""
+        """Return whether an operand has a slice of a concatenation."""
         return operand.name in self.layout.slices
 
     def is_image(self, operand: RuntimeOperand) -> bool:
-        """Whether an operand should lie channels-last."""
+        """Return whether an operand should lie channels-last."""
         return self.layout.is_image(operand)
 
     def border_for(self, operand: RuntimeOperand) -> tuple[int, int, int, int]:
-        """The zeros that users of an operand want around it."""
+        """Return the border of zeros that users of an operand need."""
         return self.layout.border_for(operand)
 
     def known(self, op: RuntimeOperator) -> list[object]:
-        """What is known of an operator's operands: the array of a constant, a spec, a value."""
+        """Return what is known of an operator's operands: the array of a constant, a spec, a value."""
         return [self._known(each) for each in op.inputs]
 
     def _known(self, operand: RuntimeOperand) -> object:
-        """Specs are new objects, for operands are told apart by identity."""
+        """Return the value of an operand; a spec is copied, because operands are told apart by identity."""
         value = self._value_of(operand)
         return TensorSpec(value.shape, value.dtype, value.value) if isinstance(value, TensorSpec) else value
 
@@ -198,7 +198,7 @@ class Lowering:
         return self.constants.get(operand.name, self.values.get(operand.name, UNKNOWN))
 
     def term(self, op: RuntimeOperator) -> Term | None:
-        """The expression an operator stands for, if it is a map of float32 or float64."""
+        """Return the expression of an operator that is an element-wise map of float32 or float64, else None."""
         spec = self._spec(op.outputs[0]) if len(op.outputs) == 1 else None
         if op.layer is None or op.name in self.refused or spec is None or not spec.size:
             return None
@@ -216,14 +216,14 @@ class Lowering:
 
 
 def _root(array: Array) -> Array:
-    """The array that a view is of."""
+    """Return the array that owns the memory of a view."""
     while isinstance(array.base, np.ndarray):
         array = array.base
     return array
 
 
 def _place(array: Array | None) -> tuple[object, ...]:
-    """What tells an array from all others that are there now."""
+    """Return a key of an array among all living arrays."""
     if array is None:
         return ()
     return array.__array_interface__["data"][0], array.shape, array.strides, array.dtype.str

@@ -1,4 +1,4 @@
-"""Which of several kernels computes a result: the one that a model of cost puts first, unless somebody has measured."""
+"""Selection among several kernels for a result: the cheapest by the cost model, unless kernels were measured."""
 
 from __future__ import annotations
 
@@ -16,36 +16,36 @@ CANDIDATES: Final = 3
 
 
 class Selector(Protocol):
-    """Takes one of several kernels that compute the same."""
+    """Function that selects one of several kernels for the same result."""
 
     def __call__(self, operator: str, candidates: Iterator[K], step_of: Callable[[K], KernelStep]) -> KernelStep:
-        """The step of a kernel.
+        """Return the step of a kernel.
 
         Args:
-            operator: name of the one to be computed.
-            candidates: the best first, as far as a model of cost can tell; none is made before it is asked for.
-            step_of: what would run it.
+            operator: name of the operator.
+            candidates: the cheapest first, by the cost model; made one by one on demand.
+            step_of: returns the step of a kernel.
         """
         ...
 
 
 def select_first(operator: str, candidates: Iterator[K], step_of: Callable[[K], KernelStep]) -> KernelStep:
-    """The one that costs least by its model."""
+    """Return the step that costs least by its model."""
     return step_of(next(candidates))
 
 
 class ExcludingSelector:
-    """Chooses as another does, among the kernels that come after those that could not be made."""
+    """Selector that skips kernels that failed to compile."""
 
     def __init__(self, select: Selector) -> None:
         self._select = select
         self._reasons: dict[str, list[str]] = {}
 
     def exclude(self, operator: str, reason: str) -> bool:
-        """Take the next best kernel for an operator from now on; whether there was ever a choice for it.
+        """Skip the current kernel of an operator from now on; return whether a selection was made for it.
 
         Args:
-            reason: why the one before cannot be made.
+            reason: why it failed.
         """
         if operator not in self._reasons:
             return False
@@ -53,10 +53,10 @@ class ExcludingSelector:
         return True
 
     def __call__(self, operator: str, candidates: Iterator[K], step_of: Callable[[K], KernelStep]) -> KernelStep:
-        """The step of a kernel that may be possible to make.
+        """Return the step of a kernel that is not excluded.
 
         Raises:
-            NotLoweredError: none is left; it says why the best one was not possible.
+            NotLoweredError: none is left; the message says why the best one failed.
         """
         reasons = self._reasons.setdefault(operator, [])
         left = islice(candidates, len(reasons), None)

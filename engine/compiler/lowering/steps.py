@@ -25,17 +25,17 @@ FLOAT64, COMPLEX64 = np.dtype(np.float64), np.dtype(np.complex64)
 
 
 class NotLoweredError(Exception):
-    """A rule declines an operator; the text is the reason users read."""
+    """Refusal of a rule to lower an operator; the text is the reason that users read."""
 
 
 def computable(spec: TensorSpec | None, *dtypes: DType) -> TensorSpec:
-    """The spec of a tensor kernels can compute with.
+    """Return the spec of a tensor that kernels can compute with.
 
     Args:
-        dtypes: it may be of; float32 if none is named.
+        dtypes: accepted dtypes; float32 if none is named.
 
     Raises:
-        NotLoweredError: it is none of those and static shape, or has no elements.
+        NotLoweredError: it has another dtype, no static shape, or no elements.
     """
     if spec is None:
         raise NotLoweredError("its shape is known only in a run")
@@ -48,7 +48,7 @@ def computable(spec: TensorSpec | None, *dtypes: DType) -> TensorSpec:
 
 @dataclass(frozen=True, slots=True)
 class Pointer:
-    """An address a kernel is given: bytes after the beginning of a storage."""
+    """Address for a kernel: bytes from the beginning of a storage."""
 
     storage: Storage
     offset: int = 0
@@ -56,11 +56,11 @@ class Pointer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelStep:
-    """A kernel to run.
+    """Kernel to run.
 
     Args:
         pointers: in the kernel's order.
-        operators: names of the operators it computes, the one that gave it its kind first.
+        operators: names of the operators it computes, the one that determines its kind first.
         bytes: read and written, each once.
     """
 
@@ -72,10 +72,10 @@ class KernelStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReferenceStep:
-    """An operator that its numpy layer computes.
+    """Operator that its numpy layer computes.
 
     Args:
-        inputs, outputs: a view for tensors that lie in memory of the program; None for values kept by name.
+        inputs, outputs: a view for tensors in program memory; None for values kept by name.
         reason: why it was not lowered.
     """
 
@@ -90,12 +90,12 @@ Step = KernelStep | ReferenceStep
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lowered:
-    """What becomes of an operator, and of those after it that its kernels compute along.
+    """Lowered operator, with those after it that its kernels compute too.
 
     Args:
-        views: where results lie, by the operand's name.
+        views: memory of results, by the operand's name.
         steps: what computes them, in order.
-        fusions: by the name of a pass, what joined: operators, or parts of a concatenation.
+        fusions: by the name of a pass, the operators or concatenated parts that were fused.
     """
 
     views: Mapping[str, View]
@@ -104,24 +104,24 @@ class Lowered:
 
 
 def pointer(view: View) -> Pointer:
-    """The address of a view's first element."""
+    """Return the address of a view's first element."""
     return Pointer(view.storage, view.offset)
 
 
 def kernel_step(kernel: Kernel, views: Sequence[View], operators: Sequence[str]) -> KernelStep:
-    """A kernel that reads or writes each of these views once, in its order."""
+    """Return the step of a kernel that reads or writes each of these views once, in its order."""
     moved = sum(view.meta.nbytes for view in views)
     return KernelStep(kernel=kernel, pointers=tuple(map(pointer, views)), operators=tuple(operators), bytes=moved)
 
 
 def image_strides(view: View) -> Strides:
-    """The strides of a view shaped (n, c, h, w)."""
+    """Return the strides of a view shaped (n, c, h, w)."""
     n, c, h, w = view.strides
     return Strides(n, h, w, c)
 
 
 def dense_strides(view: View) -> Strides:
-    """The strides of a view shaped (n, c, h, w) whose channels are side by side, also where there is one."""
+    """Return the strides of a view shaped (n, c, h, w) with contiguous channels, or one channel."""
     n, _, h, w = view.strides
     return Strides(n, h, w)
 
@@ -131,7 +131,7 @@ WORDS = (1, 2, 4, 8, 16)
 
 
 def copy(source: View, target: View, operators: Sequence[str], host: Host) -> KernelStep:
-    """The step that copies a view to another of its shape and dtype; elements of several words as so many."""
+    """Return the step that copies a view to another of its shape and dtype; large elements as several words."""
     if source.dtype.itemsize < FLOAT32.itemsize:
         names = [f"int{8 * source.dtype.itemsize}"] * 2
         small = make_elements(source.shape, [target.strides, source.strides], names, Operand(0), "i64", host)
@@ -145,14 +145,14 @@ def copy(source: View, target: View, operators: Sequence[str], host: Host) -> Ke
 
 
 def convert(source: View, target: View, operators: Sequence[str], host: Host) -> KernelStep:
-    """The step that copies a view of floats to another of its shape, each rounded to the nearest there is."""
+    """Return the step that copies a view of floats to one of another float dtype, rounded to nearest."""
     dtypes = [view.dtype.name for view in (target, source)]
     kernel = make_elements(source.shape, [target.strides, source.strides], dtypes, Operand(0), "float", host)
     return kernel_step(kernel, (target, source), operators)
 
 
 def as_words(view: View) -> View:
-    """A view of elements of 4, 8 or 16 bytes as one of float32, along a further dimension where they are larger."""
+    """View elements of 4, 8 or 16 bytes as float32, with a further dimension where they are larger."""
     if view.dtype == FLOAT32:
         return view
     words = view.dtype.itemsize // FLOAT32.itemsize
@@ -162,7 +162,7 @@ def as_words(view: View) -> View:
 
 
 def make_transpose(shape: Sequence[int], source: Sequence[int], target: Sequence[int], host: Host) -> Transpose | None:
-    """The transposition a copy is; None where one dimension is contiguous on both sides, or none is on one of them."""
+    """Return the transposition that a copy is; None unless both sides have a contiguous dimension, not the same."""
     loops = merge_loops(shape, [target, source])
     rows = [k for k, (_, strides) in enumerate(loops) if strides[0] == 1]
     columns = [k for k, (_, strides) in enumerate(loops) if strides[1] == 1]

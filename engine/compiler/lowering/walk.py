@@ -1,8 +1,8 @@
-"""Walks a graph and turns operators into steps.
+"""Walk of a graph that lowers operators to steps.
 
-Operators come in execution order. The rule of an operator's layer says what becomes of it, and of the element-wise
-operators after it that its kernel takes in; the walk keeps that. What has no rule, or whose rule declines, is left to
-the reference layer, with the reason.
+Operators come in execution order. The rule of an operator's layer lowers it, together with the element-wise operators
+after it that its kernel fuses. An operator without a rule, or whose rule refuses it, is left to the reference layer,
+with the reason.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def lower(lowering: Lowering, before_each: Callable[[int], None] | None = None) 
     """Lower every operator of a graph.
 
     Args:
-        before_each: called with the number of every operator; what it raises ends the walk.
+        before_each: called with the number of every operator; an exception from it ends the walk.
     """
     chains = _chains(lowering)
     waiting = {op.name for chain in chains.values() for op in chain.inner}
@@ -72,7 +72,7 @@ def lower(lowering: Lowering, before_each: Callable[[int], None] | None = None) 
 
 
 def _drop_lists(lowering: Lowering) -> None:
-    """Leave out steps that make lists for kernels, which read the items."""
+    """Remove steps that only make lists for kernels, which read the items."""
     unread = unread_lists(lowering.steps, lowering.outputs)
     lowering.steps[:] = [
         step for step in lowering.steps if isinstance(step, KernelStep) or step.operator.name not in unread
@@ -82,14 +82,14 @@ def _drop_lists(lowering: Lowering) -> None:
 
 
 def _chains(lowering: Lowering) -> dict[str, Chain]:
-    """Attention that the graph spells out, by the name of its last operator."""
+    """Return the attention chains of the graph, by the name of their last operator."""
     if ATTENTION in lowering.options.passes_off:
         return {}
     return {chain.last.name: chain for chain in find_chains(lowering)}
 
 
 def _lower_chain(lowering: Lowering, chain: Chain) -> None:
-    """Attention that is spelled out, as one kernel; or its operators one by one, which have waited until now."""
+    """Lower an attention chain as one kernel, or its operators one by one, which were skipped before."""
     op, bound = chain.last, chain.last.layer
     assert bound is not None
     try:
@@ -124,7 +124,7 @@ def _input(lowering: Lowering, op: RuntimeOperator) -> None:
 
 
 def _upcast_input(lowering: Lowering, op: RuntimeOperator, given: View) -> View:
-    """An input of 16-bit floats as float32."""
+    """Return an input of 16-bit floats as float32."""
     wide = row_major(given.shape, FLOAT32)
     if given.meta.size:
         lowering.steps.append(convert(given, wide, [op.name], lowering.host))
@@ -132,7 +132,7 @@ def _upcast_input(lowering: Lowering, op: RuntimeOperator, given: View) -> View:
 
 
 def _is_all_known(lowering: Lowering, op: RuntimeOperator) -> bool:
-    """Operators whose results are known now need no step."""
+    """Return whether all results of an operator are known now, so that it needs no step."""
     return bool(op.outputs) and all(
         is_known(known_value(lowering.values.get(each.name, UNKNOWN))) for each in op.outputs
     )
@@ -151,8 +151,7 @@ def _commit(lowering: Lowering, lowered: Lowered) -> None:
 
 
 def _lower_operator(lowering: Lowering, op: RuntimeOperator, bound: BoundLayer) -> Lowered:
-    """What becomes of an operator: what its rule makes of it, or a step of its reference layer."""
-
+    """Lower an operator by its rule, or as a step of its reference layer."""
     try:
         return _retry_outside_concat(lowering, lambda: _by_rule(lowering, op, bound))
     except NotLoweredError as declined:
@@ -165,10 +164,10 @@ def _lower_operator(lowering: Lowering, op: RuntimeOperator, bound: BoundLayer) 
 
 
 def _retry_outside_concat(lowering: Lowering, make: Callable[[], Lowered]) -> Lowered:
-    """What a rule makes; one that declines a place in a concatenation is asked again with memory in one piece.
+    """Call a rule; if it refuses a slice of a concatenation, call it again with contiguous memory.
 
     Raises:
-        NotLoweredError: it declines, and nothing has changed.
+        NotLoweredError: it refuses both; nothing has changed.
     """
     lowering.layout.checkpoint()
     try:
@@ -207,7 +206,7 @@ def _by_rule(lowering: Lowering, op: RuntimeOperator, bound: BoundLayer) -> Lowe
 
 
 def _typed(context: Context, rule: KernelRule) -> Context:
-    """An operator as its rule is asked for it: in float64 where that is its result's, and the rule knows it."""
+    """Return the context in float64 if the result and the rule are, else unchanged."""
     spec = context.lowering.spec(context.op.outputs[0]) if context.op.outputs else None
     is_double = spec is not None and spec.dtype == FLOAT64 and rule in DOUBLES
     return replace(context, dtype=FLOAT64) if is_double else context
@@ -241,7 +240,7 @@ def _by_reference(lowering: Lowering, op: RuntimeOperator, reason: str) -> Lower
 
 
 def _memory(lowering: Lowering, operand: RuntimeOperand) -> View | None:
-    """Where a reference layer stores a tensor; None for what is kept by name."""
+    """Return memory for a reference layer's result; None for values kept by name."""
     spec = lowering.spec(operand)
     if spec is None or (spec.dtype in QUANTISED and lowering.quantises):
         return None
@@ -251,14 +250,14 @@ def _memory(lowering: Lowering, operand: RuntimeOperand) -> View | None:
 
 
 def _is_for_kernels(lowering: Lowering, view: View) -> bool:
-    """Whether kernels should copy elements that are not float32: those that no reference layer has stored."""
+    """Return whether a kernel should copy elements that are not float32: if no reference layer stored them."""
     stored = (each for step in lowering.steps if isinstance(step, ReferenceStep) for each in step.outputs)
     is_stored = any(each is not None and each.storage is view.storage for each in stored)
     return view.dtype.itemsize in WORDS and not is_stored
 
 
 def _result(lowering: Lowering, port: int, name: str) -> View | str:
-    """An output that kernels did not write in its own memory is copied there."""
+    """Return an output; one that kernels did not write in its own memory is copied there."""
     view, data = lowering.views.get(name), lowering.constants.get(name)
     if view is None and data is not None and data.dtype.itemsize in WORDS and not data.dtype.hasobject:
         view = lowering.stored(data)
@@ -279,7 +278,7 @@ def _result(lowering: Lowering, port: int, name: str) -> View | str:
 
 
 def _rounded_output(lowering: Lowering, port: int, name: str, view: View | None, dtype: DType) -> View:
-    """An output of float32, rounded to 16-bit floats.
+    """Return an output of float32 rounded to 16-bit floats.
 
     Raises:
         OutputRoundingError: it is kept by name.

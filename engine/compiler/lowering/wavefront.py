@@ -1,7 +1,7 @@
-"""Recurrent layers that follow each other, computed side by side: each some steps behind the one it reads.
+"""Layer pipelining: recurrent layers that follow each other run in parallel, each some steps behind its input.
 
-That is the layers of one network, or operators of which each reads another's sequence, whether its memory is seen in
-another shape or not. It is decided by the memory that their kernels are given.
+These are the layers of one network, or operators that read each other's sequence, possibly in another shape. They are
+recognised by the memory that their kernels read and write.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _WORD = np.dtype(np.int64)
 
 @dataclass(frozen=True, slots=True)
 class _Layer:
-    """A step that computes a layer of one direction and one row as a single chunk, input's product and all."""
+    """Step that computes a layer of one direction and one row as a single chunk, with its input product."""
 
     step: KernelStep
     kernel: Recurrence
 
     @classmethod
     def of(cls, step: Step) -> _Layer | None:
-        """A step as such a layer; None where it is none."""
+        """Return a step as such a layer; None if it is not one."""
         if not isinstance(step, KernelStep) or not isinstance(step.kernel, Recurrence):
             return None
         kernel = step.kernel
@@ -41,17 +41,17 @@ class _Layer:
 
     @property
     def sequence(self) -> tuple[Pointer, ...]:
-        """Where h of every step goes, if anybody wants it."""
+        """Return the pointer to the sequence of h, if it is stored."""
         return self.step.pointers[1:2] if self.kernel.sequence is not None else ()
 
     @property
     def states(self) -> tuple[tuple[Pointer, ...], tuple[Pointer, ...]]:
-        """Initial and final states."""
+        """Return the pointers of initial and final states."""
         first, count = 2 + len(self.sequence), len(self.kernel.initial)
         return self.step.pointers[first : first + count], self.step.pointers[first + count + 2 :]
 
     def reads(self, other: _Layer) -> bool:
-        """Whether its input is the other's sequence, step by step."""
+        """Return whether its input is the other's sequence, step by step."""
         kernel, theirs, source = self.kernel, other.kernel, self.step.pointers[0]
         if theirs.sequence is None or kernel.ahead is None:
             return False
@@ -59,7 +59,7 @@ class _Layer:
         return is_there and is_same(kernel.steps, theirs.steps) and kernel.ahead.width <= theirs.units
 
     def disturbs(self, other: _Layer) -> bool:
-        """Whether one of them writes what the other has or reads, but for the sequence between them."""
+        """Return whether one writes memory that the other uses, except the sequence between them."""
         mine, theirs = self.states, other.states
         if {each.storage for each in self.sequence} & {each.storage for each in other.step.pointers}:
             return True
@@ -68,16 +68,16 @@ class _Layer:
         return self._meet(mine[1], [*theirs[0], *theirs[1]]) or self._meet(mine[0], theirs[1])
 
     def _meet(self, some: Iterable[Pointer], others: Sequence[Pointer]) -> bool:
-        """Whether any of some states lies where another does."""
+        """Return whether the memory of any two states overlaps."""
         size = (4 if self.kernel.precision == "float" else 8) * self.kernel.units
         return any(a.storage is b.storage and abs(a.offset - b.offset) < size for a in some for b in others)
 
 
 def pipeline_layers(steps: Sequence[Step], excluded: Collection[str]) -> tuple[list[Step], list[str]]:
-    """The steps, layers that follow each other as one; and the names of operators that others' kernels compute now.
+    """Return the steps with pipelined layers, and the names of operators that kernels of others now compute.
 
     Args:
-        excluded: operators that are to be computed alone.
+        excluded: operators that are computed by themselves.
     """
     result: list[Step] = []
     waiting: list[_Layer] = []
@@ -110,7 +110,7 @@ def _operators(layers: Sequence[_Layer]) -> list[str]:
 
 
 def _pipelined(layers: Sequence[_Layer]) -> Iterator[KernelStep]:
-    """Words to count steps in, all zero; and the layers."""
+    """Yield a copy of zeros to the step counters, and the step of the layers."""
     last, host = len(layers) - 1, layers[0].kernel.host
     operators = _operators(layers)
     words = row_major((len(layers), LINE_WORDS), _WORD)
@@ -126,7 +126,7 @@ def _pipelined(layers: Sequence[_Layer]) -> Iterator[KernelStep]:
 
 
 def _counts(words: View, number: int, last: int) -> Iterator[Pointer]:
-    """Where a layer finds how far the one below is, and where it says how far it is itself."""
+    """Yield the counter of the layer below, and the counter of this layer."""
     if number > 0:
         yield Pointer(words.storage, number * LINE_WORDS * _WORD.itemsize)
     if number < last:

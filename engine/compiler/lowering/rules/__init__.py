@@ -1,4 +1,4 @@
-"""A layer to kernels: a room a kind of work, a module a family of layers; ``registry`` has what each wants around it.
+"""Lowering rules: a package for each kind of work, a module for a family of layers, registered in ``registry``.
 
-Which kernel a convolution gets, conv_kernels decides; the models of cost it asks are the kernels' own.
+conv_kernels selects the kernel of a convolution; the cost models belong to the kernels.
 """

@@ -26,17 +26,17 @@ from engine.promotion import broadcast_sizes
 
 @dataclass(slots=True)
 class Composition:
-    """The kernels of one operator, in order.
+    """Kernels of one operator, in order.
 
     Attributes:
-        steps: what was made so far.
+        steps: the steps so far.
     """
 
     context: Context
     steps: list[KernelStep] = field(default_factory=list)
 
     def map(self, tree: Expr, *operands: View, target: View | None = None) -> View:
-        """An expression of broadcast operands, in new memory unless a place is given."""
+        """Compute an expression of broadcast operands, in new memory unless a target is given; return its view."""
         sizes = broadcast_sizes(*(each.shape for each in operands))
         target = row_major(sizes, self.context.dtype) if target is None else target
         wide = [derived(each, each.meta.broadcast_to(sizes)) for each in operands]
@@ -45,10 +45,10 @@ class Composition:
         return target
 
     def typed(self, target: View, tree: Expr, *operands: View, domain: Domain | None = None) -> None:
-        """An expression of broadcast operands of any dtypes, stored in memory that is given.
+        """Compute an expression of broadcast operands of any dtypes, stored in the target.
 
         Args:
-            domain: what is computed with, if it is not what the operator is of.
+            domain: number type of the computation; None for the context's dtype.
         """
         if domain is None:
             domain = "double" if self.context.dtype == np.float64 else "float"
@@ -58,11 +58,11 @@ class Composition:
         self.steps.append(self.context.step(kernel, *seen))
 
     def each(self, tree: Expr, x: View, *operands: View) -> View:
-        """An expression of the elements of a tensor and others that broadcast to it, in new memory, in its order."""
+        """Compute an expression of a tensor and operands that broadcast to it, in new memory of its order."""
         return self.map(tree, x, *operands, target=ordered(x.shape, x.order, self.context.dtype))
 
     def reduce(self, x: View, axes: Sequence[int], mode: Mode) -> View:
-        """A number for all elements along some axes, which stay as ones."""
+        """Reduce some axes, which stay with size 1; return the view of the result."""
         target = row_major([1 if axis in axes else size for axis, size in enumerate(x.shape)], self.context.dtype)
         are_pixels = len(x.shape) in (3, 4) and [*axes] == [*range(2, len(x.shape))] and x.shape[1] > 1
         if mode != "product" and are_pixels and x.is_image:
@@ -84,23 +84,23 @@ class Composition:
         return target
 
     def fold_pixels(self, image: View, of: Of, target: View, *given: View) -> None:
-        """A number for every image and channel of a channels-last image (n, c, h, w), stored to (n, c).
+        """Reduce the pixels of a channels-last image (n, c, h, w) to (n, c).
 
         Args:
-            given: what pixels differ from, for a spread.
+            given: means of the channels, for a variance.
         """
         kernel = fold_channels(image, derived(target, target.meta[:, :, None, None]), of, self.context.host)
         self.steps.append(self.context.step(kernel, image, *given, target))
 
     def rows(self, x: View, axes: Sequence[int]) -> View:
-        """A tensor as (all else, elements along some axes), the latter side by side."""
+        """Return a tensor as (all other axes, elements along some axes), the latter contiguous."""
         kept = [axis for axis in range(len(x.shape)) if axis not in axes]
         rows, copies = self.context.rows(derived(x, x.meta.transpose([*kept, *axes])), len(axes))
         self.steps.extend(copies)
         return rows
 
     def shaped(self, x: View, sizes: Sequence[int]) -> View:
-        """A tensor in another shape; copied if it does not lie so."""
+        """Return a tensor in another shape; copied if strides cannot describe it."""
         view = x.derive(x.meta.reshape(sizes))
         if view is None:
             copied = row_major(x.shape, x.dtype)
@@ -109,11 +109,11 @@ class Composition:
         return view
 
     def as_result(self, x: View) -> View:
-        """What was reduced, in the shape of the first result: without the axes of one element where that has none."""
+        """Return a reduced tensor in the shape of the first result, which may lack the axes of size 1."""
         return derived(x, x.meta.reshape(self.context.result_spec.sizes))
 
     def operand(self, index: int, sizes: Sequence[int]) -> View | None:
-        """An argument of forward of these sizes; None where it is left out."""
+        """Return an argument of forward in these sizes; None where it is left out."""
         if self.context.argument(index) is None:
             return None
         x = self.context.tensor(index)
@@ -122,7 +122,7 @@ class Composition:
         return self.shaped(x, sizes)
 
     def finish(self, tree: Expr, *operands: View) -> Lowered:
-        """The first result: an expression of operands that broadcast to it, and the operators that join the kernel."""
+        """Compute the first result: an expression of operands that broadcast to it, with the operators that follow."""
         operand = self.context.op.outputs[0]
         moved = substitute(tree, [Operand(index + 1) for index, _ in enumerate(operands)])
         lowered = finished(self.context, Fused(operand, moved, operands, (self.context.op.name,)))
@@ -130,9 +130,9 @@ class Composition:
 
 
 def folded_rows(context: Context, x: View, axes: Sequence[int]) -> tuple[View, Sequence[KernelStep]]:
-    """A tensor as (rows, elements along some axes), and the copy this may take.
+    """Return a tensor as (rows, elements along some axes), and the copy this may take.
 
-    The elements of a row come in the order they lie in, for what is folded may come in any.
+    Elements of a row keep their memory order, because a reduction may read them in any order.
     """
     kept = [axis for axis in range(len(x.shape)) if axis not in axes]
     moved = derived(x, x.meta.transpose([*kept, *(axis for axis in x.order if axis in axes)]))
@@ -140,7 +140,7 @@ def folded_rows(context: Context, x: View, axes: Sequence[int]) -> tuple[View, S
 
 
 def fold_channels(image: View, target: View, of: Of, host: Host, epilogue: Epilogue | None = None) -> GlobalAverage:
-    """A number for every item and channel of a channels-last image (n, c, h, w), stored to (n, c, 1, 1)."""
+    """Return the kernel that reduces the pixels of a channels-last image (n, c, h, w) to (n, c, 1, 1)."""
     n, channels, rows, columns = image.shape
     return GlobalAverage(
         batch=n,
@@ -156,10 +156,10 @@ def fold_channels(image: View, target: View, of: Of, host: Host, epilogue: Epilo
 
 
 def as_batch(context: Context, spatial_rank: int) -> tuple[View, tuple[int, ...]]:
-    """The first operand (N, C, *S), with N = 1 where it has none, and the sizes of the result along S.
+    """Return the first operand as (N, C, *S), with N = 1 where it has no batch, and the result's sizes along S.
 
     Raises:
-        NotLoweredError: it is of another rank.
+        NotLoweredError: it has another rank.
     """
     x, sizes = context.tensor(0), context.result_spec.sizes
     if len(x.shape) == spatial_rank + 1:
@@ -170,7 +170,7 @@ def as_batch(context: Context, spatial_rank: int) -> tuple[View, tuple[int, ...]
 
 
 def fuse_images(context: Context, spatial_rank: int) -> Result:
-    """The result of a kernel of images with the operators that join it, of such an operand."""
+    """Fuse the operators that follow a kernel of images, with or without a batch dimension; allocate the result."""
     if len(context.result_spec.sizes) == spatial_rank + 2:
         return context.fuse(as_image, is_image=True)
     found = fuse_following(context.lowering, unfused(context.op), _as_batch_of_one)

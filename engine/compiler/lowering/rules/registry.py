@@ -1,4 +1,4 @@
-"""Which layers have a rule that makes kernels of them."""
+"""Registry of lowering rules: the rule of each layer, and its fallbacks."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ DOUBLES: set[KernelRule] = set()
 def kernels_for(
     *layers: type[Layer], image: bool = False, rows: bool = False, doubles: bool = False
 ) -> Callable[[KernelRule], KernelRule]:
-    """Decorator: the rule of these very classes, not of those derived from them.
+    """Register the rule of exactly these classes, not of their subclasses.
 
     Args:
-        image: they want channels-last operands.
-        rows: they read their operand row by row, however far its rows lie apart.
-        doubles: the rule makes kernels of float64, too.
+        image: whether they prefer channels-last operands.
+        rows: whether they read their operand row by row, with any distance between rows.
+        doubles: whether the rule makes kernels of float64 too.
     """
 
     def add(rule: KernelRule) -> KernelRule:

@@ -1,1 +1,1 @@
-"""A layer to an expression that a kernel carries: a module a family of layers, in ``registry``; ``term`` asks it."""
+"""Expression rules: from a layer to an expression that a kernel computes; a module a family of layers."""

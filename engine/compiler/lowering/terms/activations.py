@@ -44,51 +44,51 @@ _NAMED: dict[type[Layer], tuple[str, ...]] = {
 
 @expression_for(*_NAMED)
 def named(layer: Layer, *operands: Expr) -> Expr:
-    """A function of this name, of the operands and of some fields of the layer."""
+    """Return a named function of the operands and of some fields of the layer."""
     function, *fields = _NAMED[type(layer)]
     return apply(function, *operands, *(getattr(layer, field) for field in fields))
 
 
 @expression_for(identity.Dropout, identity.Identity, identity.RawIdentity, cast.To, cast.TypeAs)
 def unchanged(layer: Layer, x: Expr, *others: Expr | None) -> Expr:
-    """x; of a cast too, for a map gets float32 and gives float32."""
+    """Return x, also for a cast: a map reads and writes one dtype."""
     return x
 
 
 @expression_for(activation.Softplus)
 def softplus(layer: activation.Softplus, x: Expr) -> Expr | None:
-    """log(1 + exp(beta * x)) / beta; x itself where beta * x > threshold."""
+    """Return log(1 + exp(beta * x)) / beta; x itself where beta * x > threshold."""
     # Above, the layer's exponential overflows before its threshold is met, and the kernel's does not.
     return apply("softplus", x, layer.beta, layer.threshold) if layer.threshold <= EXP_OVERFLOWS else None
 
 
 @expression_for(activation.GELU)
 def gelu(layer: activation.GELU, x: Expr) -> Expr:
-    """Exact, or by PyTorch's tanh approximation."""
+    """Return GELU, exact or by PyTorch's tanh approximation."""
     return apply("gelu_tanh" if layer.approximate == "tanh" else "gelu", x)
 
 
 @expression_for(activation.ELU)
 def elu(layer: activation.ELU, x: Expr) -> Expr | None:
-    """x where x > 0, else alpha * (exp(x) - 1)."""
+    """Return x where x > 0, else alpha * (exp(x) - 1)."""
     return apply("elu", x, layer.alpha) if abs(layer.alpha) <= LARGEST_FLOAT else None
 
 
 @expression_for(activation.CELU)
 def celu(layer: activation.CELU, x: Expr) -> Expr | None:
-    """x where x > 0, else alpha * (exp(x / alpha) - 1)."""
+    """Return x where x > 0, else alpha * (exp(x / alpha) - 1)."""
     return apply("celu", x, layer.alpha) if 0 < layer.alpha <= LARGEST_FLOAT else None
 
 
 @expression_for(piecewise.RReLU)
 def rrelu(layer: piecewise.RReLU, x: Expr) -> Expr:
-    """Leaky ReLU with the mean slope."""
+    """Return leaky ReLU with the mean slope."""
     return apply("leaky_relu", x, (layer.lower + layer.upper) / 2)
 
 
 @prepares(piecewise.PReLU)
 def prelu_arguments(layer: piecewise.PReLU, x: Argument, weight: Argument) -> Sequence[Argument] | None:
-    """One weight for all, or one for every channel; a constant of the elements of other axes in its shape."""
+    """Return the weight as one number, a value a channel, or a constant in its own shape."""
     shape = layer.slope_shape(x.shape, weight.shape)
     if len(shape) == len(x.shape):
         return None if weight.array is None else (x, Argument(weight.array.reshape(shape)))
@@ -98,7 +98,7 @@ def prelu_arguments(layer: piecewise.PReLU, x: Argument, weight: Argument) -> Se
 
 @expression_for(ternary.Clamp)
 def clamp(layer: ternary.Clamp, x: Expr, low: Expr | None = None, high: Expr | None = None) -> Expr:
-    """min(max(x, min), max)"""
+    """Return min(max(x, min), max)."""
     if low is not None and high is not None:
         return apply("clip", x, low, high)
     if low is not None:
@@ -110,7 +110,7 @@ def clamp(layer: ternary.Clamp, x: Expr, low: Expr | None = None, high: Expr | N
 def batch_norm_arguments(
     layer: BatchNorm, x: Argument, mean: Argument, var: Argument, weight: Argument, bias: Argument
 ) -> Sequence[Argument] | None:
-    """The input, scale and shift; None where a statistic is not known now."""
+    """Return the input, scale and shift; None where a statistic is not known now."""
     given = [each for each in (mean, var, weight, bias) if each.value is not None]
     if mean.array is None or var.array is None or any(each.array is None for each in given):
         return None
@@ -123,7 +123,7 @@ def batch_norm_arguments(
 
 @expression_for(BatchNorm)
 def batch_norm(layer: BatchNorm, x: Expr, scale: Expr, shift: Expr) -> Expr:
-    """x * scale + shift"""
+    """Return x * scale + shift."""
     return apply("fma", x, scale, shift)
 
 

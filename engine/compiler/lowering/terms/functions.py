@@ -33,14 +33,14 @@ _POWERS = {0.5: "sqrt", -0.5: "rsqrt", 2: "square", 3: "cube", -1: "reciprocal"}
 
 
 def function(name: str, *arguments: Expr) -> Expr | None:
-    """A function of engine.expression or engine.layers applied; None where kernels have none."""
+    """Return a function of engine.expression or engine.layers applied; None if kernels have none."""
     if name in COMPOSED:
         return COMPOSED[name](*arguments)
     return Apply(KERNELS[name], arguments) if name in KERNELS else None
 
 
 def power(base: Expr, exponent: Expr) -> Expr:
-    """base ** exponent"""
+    """Return base ** exponent."""
     if isinstance(exponent, Number):
         if exponent.value == 1:
             return base
@@ -54,14 +54,14 @@ def power(base: Expr, exponent: Expr) -> Expr:
 
 
 def _multiplied(base: Expr, exponent: int) -> Expr:
-    """A product of so many factors, 4 ulp exact at the largest power."""
+    """Return a product of so many factors, within 4 ulp at the largest power."""
     if exponent % 2:
         return base if exponent == 1 else apply("mul", base, _multiplied(base, exponent - 1))
     return apply("square", _multiplied(base, exponent // 2))
 
 
 def quotient(dividend: Expr, divisor: Expr) -> Expr:
-    """dividend / divisor, as a product where that is as exact."""
+    """Return dividend / divisor, as a product where that is as exact."""
     if isinstance(divisor, Number) and abs(divisor.value) in _EXACT_DIVISORS:
         return apply("mul", dividend, 1 / divisor.value)
     return apply("div", dividend, divisor)
@@ -71,26 +71,26 @@ _EXACT_DIVISORS = frozenset(2.0**k for k in range(-126, 127))
 
 
 def sinc(x: Expr) -> Expr:
-    """sin(pi x) / (pi x), 1 at 0"""
+    """Return sin(pi x) / (pi x), 1 at 0."""
     scaled = apply("mul", x, math.pi)
     return apply("where", apply("eq", x, 0.0), 1.0, apply("div", apply("sin", scaled), scaled))
 
 
 def entropy(x: Expr) -> Expr:
-    """-x log(x), 0 at 0, -inf below"""
+    """Return -x log(x), 0 at 0, -inf below."""
     inside = apply("neg", apply("xlogy", x, x))
     return apply("where", apply("lt", x, 0.0), float("-inf"), inside)
 
 
 def logaddexp2(x: Expr, y: Expr) -> Expr:
-    """log2(2**x + 2**y), without overflow."""
+    """Return log2(2**x + 2**y), without overflow."""
     less = apply("exp2", apply("neg", apply("abs", apply("sub", x, y))))
     total = apply("add", apply("max", x, y), apply("mul", apply("log1p", less), 1 / math.log(2)))
     return apply("where", apply("eq", x, y), apply("add", x, 1.0), total)
 
 
 def xlog1py(x: Expr, y: Expr) -> Expr:
-    """x log(1 + y), 0 where x is 0 and y a number"""
+    """Return x log(1 + y), 0 where x is 0 and y a number."""
     nothing = apply("where", apply("isnan", y), y, 0.0)
     return apply("where", apply("eq", x, 0.0), nothing, apply("mul", x, apply("log1p", y)))
 
@@ -126,7 +126,7 @@ expression_for(*(each for each in NAMED if each.function.name in {*KERNELS, *COM
 
 @expression_for(arithmetic.Add, arithmetic.Sub, arithmetic.RSub)
 def scaled_sum(layer: arithmetic.Add | arithmetic.Sub | arithmetic.RSub, x: Expr, other: Expr) -> Expr | None:
-    """x + alpha * y, x - alpha * y, or y - alpha * x."""
+    """Return x + alpha * y, x - alpha * y, or y - alpha * x."""
     if isinstance(layer.alpha, complex):
         return None
     if isinstance(layer, arithmetic.RSub):
@@ -137,7 +137,7 @@ def scaled_sum(layer: arithmetic.Add | arithmetic.Sub | arithmetic.RSub, x: Expr
 
 @expression_for(arithmetic.Div)
 def div(layer: arithmetic.Div, x: Expr, other: Expr) -> Expr | None:
-    """x / y, rounded down or towards zero where the mode says so."""
+    """Return x / y, rounded down or towards zero as the mode says."""
     if layer.rounding_mode == "floor":
         return function("floor_divide", x, other)
     ratio = quotient(x, other)
@@ -146,19 +146,19 @@ def div(layer: arithmetic.Div, x: Expr, other: Expr) -> Expr | None:
 
 @expression_for(masking.Where)
 def where(layer: masking.Where, condition: Expr, x: Expr | None = None, other: Expr | None = None) -> Expr | None:
-    """x where a condition that is known ahead is not zero, else the other."""
+    """Return x where a known condition is not zero, else the other operand."""
     return None if x is None or other is None else apply("where", condition, x, other)
 
 
 @expression_for(masking.MaskedFill)
 def masked_fill(layer: masking.MaskedFill, x: Expr, mask: Expr, value: Expr) -> Expr:
-    """The value where the mask is on, else x."""
+    """Return the value where the mask is on, else x."""
     return apply("where", mask, value, x)
 
 
 @expression_for(mathematics.Logit)
 def logit(layer: mathematics.Logit, x: Expr) -> Expr | None:
-    """log(x / (1 - x)), x first brought into eps to 1 - eps where eps is given."""
+    """Return log(x / (1 - x)), with x first clipped to [eps, 1 - eps] if eps is given."""
     if layer.eps is not None:
         x = apply("clip", x, layer.eps, 1 - layer.eps)
     return function("log", apply("div", x, apply("sub", 1.0, x)))
@@ -166,19 +166,19 @@ def logit(layer: mathematics.Logit, x: Expr) -> Expr | None:
 
 @expression_for(complex_numbers.Direction)
 def sgn(layer: complex_numbers.Direction, x: Expr) -> Expr:
-    """The sign of a real number."""
+    """Return the sign of a real number."""
     return apply("sign", x)
 
 
 @expression_for(complex_numbers.Angle)
 def angle(layer: complex_numbers.Angle, x: Expr) -> Expr:
-    """The angle of a real number: 0, or pi where it is negative."""
+    """Return the angle of a real number: 0, or pi where it is negative."""
     return apply("where", apply("isnan", x), x, apply("where", apply("lt", x, 0.0), math.pi, 0.0))
 
 
 @expression_for(mathematics.NanToNum, doubles=False)
 def nan_to_num(layer: mathematics.NanToNum, x: Expr) -> Expr:
-    """x with NaN and the infinities replaced."""
+    """Return x with NaN and the infinities replaced."""
     infinite = (
         (float("inf"), LARGEST_FLOAT if layer.posinf is None else layer.posinf),
         (float("-inf"), -LARGEST_FLOAT if layer.neginf is None else layer.neginf),
@@ -194,16 +194,16 @@ _CASTS = ("torch.float", "torch.float32")
 
 @expression_for(Expression)
 def expression(layer: Expression, *operands: Expr | None) -> Expr | None:
-    """Its tree, where every part is a number or a float32 tensor and every call a function of such."""
+    """Return the expression's tree, if all parts are numbers or float32 tensors and all calls functions of such."""
     return converted(layer.tree, operands, lambda value: None)
 
 
 def converted(tree: Node, operands: Sequence[Expr | None], other: Callable[[object], Expr | None]) -> Expr | None:
-    """A tree of calls as one of functions that kernels compute; None where there is none.
+    """Convert a tree of calls to functions that kernels compute; return None where there is none.
 
     Args:
-        operands: what inputs are.
-        other: what a literal is that is no real number.
+        operands: expressions of the inputs.
+        other: returns the expression of a literal that is not a real number.
     """
     done: dict[Node, Expr] = {}
     measured: dict[int, tuple[int, int]] = {}
@@ -237,7 +237,7 @@ def _convert(
 
 
 def _number(name: str, arguments: list[float]) -> Number | None:
-    """A function of numbers alone is one itself."""
+    """Evaluate a function of numbers only."""
     try:
         value = evaluate(Call(name, tuple(map(Literal, arguments))), ())
     except EngineError:

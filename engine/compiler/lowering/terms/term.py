@@ -28,11 +28,11 @@ from engine.tensor import Array, DType, Shape, TensorSpec, is_known, known_value
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Argument:
-    """An argument of ``forward`` before the run.
+    """Argument of ``forward`` before the run.
 
     Args:
         value: the spec of a tensor, the array of a constant one, or a Python value.
-        index: the operand of the operator it is, None where it is none, or no longer.
+        index: number of the operator's operand; None if it is not an operand.
     """
 
     value: object
@@ -40,17 +40,17 @@ class Argument:
 
     @property
     def shape(self) -> Shape:
-        """The shape of the operand; () for a number."""
+        """Return the shape of the operand; () for a number."""
         return self.value.shape if isinstance(self.value, np.ndarray | TensorSpec) else ()
 
     @property
     def dtype(self) -> DType:
-        """The dtype of the tensor; float32 for what is no tensor."""
+        """Return the dtype of the tensor; float32 for other values."""
         return self.value.dtype if isinstance(self.value, np.ndarray | TensorSpec) else np.dtype(np.float32)
 
     @property
     def array(self) -> Array | None:
-        """The elements of the operand, if they are known before the run."""
+        """Return the elements of the operand if they are known before the run, else None."""
         return self.value if isinstance(self.value, np.ndarray) else None
 
 
@@ -64,10 +64,10 @@ SINGLE: set[type[Layer]] = set()
 
 
 def expression_for(*layers: type[Layer], doubles: bool = True) -> Callable[[ExpressionRule], ExpressionRule]:
-    """Decorator: the rule of these very classes, not of those derived from them.
+    """Register the rule of exactly these classes, not of their subclasses.
 
     Args:
-        doubles: it is right for float64, too.
+        doubles: whether it is valid for float64 too.
     """
 
     def add(rule: ExpressionRule) -> ExpressionRule:
@@ -80,9 +80,9 @@ def expression_for(*layers: type[Layer], doubles: bool = True) -> Callable[[Expr
 
 
 def prepares(*layers: type[Layer]) -> Callable[[Preparation], Preparation]:
-    """Decorator: what becomes of the arguments of these layers before their rule gets them.
+    """Register a preparation, which changes the arguments of these layers before their rule gets them.
 
-    It takes the layer and the Arguments, and returns Arguments, or None where the layer is no map.
+    It takes the layer and the Arguments, and returns Arguments, or None where the layer is not a map.
     """
 
     def add(preparation: Preparation) -> Preparation:
@@ -93,7 +93,7 @@ def prepares(*layers: type[Layer]) -> Callable[[Preparation], Preparation]:
 
 
 def per_channel(argument: Argument, rank: int) -> Argument | None:
-    """A vector with an element a channel, broadcast along axis 1 of a tensor of that rank; None if it cannot be."""
+    """Return a vector with an element a channel, broadcast along axis 1 of that rank; None if that is not possible."""
     is_single = product(argument.shape) == 1
     if argument.array is not None and is_single:
         return Argument(argument.array.reshape(()))
@@ -109,12 +109,12 @@ _FLOAT32, _FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Term:
-    """What an operator computes of every element.
+    """Expression that an operator computes of every element.
 
     Args:
         tree: its operand k stands for ``inputs[k]``.
-        inputs: each the index of an operand of the operator, or a constant; all broadcast as in numpy. Those
-            the result does not depend on are left out.
+        inputs: indices of operands of the operator, or constants; all broadcast as in numpy. Inputs that the result
+            does not depend on are left out.
     """
 
     tree: Expr
@@ -122,7 +122,7 @@ class Term:
 
 
 def term_of(bound: BoundLayer, inputs: Sequence[object]) -> Term | None:
-    """The expression an operator stands for; None when it is no map of one dtype or reads no tensor.
+    """Return the expression of an operator; None if it is not a map of one dtype, or reads no tensor.
 
     Args:
         inputs: what is known of each operand of the operator: a TensorSpec, a Python value, UNKNOWN, or the array
@@ -152,20 +152,20 @@ def _names(tree: Expr) -> set[str]:
 
 
 def _given(value: object, index: int | None, dtype: DType) -> Argument:
-    """An argument; truths that are known are 1.0 and 0.0."""
+    """Return an argument; known booleans become 1.0 and 0.0."""
     if isinstance(value, np.ndarray) and value.dtype == np.bool_:
         return Argument(value.astype(dtype))
     return Argument(value, index)
 
 
 def with_known_parameters(bound: BoundLayer, inputs: Sequence[object]) -> Layer | None:
-    """The layer with the parameters that arrive as operands filled in; None if only a run can tell them.
+    """Return the layer with the parameters that arrive as operands; None if one is known only at run time.
 
     Args:
         inputs: what is known of each operand of the operator, as ``term_of`` takes it.
 
     Raises:
-        EngineError: a parameter is not what the layer takes.
+        EngineError: a parameter has a wrong type or value.
     """
     if not bound.dynamic:
         return bound.layer
@@ -209,7 +209,7 @@ def _is_of(value: object, dtype: DType) -> bool:
 
 
 def _rounded(tree: Expr, dtype: DType) -> Expr:
-    """The tree with its numbers rounded to a dtype, as they are where they meet a tensor."""
+    """Return the tree with its numbers rounded to a dtype, as they are where they meet a tensor."""
     if isinstance(tree, Number):
         return Number(float(cast(tree.value, dtype)))
     if isinstance(tree, Apply):

@@ -1,1 +1,1 @@
-"""Convolutions: which kernel, which taps, transposed and deformable ones."""
+"""Lowering rules of convolutions, transposed and deformable ones too."""

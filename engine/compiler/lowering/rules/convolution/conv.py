@@ -1,4 +1,4 @@
-"""Convolutions with the element-wise operators after them, whole or in parts."""
+"""Lowering rule of convolutions with the element-wise operators after them, whole or in parts."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ BORDER_RULES[conv.Conv] = BORDER_RULES[conv.StridedSameConv] = _wanted_border
 
 @kernels_for(conv.Conv, conv.StridedSameConv, image=True, doubles=True)
 def lower_conv(context: Context) -> Lowered:
-    """A convolution of signals, images or volumes with the element-wise operators after it."""
+    """Lower a convolution of signals, images or volumes with the element-wise operators after it."""
     given, (weight, bias) = context.layer(Layer), weights_of(context)
     assert isinstance(given, conv.Conv | conv.StridedSameConv)
     kernel = weight.shape[2:]
@@ -98,7 +98,7 @@ def lower_conv(context: Context) -> Lowered:
 
 
 def pointwise_conv(context: Context, image: View, weight: Array, bias: Array | None, groups: int) -> Lowered:
-    """The result as a convolution of single pixels of an image that other kernels make; weight is (O, I, 1, 1)."""
+    """Lower the result as a 1x1 convolution of an image that other kernels make; weight is (O, I, 1, 1)."""
     result = context.fuse(as_image, is_image=True)
     parameters = ConvParameters(kernel=(1, 1), groups=groups)
     sizes = image.shape[2:]

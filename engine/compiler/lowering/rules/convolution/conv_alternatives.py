@@ -42,7 +42,7 @@ MOST_TAPS = 64
 
 @dataclass(frozen=True, slots=True)
 class _Met:
-    """Along an axis, a tap and the outputs for which it lies within the image: each reads ``stride`` further."""
+    """Tap along an axis, and the outputs for which it lies within the image; each reads ``stride`` further."""
 
     tap: int
     first: int
@@ -60,7 +60,7 @@ class _Met:
 
 
 def prefers_im2col(context: Context, layer: Conv, weight: Array) -> bool:
-    """Whether a convolution is better computed so; the weight is (O, I, *taps)."""
+    """Return whether im2col is faster; the weight is (O, I, *taps)."""
     if context.result_spec.rank != weight.ndim or layer.groups != 1 or context.dtype != FLOAT32:
         return False
     batch, _, *sizes = context.result_spec.sizes
@@ -75,7 +75,7 @@ def prefers_im2col(context: Context, layer: Conv, weight: Array) -> bool:
 def lower_im2col(
     context: Context, layer: Conv, weight: Array, bias: Array | None, pairs: Sequence[tuple[int, int]]
 ) -> Lowered:
-    """(batch, inputs, *S) -> (batch, outputs, *T).
+    """Lower (batch, inputs, *S) -> (batch, outputs, *T) by im2col.
 
     Args:
         pairs: zeros before and after each axis.
@@ -101,7 +101,7 @@ def lower_im2col(
 
 
 def _met(kernel: int, stride: int, dilation: int, before: int, size: int, count: int) -> list[_Met]:
-    """The taps of an axis that meet the image anywhere."""
+    """Return the taps of an axis that meet the image."""
     found = []
     for tap in range(kernel):
         offset = tap * dilation - before
@@ -117,7 +117,7 @@ TALL = 8
 
 
 def prefers_swapped_axes(context: Context, parameters: ConvParameters, weight: Array) -> bool:
-    """Whether a convolution is better computed so; the weight is (O, I, KD, KH, KW)."""
+    """Return whether swapped axes are faster; the weight is (O, I, KD, KH, KW)."""
     outputs, inputs, planes, down, across = weight.shape
     if inputs > 1 or planes > 1 or parameters.groups > 1 or parameters.depth is not None:
         return False
@@ -133,11 +133,11 @@ def lower_swapped_axes(
     sizes: Sequence[int],
     filters: Filters,
 ) -> Lowered:
-    """(N, 1, H, W) -> (N, O, *sizes), or both without the batch.
+    """Lower (N, 1, H, W) -> (N, O, *sizes), or both without the batch, with swapped axes.
 
     Args:
         x: the image, with a batch dimension.
-        before: what computes it.
+        before: steps that compute it.
     """
     image, turned = derived(x, x.meta.swapaxes(2, 3)), _swapped(parameters)
     whole = _whole(context, image)
@@ -155,7 +155,7 @@ def lower_swapped_axes(
 
 
 def _whole(context: Context, image: View) -> Result:
-    """The result, in the order of an image that lies so as it is read here; else as others."""
+    """Return the result, with swapped rows and columns in memory if the image is read without a copy."""
     sizes = context.result_spec.sizes
     if image.strides[3] != 1 or len(sizes) < 4:
         return fuse_images(context, 2)
@@ -164,7 +164,7 @@ def _whole(context: Context, image: View) -> Result:
 
 
 def _swapped(parameters: ConvParameters) -> ConvParameters:
-    """Those of the convolution whose rows are the columns."""
+    """Return the parameters of the convolution with swapped axes."""
     top, left, bottom, right = parameters.border
     return replace(
         parameters,
@@ -175,5 +175,5 @@ def _swapped(parameters: ConvParameters) -> ConvParameters:
 
 
 def _swapped_image(array: Strided) -> Strided:
-    """A result, with a batch dimension or without, as images whose rows are the columns."""
+    """Return a result, with or without a batch dimension, as images with swapped axes."""
     return as_image(array if array.ndim > 3 else array[None]).swapaxes(2, 3)

@@ -27,7 +27,7 @@ MOST_TAPS = 4096
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConvAxis:
-    """One spatial axis of a convolution.
+    """Spatial axis of a convolution.
 
     Args:
         size, count: pixels of the input and of the output.
@@ -43,13 +43,13 @@ class ConvAxis:
     after: int
 
     def live(self, output: int) -> range:
-        """The taps of an output pixel that meet the input."""
+        """Return the taps of an output pixel that meet the input."""
         origin = output * self.stride - self.before
         first = max(0, -(origin // self.dilation))
         return range(first, max(first, min(self.kernel, (self.size - 1 - origin) // self.dilation + 1)))
 
     def runs(self) -> Iterator[tuple[int, range]]:
-        """Output pixels in a row that meet the same taps: how many, and which; at most two for every tap."""
+        """Yield runs of output pixels that meet the same taps: their number and the taps; at most two for every tap."""
         output = 0
         while output < self.count:
             taps, following = self.live(output), self._change(output)
@@ -57,7 +57,7 @@ class ConvAxis:
             output = following
 
     def _change(self, output: int) -> int:
-        """The next output pixel that may meet other taps."""
+        """Return the next output pixel that may meet other taps."""
         origin = output * self.stride - self.before
         skipped = max(0, -(origin // self.dilation))
         stop = min(self.kernel, (self.size - 1 - origin) // self.dilation + 1)
@@ -67,13 +67,13 @@ class ConvAxis:
         return max(output + 1, min(changes, default=self.count)) if changes else self.count
 
     def _first_at(self, origin: int) -> int:
-        """The first output pixel whose first tap lies there or further on, the last but one at most."""
+        """Return the first output pixel whose first tap is at that input position or later, or the count."""
         return min(self.count, -(-(origin + self.before) // self.stride))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
-    """Some output pixels of an axis, and the taps they are summed over.
+    """Range of output pixels of an axis, and the taps they are summed over.
 
     Args:
         start, count: of the pixels.
@@ -91,7 +91,7 @@ class Span:
 
     @classmethod
     def of(cls, axis: ConvAxis, start: int, count: int, taps: range) -> Span:
-        """The span of ``count`` pixels from ``start`` that sum over ``taps``."""
+        """Return the span of ``count`` pixels from ``start`` that sum over ``taps``."""
         origin = start * axis.stride + taps.start * axis.dilation - axis.before
         last = origin + (count - 1) * axis.stride + (len(taps) - 1) * axis.dilation
         return cls(
@@ -105,13 +105,13 @@ class Span:
 
     @property
     def before(self) -> int:
-        """Zeros before the input that are read."""
+        """Return the zeros before the input that are read."""
         return max(0, -self.origin)
 
 
 @lru_cache(maxsize=4096)
 def spans(axis: ConvAxis, *, can_split: bool) -> Sequence[Span]:
-    """The output of an axis in spans, one of all pixels unless it pays to split; layers of one geometry ask again."""
+    """Return the spans of an axis, one of all pixels unless splitting pays; cached, because geometries recur."""
     if axis.kernel > MOST_TAPS or is_symbolic(axis.size):
         return (Span.of(axis, 0, axis.count, range(axis.kernel)),)
     runs = _merged(axis.runs())
@@ -125,7 +125,7 @@ def spans(axis: ConvAxis, *, can_split: bool) -> Sequence[Span]:
 
 
 def _merged(runs: Iterator[tuple[int, range]]) -> list[tuple[int, range]]:
-    """The same with equal neighbours as one."""
+    """Merge neighbouring runs of equal taps."""
     result: list[tuple[int, range]] = []
     for count, taps in runs:
         if result and result[-1][1] == taps:
@@ -157,11 +157,11 @@ FEW_PIXELS = 4096
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConvParameters:
-    """A convolution as its parameters give it, with a height of one where there is none.
+    """Parameters of a convolution, with a height of one where there is none.
 
     Args:
         depth: the windows along the planes of a volume; None where every plane is an image by itself.
-        integers: how many a value is; 0 for a float.
+        integers: integers in a value; 0 for a float.
         has_shift: whether the first operand of the epilogue is 32-bit integers, to be added to the sums.
     """
 
@@ -176,13 +176,13 @@ class ConvParameters:
 
     @property
     def planes(self) -> int:
-        """Planes of taps."""
+        """Return the planes of taps."""
         return 1 if self.depth is None else self.depth.kernel
 
 
 @lru_cache(maxsize=4096)  # every size asks for the same
 def parameters_of(layer: conv.Conv, kernel: tuple[int, ...], pairs: tuple[tuple[int, int], ...]) -> ConvParameters:
-    """The parameters of a layer of these kernel sizes.
+    """Return the parameters of a layer of these kernel sizes.
 
     Args:
         pairs: zeros before and after each axis.
@@ -205,7 +205,7 @@ def depth_of(
     sizes: tuple[int, ...],
     counts: tuple[int, ...],
 ) -> WindowAxis | None:
-    """How the windows of a convolution of volumes lie along their planes; None where every plane is by itself.
+    """Return the windows of a volume's convolution along its planes; None where every plane is by itself.
 
     Args:
         pairs: zeros before and after each axis.
@@ -229,7 +229,7 @@ def depth_of(
 def plain_conv(
     layer: conv.Conv | conv.StridedSameConv, sizes: tuple[int, ...], kernel: tuple[int, ...]
 ) -> tuple[conv.Conv, tuple[tuple[int, int], ...]]:
-    """The convolution a layer is, and what it has before and after each axis of an image of these sizes."""
+    """Return a layer as a plain convolution, and its padding before and after each axis of such an image."""
     if isinstance(layer, conv.Conv):
         return layer, tuple(layer.padding_of(kernel))
     return layer.conv, tuple(layer.pairs_of(sizes, kernel))
@@ -243,7 +243,7 @@ def _pair(numbers: list[int]) -> tuple[int, int]:
 def spans_of(
     parameters: ConvParameters, sizes: tuple[int, ...], counts: tuple[int, ...]
 ) -> tuple[Sequence[Span], Sequence[Span]]:
-    """The spans that the rows and columns of the output fall into.
+    """Return the spans of the output's rows and columns.
 
     Args:
         sizes, counts: pixels of the input and of the output.
@@ -267,7 +267,7 @@ def spans_of(
 
 
 def border_of(rows: Sequence[Span], columns: Sequence[Span], sizes: tuple[int, ...]) -> Border:
-    """The zeros around an image of ``sizes`` that are read.
+    """Return the zeros around an image of ``sizes`` that are read.
 
     Raises:
         NotLoweredError: they are too many to be laid around it.
@@ -278,10 +278,10 @@ def border_of(rows: Sequence[Span], columns: Sequence[Span], sizes: tuple[int, .
 
 
 def bearable(border: Border, sizes: tuple[int, ...]) -> Border:
-    """The border itself.
+    """Check that a border is not too large, and return it.
 
     Raises:
-        NotLoweredError: an image of ``sizes`` within it would outgrow the image by far.
+        NotLoweredError: an image of ``sizes`` would grow too much with it.
     """
     (height, width), (top, left, bottom, right) = _pair(list(sizes)), border
     if hint((height + top + bottom) * (width + left + right)) > MOST_GROWTH * hint(height * width) + FEW_PIXELS:

@@ -1,4 +1,4 @@
-"""Which kernel a convolution is given, and with which tile."""
+"""Selection of the kernel of a convolution, and of its tile."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from engine.tensor import Array
 def kernels_of(
     context: Context, result: Result, parameters: ConvParameters, weight: Array | Strided, source: Strides
 ) -> Iterator[Convolution]:
-    """The kernels that compute a result, the fastest first as far as models of cost can tell.
+    """Yield the kernels that compute a result, the fastest first by their cost models.
 
     Args:
         weight: (O, I, KD, KH, KW), of ``parameters.kernel`` taps in a plane.
@@ -92,7 +92,7 @@ def kernels_of(
 def _depthwise(
     context: Context, result: Result, parameters: ConvParameters, source: Strides, target: Strides
 ) -> Iterator[Depthwise]:
-    """The kernels of a convolution with one filter a channel."""
+    """Yield the kernels of a convolution with one filter a channel."""
     n, channels, rows, columns = result.image.shape
     geometry = parameters.kernel, parameters.stride, parameters.dilation
     for tile in rank_depthwise_tiles(
@@ -128,7 +128,7 @@ def _grouped(
     target: Strides,
     size: tuple[int, int, int],
 ) -> Iterator[GroupedConv]:
-    """The kernels of a convolution whose groups are narrow, where several share a vector."""
+    """Yield the kernels of a convolution whose groups are narrow, where several share a vector."""
     packed = PackedGroups(weight.shape[1], len(weight) // parameters.groups, parameters.groups, context.host.lanes)
     if parameters.integers or not is_faster(context.host, packed, parameters.kernel[1]):
         return
@@ -164,13 +164,13 @@ def _grouped(
 
 
 def and_dots(context: Context, by_tile: Iterator[Conv]) -> tuple[Iterator[Conv], Iterator[Conv]]:
-    """The kernels whose vectors run along the sums, where that is sooner, and those of ``tiled``."""
+    """Return the kernels whose vectors run along the sums, if they are faster, and those of ``tiled``."""
     plain = next(by_tile)
     return _dotted(context, plain), chain([plain], by_tile)
 
 
 def _dotted(context: Context, plain: Conv) -> Iterator[DotConv]:
-    """The kernels of what a direct one computes whose vectors run along the sums, where that is sooner."""
+    """Yield the variants of a direct kernel whose vectors run along the sums, if they are faster."""
     if plain.integers:
         return
     kernel = DotConv(**{each.name: getattr(plain, each.name) for each in fields(plain) if each.init})
@@ -183,7 +183,7 @@ def _dotted(context: Context, plain: Conv) -> Iterator[DotConv]:
 def _filterings(
     context: Context, parameters: ConvParameters, weight: Array | Strided, shape: tuple[int, ...]
 ) -> list[Filtering | None]:
-    """The forms of Winograd's algorithm that apply, and None for direct sums, the fastest first."""
+    """Return the variants of Winograd's algorithm that apply, and None for direct sums, the fastest first."""
     depth = parameters.depth
     is_added_up = depth is None or depth.kernel > 1 or depth.is_inside
     is_plain = parameters.groups == 1 and is_added_up and not parameters.integers
@@ -203,13 +203,13 @@ def _filterings(
 
 
 def _is_counted(context: Context) -> bool:
-    """Whether fractions of the result are cut: what is a whole number must not be a little less."""
+    """Return whether the result is cast to integers, so that rounding errors could change a whole number."""
     users = [each.definition for each in context.op.outputs[0].consumers]
     return any(isinstance(each, To) and each.dtype is not None and each.dtype.kind in "iu" for each in users)
 
 
 def _of_one_phase(shape: tuple[int, ...], parameters: ConvParameters) -> tuple[int, int, int]:
-    """Number, rows and columns of the images of every d-th pixel of some images, or of every d-th column."""
+    """Return number, rows and columns of the images of every d-th pixel, or of every d-th column."""
     n, _, rows, columns = shape
     dilation = parameters.dilation[1]
     if parameters.kernel != (3, 3) or not _is_even(shape, parameters):
@@ -218,7 +218,7 @@ def _of_one_phase(shape: tuple[int, ...], parameters: ConvParameters) -> tuple[i
 
 
 def _is_even(shape: tuple[int, ...], parameters: ConvParameters) -> bool:
-    """Whether the images of every d-th pixel of some images are of one size."""
+    """Return whether the images of every d-th pixel have one size."""
     return all(is_same(size % parameters.dilation[1], 0) for size in shape[2:])
 
 
@@ -232,7 +232,7 @@ def tiled(
     *,
     size: tuple[int, int, int] | None = None,
 ) -> Iterator[Conv]:
-    """The direct kernel for a result, with the tiles that cost least; see ``direct``."""
+    """Yield the direct kernel for a result with the cheapest tiles; see ``direct``."""
     first = direct(context, result, parameters, weight, source, target, size=size)
     yield first
     of = (first.rows, first.columns, first.out_channels, first.taps)
@@ -241,7 +241,7 @@ def tiled(
 
 
 def _tiled_for(context: Context, parameters: ConvParameters) -> Host:
-    """The host, as tiles are chosen for it: products of integers may take a register of their own."""
+    """Return the host for the choice of tiles: products of integers may take a register of their own."""
     host = context.host
     return replace(host, repeats_from_memory=False) if parameters.integers and ways(host) != DOTS else host
 
@@ -258,7 +258,7 @@ def direct(
     first_tap: tuple[int, int] = (0, 0),
     panel_sizes: Sequence[int] = PANEL_SIZES,
 ) -> Conv:
-    """The direct kernel for a result.
+    """Return the direct kernel for a result.
 
     Args:
         weight: (O, I, KD, KH, KW), of which ``parameters.kernel`` taps of every plane are multiplied, from
@@ -303,17 +303,17 @@ def direct(
 
 
 def flat_filters(weight: Array) -> Array:
-    """(O, I, KD, KH, KW) as kernels pack it, the rows of all planes one after the other."""
+    """Return (O, I, KD, KH, KW) as kernels pack it, with the rows of all planes one after the other."""
     return weight.reshape(*weight.shape[:2], -1, weight.shape[4])
 
 
 def _flattened(
     strides: tuple[Strides, ...], n: int, rows: int, columns: int, is_all: bool
 ) -> tuple[int, int, int] | None:
-    """Images, rows and columns as one row, where its pixels lie at one distance in every tensor.
+    """Return images, rows and columns as one row, if its pixels are equally spaced in every tensor, else None.
 
     Args:
-        is_all: the pixels of all images are one row; else those of each are.
+        is_all: whether the pixels of all images are one row; else those of each are.
     """
     if not (is_same(rows, 1) or all(is_same(each.h, columns * each.w) for each in strides)):
         return None
@@ -324,6 +324,6 @@ def _flattened(
 
 
 def raw_strides(image: View) -> Strides:
-    """Strides of (n, c, h, w) as they are, even along a dimension of one element: its border lies there."""
+    """Return the strides of (n, c, h, w), also along a dimension of size 1, where a border lies."""
     n, _, h, w = (stride // image.meta.itemsize for stride in image.meta.strides)
     return Strides(n if image.shape[0] > 1 else 0, h, w)

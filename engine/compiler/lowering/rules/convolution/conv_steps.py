@@ -31,20 +31,20 @@ Filters = tuple[Array, Array | None]
 def computed(
     context: Context, x: View, result: Result, parameters: ConvParameters, parts: Parts, filters: Filters
 ) -> Iterator[KernelStep]:
-    """The kernels of a convolution, from an image that has its border."""
+    """Yield the steps of a convolution, from an image that has its border."""
     compute = _whole if len(parts) == 1 else _in_parts
     return compute(context, x, result, parameters, parts, filters)
 
 
 def as_filters(weight: AnyArray) -> AnyArray:
-    """(O, I, KW) and (O, I, KH, KW) as (O, I, KD, KH, KW)."""
+    """Return (O, I, KW) or (O, I, KH, KW) as (O, I, KD, KH, KW)."""
     return weight.reshape(*weight.shape[:2], *(1,) * (5 - weight.ndim), *weight.shape[2:])
 
 
 def _whole(
     context: Context, x: View, result: Result, parameters: ConvParameters, parts: Parts, filters: Filters
 ) -> Iterator[KernelStep]:
-    """The kernel that suits a convolution best, from an image that has its border."""
+    """Yield the step of the best kernel for a convolution, from an image that has its border."""
     ((row, column),), (weight, bias) = parts, filters
     source = raw_strides(x)
     weight = weight[..., row.first : row.first + row.taps, column.first : column.first + column.taps]
@@ -85,7 +85,7 @@ def with_computed(
     parts: Parts,
     filters: tuple[View, View | None],
 ) -> Iterator[KernelStep]:
-    """The same with weights that the run computes, and packs before."""
+    """Yield the steps of a convolution whose weights are computed and packed at run time."""
 
     def pack(kernel: Conv) -> tuple[View, Sequence[KernelStep]]:
         return packed_in_run(context, kernel, *filters)
@@ -96,7 +96,7 @@ def with_computed(
 def _in_parts(
     context: Context, x: View, result: Result, parameters: ConvParameters, parts: Parts, filters: Filters
 ) -> Iterator[KernelStep]:
-    """A direct convolution of every part of the output whose pixels meet the image with the same taps."""
+    """Yield a direct convolution for every part of the output whose pixels meet the image with the same taps."""
 
     def pack(kernel: Conv) -> tuple[View, Sequence[KernelStep]]:
         flat = partial(kernel.pack, flat_filters(filters[0]), filters[1])
@@ -137,18 +137,18 @@ def _in_parts_of(
 
 
 def _origin(x: View, source: Strides, row: Span, column: Span) -> int:
-    """Where the first pixel of a part reads first, in bytes from the first pixel of the image."""
+    """Return the bytes from the first pixel of the image to the one that a part reads first."""
     return x.dtype.itemsize * (row.origin * source.h + column.origin * source.w)
 
 
 def _pixels(array: Strided, row: Span, column: Span) -> Strided:
-    """The pixels of a part of an image or signal, as an image."""
+    """Return the pixels of a part of an image or signal, as an image."""
     rows, columns = slice(row.start, row.start + row.count), slice(column.start, column.start + column.count)
     return as_image(array)[:, :, rows, columns]
 
 
 def weights_of(context: Context) -> tuple[Array, Array | None] | tuple[View, View | None]:
-    """Weight and bias: known both, or both in memory where the run computes one of them."""
+    """Return weight and bias: both known, or both in memory where one is computed."""
     if not any(isinstance(context.argument(index), View) for index in (1, 2)):
         return context.weight(1), context.optional_weight(2)
     return context.tensor(1), None if context.argument(2) is None else context.tensor(2)
@@ -157,10 +157,10 @@ def weights_of(context: Context) -> tuple[Array, Array | None] | tuple[View, Vie
 def packed_in_run(
     context: Context, kernel: Conv, weight: View, bias: View | None, taps: Strided | None = None
 ) -> tuple[View, list[KernelStep]]:
-    """What ``kernel.pack`` makes of weights (O, I, KD, KH, KW) and a bias (O,), and the steps that do.
+    """Return run-time weights (O, I, KD, KH, KW) and bias (O,) as ``kernel.pack`` packs them, and the steps.
 
     Args:
-        taps: of the weights, those that are packed, as (groups, O, I, KD, KH, KW).
+        taps: the weights to pack, as (groups, O, I, KD, KH, KW).
     """
     groups, channels = kernel.groups, kernel.out_channels
     found = weight.meta if taps is None else taps
@@ -188,7 +188,7 @@ def packed_in_run(
 
 
 def _line(bias: View | None, first: int, shape: tuple[int, int, int], target: View) -> View:
-    """Where sums begin: the bias of some channels, or zeros."""
+    """Return the initial value of sums: the bias of some channels, or zeros."""
     if bias is None:
         zero = constant(np.zeros(1, target.dtype))
         return derived(zero, zero.meta.broadcast_to(shape))

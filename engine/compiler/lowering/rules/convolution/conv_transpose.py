@@ -1,9 +1,9 @@
 """Transposed convolutions: for each phase of the stride an ordinary convolution that writes every stride-th pixel.
 
 Output y gets x[i] * w[k] where y = i * stride - padding + k * dilation. Outputs of one phase, y = phase + stride * j,
-meet only every (stride / g)-th tap, g the greatest divisor of stride and dilation, and from one of them to the next
-every (dilation / g)-th element: a convolution with the taps in reverse. Where a phase meets no tap at all, as with a
-stride larger than the kernel, outputs are the bias; a map writes it everywhere before.
+meet only every (stride / g)-th tap, with g the greatest common divisor of stride and dilation. From one tap to the next
+they meet every (dilation / g)-th element: a convolution with reversed taps. Where a phase meets no tap, as with a
+stride larger than the kernel, outputs are the bias; a map writes it everywhere first.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ class Phase:
     """Outputs ``phase + stride * j`` along one axis.
 
     Args:
-        taps: which of the kernel's, in reverse.
-        count: how many outputs.
+        taps: numbers of the kernel's taps, in reverse.
+        count: number of outputs.
         begin: index of the input element under the first tap of output j = 0.
         dilation: elements from tap to tap.
     """
@@ -61,19 +61,19 @@ class Phase:
 
     @property
     def chosen(self) -> slice:
-        """The taps, of the kernel's."""
+        """Return the slice of the kernel's taps."""
         first, *others = self.taps
         step = others[0] - first if others else -1
         end = self.taps[-1] + step
         return slice(first, end if end >= 0 else None, step)
 
     def margins(self, size: int) -> tuple[int, int]:
-        """Zeros needed before and after an axis of ``size``."""
+        """Return the zeros needed before and after an axis of ``size``."""
         return max(0, -self.begin), max(0, self.begin + self.count + (len(self.taps) - 1) * self.dilation - size)
 
 
 def phases(kernel: int, stride: int, padding: int, count: int, dilation: int = 1) -> list[Phase]:
-    """The phases of one axis with ``count`` outputs that meet a tap.
+    """Return the phases of one axis with ``count`` outputs that meet a tap.
 
     Raises:
         NotLoweredError: there are too many.
@@ -101,7 +101,7 @@ def phases(kernel: int, stride: int, padding: int, count: int, dilation: int = 1
 def _axes(
     layer: ConvTranspose, kernel: tuple[int, ...], strides: tuple[int, ...], out: tuple[int, ...]
 ) -> list[list[Phase]]:
-    """The phases of planes, rows and columns."""
+    """Return the phases of planes, rows and columns."""
     rank = layer.spatial_rank
     paddings, dilations = spread(layer.padding, rank, "padding", 0), spread(layer.dilation, rank, "dilation")
     found = [phases(*each) for each in zip(kernel, strides, paddings, out, dilations, strict=True)]
@@ -109,7 +109,7 @@ def _axes(
 
 
 def _strides_of(layer: ConvTranspose, kernel: tuple[int, ...], sizes: tuple[int, ...]) -> tuple[int, ...]:
-    """Its strides; along an axis of one element, where none is made, one with which every output meets a single tap."""
+    """Return the strides; an axis of size 1 gets one with which every output meets a single tap."""
     strides = spread(layer.stride, layer.spatial_rank, "stride")
     return tuple(
         k if size == 1 and s < k <= MOST_PHASES else s for k, s, size in zip(kernel, strides, sizes, strict=True)
@@ -142,7 +142,7 @@ BORDER_RULES[ConvTranspose] = _wanted_border
 
 @kernels_for(ConvTranspose, image=True, doubles=True)
 def lower_conv_transpose(context: Context) -> Lowered:
-    """A transposed convolution of signals, images or volumes with the element-wise operators after it."""
+    """Lower a transposed convolution of signals, images or volumes with the element-wise operators after it."""
     layer, (given, bias) = context.layer(ConvTranspose), weights_of(context)
     weight = given.meta if isinstance(given, View) else given
     x, sizes = context.tensor(0), context.result_spec.sizes
@@ -197,13 +197,13 @@ def lower_conv_transpose(context: Context) -> Lowered:
 
 
 def _is_all_met(axes: Sequence[Sequence[Phase]], strides: tuple[int, ...], sizes: tuple[int, ...]) -> bool:
-    """Whether every output meets a tap."""
+    """Return whether every output meets a tap."""
     rank = len(sizes)
     return all(len(each) == min(s, n) for each, s, n in zip(axes[-rank:], strides, sizes, strict=True))
 
 
 def _biased(context: Context, result: Result, bias: object, channels: int) -> KernelStep:
-    """The result of no taps: everywhere the bias, and what joins it."""
+    """Return the step that stores the bias, with fused operators, everywhere."""
     known = bias if isinstance(bias, np.ndarray) else np.zeros(channels, context.dtype)
     numbers = bias if isinstance(bias, View) else context.lowering.stored(known)
     shape = result.image.shape
@@ -214,26 +214,26 @@ def _biased(context: Context, result: Result, bias: object, channels: int) -> Ke
 
 
 def _samples(count: int, sizes: tuple[int, ...], stride: tuple[int, ...]) -> list[tuple[int, slice]]:
-    """The samples of a batch that a kernel computes together: one of them where planes of a phase lie unevenly."""
+    """Return the samples of a batch that a kernel computes together: one each if planes of a phase lie unevenly."""
     if len(sizes) == 5 and sizes[2] % stride[0]:
         return [(k, slice(k, k + 1)) for k in range(count)]
     return [(0, slice(None))]
 
 
 def _pixels(array: Strided, phase: Sequence[Phase], stride: tuple[int, ...], samples: slice) -> Strided:
-    """The pixels of (n, c, h, w), (n, c, w) or (n, c, d, h, w) that a phase makes."""
+    """Return the pixels of (n, c, h, w), (n, c, w) or (n, c, d, h, w) that a phase makes."""
     planes = array[samples, :, phase[0].phase :: stride[0]] if array.ndim == 5 else array
     return as_image(planes)[:, :, phase[1].phase :: stride[1], phase[2].phase :: stride[2]]
 
 
 def _bank(taps: Array | Strided) -> Array | Strided:
-    """Return the taps of a phase as (O, C/groups, S, T, U); no more than that shape if the run computes them."""
+    """Return the taps of a phase as (O, C/groups, S, T, U); only the shape if they are computed at run time."""
     bank = taps.reshape(taps.shape[0] * taps.shape[1], *taps.shape[2:])
     return bank if isinstance(bank, Strided) else np.ascontiguousarray(bank)
 
 
 def _taps(weight: Array | Strided, groups: int, phase: Sequence[Phase]) -> Array | Strided:
-    """The taps of a phase, (C, O/groups, KD, KH, KW) as (groups, O/groups, C/groups, S, T, U), where they lie."""
+    """View the taps of a phase, (C, O/groups, KD, KH, KW), as (groups, O/groups, C/groups, S, T, U)."""
     depth, row, column = (each.chosen for each in phase)
     chosen = weight[:, :, depth, row, column]
     c, o, *taps = chosen.shape

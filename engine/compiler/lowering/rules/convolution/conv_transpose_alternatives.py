@@ -41,7 +41,7 @@ FEW_PIXELS = 4096
 def prefers_pixel_shuffle(
     layer: ConvTranspose, weight: tuple[int, ...], x: tuple[int, ...], y: tuple[int, ...]
 ) -> bool:
-    """Whether a shuffled convolution is wanted; of shapes (C, O, KH, KW) and (N, ...)."""
+    """Return whether pixel shuffle is faster, for shapes (C, O, KH, KW) and (N, ...)."""
     if layer.spatial_rank != 2 or layer.groups != 1 or any(each != 1 for each in layer.dilation):
         return False
     strides, paddings = spread(layer.stride, 2, "stride"), spread(layer.padding, 2, "padding", 0)
@@ -54,7 +54,7 @@ def prefers_pixel_shuffle(
 
 
 def shuffle_border(layer: ConvTranspose, taps: tuple[int, ...]) -> Border:
-    """Return the zeros that are wanted around the image."""
+    """Return the border of zeros that the image needs."""
     rows, columns = (k // s - 1 for k, s in zip(taps, spread(layer.stride, 2, "stride"), strict=True))
     return rows, columns, rows, columns
 
@@ -105,7 +105,7 @@ MOST_PHASES = 16
 
 
 def prefers_overlap_add(context: Context, layer: ConvTranspose, outputs: int, taps: int) -> bool:
-    """Whether a product with all taps is possible, and wanted: so it is where outputs fill half a vector at most."""
+    """Return whether overlap-add is possible and faster: where outputs fill at most half a vector."""
     if layer.spatial_rank != 1 or layer.groups != 1 or layer.dilation != (1,) or context.dtype != FLOAT32:
         return False
     (stride,), count, kept = layer.stride, context.tensor(0).shape[2], context.result_spec.sizes[2]
@@ -115,7 +115,7 @@ def prefers_overlap_add(context: Context, layer: ConvTranspose, outputs: int, ta
 
 
 def lower_overlap_add(context: Context, layer: ConvTranspose, weight: Array, bias: Array | None) -> Lowered:
-    """(batch, inputs, length) -> (batch, outputs, length)."""
+    """Lower (batch, inputs, length) -> (batch, outputs, length)."""
     x, composition = context.tensor(0), Composition(context)
     (stride,), (padding,) = layer.stride, spread(layer.padding, 1, "padding", 0)
     inputs, outputs, taps = weight.shape

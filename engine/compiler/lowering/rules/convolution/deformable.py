@@ -1,4 +1,4 @@
-"""Deformable convolutions: what every tap sees, as channels of an image, and a convolution of single pixels."""
+"""Deformable convolutions: samples of every tap as channels of an image, and a 1x1 convolution of them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _MOST_SEGMENTS = 32
 
 @kernels_for(OnnxDeformConv, image=True)
 def lower_onnx_deform(context: Context) -> Lowered:
-    """The same, whose bias comes before the mask; a lone one of four axes is the mask."""
+    """Lower ONNX's deformable convolution: the bias comes before the mask; a single one of rank 4 is the mask."""
     layer, given = context.layer(OnnxDeformConv), [*context.bound.positional, *[Source()] * 2][:5]
     meant = layer.canonical_for(context.weight(1))
     values = [context.argument(index) for index in (3, 4)]
@@ -41,7 +41,7 @@ def lower_onnx_deform(context: Context) -> Lowered:
 
 @kernels_for(DeformConv2d, DeformConv2dFunction, image=True)
 def lower_deform(context: Context) -> Lowered:
-    """A convolution of samples, wherever the run says."""
+    """Lower a convolution of samples at run-time positions."""
     layer: Any = context.layer(Layer)
     conv = layer.conv if isinstance(layer, DeformConv2dFunction) else layer
     has_mask = layer.use_mask if isinstance(layer, DeformConv2dFunction) else context.argument(3) is not None
@@ -84,7 +84,7 @@ def _or(mask: View | None, offset: View) -> View:
 
 
 def _segments(count: int, groups: int, offset_groups: int, taps: int) -> tuple[Segment, ...]:
-    """Channels in runs that lie in one group of weights and one of offsets."""
+    """Return runs of channels that lie in one group of weights and one of offsets."""
     of_weights, of_offsets = count // groups, count // offset_groups
     ends = sorted({*range(0, count + 1, of_weights), *range(0, count + 1, of_offsets)})
     if len(ends) - 1 > _MOST_SEGMENTS:
@@ -102,5 +102,5 @@ def _segments(count: int, groups: int, offset_groups: int, taps: int) -> tuple[S
 
 
 def _by_taps(weight: Array) -> Array:
-    """(O, I, KH, KW) as (O, KH * KW * I, 1, 1): taps one after the other, each with all channels of its group."""
+    """Return (O, I, KH, KW) as (O, KH * KW * I, 1, 1): tap after tap, each with all channels of its group."""
     return np.ascontiguousarray(np.moveaxis(weight, 1, -1).reshape(len(weight), -1, 1, 1))

@@ -1,1 +1,1 @@
-"""Arithmetic on elements, of every dtype, and what is composed of it."""
+"""Lowering rules of element-wise arithmetic of every dtype."""

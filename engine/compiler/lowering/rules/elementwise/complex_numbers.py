@@ -1,4 +1,4 @@
-"""Element-wise operators of complex numbers of float32: maps of their own, over both parts at once."""
+"""Element-wise operators of complex numbers of float32: maps of both parts at once."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ _FUNCTIONS: dict[type[Layer], str] = {Conjugate: "conj", Angle: "angle"}
 
 @kernels_for(Conjugate)
 def lower_conjugate(context: Context) -> Lowered:
-    """Numbers with the other sign before i; real ones as they are."""
+    """Lower conj; real numbers are unchanged."""
     x = context.elements(0)
     return lower_complex_map(context) if x.dtype.kind == "c" else context.lowered(x)
 
 
 def lower_complex_map(context: Context) -> Lowered:
-    """An element-wise operator of which an operand is complex."""
+    """Lower an element-wise operator with a complex operand."""
     layer, spec = context.layer(Layer), context.lowering.spec(context.op.outputs[0])
     if spec is None or not spec.size or spec.dtype not in (COMPLEX64, FLOAT32):
         raise NotLoweredError("its result is known only in a run, empty, or of an unusual dtype")
@@ -58,7 +58,7 @@ FALLBACKS.update({each: lower_complex_map for each in NAMED if each.function.nam
 
 
 def _operands(context: Context) -> tuple[list[View], list[Expr | None]]:
-    """Tensors in memory, and the arguments of forward as terms, None where one is left out."""
+    """Return tensors in memory, and the arguments of forward as terms, None where one is left out."""
     if context.bound.keywords or context.lowering.quantises:
         raise NotLoweredError("its operands are not those of a map")
     views: list[View] = []
@@ -76,7 +76,7 @@ def _operands(context: Context) -> tuple[list[View], list[Expr | None]]:
 
 
 def _tree_of(context: Context, layer: Layer, arguments: Sequence[Expr | None], views: list[View]) -> Expr | None:
-    """The expression; complex numbers that are written in it become operands."""
+    """Return the expression; complex literals become operands."""
     if type(layer) in _FUNCTIONS:
         return apply(_FUNCTIONS[type(layer)], *(each for each in arguments if each is not None))
     if isinstance(layer, Expression):
@@ -94,19 +94,20 @@ def _tree_of(context: Context, layer: Layer, arguments: Sequence[Expr | None], v
 
 @dataclass(slots=True)
 class _Parts:
-    """An expression taken apart: what is of real numbers alone is computed as such, for it is another number where
-    parts are not finite.
+    """Expression split into real and complex parts.
+
+    Real parts are computed as real numbers: complex arithmetic gives other results where parts are not finite.
 
     Args:
-        composition: gets the kernels.
-        views: what operands of the expression stand for; real numbers that were computed are appended.
+        composition: receives the kernels.
+        views: operands of the expression; computed real numbers are appended.
     """
 
     composition: Composition
     views: list[View]
 
     def store(self, tree: Expr, target: View) -> None:
-        """The kernel for an expression of complex numbers, or for what one of its functions gives of them."""
+        """Add the kernel of an expression of complex numbers, or of a real-valued function of them."""
         if isinstance(tree, Apply) and self.is_cut(tree):
             tree = Apply(tree.name, tuple(self._pairs(each) for each in tree.arguments))
         else:
@@ -117,7 +118,7 @@ class _Parts:
         self.composition.typed(target, tree, *(self.views[number] for number in used), domain="pair")
 
     def apart(self, tree: Expr) -> tuple[Expr, *tuple[View, ...]]:
-        """An expression of real numbers with what functions give of complex ones as operands, and all its operands."""
+        """Return a real expression with complex-to-real functions as operands, and all its operands."""
         found: dict[Expr, Expr] = {}
         operands: list[View] = []
 
@@ -135,7 +136,7 @@ class _Parts:
         return seen(tree), *operands
 
     def _real(self, part: Expr) -> View:
-        """A real operand, or what a function gives of complex numbers, in new memory."""
+        """Return a real operand, or a real-valued function of complex numbers, in new memory."""
         if isinstance(part, Operand):
             return self.composition.context.stored(self.views[part.index])
         sizes = broadcast_sizes(*(self.views[index].shape for index in operands_of(part)))
@@ -144,10 +145,10 @@ class _Parts:
         return target
 
     def _pairs(self, tree: Expr) -> Expr:
-        """An expression of complex numbers; real ones that it has in it are computed before.
+        """Return an expression of complex numbers; real parts of it are computed before.
 
         Raises:
-            NotLoweredError: it has a function that there is none of complex numbers.
+            NotLoweredError: a function has no complex kernel.
         """
         if isinstance(tree, Number):
             return apply("real", tree)
@@ -161,7 +162,7 @@ class _Parts:
         return Apply(tree.name, tuple(self._pairs(each) for each in tree.arguments))
 
     def _is_real(self, tree: Expr) -> bool:
-        """Whether an expression is of real numbers, or gives some."""
+        """Return whether an expression is real."""
         if isinstance(tree, Operand):
             return self.views[tree.index].dtype != COMPLEX64
         if isinstance(tree, Number) or tree.name in REAL_VALUED:
@@ -169,7 +170,7 @@ class _Parts:
         return all(self._is_real(each) for each in tree.arguments)
 
     def is_cut(self, tree: Expr) -> bool:
-        """Whether it is a function that gives a real number of a complex one."""
+        """Return whether it is a function that maps a complex number to a real one."""
         if not isinstance(tree, Apply) or tree.name not in REAL_VALUED:
             return False
         return not all(self._is_real(each) for each in tree.arguments)

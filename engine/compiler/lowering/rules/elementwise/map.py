@@ -1,4 +1,4 @@
-"""Element-wise operators that no kernel absorbed: one map for as many of them as follow each other."""
+"""Maps: element-wise operators that no kernel fused, as many as follow each other in one map."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from engine.layers.definition.layer import Layer
 
 @kernels_for(Layer)
 def lower_map(context: Context) -> Lowered:
-    """An element-wise operator and those after it, in the dtype of its result."""
+    """Lower an element-wise operator and those after it, in the dtype of its result."""
     spec = context.lowering.spec(context.op.outputs[0])
     context = context if spec is None else replace(context, dtype=spec.dtype)
     return finished(context, _alone(context))
 
 
 def finished(context: Context, fused: Fused) -> Lowered:
-    """A map and the element-wise operators after it; operand 0 of its tree does not exist."""
+    """Lower a map and the element-wise operators after it; its tree has no operand 0."""
     lowering, sizes = context.lowering, context.result_spec.sizes
     fused = fuse_following(lowering, fused, _as_it_is)
     operands = tuple(view for each in fused.views if (view := image_of(each, sizes, _as_it_is)) is not None)
@@ -40,9 +40,9 @@ def finished(context: Context, fused: Fused) -> Lowered:
 
 
 def _own_order(operands: Sequence[View]) -> tuple[int, ...] | None:
-    """The order in memory of operands with elements of their own everywhere, where none has them in logical order.
+    """Return the memory order of full-size operands if none of them lies in logical order, else None.
 
-    Written in another order than it is read in, a map would read or write its vectors element by element.
+    A map that reads and writes in different orders would move its vectors element by element.
     """
     found = [each.order for each in operands if all(map(_has_own, each.strides, each.shape))]
     lying = [[axis for axis in order if operands[0].shape[axis] != 1] for order in found]
@@ -54,7 +54,7 @@ def _has_own(stride: int, size: int) -> bool:
 
 
 def _alone(context: Context) -> Fused:
-    """The operator alone; operand 0 of its tree does not exist."""
+    """Return the operator without those that follow; its tree has no operand 0."""
     known: dict[str, Expr] = {}
     views: list[View] = []
     if not add_operator(context.lowering, context.op, known, views):
@@ -68,7 +68,7 @@ def _as_it_is(array: Strided) -> Strided:
 
 
 def _shifted(tree: Expr) -> Expr:
-    """The tree with operand k + 1 called k: a map has no result of a kernel to begin with."""
+    """Return the tree with operand k + 1 renamed to k: a map has no kernel result to begin with."""
     if isinstance(tree, Operand):
         return Operand(tree.index - 1)
     if isinstance(tree, Apply):

@@ -1,4 +1,4 @@
-"""Floats as bytes, and bytes as floats: maps, and the extremes of a tensor where these decide the scale."""
+"""Quantisation of floats to bytes and back: maps, and the extremes of a tensor for a dynamic scale."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _ENDS: Final[tuple[Mode, Mode]] = ("min", "max")
 
 @kernels_for(DynamicQuantizeLinear)
 def lower_dynamic(context: Context) -> Lowered:
-    """The extremes, what follows from them, and a map."""
+    """Lower dynamic quantisation: the extremes, scale and zero point from them, and a map."""
     x, layer = context.tensor(0), context.layer(Layer)
     if not x.shape or context.lowering.quantises:
         raise NotLoweredError("there is no kernel for a single number")
@@ -49,7 +49,7 @@ def lower_dynamic(context: Context) -> Lowered:
 
 
 def extremes_of(composition: Composition, x: View) -> tuple[View, View, View]:
-    """What a tensor's bytes reach down to, and their scale and zero point, as float32."""
+    """Return the minimum of a tensor's range, and its scale and zero point, as float32."""
     # In whatever order: as the elements lie.
     x = derived(x, x.meta.transpose(sorted(range(len(x.shape)), key=lambda axis: -x.strides[axis])))
     axes = range(len(x.shape))
@@ -60,7 +60,7 @@ def extremes_of(composition: Composition, x: View) -> tuple[View, View, View]:
 
 @kernels_for(QuantizeLinear)
 def lower_quantise(context: Context) -> Lowered:
-    """A map, with one scale for all or one a slice of an axis."""
+    """Lower quantisation to a map, with one scale for all or one a slice of an axis."""
     x, spec = context.tensor(0), context.lowering.spec(context.op.outputs[0])
     layer = context.layer(QuantizeLinear)
     if spec is None or spec.dtype not in _BYTES or context.lowering.quantises:
@@ -75,7 +75,7 @@ def lower_quantise(context: Context) -> Lowered:
 
 @kernels_for(DequantizeLinear)
 def lower_dequantise(context: Context) -> Lowered:
-    """A map, with one scale for all or one a slice of an axis."""
+    """Lower dequantisation to a map, with one scale for all or one a slice of an axis."""
     x, layer = context.elements(0), context.layer(DequantizeLinear)
     if x.dtype not in _BYTES or context.result_spec.dtype != FLOAT32:
         raise NotLoweredError("there is no kernel for its integers")
@@ -98,7 +98,7 @@ def _needed(view: View | None) -> View:
 def _spread(
     context: Context, layer: QuantizeLinear | DequantizeLinear, index: int, x: View, dtypes: Sequence[DType]
 ) -> View | None:
-    """A scale or zero point as it broadcasts to x; None where it is left out."""
+    """Return a scale or zero point as it broadcasts to x; None where it is left out."""
     value = context.argument(index)
     if value is None or (isinstance(value, int) and value == 0):
         return None
@@ -115,7 +115,7 @@ def _spread(
 
 
 def _map(context: Context, target: View, tree: Expr, operands: Sequence[View]) -> KernelStep:
-    """An expression of operands of any dtype that broadcast to the target, computed as float32."""
+    """Return the step of an expression of operands of any dtype that broadcast to the target, computed as float32."""
     flat = [each if target.shape else derived(each, each.meta.reshape(())) for each in operands]
     seen = [target, *(derived(each, each.meta.broadcast_to(target.shape)) for each in flat)]
     dtypes, strides = [each.dtype.name for each in seen], [each.strides for each in seen]

@@ -31,10 +31,10 @@ _SIGN, _WRAP = 2**63, 2**64
 
 
 def domain_of(dtype: DType) -> Domain:
-    """What elements of a dtype are computed with.
+    """Return the number type that elements of a dtype are computed with.
 
     Raises:
-        NotLoweredError: nothing computes with them.
+        NotLoweredError: there is none.
     """
     if dtype.name not in COMPUTED:
         raise NotLoweredError(f"there are no {dtype_name(dtype)} kernels")
@@ -42,20 +42,20 @@ def domain_of(dtype: DType) -> Domain:
 
 
 def number_of(value: Array | bool | int | float, dtype: DType) -> bool | int | float:
-    """A number in a dtype, as kernels write it: of uint64 the int64 of the same bits."""
+    """Return a number in a dtype, as kernels write it: for uint64 the int64 of the same bits."""
     number: bool | int | float = cast(value, dtype).item()
     return number - _WRAP if isinstance(number, int) and number >= _SIGN else number
 
 
 def names_of(tree: Expr) -> set[str]:
-    """The functions that a tree applies."""
+    """Return the functions that a tree applies."""
     if not isinstance(tree, Apply):
         return set()
     return {tree.name}.union(*(names_of(each) for each in tree.arguments))
 
 
 def target_of(context: Context, spec: TensorSpec, x: View) -> View:
-    """Memory for a result; bytes lie as those images do that they are made of, and floats as the bytes."""
+    """Allocate a result; bytes get the layout of the images they come from, and floats that of the bytes."""
     if is_same(spec.sizes, x.shape) and x.is_channels_last and not x.is_row_major:
         if spec.dtype.itemsize == 1 and spec.dtype.kind in "iu":
             return like(x, spec.dtype)
@@ -69,12 +69,12 @@ _WORDS = {"maximum": "max", "minimum": "min", "fmax": "max", "fmin": "min"}
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TypedExpr:
-    """A tensor that is computed, or lies in memory.
+    """Tensor that is computed, or lies in memory.
 
     Args:
         tree: over the operands of its Calls.
-        domain: what the tree is computed with; None for an operand.
-        watched: truths of which none may hold.
+        domain: number type of the tree; None for an operand.
+        watched: conditions of which none may hold, else the fault flag is set.
         array: the elements, if they are known now.
     """
 
@@ -90,11 +90,11 @@ TypedArgument: TypeAlias = TypedExpr | bool | int | float
 
 @dataclass(slots=True)
 class Calls:
-    """The kernels of one operator, in order.
+    """Kernels of one operator, in order.
 
     Attributes:
-        views: what operands of trees stand for.
-        steps: what was made so far.
+        views: operands of the trees.
+        steps: the steps so far.
     """
 
     context: Context
@@ -102,7 +102,7 @@ class Calls:
     steps: list[KernelStep] = field(default_factory=list)
 
     def term(self, value: object) -> TypedArgument:
-        """An argument of forward: a tensor in memory, or a number.
+        """Return an argument of forward: a tensor in memory, or a number.
 
         Raises:
             NotLoweredError: it is neither.
@@ -121,14 +121,14 @@ class Calls:
     def call(
         self, function: str | ElementwiseFunction, *arguments: TypedArgument, kernel: str | None = None
     ) -> TypedArgument:
-        """What a function gives.
+        """Return the result of a function.
 
         Args:
-            function: a name of engine.expression, or one that a layer has beside these.
-            kernel: another function of integers, which promotes as this one.
+            function: a name of engine.expression, or a function of a layer.
+            kernel: another function of integers, with the same promotion.
 
         Raises:
-            NotLoweredError: there is no kernel for it, or a run alone can tell.
+            NotLoweredError: there is no kernel for it, or it is known only at run time.
         """
         function = ELEMENTWISE[function] if isinstance(function, str) else function
         name, specs = function.name, [each.spec if isinstance(each, TypedExpr) else each for each in arguments]
@@ -153,7 +153,7 @@ class Calls:
         return TypedExpr(tree, result, domain, tuple(watched))
 
     def _for_domain(self, argument: TypedArgument, domain: Domain, result: TensorSpec) -> TypedArgument:
-        """An argument that can be computed together with what it is needed for, or lies in memory."""
+        """Return an argument that can be computed in the same map, or lies in memory."""
         if not isinstance(argument, TypedExpr) or argument.domain is None:
             return argument
         if argument.domain == domain and argument.spec.shape == result.shape:
@@ -161,7 +161,7 @@ class Calls:
         return self._as_operand(argument)
 
     def _as_term(self, argument: TypedArgument, dtype: DType) -> Expr:
-        """An argument in the dtype that all of them meet in."""
+        """Return an argument in the promoted dtype."""
         if not isinstance(argument, TypedExpr):
             return Number(number_of(argument, dtype))
         if argument.array is not None and argument.array.size == 1:
@@ -175,7 +175,7 @@ class Calls:
         return self._rounded(argument.tree, dtype) if is_cast else argument.tree
 
     def _exact(self, argument: TypedExpr) -> Expr:
-        """What a call of narrow integers gives wraps, whatever it is needed as."""
+        """Return an argument whose narrow integers wrap, as the result of their own call does."""
         mine = argument.spec.dtype
         is_exact = argument.domain is None or mine.itemsize == 8 or mine.kind == "f"
         return argument.tree if is_exact else apply(f"as_{dtype_name(mine)}", argument.tree)
@@ -185,15 +185,15 @@ class Calls:
         return None if tree is None else self._rounded(tree, dtype)
 
     def _rounded(self, tree: Expr, dtype: DType) -> Expr:
-        """What PyTorch keeps in 16 bits, as it does."""
+        """Return a result rounded to 16 bits where PyTorch stores it so."""
         name = self.context.lowering.low_precision.rounded.get(self.context.op.outputs[0].name)
         return tree if name is None or dtype != FLOAT32 else apply(name, tree)
 
     def cast(self, argument: TypedArgument, dtype: DType) -> TypedExpr:
-        """A tensor in another dtype.
+        """Return a tensor in another dtype.
 
         Raises:
-            NotLoweredError: it is a number, or numpy's conversion is not the processor's.
+            NotLoweredError: it is a number, or numpy's conversion differs from the processor's.
         """
         if not isinstance(argument, TypedExpr):
             raise NotLoweredError("a number is cast")
@@ -213,13 +213,13 @@ class Calls:
         return self._as_operand(TypedExpr(self._exact(argument), spec, domain, argument.watched))
 
     def _as_operand(self, argument: TypedExpr) -> TypedExpr:
-        """A tensor in memory, as an operand."""
+        """Return a tensor in memory, as an operand."""
         stored = self.term(self.stored(argument))
         assert isinstance(stored, TypedExpr)
         return stored
 
     def stored(self, part: TypedExpr, target: View | None = None) -> View:
-        """A tensor in memory."""
+        """Store a tensor in memory."""
         spec = part.spec
         if not spec.size:
             raise NotLoweredError("it has no elements")
@@ -246,10 +246,10 @@ class Calls:
         return target
 
     def lowered(self, result: TypedArgument) -> Lowered:
-        """What these steps make: the first result.
+        """Return the first result, with the steps that compute it.
 
         Raises:
-            NotLoweredError: it is not what the operator announces.
+            NotLoweredError: it differs from the operator's declared result.
         """
         output = self.context.op.outputs[0]
         spec = self.context.lowering.spec(output)
@@ -264,7 +264,7 @@ class Calls:
 
 
 def check_truncation(source: DType, target: DType) -> None:
-    """Refuse fractions that are cut to integers without a sign: of what fits none, processors make different ones.
+    """Refuse a cast of fractions to unsigned integers: values out of range differ between processors.
 
     Raises:
         NotLoweredError: it is such a conversion.
@@ -274,7 +274,7 @@ def check_truncation(source: DType, target: DType) -> None:
 
 
 def integer_function(name: str, terms: Sequence[Expr]) -> Expr | None:
-    """A function of integers or truths."""
+    """Return a function of integers or booleans."""
     if name == "pow" and isinstance(exponent := terms[1], Number):
         if exponent.value < 0:
             return None
@@ -284,10 +284,10 @@ def integer_function(name: str, terms: Sequence[Expr]) -> Expr | None:
 
 
 def _zero_checks(divisor: TypedArgument, term: Expr) -> list[Expr]:
-    """What holds where a divisor is 0; nothing where it is known not to be.
+    """Return the condition that a divisor is 0; none if it is known not to be.
 
     Raises:
-        NotLoweredError: it is known to be.
+        NotLoweredError: it is known to be 0.
     """
     known = divisor.array if isinstance(divisor, TypedExpr) else np.asarray(divisor)
     if isinstance(term, Number):

@@ -37,7 +37,7 @@ def _is_map(context: Context) -> bool:
 
 
 def _is_whole(context: Context) -> bool:
-    """Whether the result is of integers."""
+    """Return whether the result has integers."""
     spec = context.lowering.spec(context.op.outputs[0])
     return spec is not None and spec.dtype.kind in "iu"
 
@@ -48,7 +48,7 @@ def _has_kernel(name: str) -> bool:
 
 @kernels_for(*(each for each in NAMED if _has_kernel(each.function.name)))
 def lower_function(context: Context) -> Lowered:
-    """A function of integers, bools or float64."""
+    """Lower a function of integers, bools or float64."""
     if _is_map(context):
         return lower_map(context)
     layer, calls = context.layer(Layer), Calls(context)
@@ -58,7 +58,7 @@ def lower_function(context: Context) -> Lowered:
 
 @kernels_for(arithmetic.Div)
 def lower_quotient(context: Context) -> Lowered:
-    """A quotient, and what rounds it: of integers that is no function of it."""
+    """Lower a quotient and its rounding; for integers they are one function."""
     if _is_map(context):
         return lower_map(context)
     layer, calls = context.layer(arithmetic.Div), Calls(context)
@@ -73,7 +73,7 @@ def lower_quotient(context: Context) -> Lowered:
 
 @kernels_for(arithmetic.Add, arithmetic.Sub, arithmetic.RSub)
 def lower_sum(context: Context) -> Lowered:
-    """x + alpha * y, x - alpha * y, or y - alpha * x."""
+    """Lower x + alpha * y, x - alpha * y, or y - alpha * x."""
     if _is_map(context):
         return lower_map(context)
     layer, calls = context.layer(Layer), Calls(context)
@@ -92,7 +92,7 @@ def lower_sum(context: Context) -> Lowered:
 
 @kernels_for(ternary.Clamp, ternary.ClampMin, ternary.ClampMax)
 def lower_bounds(context: Context) -> Lowered:
-    """min(max(x, min), max), of those bounds that are given."""
+    """Lower min(max(x, min), max), of those bounds that are given."""
     if _is_map(context):
         return lower_map(context)
     layer, calls = context.layer(Layer), Calls(context)
@@ -108,7 +108,7 @@ def lower_bounds(context: Context) -> Lowered:
 
 @kernels_for(Expression)
 def lower_expression(context: Context) -> Lowered:
-    """An expression of any dtypes, call by call."""
+    """Lower an expression of any dtypes, call by call."""
     if _is_map(context):
         return lower_map(context)
     layer, calls = context.layer(Expression), Calls(context)
@@ -126,7 +126,7 @@ def lower_expression(context: Context) -> Lowered:
 def _value(
     context: Context, calls: Calls, node: Node, arguments: Sequence[TypedArgument], *, is_last: bool
 ) -> TypedArgument:
-    """What a part of an expression gives."""
+    """Return the value of a part of an expression."""
     if isinstance(node, Input):
         return calls.term(context.argument(node.index))
     if isinstance(node, Literal) and isinstance(node.value, bool | int | float):
@@ -153,7 +153,7 @@ kernels_for(OnnxCast, CastLike)(lower_cast)
 
 @kernels_for(IsNaN, IsInf)
 def lower_question(context: Context) -> Lowered:
-    """Whether an element is NaN, or infinite."""
+    """Lower the test for NaN or infinity."""
     layer, (x,) = context.layer(Layer), operands_of(context, 1)
     name = "isnan"
     if isinstance(layer, IsInf):
@@ -168,7 +168,7 @@ def lower_question(context: Context) -> Lowered:
 
 @kernels_for(BitShift)
 def lower_shift(context: Context) -> Lowered:
-    """Bits moved to the left or right."""
+    """Lower a bit shift to the left or right."""
     layer, operands = context.layer(BitShift), operands_of(context, 2)
     x, count = operands
     if not isinstance(x, View) or not isinstance(count, View) or x.dtype.kind not in "iu" or x.dtype != count.dtype:
@@ -179,7 +179,7 @@ def lower_shift(context: Context) -> Lowered:
 
 @kernels_for(Pow)
 def lower_power(context: Context) -> Lowered:
-    """A power in the dtype of its base; one integer with a negative exponent makes floats of all, on the reference."""
+    """Lower a power in the dtype of its base; integers with a negative exponent set the fault flag."""
     if context.lowering.term(context.op) is not None:
         return lower_map(context)
     calls = Calls(context)

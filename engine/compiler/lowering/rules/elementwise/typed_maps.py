@@ -1,5 +1,6 @@
-"""Element-wise operators of other dtypes than float32: comparisons, logic, choices by a mask, conversions, integers,
-float64. What is float32 throughout is an expression like any other, and joins kernels; these are maps of their own.
+"""Maps of other dtypes than float32: comparisons, logic, selection by a mask, casts, integers, float64.
+
+Operators whose dtypes are all float32 are expressions that other kernels can fuse; these are maps of their own.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ def _is_map(context: Context) -> bool:
 
 @kernels_for(*comparison.Comparison.__subclasses__())
 def lower_comparison(context: Context) -> Lowered:
-    """Whether two numbers are so, in the dtype they promote to."""
+    """Lower a comparison of two numbers, in the dtype they promote to."""
     name = type(context.layer(Layer)).__name__.lower()
     operands = operands_of(context, 2)
     dtype = result_type(*map(_promoted, operands))
@@ -54,7 +55,7 @@ def lower_comparison(context: Context) -> Lowered:
 
 @kernels_for(*(each for each in comparison.Predicate.__subclasses__() if each.__name__.lower() in _PREDICATES))
 def lower_predicate(context: Context) -> Lowered:
-    """What is asked of every element."""
+    """Lower a predicate of every element."""
     name = type(context.layer(Layer)).__name__.lower()
     operands = operands_of(context, 1)
     return made_of(context, apply(name, Operand(0)), operands, domain_of(_dtypes(operands)[0]))
@@ -62,7 +63,7 @@ def lower_predicate(context: Context) -> Lowered:
 
 @kernels_for(*logical.Logical.__subclasses__())
 def lower_logic(context: Context) -> Lowered:
-    """Two truths combined: what is not zero is true."""
+    """Lower a logical operator on two operands; what is not zero is true."""
     operands = operands_of(context, 2)
     kinds = {domain_of(each) for each in _dtypes(operands) if each.kind != "b"}
     domain: Domain = kinds.pop() if len(kinds) == 1 else "double" if kinds else "i64"
@@ -71,7 +72,7 @@ def lower_logic(context: Context) -> Lowered:
 
 @kernels_for(comparison.IsClose)
 def lower_is_close(context: Context) -> Lowered:
-    """Whether the distance of two numbers is within what a share of the second allows, and something beside."""
+    """Lower isclose: abs(x - y) <= atol + abs(rtol * y)."""
     layer, operands = context.layer(comparison.IsClose), operands_of(context, 2)
     dtype = np.promote_types(_dtypes(operands)[0], FLOAT32)
     x, y = Operand(0), Operand(1)
@@ -86,14 +87,14 @@ def lower_is_close(context: Context) -> Lowered:
 
 @kernels_for(mathematics.FloatPower)
 def lower_float_power(context: Context) -> Lowered:
-    """A power in float64."""
+    """Lower a power in float64."""
     operands = operands_of(context, 2)
     return made_of(context, apply("pow", *_places(operands, _result(context).dtype)), operands, "double")
 
 
 @kernels_for(logical.BitwiseNot)
 def lower_bitwise_not(context: Context) -> Lowered:
-    """All bits turned over, or the other truth."""
+    """Lower bitwise not, or logical not of booleans."""
     operands = operands_of(context, 1)
     is_truth = _dtypes(operands)[0].kind == "b"
     tree = apply("logical_not", Operand(0)) if is_truth else apply("sub", -1, Operand(0))
@@ -102,7 +103,7 @@ def lower_bitwise_not(context: Context) -> Lowered:
 
 @kernels_for(Where)
 def lower_where(context: Context) -> Lowered:
-    """Elements of one operand or another, by a condition."""
+    """Lower a selection between two operands by a condition."""
     if _is_map(context):
         return lower_map(context)
     if len(context.bound.positional) != 3 or context.argument(1) is None or context.argument(2) is None:
@@ -113,7 +114,7 @@ def lower_where(context: Context) -> Lowered:
 
 @kernels_for(MaskedFill)
 def lower_masked_fill(context: Context) -> Lowered:
-    """A value where the mask is on, else the input."""
+    """Lower masked_fill: a value where the mask is on, else the input."""
     if _is_map(context):
         return lower_map(context)
     x, mask, value = operands_of(context, 3)
@@ -129,7 +130,7 @@ def _chosen(context: Context, operands: Sequence[View | float]) -> Lowered:
 
 @kernels_for(To, TypeAs)
 def lower_cast(context: Context) -> Lowered:
-    """A tensor in another dtype: fractions are cut, integers wrap."""
+    """Lower a cast: fractions are truncated, integers wrap."""
     if _is_map(context):
         return lower_map(context)
     if (lowered := _low_precision_cast(context)) is not None:
@@ -147,7 +148,7 @@ def lower_cast(context: Context) -> Lowered:
 
 
 def _low_precision_cast(context: Context) -> Lowered | None:
-    """The cast between float32 and a 16-bit float; None where it is another one."""
+    """Return the cast between float32 and a 16-bit float; None for other casts."""
     x, spec = context.argument(0), context.lowering.spec(context.op.outputs[0])
     if not isinstance(x, View) or spec is None or not spec.size:
         return None
@@ -159,7 +160,7 @@ def _low_precision_cast(context: Context) -> Lowered | None:
 
 
 def lower_typed(context: Context) -> Lowered:
-    """A layer that has an expression of float32, with other dtypes."""
+    """Lower a layer with an expression rule for float32, in other dtypes."""
     if _is_map(context):
         return lower_map(context)
     layer, dtype = context.layer(Layer), _result(context).dtype
@@ -184,14 +185,14 @@ def lower_typed(context: Context) -> Lowered:
 
 
 def _has_fractions(tree: Expr, dtype: DType) -> bool:
-    """Whether a number among integers is none."""
+    """Return whether a number in an integer expression is not an integer."""
     if isinstance(tree, Number):
         return dtype.kind in "iu" and not isinstance(tree.value, int)
     return isinstance(tree, Apply) and any(_has_fractions(each, dtype) for each in tree.arguments)
 
 
 def operands_of(context: Context, count: int, *, may_lack: bool = False) -> list[View | float]:
-    """Arguments of forward: tensors in memory, and numbers; without those that are left out, if that may be."""
+    """Return arguments of forward: tensors in memory, and numbers; ``may_lack`` skips those left out."""
     if len(context.bound.positional) < count or context.lowering.quantises:
         raise NotLoweredError("its operands are not those of a map")
     found: list[View | float] = []
@@ -216,10 +217,10 @@ def _dtypes(operands: Sequence[View | float]) -> list[DType]:
 
 
 def _places(operands: Sequence[View | float], dtype: DType | None = None) -> list[Expr]:
-    """Operands as terms: those that are tensors are counted.
+    """Return operands as terms; tensors are numbered.
 
     Args:
-        dtype: what they meet in; numbers are brought into it, and tensors that would have to be cut are declined.
+        dtype: the common dtype; numbers are converted to it, and tensors that would be truncated are refused.
     """
     terms: list[Expr] = []
     count = 0
@@ -244,7 +245,7 @@ def _result(context: Context) -> TensorSpec:
 def made_of(
     context: Context, tree: Expr, operands: Sequence[View | float], domain: Domain, *, is_cast: bool = False
 ) -> Lowered:
-    """The map that computes an expression of these operands; a cast may cut fractions."""
+    """Return the map that computes an expression of these operands; a cast may truncate fractions."""
     spec, views = _result(context), [each for each in operands if isinstance(each, View)]
     if not views or not is_moderate(tree) or not names_of(tree) <= FUNCTIONS[domain].keys():
         raise NotLoweredError(f"there are no {dtype_name(spec.dtype)} kernels")
@@ -259,7 +260,7 @@ def made_of(
 
 
 def _check_domain(domain: Domain, views: Sequence[View], result: DType, tree: Expr) -> None:
-    """Decline what would be cut on the way into or out of what is computed with."""
+    """Refuse what would be truncated on the way into or out of the number type."""
     is_integer = domain in ("i64", "u64")
     if is_integer and any(each.dtype.kind == "f" for each in views):
         raise NotLoweredError("there is no kernel for cutting fractions")

@@ -1,1 +1,1 @@
-"""Elements and pixels that other values name."""
+"""Lowering rules of elements and pixels that other values select."""

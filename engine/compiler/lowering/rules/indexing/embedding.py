@@ -20,7 +20,7 @@ from engine.layers.onnx.indexing.bags import EmbeddingBags
 
 @kernels_for(EmbeddingBag)
 def lower_embedding_bag(context: Context) -> Lowered:
-    """What indices name, from offset to offset; the other results are told by the reference alone."""
+    """Lower an embedding bag; its further results are left to the reference."""
     layer = context.layer(EmbeddingBag)
     names = {each.name for each in context.op.outputs[1:]}
     if any(each.consumers for each in context.op.outputs[1:]) or names & {*context.lowering.outputs}:
@@ -30,7 +30,7 @@ def lower_embedding_bag(context: Context) -> Lowered:
 
 @kernels_for(EmbeddingBags)
 def lower_onnx_bags(context: Context) -> Lowered:
-    """The same from bound to bound; bounds that do not ascend from 0, and negative indices, are for the reference."""
+    """Lower bags given by bounds; bounds that do not ascend from 0, and negative indices, set the fault flag."""
     return _bags(context, cast(Mode, context.layer(EmbeddingBags).mode), None)
 
 
@@ -69,7 +69,7 @@ _BITS = {np.dtype(np.int32): 32, np.dtype(np.int64): 64}
 
 @kernels_for(Embedding, doubles=True)
 def lower_embedding(context: Context) -> Lowered:
-    """weight[input] with what follows; an index outside of the table is for the reference to name."""
+    """Lower weight[input] with the operators after it; an index out of range sets the fault flag."""
     indices, table = context.argument(0), as_rows(context.tensor(1))
     indices = context.lowering.stored(indices) if isinstance(indices, np.ndarray) else indices
     if not isinstance(indices, View) or indices.dtype not in _BITS or not indices.meta.size:
@@ -96,5 +96,5 @@ def lower_embedding(context: Context) -> Lowered:
 
 
 def _as_image(array: Strided) -> Strided:
-    """(..., columns) as (1, columns, indices, 1)."""
+    """View (..., columns) as (1, columns, indices, 1)."""
     return array.reshape(-1, array.shape[-1]).transpose()[None, :, :, None]

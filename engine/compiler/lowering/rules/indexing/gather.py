@@ -1,5 +1,7 @@
-"""Elements that indices name. Indices that only a run can tell are looked at by the kernel, and never followed outside;
-the reference says what is wrong with one."""
+"""Gathers: elements that indices select.
+
+Kernels check run-time indices and never follow one out of range; the reference then reports the error.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """An index along one axis of the source: a view of it broadcast to the result."""
+    """Index along one axis of the source: a view of it broadcast to the result."""
 
     view: View
     axis: int
@@ -37,7 +39,7 @@ class Slot:
 
 @kernels_for(Gather)
 def lower_gather(context: Context) -> Lowered:
-    """out[i][j][k] = input[i][index[i][j][k]][k] for dim 1."""
+    """Lower out[i][j][k] = input[i][index[i][j][k]][k] for dim 1."""
     x, index = source_tensor(context), indices_of(context.argument(1), context)
     if len(x.shape) != len(index.shape) or not x.shape:
         raise NotLoweredError("there is no kernel for single numbers")
@@ -50,7 +52,7 @@ def lower_gather(context: Context) -> Lowered:
 
 @kernels_for(IndexSelect)
 def lower_index_select(context: Context) -> Lowered:
-    """The slices of one axis that index names."""
+    """Lower the selection of slices of one axis."""
     x, index = source_tensor(context), indices_of(context.argument(1), context)
     if not x.shape or len(index.shape) > 1:
         raise NotLoweredError("there is no kernel for single numbers")
@@ -62,14 +64,14 @@ def lower_index_select(context: Context) -> Lowered:
 
 @kernels_for(Index)
 def lower_index(context: Context) -> Lowered:
-    """x[i, :, j] with tensors of positions; masks are for the reference."""
+    """Lower x[i, :, j] with tensors of indices; masks are left to the reference."""
     x = source_tensor(context)
     _, strides, found = indexed(context, x, context.items(1))
     return gathered(context, x, strides, found)
 
 
 def indexed(context: Context, x: View, slots: object) -> tuple[Sequence[int], Sequence[int], Sequence[Slot]]:
-    """What x[slots] is: its shape, the strides of x along it that no index decides, and the indices."""
+    """Return the shape of x[slots], the strides of x along it with 0 for indexed dimensions, and the indices."""
     slots = constant_slots(slots) if isinstance(slots, str) else slots
     if not isinstance(slots, Sequence) or len(slots) > len(x.shape):
         raise NotLoweredError("its indices are known only in a run")
@@ -91,7 +93,7 @@ def indexed(context: Context, x: View, slots: object) -> tuple[Sequence[int], Se
 
 @kernels_for(Take)
 def lower_take(context: Context) -> Lowered:
-    """Elements by their place in the flattened input."""
+    """Lower the selection of elements of the flattened input."""
     x, index, composition = source_tensor(context), indices_of(context.argument(1), context), Composition(context)
     if not x.is_row_major and x.dtype.itemsize not in WORDS:
         raise NotLoweredError(f"there is no kernel that copies {x.dtype.name}")
@@ -102,7 +104,7 @@ def lower_take(context: Context) -> Lowered:
 
 @kernels_for(TakeAlongDim, GatherElements)
 def lower_take_along(context: Context) -> Lowered:
-    """As gather, negative indices counted from the end; input and indices may broadcast but for dim."""
+    """Lower gather with negative indices; input and indices may broadcast except along dim."""
     layer: Any = context.layer(Layer)
     x, index = source_tensor(context), indices_of(context.argument(1), context)
     dim = layer.axis if isinstance(layer, GatherElements) else layer.dim
@@ -121,7 +123,7 @@ def lower_take_along(context: Context) -> Lowered:
 
 @kernels_for(OnnxGather)
 def lower_onnx_gather(context: Context) -> Lowered:
-    """Slices along an axis, by indices of any shape."""
+    """Lower the selection of slices along an axis, by indices of any shape."""
     x, index = source_tensor(context), indices_of(context.argument(1), context)
     if not x.shape:
         raise NotLoweredError("there is no kernel for single numbers")
@@ -134,7 +136,7 @@ def lower_onnx_gather(context: Context) -> Lowered:
 
 @kernels_for(GatherND)
 def lower_gather_nd(context: Context) -> Lowered:
-    """Elements or slices that rows of indices name, in each batch."""
+    """Lower the selection of elements or slices by rows of indices, in each batch."""
     layer, x, index = context.layer(GatherND), source_tensor(context), indices_of(context.argument(1), context)
     lead, depth = layer.batch_dims, index.shape[-1] if index.shape else 0
     if not depth or lead + depth > len(x.shape) or index.shape[:lead] != x.shape[:lead] or len(index.shape) <= lead:
@@ -149,7 +151,7 @@ def lower_gather_nd(context: Context) -> Lowered:
 
 
 def source_tensor(context: Context) -> View:
-    """The first argument, of which elements are read."""
+    """Return the first argument, whose elements are read."""
     x = context.argument(0)
     x = context.lowering.stored(x) if isinstance(x, np.ndarray) else x
     if not isinstance(x, View) or x.meta.size == 0 or context.lowering.quantises:
@@ -160,7 +162,7 @@ def source_tensor(context: Context) -> View:
 
 
 def indices_of(value: object, context: Context) -> View:
-    """A tensor of integers in memory."""
+    """Return a tensor of integers in memory."""
     value = context.lowering.stored(value) if isinstance(value, np.ndarray) else value
     if not isinstance(value, View) or value.dtype.name not in BITS:
         raise NotLoweredError("its indices are no tensor of integers that a kernel reads")
@@ -168,10 +170,10 @@ def indices_of(value: object, context: Context) -> View:
 
 
 def gathered(context: Context, x: View, source: Sequence[int], slots: Sequence[Slot]) -> Lowered:
-    """The kernel, with loops over the result.
+    """Return the lowered gather, with loops over the result.
 
     Args:
-        source: strides of the source along the result's dimensions, those that no index decides.
+        source: strides of the source along the result's dimensions; 0 for indexed dimensions.
     """
     spec = context.lowering.spec(context.op.outputs[0])
     if spec is None or not spec.size:
@@ -181,7 +183,7 @@ def gathered(context: Context, x: View, source: Sequence[int], slots: Sequence[S
 
 
 def gather_step(context: Context, target: View, x: View, source: Sequence[int], slots: Sequence[Slot]) -> KernelStep:
-    """The step that stores what indices name in memory that is given; see gathered()."""
+    """Return the step that stores the selected elements in the target; see gathered()."""
     sizes = target.shape
     wide = [derived(each.view, each.view.meta.broadcast_to(sizes)).strides for each in slots]
     loops = merge_loops(sizes, [target.strides, source, *wide]) or [(1, (1, 1, *(1 for _ in slots)))]

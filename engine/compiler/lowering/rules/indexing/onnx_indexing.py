@@ -1,4 +1,4 @@
-"""What ONNX writes, reads or compares at places that values say: classes as vectors, caches, sequences, regions."""
+"""ONNX operators with index operands: one-hot, cache updates, reversed sequences, regions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _EXACT = 2**53
 
 
 def computed(context: Context, target: View, tree: Expr, domain: Domain, *operands: View) -> KernelStep:
-    """The map that stores an expression of broadcast operands of any dtypes."""
+    """Return the map that stores an expression of broadcast operands of any dtypes."""
     seen = [target, *(derived(each, each.meta.broadcast_to(target.shape)) for each in operands)]
     dtypes = [each.dtype.name for each in seen]
     kernel = make_elements(target.shape, [each.strides for each in seen], dtypes, tree, domain, context.host)
@@ -37,7 +37,7 @@ def computed(context: Context, target: View, tree: Expr, domain: Domain, *operan
 
 @kernels_for(OneHot)
 def lower_one_hot(context: Context) -> Lowered:
-    """Each place of the new axis compared with what the index says."""
+    """Lower one-hot: every position of the new axis is compared with the index."""
     spec, index = context.lowering.spec(context.op.outputs[0]), context.elements(0)
     values = context.elements(2)
     if spec is None or not spec.size or not index.shape or index.dtype.name not in TYPES or index.dtype.kind == "b":
@@ -59,7 +59,7 @@ def lower_one_hot(context: Context) -> Lowered:
 
 
 def _is_exact(values: object, dtype: DType) -> bool:
-    """Whether float64 holds them as they are."""
+    """Return whether float64 holds the values exactly."""
     if dtype.name not in TYPES:
         return False
     if dtype != INT64:
@@ -69,7 +69,7 @@ def _is_exact(values: object, dtype: DType) -> bool:
 
 @kernels_for(TensorScatter)
 def lower_tensor_scatter(context: Context) -> Lowered:
-    """A copy of a cache, with what is new from a place of each batch on."""
+    """Lower a cache update: a copy of the cache, with new values from a position of each batch on."""
     layer, x = context.layer(TensorScatter), writable(context, 0)
     new, first = source_of(context, context.argument(1), x.dtype), context.argument(2)
     axis = checked_axis(layer.axis, len(x.shape))
@@ -92,7 +92,7 @@ def lower_tensor_scatter(context: Context) -> Lowered:
 
 @kernels_for(ReverseSequence)
 def lower_reverse_sequence(context: Context) -> Lowered:
-    """Elements picked by places that lengths decide; one that does not fit leads out of the sequence."""
+    """Lower a reversal of sequences up to their lengths; a wrong length gives an index out of range."""
     layer, x, lengths = context.layer(ReverseSequence), source_tensor(context), context.argument(1)
     if not isinstance(lengths, View):
         raise NotLoweredError("its lengths are known")
@@ -115,7 +115,7 @@ def lower_reverse_sequence(context: Context) -> Lowered:
 
 @kernels_for(OnnxRoiAlign, image=True)
 def lower_roi_align(context: Context) -> Lowered:
-    """Means of regions, whose images are beside them; the largest of samples are for the reference."""
+    """Lower means of regions with separate image numbers; maximum mode is left to the reference."""
     layer, x, rois, images = context.layer(OnnxRoiAlign), context.tensor(0), context.tensor(1), context.elements(2)
     count = rois.shape[0]
     if layer.mode != "avg" or images.dtype.kind not in "iu" or images.shape not in ((count,), ()):

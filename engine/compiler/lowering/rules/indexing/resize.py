@@ -1,6 +1,6 @@
-"""Resampling of signals, images and volumes: whole repetitions are copies, all else a table of taps.
+"""Resampling of signals, images and volumes: integer upsampling is a copy, everything else a table of taps.
 
-The table of symbolic sizes is filled in the run.
+The table of symbolic sizes is filled at run time.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _PLACES: Final[dict[str, dict[str, Any]]] = {
 
 @kernels_for(Interpolate, Antialiased, AntialiasedBicubic, NearestExact, image=True, doubles=True)
 def lower_resample(context: Context) -> Lowered:
-    """A signal, an image or a volume resampled along its axes with the element-wise operators after it."""
+    """Lower the resampling of a signal, image or volume with the element-wise operators after it."""
     layer, x, sizes = context.layer(Interpolate), context.tensor(0), context.result_spec.sizes[2:]
     if is_symbolic((*x.shape[2:], *sizes)):
         table_axes = _symbolic_axes(layer, x, sizes)
@@ -58,7 +58,7 @@ def lower_resample(context: Context) -> Lowered:
 
 @kernels_for(OnnxResize, OnnxUpsample, image=True, doubles=True)
 def lower_onnx_resize(context: Context) -> Lowered:
-    """The same of any axes: those that stay are images of a batch and their channels."""
+    """Lower the resampling of any axes: other axes become the batch and the channels."""
     layer, x = context.layer(OnnxResize), context.tensor(0)
     try:
         if is_symbolic(x.shape) or is_symbolic(context.result_spec.sizes):
@@ -95,7 +95,7 @@ def lower_onnx_resize(context: Context) -> Lowered:
 
 
 def _resampled(context: Context, x: View, taps: list[Taps]) -> Lowered:
-    """Images and volumes (N, C, *S) resampled along S; axis by axis, where all at once have too many taps."""
+    """Resample (N, C, *S) along S; axis by axis if all at once have too many taps."""
     before: list[KernelStep] = []
     while math.prod(len(each.indices) for each in taps) > MOST_TAPS:
         axis = max(range(len(taps)), key=lambda axis: len(taps[axis].indices))
@@ -110,7 +110,7 @@ def _resampled(context: Context, x: View, taps: list[Taps]) -> Lowered:
 
 
 def _symbolic_axes(layer: Interpolate, x: View, sizes: Sequence[int]) -> list[TableAxis] | None:
-    """Return the axes of symbolic sizes, those behind the channels; None where their table is not made in the run."""
+    """Return the axes of symbolic sizes, after the channels; None if their table is not made at run time."""
     names: dict[str, Method] = {"nearest": "nearest", "nearest-exact": "nearest", "bicubic": "cubic"}
     method = names.get(layer.mode, "linear")
     if isinstance(layer, Antialiased) or x.dtype != FLOAT32 or len(sizes) != len(x.shape) - 2 > 3:
@@ -126,7 +126,7 @@ def _symbolic_axes(layer: Interpolate, x: View, sizes: Sequence[int]) -> list[Ta
 
 
 def _symbolic_onnx_axes(layer: OnnxResize, x: View, operands: Sequence[object]) -> list[TableAxis] | None:
-    """Return the same for the layers of ONNX; None also where it resamples the batch or the channels."""
+    """Return the same for ONNX layers; None also if they resample the batch or the channels."""
     mode = layer.coordinate_transformation_mode
     is_plain = not (layer.antialias or layer.exclude_outside) and layer.keep_aspect_ratio_policy == "stretch"
     if not is_plain or mode not in _PLACES or x.dtype != FLOAT32 or not 3 <= len(x.shape) <= 5:
@@ -154,7 +154,7 @@ def _symbolic_onnx_axes(layer: OnnxResize, x: View, operands: Sequence[object]) 
 
 
 def _resampled_in_run(context: Context, x: View, axes: Sequence[TableAxis]) -> Lowered:
-    """Images of symbolic sizes, resampled by a table that the run fills, unless elements are repeated."""
+    """Resample images of symbolic sizes by a table made at run time, unless elements are repeated."""
     if math.prod(axis.taps for axis in axes) > MOST_TAPS:
         raise NotLoweredError("there is no kernel for so many taps")
     result = context.fuse(as_image, is_image=True)
@@ -205,7 +205,7 @@ def _repeats_in_run(axis: TableAxis) -> bool:
 
 
 def _along(context: Context, x: View, taps: Sequence[Taps], axis: int, steps: list[KernelStep]) -> View:
-    """Images and volumes resampled along one of their axes."""
+    """Resample images or volumes along one of their axes."""
     one = [each if other == axis else _stay(x.shape[2 + other]) for other, each in enumerate(taps)]
     target = channels_last((*x.shape[:2], *(each.indices.shape[1] for each in one)), dtype=x.dtype)
     image, copies = context.image(x)
@@ -216,14 +216,14 @@ def _along(context: Context, x: View, taps: Sequence[Taps], axis: int, steps: li
 
 
 def _stay(size: int) -> Taps:
-    """Every element as it is."""
+    """Return taps that keep every element."""
     return Taps(indices=np.arange(size)[None])
 
 
 def _kernel(
     context: Context, shape: Sequence[int], image: View, target: View, taps: list[Taps], epilogue: Epilogue
 ) -> tuple[Resize, View]:
-    """The kernel, and its table.
+    """Return the kernel and its table.
 
     Args:
         shape: (N, C, *S) of the operand.
@@ -253,14 +253,14 @@ def _kernel(
 
 
 def _repeats(taps: Taps, size: int) -> bool:
-    """Whether every element is repeated equally often."""
+    """Return whether every element is repeated equally often."""
     if taps.weights is not None or taps.indices.shape[1] % size:
         return False
     return bool(np.array_equal(taps.indices[0], np.repeat(np.arange(size), taps.indices.shape[1] // size)))
 
 
 def _repeated(context: Context, x: View, target: View) -> KernelStep:
-    """The copy that repeats every pixel."""
+    """Return the copy that repeats every pixel."""
     pairs = [(old, new // old) for old, new in zip(x.shape[2:], target.shape[2:], strict=True)]
     split = target.meta.reshape(*x.shape[:2], *(size for pair in pairs for size in pair))
     blocks = target.derive(split)
@@ -274,7 +274,7 @@ def _repeated(context: Context, x: View, target: View) -> KernelStep:
 
 
 def _evened(taps: Taps) -> Taps:
-    """As many taps for every element: the last one that counts stands for those that do not, its weight shared."""
+    """Return equally many taps for every element: unused taps repeat the last one, which shares its weight."""
     if taps.used is None or taps.weights is None:
         return taps
     last = np.maximum(taps.used.sum(axis=0) - 1, 0)

@@ -1,4 +1,4 @@
-"""Values of images at positions that other values give: grids, regions of interest."""
+"""Samples of images at run-time positions: grids, regions of interest."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _MANY = 4
 
 
 def with_contiguous_channels(context: Context, x: View) -> tuple[View, Sequence[KernelStep]]:
-    """Images whose channels lie side by side, where there are many; and the copy this may take."""
+    """Return images with contiguous channels, if there are many, and the copy this may take."""
     if x.strides[1] == 1 or x.shape[1] < _MANY:
         return x, ()
     turned = channels_last(x.shape)
@@ -34,7 +34,7 @@ def with_contiguous_channels(context: Context, x: View) -> tuple[View, Sequence[
 
 @kernels_for(GridSample, image=True)
 def lower_grid_sample(context: Context) -> Lowered:
-    """Images and volumes at the positions of a grid."""
+    """Lower samples of images and volumes at the positions of a grid."""
     layer, x, grid = context.layer(GridSample), context.tensor(0), context.tensor(1)
     places = context.result_spec.sizes[2:]
     if len(x.shape) != len(grid.shape) or len(grid.shape) != len(places) + 2:
@@ -59,7 +59,7 @@ def lower_grid_sample(context: Context) -> Lowered:
 
 @kernels_for(AffineGrid, OnnxAffineGrid)
 def lower_affine_grid(context: Context) -> Lowered:
-    """theta times the coordinates of every element, one result after the other."""
+    """Lower theta times the coordinates of every element, one component after the other."""
     found, theta, composition = context.layer(Layer), context.tensor(0), Composition(context)
     layer = found.grid(_whole(context.argument(1))) if isinstance(found, OnnxAffineGrid) else found
     assert isinstance(layer, AffineGrid)
@@ -92,12 +92,12 @@ def _whole(sizes: object) -> tuple[int, ...]:
 
 @kernels_for(RoIAlign, image=True)
 def lower_roi_align(context: Context) -> Lowered:
-    """Regions of images, by means of samples."""
+    """Lower regions of images, by means of samples."""
     return lower_regions(context, context.layer(RoIAlign), context.tensor(0), context.tensor(1))
 
 
 def lower_regions(context: Context, layer: RoIAlign, x: View, regions: View) -> Lowered:
-    """The same of these images and regions (image, x1, y1, x2, y2)."""
+    """Lower regions (image, x1, y1, x2, y2) of these images."""
     if len(x.shape) != 4 or len(regions.shape) != 2 or regions.shape[1] != 5:
         raise NotLoweredError("its operands do not fit")
     image, copies = with_contiguous_channels(context, x)

@@ -1,4 +1,4 @@
-"""Elements written where an index says, or combined with what is there."""
+"""Scatters: elements written where indices say, or combined with the old ones."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _MODES: dict[str | None, Mode] = {
 
 @kernels_for(Scatter, ScatterAdd, ScatterReduce, ScatterElements)
 def lower_scatter(context: Context) -> Lowered:
-    """out[index[i][j]][j] = src[i][j] for dim 0: a copy of the input, then one element after the other."""
+    """Lower out[index[i][j]][j] = src[i][j] for dim 0: a copy of the input, then element after element."""
     layer: Any = context.layer(Layer)
     x, index = writable(context, 0), indices_of(context.argument(1), context)
     sizes = index.shape
@@ -75,7 +75,7 @@ def lower_scatter(context: Context) -> Lowered:
 
 @kernels_for(IndexAdd, IndexCopy, IndexFill, IndexReduce)
 def lower_index_write(context: Context) -> Lowered:
-    """Whole slices of one axis, named by a vector."""
+    """Lower writes of whole slices of one axis, selected by a vector."""
     layer: Any = context.layer(Layer)
     x, index = writable(context, 0), indices_of(context.argument(1), context)
     if not x.shape or len(index.shape) > 1 or not index.meta.size:
@@ -112,7 +112,7 @@ def _scaled(context: Context, source: View, alpha: object, steps: list[KernelSte
 
 @kernels_for(IndexPut)
 def lower_index_put(context: Context) -> Lowered:
-    """x[i, :, j] = values, with tensors of positions; masks are for the reference."""
+    """Lower x[i, :, j] = values, with tensors of indices; masks are left to the reference."""
     layer, x = context.layer(IndexPut), writable(context, 0)
     target, steps = copied(context, x)
     sizes, kept, slots = indexed(context, target, context.items(1))
@@ -123,7 +123,7 @@ def lower_index_put(context: Context) -> Lowered:
 
 @kernels_for(Put)
 def lower_put(context: Context) -> Lowered:
-    """Elements at places of the flattened input."""
+    """Lower writes to elements of the flattened input."""
     x, index = writable(context, 0), indices_of(context.argument(1), context)
     source = source_of(context, context.argument(2), x.dtype)
     if source.meta.size != index.meta.size or not index.meta.size:
@@ -142,7 +142,7 @@ def lower_put(context: Context) -> Lowered:
 
 @kernels_for(ScatterND)
 def lower_scatter_nd(context: Context) -> Lowered:
-    """Elements or slices that rows of indices name."""
+    """Lower writes to elements or slices that rows of indices select."""
     layer, x, index = context.layer(ScatterND), writable(context, 0), indices_of(context.argument(1), context)
     depth = index.shape[-1] if index.shape else 0
     if not 0 < depth <= len(x.shape) or not index.meta.size:
@@ -163,7 +163,7 @@ def lower_scatter_nd(context: Context) -> Lowered:
 
 @kernels_for(MaxUnpool)
 def lower_max_unpool(context: Context) -> Lowered:
-    """Zeros, with each value at its index in its image."""
+    """Lower max unpooling: zeros, with each value at its index in its image."""
     layer, x, index = context.layer(MaxUnpool), context.tensor(0), indices_of(context.argument(1), context)
     shape, rank = context.result_spec.sizes, layer.spatial_rank
     if index.shape != x.shape:
@@ -172,7 +172,7 @@ def lower_max_unpool(context: Context) -> Lowered:
 
 
 def unpool(context: Context, x: View, index: View, sizes: Sequence[int], lead: Sequence[int]) -> Lowered:
-    """Zeros (*lead, *sizes), with each value at its index in its (*sizes)."""
+    """Lower zeros (*lead, *sizes), with each value at its index in its (*sizes)."""
     target = row_major((*lead, *sizes), context.dtype)
     flat = derived(target, target.meta.reshape(*lead, math.prod(sizes)))
     kept = [*flat.strides[:-1], *(0 for _ in x.shape[len(lead) :])]
@@ -188,7 +188,7 @@ def _mode(layer: Any) -> Mode:
 
 
 def writable(context: Context, index: int) -> View:
-    """An argument whose elements a kernel writes a copy of."""
+    """Return an argument that a kernel writes a modified copy of."""
     x = context.argument(index)
     x = context.lowering.stored(x) if isinstance(x, np.ndarray) else x
     if not isinstance(x, View) or not x.meta.size or context.lowering.quantises:
@@ -199,7 +199,7 @@ def writable(context: Context, index: int) -> View:
 
 
 def source_of(context: Context, value: object, dtype: DType) -> View:
-    """What is written: a tensor, or one number."""
+    """Return the written values: a tensor, or one number."""
     if isinstance(value, int | float):
         value = np.asarray(cast(value, dtype))
     value = context.lowering.stored(value) if isinstance(value, np.ndarray) else value
@@ -209,7 +209,7 @@ def source_of(context: Context, value: object, dtype: DType) -> View:
 
 
 def copied(context: Context, x: View) -> tuple[View, list[KernelStep]]:
-    """Memory for the result, and a copy of the input in it."""
+    """Allocate the result, and copy the input to it."""
     target = context.allocate(is_image=False) if x.dtype == FLOAT32 else row_major(x.shape, x.dtype)
     target = target if target.is_row_major else row_major(x.shape, x.dtype)
     return target, [context.copy(x, target)]
@@ -225,7 +225,7 @@ def reduced(
     source: View,
     layer: ScatterReduce | IndexReduce,
 ) -> Lowered:
-    """What arrives at each place is counted first: means are divided by that, and what is there may not take part."""
+    """Lower a scatter that first counts the values at each index, for means and to exclude the old element."""
     composition, dtype = Composition(context, [*steps]), target.dtype
     if dtype.kind not in "iuf":
         raise NotLoweredError(f"there are no {dtype_name(dtype)} kernels for it")
@@ -255,7 +255,7 @@ def scattered(
     source: View,
     mode: Mode,
 ) -> Lowered:
-    """The kernel after those steps; see scatter_step()."""
+    """Return the lowered scatter after those steps; see scatter_step()."""
     return context.lowered(target, *steps, scatter_step(context, target, sizes, kept, slots, source, mode))
 
 
@@ -268,10 +268,10 @@ def scatter_step(
     source: View,
     mode: Mode,
 ) -> KernelStep:
-    """The kernel that writes where indices say in memory that is given.
+    """Return the step that writes to the target where indices say.
 
     Args:
-        sizes, kept: of the loops, and strides of the target along them, those that no index decides.
+        sizes, kept: sizes of the loops, and strides of the target along them, with 0 for indexed dimensions.
     """
     if mode != "set" and max(len(target.shape), len(sizes)) > ADDED_RANK:
         raise NotLoweredError("it has too many dimensions")

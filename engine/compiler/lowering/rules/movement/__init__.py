@@ -1,1 +1,1 @@
-"""What only puts elements elsewhere."""
+"""Lowering rules of operators that only move elements."""

@@ -1,7 +1,8 @@
-"""Operators that move elements in ways that strides cannot say: a gather whose places are known before the run.
+"""Operators that move elements in ways that strides cannot describe: gathers whose indices are known before the run.
 
-The layer itself tells the places: it runs on an operand whose elements are their own numbers, twice, and what does not
-change with these it has made up. What other rules decline for its rank or dtype comes here, too.
+The layer itself gives the indices: it runs twice on operands whose elements are numbered, from two different numbers
+on. Elements that are equal in both runs are fill values of the layer. Other rules fall back to this one, for their
+ranks or dtypes.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ MOVES_ALL: tuple[type[Layer], ...] = (
 
 
 def lower_constant_gather(context: Context) -> Lowered:
-    """A gather from the operands, laid one after the other where there are several, or where a number is made up."""
+    """Lower a gather from the operands, which are concatenated if there are several, or a fill value."""
     layer, spec = context.layer(Layer), context.lowering.spec(context.op.outputs[0])
     joined = context.items(0) if isinstance(layer, MOVES_ALL) and context.bound.positional else None
     arguments = joined if isinstance(joined, list) else context.arguments()
@@ -84,9 +85,9 @@ def lower_constant_gather(context: Context) -> Lowered:
 
 
 def _places(layer: Layer, arguments: list[object], dtype: DType) -> tuple[Array, Array]:
-    """The number of every element of the result, 0 for one that the layer has made up; and what it has.
+    """Return the number of every element of the result, 0 for a fill value, and the fill value if there is one.
 
-    Told twice, from other numbers on: what stays as it is, is made up.
+    Elements that are equal when the operands are numbered from another number on are fill values.
     """
     first, second = (_numbered_result(layer, arguments, at, dtype) for at in (1, 1 + _MOST))
     is_moved = second == first + _MOST
@@ -99,7 +100,7 @@ def _places(layer: Layer, arguments: list[object], dtype: DType) -> tuple[Array,
 
 
 def _numbered_result(layer: Layer, arguments: list[object], first: int, dtype: DType) -> Array:
-    """What a layer makes of operands that hold the numbers of their elements, counted on from the first."""
+    """Return the result of a layer for operands whose elements are numbered, counting from ``first``."""
     numbered: list[object] = []
     for each in arguments:
         if isinstance(each, View):
@@ -115,7 +116,7 @@ def _numbered_result(layer: Layer, arguments: list[object], first: int, dtype: D
 
 
 def _counting(dtype: DType) -> type[np.generic]:
-    """Return the dtype that numbers the elements of another one, and holds every value a layer makes up for it.
+    """Return the dtype that numbers the elements of another one, and holds every fill value of a layer.
 
     Those of bools are floating: a value between 0 and 1 is true.
     """
@@ -126,7 +127,7 @@ def _counting(dtype: DType) -> type[np.generic]:
 
 
 def _concatenated(context: Context, sources: list[View], others: Array) -> tuple[View, list[KernelStep]]:
-    """The operands' elements in their order, one operand after the other, and what the layer makes up at the end."""
+    """Return the elements of all operands and the fill value as a vector, and the copies this takes."""
     dtype = sources[0].dtype
     if len(sources) == 1 and not others.size and sources[0].is_row_major:
         (x,) = sources

@@ -1,4 +1,4 @@
-"""Tensors full of one number, and those that only shapes and dtypes decide: constants, which lie in memory once."""
+"""Tensors of one number, and those that follow from shapes and dtypes: constants, which are stored once."""
 
 from __future__ import annotations
 
@@ -34,26 +34,26 @@ def _spec(context: Context) -> TensorSpec:
 
 
 def _broadcast_constant(context: Context, number: Array) -> Lowered:
-    """A tensor full of one number: memory for a single element, with strides of 0."""
+    """Return a tensor of one number: memory for a single element, with strides of 0."""
     view, spec = constant(number.reshape(())), _spec(context)
     return context.lowered(derived(view, view.meta.broadcast_to(spec.sizes)))
 
 
 @kernels_for(creation.Zeros, creation.ZerosLike, creation.NewZeros, Zero)
 def lower_zeros(context: Context) -> Lowered:
-    """Zeros, of a size that is given, or of another tensor's shape or dtype."""
+    """Lower zeros of a given size, or of another tensor's shape or dtype."""
     return _broadcast_constant(context, np.zeros((), _spec(context).dtype))
 
 
 @kernels_for(creation.Ones, creation.OnesLike, creation.NewOnes)
 def lower_ones(context: Context) -> Lowered:
-    """Ones likewise."""
+    """Lower ones of a given size, or of another tensor's shape or dtype."""
     return _broadcast_constant(context, np.ones((), _spec(context).dtype))
 
 
 @kernels_for(ConstantOfShape)
 def lower_constant_of_shape(context: Context) -> Lowered:
-    """The file's number."""
+    """Lower a tensor of the file's number."""
     value = context.layer(ConstantOfShape).value
     if value is None:
         raise NotLoweredError("its number is missing")
@@ -62,13 +62,13 @@ def lower_constant_of_shape(context: Context) -> Lowered:
 
 @kernels_for(creation.Full)
 def lower_full(context: Context) -> Lowered:
-    """One number, known or not, in a size that is given."""
+    """Lower a tensor of one number, known or not, of a given size."""
     return _filled(context, context.argument(0) if context.bound.positional else 0)
 
 
 @kernels_for(creation.FullLike, creation.NewFull, Fill, Copy)
 def lower_fill(context: Context) -> Lowered:
-    """One number, known or not; or a tensor that is spread in place of another."""
+    """Lower one number, known or not, or a tensor that is broadcast in place of another."""
     return _filled(context, context.argument(1))
 
 
@@ -85,7 +85,7 @@ def _filled(context: Context, value: View | object) -> Lowered:
 
 @kernels_for(ARange, Range)
 def lower_range(context: Context) -> Lowered:
-    """Whole numbers in order, where how many there are is symbolic; others are known."""
+    """Lower a range of integers with a symbolic length; other ranges are known."""
     spec = _spec(context)
     places = (1, 2) if isinstance(context.layer(Layer), ARange) else (0, 2)
     first, step = (_whole(context, index, default) for index, default in zip(places, (0, 1), strict=True))
@@ -117,7 +117,7 @@ def _whole(context: Context, index: int, default: int) -> int:
 
 @kernels_for(EyeLike)
 def lower_eye(context: Context) -> Lowered:
-    """Ones on a diagonal."""
+    """Lower ones on a diagonal."""
     spec, x = _spec(context), context.argument(0)
     if not isinstance(x, View) or (spec.size or 0) > _MOST:
         raise NotLoweredError("there is no kernel for so many elements")
@@ -126,7 +126,7 @@ def lower_eye(context: Context) -> Lowered:
 
 @kernels_for(OneHot)
 def lower_one_hot(context: Context) -> Lowered:
-    """Zeros, and a 1 where each number says."""
+    """Lower zeros with a 1 at each index."""
     spec, index = _spec(context), indices_of(context.argument(0), context)
     target = row_major(spec.sizes, INT64)
     zeros, one = (constant(np.asarray(number, INT64)) for number in (0, 1))

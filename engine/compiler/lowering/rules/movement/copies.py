@@ -41,7 +41,7 @@ MOST_PATCH_PARTS = 64
 
 @kernels_for(Complex, Polar)
 def lower_complex(context: Context) -> Lowered:
-    """real + i imag, or abs * (cos(angle) + i sin(angle)): two maps."""
+    """Lower real + i imag, or abs * (cos(angle) + i sin(angle)), to two maps."""
     spec, composition = context.lowering.spec(context.op.outputs[0]), Composition(context)
     first, second = context.tensor(0), context.tensor(1)
     if spec is None or spec.dtype != COMPLEX64:
@@ -59,7 +59,7 @@ def lower_complex(context: Context) -> Lowered:
 
 @kernels_for(Real, Imag, ViewAsReal)
 def lower_part(context: Context) -> Lowered:
-    """The real or imaginary part of complex numbers, or both: a view."""
+    """Lower the real or imaginary part of complex numbers, or both, to a view."""
     x, layer = context.elements(0), context.layer(Layer)
     if x.dtype != COMPLEX64:
         raise NotLoweredError("there are kernels for complex numbers of float32 alone")
@@ -70,7 +70,7 @@ def lower_part(context: Context) -> Lowered:
 
 @kernels_for(ViewAsComplex)
 def lower_pairs(context: Context) -> Lowered:
-    """Pairs as complex numbers: a view where they lie side by side, else a copy."""
+    """Lower pairs of floats to complex numbers: a view if they are contiguous, else a copy."""
     x = context.tensor(0)
     is_apart = x.strides[-1] != 1 or any(stride % 2 for stride in x.strides[:-1])
     pairs = row_major(x.shape, x.dtype) if is_apart else x
@@ -80,7 +80,7 @@ def lower_pairs(context: Context) -> Lowered:
 
 @kernels_for(Diag)
 def lower_diag(context: Context) -> Lowered:
-    """The diagonal of a matrix, or a matrix with one."""
+    """Lower the diagonal of a matrix, or a matrix with a given diagonal."""
     x, offset = context.tensor(0), context.layer(Diag).diagonal
     if len(x.shape) == 2:
         return context.lowered(derived(x, x.meta.diagonal(offset)))
@@ -91,7 +91,7 @@ def lower_diag(context: Context) -> Lowered:
 
 @kernels_for(SliceCopy, SliceScatter)
 def lower_slice_copy(context: Context) -> Lowered:
-    """The input with another tensor in place of a slice."""
+    """Lower the input with another tensor in place of a slice."""
     x, source, layer = context.tensor(0), context.tensor(1), context.layer(SliceCopy)
     target = context.allocate()
     place = derived(target, target.meta[layer.place(x.shape)])
@@ -103,7 +103,7 @@ def lower_slice_copy(context: Context) -> Lowered:
 
 @kernels_for(Cross)
 def lower_cross(context: Context) -> Lowered:
-    """a1 * b2 - a2 * b1 and so on, one component after the other."""
+    """Lower a1 * b2 - a2 * b1 and so on, one component after the other."""
     sizes, composition = context.result_spec.sizes, Composition(context)
     dim = context.layer(Cross).dim
     axis = sizes.index(3) if dim is None else checked_axis(dim, len(sizes))
@@ -123,13 +123,13 @@ def _component(view: View, axis: int, at: int) -> View:
 
 @kernels_for(Fold)
 def lower_fold(context: Context) -> Lowered:
-    """Every column laid down as a patch, piece by piece, on zeros with a margin."""
+    """Lower fold: every column is added as a patch, part by part, to zeros with a margin."""
     return _fold_patches(context, context.layer(Fold).windows)
 
 
 @kernels_for(Col2Im)
 def lower_col2im(context: Context) -> Lowered:
-    """The same of patches that ONNX describes."""
+    """Lower fold of patches that ONNX describes."""
     sizes, block = context.argument(1), context.argument(2)
     known = [None if isinstance(each, View) else whole_numbers(each, "sizes") for each in (sizes, block)]
     if known[0] is None or known[1] is None or len(known[0]) != 2:
@@ -162,14 +162,14 @@ def _fold_patches(context: Context, windows: Sequence[Window]) -> Lowered:
 
 
 def _pieces(window: Window) -> list[slice]:
-    """Taps of an axis that can be added at once, for no two of them meet at a pixel."""
+    """Return groups of taps of an axis that can be added at once, because no two of them meet at a pixel."""
     size = window.stride if window.dilation == 1 else 1
     return [slice(first, min(first + size, window.kernel)) for first in range(0, window.kernel, size)]
 
 
 @kernels_for(PadSequence)
 def lower_pad_sequence(context: Context) -> Lowered:
-    """The number it is padded with everywhere, and every sequence over its part of it."""
+    """Lower pad_sequence: the padding value everywhere, and every sequence over its part of it."""
     items, layer = context.items(0), context.layer(PadSequence)
     sources = [each for each in items if isinstance(each, View)] if isinstance(items, list) else []
     if not isinstance(items, list) or len(sources) < len(items) or any(each.dtype != FLOAT32 for each in sources):
@@ -191,7 +191,7 @@ MOST_STACKED = 256
 
 @kernels_for(Stack)
 def lower_stack(context: Context) -> Lowered:
-    """Every tensor copied to its place along the new dimension."""
+    """Lower a stack: every tensor is copied to its position along the new dimension."""
     parts = [context.elements(index) for index, _ in enumerate(context.arguments())]
     if len(parts) > MOST_STACKED:
         raise NotLoweredError("there is no kernel for so many tensors")
@@ -205,7 +205,7 @@ def lower_stack(context: Context) -> Lowered:
 
 @kernels_for(Repeat, Tile)
 def lower_repeat(context: Context) -> Lowered:
-    """The tensor broadcast along new dimensions before its own."""
+    """Lower repetitions: the tensor is broadcast along new dimensions before its own."""
     x = context.elements(0)
     target = context.allocate_like(x, is_image=False)
     shape = (1,) * (len(target.shape) - len(x.shape)) + x.shape
@@ -217,7 +217,7 @@ def lower_repeat(context: Context) -> Lowered:
 
 @kernels_for(Flip, FlipOne)
 def lower_flip(context: Context) -> Lowered:
-    """A copy that reads backwards."""
+    """Lower a flip to a copy that reads backwards."""
     x = context.elements(0)
     target = context.allocate_like(x)
     return context.lowered(target, context.copy(derived(x, context.layer(Layer).forward(x.meta)), target))
@@ -225,7 +225,7 @@ def lower_flip(context: Context) -> Lowered:
 
 @kernels_for(GLU)
 def lower_glu(context: Context) -> Lowered:
-    """First half times sigmoid(second half)."""
+    """Lower GLU: first half times sigmoid(second half)."""
     x = context.tensor(0)
     axis = checked_axis(context.layer(GLU).dim, len(x.shape))
     halves = [derived(x, half) for half in x.meta.split(2, axis)]
@@ -234,7 +234,7 @@ def lower_glu(context: Context) -> Lowered:
 
 @kernels_for(Unfold)
 def lower_unfold(context: Context) -> Lowered:
-    """All patches, which overlap, as one view of the image with its padding; copied."""
+    """Lower unfold: a copy of all overlapping patches, which are a view of the padded image."""
     x, layer, target = context.tensor(0), context.layer(Unfold), context.allocate(is_image=False)
     steps: list[KernelStep] = []
     pairs = [(window.before, window.after) for window in layer.windows]
@@ -249,7 +249,7 @@ def lower_unfold(context: Context) -> Lowered:
 
 @kernels_for(LowerTriangle, UpperTriangle, Trilu)
 def lower_triangle(context: Context) -> Lowered:
-    """The elements where a mask of one matrix, which is known now, is on."""
+    """Lower a triangle: the elements where a known mask of one matrix is on."""
     layer, x, composition = context.layer(Layer), context.elements(0), Composition(context)
     given = [context.argument(index) for index in range(1, len(context.bound.positional))]
     if any(isinstance(each, View) for each in given):
@@ -266,7 +266,7 @@ def lower_triangle(context: Context) -> Lowered:
 
 
 def _symbolic_triangle(context: Context, x: View, layer: Layer, given: list[object]) -> Lowered:
-    """The same of matrices of any size: where the number of the column is far enough from that of the row."""
+    """Lower a triangle of matrices of symbolic sizes, by the distance of column and row numbers."""
     if isinstance(layer, Trilu):
         is_upper, diagonal = layer.upper, whole_number(given[0], "k") if given else 0
     else:

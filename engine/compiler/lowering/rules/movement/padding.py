@@ -1,7 +1,7 @@
-"""Padding of every mode, as copies between parts of the result: the inside, then axis by axis what lies around it.
+"""Padding of every mode, as copies between parts of the result: the inside, then the edges axis by axis.
 
-Zeros around an image cost less: where the image lies channels-last they are its border, and the result is a view of
-both. So what pads for a convolution or a pool, on each side as it likes, costs nothing.
+Zero padding of a channels-last image is its border: the result is a view of the image with part of its border. So
+padding for a convolution or a pool costs nothing, also where it differs between the sides.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Pairs = Sequence[tuple[int, int]]
 
 @kernels_for(Pad)
 def lower_pad(context: Context) -> Lowered:
-    """A tensor with more, or less, around it."""
+    """Lower padding or cropping of a tensor."""
     layer, x, value = context.layer(Pad), context.tensor(0), _number(context)
     pairs = _pairs(layer, len(x.shape))
     border = _zeros_around(layer, pairs, value)
@@ -52,13 +52,13 @@ def _number(context: Context) -> float:
 
 
 def _pairs(layer: Pad, rank: int) -> Pairs:
-    """How much stands before and after each axis."""
+    """Return the padding before and after each axis."""
     pairs = [(before or 0, after or 0) for before, after in layer.pairs]
     return [(0, 0)] * (rank - len(pairs)) + pairs
 
 
 def _zeros_around(layer: Pad, pairs: Pairs, value: float) -> Border | None:
-    """The zeros around an image's rows and columns, if that is all that is padded."""
+    """Return the zeros around an image's rows and columns, if nothing else is padded, else None."""
     is_zero = layer.mode == "constant" and value == 0 and not np.signbit(value)
     if not is_zero or len(pairs) not in (3, 4) or any(map(any, pairs[:2])) or min(map(min, pairs)) < 0:
         return None
@@ -67,7 +67,7 @@ def _zeros_around(layer: Pad, pairs: Pairs, value: float) -> Border | None:
 
 
 def _used_border(op: RuntimeOperator, x: TensorSpec, y: TensorSpec) -> Border | None:
-    """The border that is the padding itself; None where it is something else."""
+    """Return the border that the padding itself is; None where it is something else."""
     layer, value = op.definition, None if op.layer is None or len(op.layer.positional) < 2 else op.layer.positional[1]
     is_known = value is None or (value.index is None and isinstance(value.constant, int | float | None))
     if not isinstance(layer, Pad) or not is_known or x.rank != y.rank or None in layer.pad:
@@ -81,7 +81,7 @@ BORDER_USES[Pad] = _used_border
 
 
 def _with_zeros(context: Context, x: View, border: Border, further: Border) -> Lowered:
-    """The image with its own border as part of it; around that is left what users want further."""
+    """Lower to a view of the image with its border; around it remains the border that users need."""
     whole: Border = (
         border[0] + further[0],
         border[1] + further[1],
@@ -99,7 +99,7 @@ def _with_zeros(context: Context, x: View, border: Border, further: Border) -> L
 
 
 def _include_border(x: View, border: Border) -> View:
-    """A view that takes in so much of its own border."""
+    """Return a view that includes so much of its own border."""
     top, left, bottom, right = border
     image = x.meta if len(x.shape) == 4 else x.meta[:, :, None]
     (n, c, height, width), (*lead, down, across) = image.shape, image.strides
@@ -111,7 +111,7 @@ def _include_border(x: View, border: Border) -> View:
 
 
 def padded(context: Context, x: View, target: View, pairs: Pairs, mode: str, value: float = 0.0) -> list[KernelStep]:
-    """The steps that write a tensor and what stands around it into memory of its own."""
+    """Return the steps that write a tensor and its padding into the target."""
     rank = len(x.shape)
     if mode != "constant" and any(min(pair) < 0 < max(pair) for pair in pairs):
         raise NotLoweredError("there is no kernel that crops on one side and pads on the other")
@@ -139,7 +139,7 @@ def padded(context: Context, x: View, target: View, pairs: Pairs, mode: str, val
 
 
 def _edges(inside: slice, size: int, mode: str) -> list[tuple[slice, slice | None]]:
-    """What lies before and after the inside of an axis, and which elements of the result it repeats."""
+    """Return the edges before and after the inside of an axis, and the elements of the result they repeat."""
     first, last, before, after = inside.start, inside.stop, inside.start, size - inside.stop
     edges = (slice(0, before), slice(last, size))
     sources: tuple[slice | None, slice | None] = (None, None)
@@ -153,7 +153,7 @@ def _edges(inside: slice, size: int, mode: str) -> list[tuple[slice, slice | Non
 
 
 def _backwards(first: int, count: int) -> slice:
-    """So many elements from the last of them down to ``first``."""
+    """Return a slice of so many elements that ends at ``first``, in reverse."""
     return slice(first + count - 1, first - 1 if first else None, -1)
 
 
@@ -173,13 +173,13 @@ def _part(target: View, places: Sequence[slice]) -> View:
 
 
 def fill(context: Context, target: View, value: float) -> KernelStep:
-    """A step that writes one number everywhere."""
+    """Return a step that writes one number everywhere."""
     kernel: Kernel = make_map(target.shape, target.strides, [], Number(value), context.host)
     return context.step(kernel, target)
 
 
 def padded_image(context: Context, x: View, pairs: Pairs, mode: str) -> tuple[View, list[KernelStep]]:
-    """An image with its spatial axes padded, for an operator that pads for itself, and the steps that make it."""
+    """Return an image with its spatial axes padded, for an operator that pads its operand, and the steps."""
     amounts = [(0, 0)] * (len(x.shape) - len(pairs)) + list(pairs)
     sizes = [size + before + after for size, (before, after) in zip(x.shape, amounts, strict=True)]
     target = channels_last(sizes, dtype=x.dtype)

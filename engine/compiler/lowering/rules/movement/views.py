@@ -1,6 +1,7 @@
-"""Operators that only move elements: views where strides can say it, copies where they cannot.
+"""Operators that only move elements: views where strides can describe the result, copies where they cannot.
 
-The layer itself tells: it runs on the operand's meta, and if numpy answers with a view of it, so is the result.
+The layer itself decides: it runs on the operand's meta tensor, and if the result is a view of it, so is the lowered
+one.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ CHANNEL_SELECTORS.update(
 
 @kernels_for(*VIEWS)
 def lower_view(context: Context) -> Lowered:
-    """A view, or for a reshape that cannot be one, a copy into the order that allows it."""
+    """Lower to a view, or for a reshape that cannot be one, to a copy into the order that allows it."""
     layer, arguments = context.layer(Layer), context.arguments()
     outputs: Sequence[RuntimeOperand] = context.op.outputs
     x = arguments[0]
@@ -98,7 +99,7 @@ def lower_view(context: Context) -> Lowered:
 
 
 def _unpacked(context: Context) -> Sequence[RuntimeOperand] | None:
-    """The operands that the items of a list become, where one operator takes it apart and nobody else sees it."""
+    """Return the operands that the items of a list become, if one operator unpacks it and it is used nowhere else."""
     outputs, names = context.op.outputs, context.lowering.outputs
     if len(outputs) != 1 or outputs[0].name in names or len(outputs[0].consumers) != 1:
         return None
@@ -108,7 +109,7 @@ def _unpacked(context: Context) -> Sequence[RuntimeOperand] | None:
 
 @kernels_for(MeshGrid, expand.BroadcastTensors)
 def lower_spread(context: Context) -> Lowered:
-    """Every tensor spread along the dimensions of the others: views, as soon as the list of them is taken apart."""
+    """Lower tensors broadcast along each other's dimensions to views, if the list of them is unpacked."""
     items, outputs = context.items(0), _unpacked(context)
     sources = [each for each in items if isinstance(each, View)] if isinstance(items, list) else []
     if outputs is None or not isinstance(items, list) or not len(items) == len(sources) == len(outputs):
@@ -122,7 +123,7 @@ def lower_spread(context: Context) -> Lowered:
 
 @kernels_for(Unpack)
 def lower_unpack(context: Context) -> Lowered:
-    """The items of a list whose maker has told where they lie."""
+    """Lower the items of a list whose producer has set their memory."""
     views = {each.name: context.lowering.view(each) for each in context.op.outputs}
     known = {name: view for name, view in views.items() if view is not None}
     if len(known) < len(views):
@@ -144,7 +145,7 @@ def _reshaped(context: Context, x: View) -> Lowered:
 
 @kernels_for(permute.Roll)
 def lower_roll(context: Context) -> Lowered:
-    """Elements moved round: along every dimension two parts, each copied to where it goes."""
+    """Lower a roll: along every dimension two parts, each copied to its new position."""
     layer, x = context.layer(permute.Roll), context.elements(0)
     if layer.dims is None or len({dim % len(x.shape) for dim in layer.dims}) < len(layer.dims):
         raise NotLoweredError("there is no kernel for a roll of all dimensions as one, or of one dimension twice")
@@ -158,7 +159,7 @@ def lower_roll(context: Context) -> Lowered:
 
 
 def _rolled(source: View, target: View, axis: int, shift: int) -> list[tuple[View, View]]:
-    """The parts in front of and behind the element that becomes the first, and where they go."""
+    """Return the parts before and after the element that becomes the first, and their new positions."""
     size = source.shape[axis]
     if not -size < shift < size:  # asked first: of a symbolic size, the remainder would be an expression
         shift %= size
@@ -174,7 +175,7 @@ def _rolled(source: View, target: View, axis: int, shift: int) -> list[tuple[Vie
 
 @kernels_for(join.Cat)
 def lower_cat(context: Context) -> Lowered:
-    """A concatenation; parts that were computed in their place need no copy."""
+    """Lower a concatenation; parts that were computed in their slice need no copy."""
     parts = [context.elements(index) for index, _ in enumerate(context.arguments())]
     if len({part.dtype for part in parts}) > 1:
         raise NotLoweredError("there is no kernel for several dtypes")
@@ -204,7 +205,7 @@ def _is_same(a: View, b: View) -> bool:
 
 
 def _together(parts: list[View], axis: int) -> View | None:
-    """The parts seen as one tensor, if they lie one after the other in a storage already."""
+    """Return the parts as one view, if they are contiguous in one storage already."""
     first = parts[0]
     step = first.meta.strides[axis]
     at = first.offset
@@ -225,7 +226,7 @@ def _together(parts: list[View], axis: int) -> View | None:
     image=True,
 )  # fmt: skip
 def lower_shuffle(context: Context) -> Lowered:
-    """Channels to other channels or to pixels: a copy between two views of six dimensions."""
+    """Lower a channel or pixel shuffle to a copy between two views of six dimensions."""
     x, layer = context.tensor(0), context.layer(Layer)
     if len(x.shape) != 4:
         raise NotLoweredError("there is no kernel for this rank")

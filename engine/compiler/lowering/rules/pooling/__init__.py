@@ -1,1 +1,1 @@
-"""Pooling: windows, whole images, the places of the largest."""
+"""Lowering rules of pooling: windows, whole images, the indices of largest elements."""

@@ -1,4 +1,4 @@
-"""Pooling as ONNX has it: padding that differs before and after, places in the whole tensor, powers of magnitudes."""
+"""Pooling of ONNX: padding that differs before and after, indices in the whole tensor, Lp norms."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from engine.tensor import TensorSpec
 
 @kernels_for(OnnxMaxPool, image=True, doubles=True)
 def lower_max_pool(context: Context) -> Lowered:
-    """The largest element of every window, and where it is."""
+    """Lower the largest element of every window, and its index."""
     layer, x = context.layer(OnnxMaxPool), _images(context)
     spec = context.lowering.spec(context.op.outputs[0])
     if spec is None:
@@ -42,7 +42,7 @@ def lower_max_pool(context: Context) -> Lowered:
 
 @kernels_for(OnnxAveragePool, image=True, doubles=True)
 def lower_average_pool(context: Context) -> Lowered:
-    """The mean of every window."""
+    """Lower the mean of every window."""
     layer, x = context.layer(OnnxAveragePool), _images(context)
     axes = _axes(layer, x, context.result_spec.sizes[2:])
     return pooled(context, x, "average", axes, counts_padding=layer.count_include_pad)
@@ -50,7 +50,7 @@ def lower_average_pool(context: Context) -> Lowered:
 
 @kernels_for(OnnxLpPool, image=True, doubles=True)
 def lower_lp_pool(context: Context) -> Lowered:
-    """sum(abs(x)^p)^(1/p) of every window."""
+    """Lower sum(abs(x)^p)^(1/p) of every window."""
     layer, x, composition = context.layer(OnnxLpPool), _images(context), Composition(context)
     powers = composition.map(_powers(layer.p), x, target=channels_last(x.shape, dtype=x.dtype))
     totals = channels_last(context.result_spec.sizes, dtype=x.dtype)
@@ -60,7 +60,7 @@ def lower_lp_pool(context: Context) -> Lowered:
 
 @kernels_for(GlobalLpPool, doubles=True)
 def lower_global_lp_pool(context: Context) -> Lowered:
-    """The same of whole channels."""
+    """Lower sum(abs(x)^p)^(1/p) of whole channels."""
     layer, x, composition = context.layer(GlobalLpPool), context.tensor(0), Composition(context)
     total = composition.reduce(composition.map(_powers(layer.p), x), range(2, len(x.shape)), "sum")
     return composition.finish(power(Operand(0), Number(1 / layer.p)), total)
@@ -68,7 +68,7 @@ def lower_global_lp_pool(context: Context) -> Lowered:
 
 @kernels_for(OnnxMaxUnpool, doubles=True)
 def lower_max_unpool(context: Context) -> Lowered:
-    """Zeros, with each value at its place in the whole of them."""
+    """Lower zeros with each value at its index in the whole tensor."""
     layer, x = context.layer(OnnxMaxUnpool), context.tensor(0)
     index, sizes = indices_of(context.argument(1), context), context.result_spec.sizes
     if index.shape != x.shape or layer.natural(x.shape) != sizes:

@@ -31,12 +31,12 @@ from engine.layers.pooling.pool import AvgPool, LPPool, Pool
 
 
 def windows_of(layer: Pool, x: View, counts: Sequence[int]) -> list[WindowAxis]:
-    """The windows a layer slides, of which so many fit."""
+    """Return the windows of a layer along each axis, with so many outputs."""
     return axes_of(layer.windows, x.shape[2:], counts)
 
 
 def axes_of(windows: Sequence[Window], sizes: Sequence[int], counts: Sequence[int]) -> list[WindowAxis]:
-    """Windows along axes of these sizes."""
+    """Return windows along axes of these sizes."""
     return [
         WindowAxis(
             size=size,
@@ -52,14 +52,14 @@ def axes_of(windows: Sequence[Window], sizes: Sequence[int], counts: Sequence[in
 
 
 def even_windows(x: View, counts: Sequence[int]) -> list[WindowAxis]:
-    """Windows of adaptive pooling, where so many cover every axis evenly."""
+    """Return windows of adaptive pooling, so many along every axis."""
     return [
         WindowAxis(size=size, count=count, is_adaptive=True) for size, count in zip(x.shape[2:], counts, strict=True)
     ]
 
 
 def three(axes: Sequence[WindowAxis]) -> Sequence[WindowAxis]:
-    """The windows along planes, rows and columns."""
+    """Return the windows along planes, rows and columns."""
     return [WindowAxis(size=1, count=1)] * (3 - len(axes)) + list(axes)
 
 
@@ -74,10 +74,10 @@ def with_places(
     *,
     in_whole: bool = False,
 ) -> Lowered:
-    """Both in memory of their own, channels-last; or one of them, if only one is returned.
+    """Lower largest elements and their indices, channels-last; or one of them, if only one is returned.
 
     Args:
-        in_whole: places are counted in the whole tensor, not in the image.
+        in_whole: whether indices count in the whole tensor, not in the image.
     """
     x, outputs = context.tensor(0), context.op.outputs
     if len(x.shape) == spatial_rank + 1:
@@ -116,7 +116,7 @@ def with_places(
 
 
 def _moved(context: Context, places: View, sizes: Sequence[int]) -> KernelStep:
-    """Places of images where these lie in the whole tensor."""
+    """Return the step that turns indices in images into indices in the whole tensor."""
     n, channels = places.shape[:2]
     first = np.arange(n * channels).reshape(n, channels, *(1,) * len(sizes)) * math.prod(sizes)
     start = constant(first.astype(INT64))
@@ -131,7 +131,7 @@ Mode = Literal["max", "average"]
 
 @kernels_for(MaxPool, AvgPool, image=True, doubles=True)
 def lower_pool(context: Context) -> Lowered:
-    """The largest or the mean element of every window."""
+    """Lower the largest or the mean element of every window."""
     layer = context.layer(Pool)
     if isinstance(layer, MaxPool) and layer.returns != 0:
         return with_places(context, layer.spatial_rank, partial(windows_of, layer), in_whole=not layer.dilation)
@@ -145,7 +145,7 @@ def lower_pool(context: Context) -> Lowered:
 
 @kernels_for(AdaptiveAvgPool, AdaptiveMaxPool, image=True, doubles=True)
 def lower_adaptive(context: Context) -> Lowered:
-    """The mean or the largest element of windows that cover an image evenly."""
+    """Lower the mean or the largest element of windows that cover an image evenly."""
     layer = context.layer(AdaptivePool)
     if isinstance(layer, AdaptiveMaxPool) and layer.returns != 0:
         return with_places(context, layer.spatial_rank, even_windows)
@@ -158,7 +158,7 @@ def lower_adaptive(context: Context) -> Lowered:
 
 @kernels_for(LPPool, image=True, doubles=True)
 def lower_lp_pool(context: Context) -> Lowered:
-    """(taps * mean(x^p))^(1/p) of every window."""
+    """Lower (taps * mean(x^p))^(1/p) of every window."""
     layer, composition = context.layer(LPPool), Composition(context)
     x = _operand(context, layer.spatial_rank)
     powers = composition.map(
@@ -173,7 +173,7 @@ def lower_lp_pool(context: Context) -> Lowered:
 def averaged(
     context: Context, source: View, target: View, axes: Sequence[WindowAxis], *, divisor: int | None = None
 ) -> KernelStep:
-    """The mean of every window of one tensor (N, C, *S) written to another, both channels last."""
+    """Return the step that writes the mean of every window of (N, C, *S) to another tensor, both channels-last."""
     image, result = (derived(view, as_image(view.meta)) for view in (source, target))
     depth, down, across = three(axes)
     kernel = PoolKernel(
@@ -207,7 +207,7 @@ def pooled(
     counts_padding: bool = True,
     divisor: int | None = None,
 ) -> Lowered:
-    """The largest or the mean element of windows of images (N, C, *S)."""
+    """Lower the largest or the mean element of windows of images (N, C, *S)."""
     image, copies = context.image(x)
     result = fuse_images(context, len(axes))
     n, channels = result.image.shape[:2]
@@ -230,7 +230,7 @@ def pooled(
 
 
 def mean_of_pixels(context: Context, x: View, *, is_image: bool, of: Of = "mean") -> Lowered:
-    """The mean over all pixels, or what else is wanted of them, to (N, C) or (N, C, 1, ...)."""
+    """Lower the mean over all pixels, or another reduction of them, to (N, C) or (N, C, 1, ...)."""
     image, copies = _one_image(context, x)
     result = context.fuse(_with_pixels, is_image=is_image)
     kernel = fold_channels(image, result.image, of, context.host, result.epilogue)
@@ -238,7 +238,7 @@ def mean_of_pixels(context: Context, x: View, *, is_image: bool, of: Of = "mean"
 
 
 def _one_image(context: Context, x: View) -> tuple[View, Sequence[KernelStep]]:
-    """A tensor as (n, c, h, w) channels-last, the planes of a volume one below the other."""
+    """Return a tensor as (n, c, h, w) channels-last, with the planes of a volume one below the other."""
     if len(x.shape) != 5:
         return context.image(x)
     n, c, depth, height, width = x.shape
@@ -251,5 +251,5 @@ def _one_image(context: Context, x: View) -> tuple[View, Sequence[KernelStep]]:
 
 
 def _with_pixels(array: Strided) -> Strided:
-    """(N, C), means that dropped their dimensions, and (N, C, 1, ...) as (N, C, 1, 1)."""
+    """View (N, C) or (N, C, 1, ...) as (N, C, 1, 1)."""
     return array.reshape(*array.shape[:2], 1, 1)

@@ -1,1 +1,1 @@
-"""Products: linear layers, stacks of matrices, attention, sums over any dimensions, transforms that are products."""
+"""Lowering rules of products: linear layers, batched matrices, attention, contractions, transforms."""

@@ -37,7 +37,7 @@ PRODUCT = apply("mul", Operand(0), Operand(1))
 
 @kernels_for(ScaledDotProductAttention, doubles=True)
 def lower_attention(context: Context) -> Lowered:
-    """softmax(query @ key.T * scale + mask) @ value, heads in groups or not."""
+    """Lower softmax(query @ key.T * scale + mask) @ value, with or without grouped heads."""
     layer = context.layer(ScaledDotProductAttention)
     query, key, value = (context.tensor(index) for index in range(3))
     mask = mask_of(context, context.argument(3), "keep")
@@ -58,7 +58,7 @@ def lower_attention(context: Context) -> Lowered:
 
 
 def lower_chain(context: Context, chain: Chain) -> Lowered:
-    """The attention that a graph spells out, as the last of its operators."""
+    """Lower an attention chain in place of its last operator."""
     first, last, finest = chain.batches
     scaling = Composition(context)
     query = _factor(context, chain.query, first, finest)
@@ -100,7 +100,7 @@ def _given(context: Context, source: RuntimeOperand | Array) -> View | object:
 
 
 def attention_steps(context: Context, attn: AttentionOperands) -> list[KernelStep]:
-    """The kernel, and the copies it takes; of heads that are too wide for it, products with a softmax between them.
+    """Return the kernel and its copies; for heads that are too wide, separate products and a softmax.
 
     Raises:
         NotLoweredError: an operand does not lie in matrices.
@@ -129,7 +129,7 @@ def attention_steps(context: Context, attn: AttentionOperands) -> list[KernelSte
 def _kernel(
     context: Context, attn: AttentionOperands, tiling: tuple[int, tuple[int, int]], *, is_padded: bool = False
 ) -> tuple[Attention, list[View]]:
-    """The kernel for operands as they lie, and its views."""
+    """Return the kernel for operands in their layout, and its views."""
     query, key, value, target = attn.query, attn.key, attn.value, attn.target
     views = [query, key, value, target, *(mask.view for mask in attn.masks)]
     batch, matrices = merge_batch(target.shape[:-2], views)
@@ -159,7 +159,7 @@ def _kernel(
 
 
 def _in_columns(context: Context, key: View, steps: list[KernelStep]) -> View:
-    """Keys side by side in columns, and the copy this takes."""
+    """Return keys with contiguous columns, and add the copy this takes."""
     keys, width = key.shape[-2:]
     turned = spaced_rows((*key.shape[:-2], width, keys))
     columns = derived(turned, turned.meta.swapaxes(-1, -2))
@@ -168,7 +168,7 @@ def _in_columns(context: Context, key: View, steps: list[KernelStep]) -> View:
 
 
 def _padded(context: Context, key: View, steps: list[KernelStep], size: int) -> View:
-    """Keys in columns, in lines with room for a multiple of so many, so that code need not know how many they are."""
+    """Return keys in columns padded to a multiple of so many, so that code does not depend on their number."""
     keys, width = key.shape[-2:]
     lines = spaced_rows((*key.shape[:-2], width, -(-keys // size) * size))
     columns = derived(lines, lines.meta[..., :keys].swapaxes(-1, -2))
@@ -177,7 +177,7 @@ def _padded(context: Context, key: View, steps: list[KernelStep], size: int) -> 
 
 
 def _in_rows(context: Context, value: View, steps: list[KernelStep]) -> View:
-    """Values side by side in rows, and the copy this may take."""
+    """Return values with contiguous rows, and add the copy this may take."""
     if value.strides[-1] == 1 or value.shape[-1] == 1:
         return value
     copied = row_major(value.shape, FLOAT32)
@@ -186,7 +186,7 @@ def _in_rows(context: Context, value: View, steps: list[KernelStep]) -> View:
 
 
 def _in_lines(context: Context, mask: MaskView, steps: list[KernelStep]) -> View:
-    """A mask whose lines lie without gaps, as matrices that broadcast to the scores."""
+    """Return a mask with contiguous rows, as matrices that broadcast to the scores."""
     view = mask.view
     if view.shape and view.shape[-1] > 1 and view.strides[-1] not in (0, 1):
         if mask.kind != "add":

@@ -26,7 +26,7 @@ BOOL = np.dtype(np.bool_)
 
 @dataclass(frozen=True, slots=True)
 class MaskView:
-    """A mask that broadcasts to the scores, and what it does to them; see ``Mask``."""
+    """Mask that broadcasts to the scores, and its effect; see ``Mask``."""
 
     view: View
     kind: Literal["add", "keep", "drop"]
@@ -36,7 +36,7 @@ class MaskView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttentionOperands:
-    """What attention is computed of.
+    """Operands of attention.
 
     Args:
         query, key, value, target: (..., L, E), (..., S, E), (..., S, V) and (..., L, V).
@@ -57,10 +57,10 @@ class AttentionOperands:
 
 
 def mask_of(context: Context, value: View | object, kind: Literal["keep", "drop"]) -> MaskView | None:
-    """An argument that is a mask, or None; ``kind`` is what booleans do: they are 0 and -inf, to be added.
+    """Return an argument that is a mask, or None; boolean masks are added as 0 and -inf, as ``kind`` says.
 
     Raises:
-        NotLoweredError: it is of another dtype, or empty.
+        NotLoweredError: it has another dtype, or is empty.
     """
     if value is None:
         return None
@@ -74,7 +74,7 @@ def mask_of(context: Context, value: View | object, kind: Literal["keep", "drop"
 
 
 def in_groups(attn: AttentionOperands) -> AttentionOperands:
-    """Heads as groups of those that share a key and a value."""
+    """Split heads into groups that share a key and a value."""
     heads = attn.query.shape[-3] if len(attn.query.shape) > 2 else 1
     shared = {each.shape[-3] for each in (attn.key, attn.value) if len(each.shape) > 2} - {1, heads}
     if not shared:
@@ -84,7 +84,7 @@ def in_groups(attn: AttentionOperands) -> AttentionOperands:
     (groups,) = shared
 
     def split(view: View) -> View:
-        """(..., heads, a, b) as (..., groups, heads of a group, a, b)."""
+        """Split (..., heads, a, b) to (..., groups, heads of a group, a, b)."""
         array = view.meta
         if array.ndim < 3:
             return view
@@ -108,10 +108,10 @@ _MOST_PLACES = 1 << 24
 
 
 def unfused_attention(context: Context, attn: AttentionOperands, *, cap: float = 0.0) -> tuple[View, list[KernelStep]]:
-    """The weights (..., L, S), and the steps that make them and store what is weighed.
+    """Return the weights (..., L, S), and the steps that compute them and their product with the value.
 
     Args:
-        cap: that scores are bent towards before masks; 0 for none.
+        cap: limit that scores approach before masks; 0 for none.
     """
     composition = Composition(context)
     query, key, target = attn.query, attn.key, attn.target
@@ -145,7 +145,7 @@ def _masked(mask: MaskView) -> Expr:
 
 
 def _softmax(composition: Composition, scores: View, *, is_zero: bool) -> View:
-    """The softmax of every row; zeros of a row that sees nothing, or NaN."""
+    """Return the softmax of every row; zeros or NaN for a row that sees no key."""
     rows = derived(scores, scores.meta.reshape(-1, scores.shape[-1]))
     target = row_major(rows.shape, rows.dtype)
     kernel = Softmax(
@@ -163,7 +163,7 @@ def _softmax(composition: Composition, scores: View, *, is_zero: bool) -> View:
 
 
 def _stored(context: Context, weights: View, value: View, target: View) -> list[KernelStep]:
-    """weights @ value where it shall lie; copied there where products are not stored so."""
+    """Return the steps that store weights @ value in the target; through a copy where products cannot store so."""
     try:
         return multiplied(context, weights, value, target)
     except NotLoweredError:

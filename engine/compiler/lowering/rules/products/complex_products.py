@@ -1,7 +1,7 @@
-"""Products of complex numbers of float32, as those of real ones with twice the terms and twice the columns.
+"""Products of complex numbers of float32, as real products with twice the terms and twice the columns.
 
-(a + bi)(c + di) are the elements of [a b] times [[c d], [-d c]]: the left factor lies so already, and of the right one
-such blocks are made, before the run where it is a weight.
+(a + bi)(c + di) are the elements of [a b] times [[c d], [-d c]]. The left factor already lies so in memory. Such blocks
+are made of the right factor, before the run if it is a weight.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ _PARTS = (".real and imaginary", ".imaginary and real")
 
 
 def lower_complex_einsum(context: Context) -> Lowered:
-    """Sums of products of two operands or more."""
+    """Lower sums of products of two operands or more."""
     shapes = [_factor(context, index).shape for index, _ in enumerate(context.arguments())]
     equation = context.layer(Einsum).labelled(shapes)
     return _product(context, equation.terms, equation.output)
 
 
 def lower_complex_matmul(context: Context) -> Lowered:
-    """input @ other, of any rank."""
+    """Lower input @ other, of any rank."""
     ranks = [len(_factor(context, index).shape) for index in (0, 1)]
     if not all(ranks):
         raise NotLoweredError("an operand is a single number")
@@ -49,7 +49,7 @@ FALLBACKS.update({Einsum: lower_complex_einsum, Matmul: lower_complex_matmul})
 
 
 def _factor(context: Context, index: int) -> View | Array:
-    """An operand, itself where it is known before the run."""
+    """Return an operand, as an array if it is known before the run."""
     value = context.argument(index)
     if not isinstance(value, View | np.ndarray) or value.dtype != COMPLEX64:
         raise NotLoweredError("there are kernels for products of complex numbers with their like alone")
@@ -59,7 +59,7 @@ def _factor(context: Context, index: int) -> View | Array:
 
 
 def _product(context: Context, terms: Sequence[Labels], output: Labels) -> Lowered:
-    """The operands multiplied one after the other, each by the next."""
+    """Lower the product of all operands, multiplied one after the other."""
     composition = Composition(context)
     if len(terms) < 2 or any(len({*term}) < len(term) for term in (*terms, output)):
         raise NotLoweredError("there is no kernel that repeats a dimension of complex numbers")
@@ -78,13 +78,13 @@ def _product(context: Context, terms: Sequence[Labels], output: Labels) -> Lower
 
 @dataclass(frozen=True, slots=True)
 class _Reading:
-    """How a product reads the blocks of its right factor.
+    """Order in which a product reads the blocks of its right factor.
 
     Args:
         term: labels of the factor.
         parts: labels of a block's rows and columns.
-        rows: so many labels come before those of a block's rows.
-        labels: of the blocks, in the order in which a product reads them.
+        rows: number of labels before those of a block's rows.
+        labels: of the blocks, in that order.
     """
 
     term: Labels
@@ -94,14 +94,14 @@ class _Reading:
 
     @classmethod
     def of(cls, left: Labels, term: Labels, needed: Collection[str], parts: tuple[str, str]) -> _Reading:
-        """The stack first, then what is summed over, both in the order of the left factor; the columns."""
+        """Return the order: batch, then summed labels, both as in the left factor, then columns."""
         stack = [label for label in left if label in term and label in needed]
         summed = [label for label in left if label in term and label not in needed]
         columns = [label for label in term if label not in left]
         return cls(term, parts, len(stack) + len(summed), (*stack, *summed, parts[0], *columns, parts[1]))
 
     def pack(self, factor: Array) -> Array:
-        """The blocks of numbers that are known."""
+        """Return the blocks of a known factor."""
         order = [self.term.index(label) for label in self.labels if label not in self.parts]
         first = factor.transpose(order)
         second = np.empty_like(first)
@@ -111,7 +111,7 @@ class _Reading:
 
 
 def _blocks(composition: Composition, index: int, reading: _Reading) -> tuple[View, Labels]:
-    """A factor with [[c d], [-d c]] for c + di, and its labels."""
+    """Return a factor with [[c d], [-d c]] for c + di, and its labels."""
     context = composition.context
     factor = _factor(context, index)
     if isinstance(factor, np.ndarray):

@@ -34,7 +34,7 @@ MOST_PAIRS = 1 << 24
 
 @kernels_for(Dot, Vdot, Vecdot, doubles=True)
 def lower_dot(context: Context) -> Lowered:
-    """The sum of products along a dimension."""
+    """Lower the sum of products along a dimension."""
     a, b, composition = context.tensor(0), context.tensor(1), Composition(context)
     layer = context.layer(Dot | Vecdot)  # type: ignore[arg-type]
     terms = composition.map(_PRODUCT, a, b)
@@ -47,14 +47,14 @@ def lower_dot(context: Context) -> Lowered:
 
 @kernels_for(Outer, doubles=True)
 def lower_outer(context: Context) -> Lowered:
-    """Every element of one with every element of the other."""
+    """Lower an outer product."""
     a, b = context.tensor(0), context.tensor(1)
     return Composition(context).finish(_PRODUCT, derived(a, a.meta[:, None]), b)
 
 
 @kernels_for(AddOuter, doubles=True)
 def lower_add_outer(context: Context) -> Lowered:
-    """beta * input + alpha * outer."""
+    """Lower beta * input + alpha * outer."""
     layer, a, b = context.layer(AddOuter), context.tensor(1), context.tensor(2)
     tree = apply("mul", _PRODUCT, float(layer.alpha))
     column = derived(a, a.meta[:, None])
@@ -66,7 +66,7 @@ def lower_add_outer(context: Context) -> Lowered:
 
 @kernels_for(Bilinear, doubles=True)
 def lower_bilinear(context: Context) -> Lowered:
-    """Every element of one row times every one of the other, and a linear layer of these."""
+    """Lower a bilinear layer: a linear layer of all products of two rows' elements."""
     a, b, weight, bias = context.tensor(0), context.tensor(1), context.weight(2), context.optional_weight(3)
     left, right = derived(a, a.meta[..., :, None]), derived(b, b.meta[..., None, :])
     sizes = broadcast_sizes(left.shape, right.shape)
@@ -81,7 +81,7 @@ def lower_bilinear(context: Context) -> Lowered:
 
 @kernels_for(Kron, doubles=True)
 def lower_kron(context: Context) -> Lowered:
-    """Every element of one times the whole of the other, laid side by side."""
+    """Lower a Kronecker product."""
     a, b, composition = context.tensor(0), context.tensor(1), Composition(context)
     target = context.allocate(is_image=False)
     rank = max(len(a.shape), len(b.shape))
@@ -95,7 +95,7 @@ def lower_kron(context: Context) -> Lowered:
 
 @kernels_for(Inner, Tensordot, doubles=True)
 def lower_contraction(context: Context) -> Lowered:
-    """The sum of products over pairs of dimensions: an einsum in other words."""
+    """Lower the sum of products over pairs of dimensions, as an einsum."""
     a, b = context.tensor(0), context.tensor(1)
     layer = context.layer(Inner | Tensordot)  # type: ignore[arg-type]
     if not a.shape or not b.shape or len(a.shape) + len(b.shape) > len(ascii_letters):
@@ -119,7 +119,7 @@ def lower_contraction(context: Context) -> Lowered:
 
 @kernels_for(GroupedMatmul)
 def lower_grouped_matmul(context: Context) -> Lowered:
-    """input[rows of e] @ other[e], where other is known now; without ends a stack of products."""
+    """Lower input[rows of e] @ other[e] with a known other; without ends a batch of products."""
     if context.argument(2) is None:
         return product(context, context.tensor(0), context.tensor(1), unfused(context.op))
     x, matrices, ends = context.tensor(0), context.weight(1), indices_of(context.argument(2), context)

@@ -1,5 +1,4 @@
-"""Einstein summation: of two operands a product of matrices, its dimensions put in order; of one its elements; of more
-one product after the other."""
+"""Einstein summation: a matrix product with reordered dimensions; more operands are multiplied one after another."""
 
 from __future__ import annotations
 
@@ -31,9 +30,9 @@ _Term = tuple[View, Labels]
 
 @kernels_for(Einsum, doubles=True)
 def lower_einsum(context: Context) -> Lowered:
-    """What both operands have and the result too makes the stack; what the result has not is summed over.
+    """Lower an einsum: labels of both operands and the result are the batch; labels not in the result are summed.
 
-    Of each operand its diagonals are taken before, and sums over dimensions that nothing else has.
+    Repeated labels of an operand become its diagonal, and labels that occur nowhere else are summed first.
     """
     views = [context.tensor(index) for index, _ in enumerate(context.arguments())]
     equation = context.layer(Einsum).labelled([each.shape for each in views])
@@ -61,7 +60,7 @@ def lower_einsum(context: Context) -> Lowered:
 
 
 def _pair(context: Context, left: _Term, right: _Term, output: Labels, steps: list[KernelStep]) -> Lowered:
-    """The last product: its result in its own order where its rows and columns lie side by side there, or turned."""
+    """Lower the last product, to the result's order if its rows and columns are contiguous there, or transposed."""
     sizes = _sizes(left, right)
     groups = _groups(left[1], right[1], output)
     if not _are_neighbours(groups, output) and (found := _neighbours(left[1], right[1], output, sizes)) is not None:
@@ -80,7 +79,7 @@ def _pair(context: Context, left: _Term, right: _Term, output: Labels, steps: li
 def contracted(
     composition: Composition, first: View, a: Labels, second: View, b: Labels, needed: Collection[str]
 ) -> tuple[View, Labels]:
-    """The product of two operands of several, summed over what neither the result nor another one has."""
+    """Return the product of two operands of several, summed over labels that occur nowhere else, and its labels."""
     context, kept = composition.context, tuple(each for each in dict.fromkeys((*a, *b)) if each in needed)
     if all(label in needed for label in (*a, *b)):
         wide = [_spread(view, term, kept) for view, term in ((first, a), (second, b))]
@@ -97,21 +96,21 @@ def contracted(
 
 
 def _spread(view: View, term: Labels, labels: Labels) -> View:
-    """An operand with a dimension of its own, or of 1, for each label."""
+    """Return an operand with a dimension, possibly of size 1, for each label."""
     order = [term.index(label) for label in labels if label in term]
     places = (*(slice(None) if label in term else None for label in labels), Ellipsis)
     return derived(view, view.meta.transpose(order)[places])
 
 
 def _groups(a: Labels, b: Labels, output: Labels) -> _Groups:
-    """The labels of the result: of the stack, what both operands have; of the rows and of the columns, what one has."""
+    """Return the result's labels: of the batch (in both operands), of the rows and of the columns (in one)."""
     batch = [label for label in output if label in a and label in b]
     rows, columns = ([each for each in output if each in term and each not in batch] for term in (a, b))
     return batch, rows, columns
 
 
 def _are_neighbours(groups: _Groups, output: Labels) -> bool:
-    """Whether rows lie one behind the other in the result, and columns side by side at its end."""
+    """Return whether rows are contiguous labels in the result, and columns the last ones."""
     _, rows, columns = groups
     at = output.index(rows[0]) if rows else 0
     is_last = bool(columns) or not output
@@ -119,9 +118,9 @@ def _are_neighbours(groups: _Groups, output: Labels) -> bool:
 
 
 def _neighbours(a: Labels, b: Labels, output: Labels, sizes: Mapping[str, int]) -> _Groups | None:
-    """As few labels as rows and columns as are neighbours in the result, all others of the stack; None if that is dear.
+    """Return as few row and column labels as are contiguous in the result, others as batch; None if that is slow.
 
-    A matrix that all of a stack are multiplied with is read where it lies.
+    A matrix that is the same for the whole batch is read where it lies.
     """
     end = first = len(output)
     while first and output[first - 1] not in a:
@@ -141,7 +140,7 @@ def _summed(a: Labels, b: Labels, output: Labels) -> list[str]:
 
 
 def _sizes(*operands: _Term) -> dict[str, int]:
-    """The size of every label: the one that is not 1."""
+    """Return the size of every label: the one that is not 1."""
     sizes: dict[str, int] = {}
     for view, term in operands:
         for label, size in zip(term, view.shape, strict=True):
@@ -150,7 +149,7 @@ def _sizes(*operands: _Term) -> dict[str, int]:
 
 
 def _known(view: View) -> Array | None:
-    """What lies in a view, if no run changes it."""
+    """Return the elements of a view that no run changes, else None."""
     data = view.storage.data
     if data is None:
         return None
@@ -158,7 +157,7 @@ def _known(view: View) -> Array | None:
 
 
 def _weight(known: Array, labels: Labels, groups: tuple[list[str], list[str]], sizes: Mapping[str, int]) -> Array:
-    """An operand as the weight of a linear layer: (columns, terms)."""
+    """Return an operand as the weight of a linear layer: (columns, terms)."""
     order = [label for group in groups for label in group]
     turned = known.transpose([labels.index(label) for label in order])
     columns, terms = (math.prod(sizes[label] for label in group) for group in groups)
@@ -166,7 +165,7 @@ def _weight(known: Array, labels: Labels, groups: tuple[list[str], list[str]], s
 
 
 def _diagonal(view: View, term: Labels) -> tuple[View, Labels]:
-    """An operand with every label once: where one repeats, both dimensions are walked together."""
+    """Return an operand with every label once: repeated dimensions become their diagonal."""
     labels = tuple(dict.fromkeys(term))
     if len(labels) == len(term):
         return view, term
@@ -179,7 +178,7 @@ def _diagonal(view: View, term: Labels) -> tuple[View, Labels]:
 
 
 def _lone(composition: Composition, view: View, term: Labels, others: Collection[str]) -> tuple[View, Labels]:
-    """An operand summed over the dimensions that neither the result nor another operand has."""
+    """Sum an operand over labels that occur neither in the result nor in another operand."""
     axes = [axis for axis, label in enumerate(term) if label not in others]
     if not axes:
         return view, term
@@ -197,10 +196,10 @@ def _matrices(
     sizes: Mapping[str, int],
     steps: list[KernelStep],
 ) -> View:
-    """An operand as (stack, rows, columns), each of the last two of any number of labels; and the copy this may take.
+    """Return an operand as (batch, rows, columns), each of any number of labels; add the copy this may take.
 
     Args:
-        groups: labels of the stack, which an operand may have not, of rows and of columns.
+        groups: labels of the batch, which an operand may lack, of rows and of columns.
         sizes: of the labels; an operand may have 1.
     """
     order = tuple(label for group in groups for label in group)

@@ -1,4 +1,4 @@
-"""The encoder layer that PyTorch's fast path fuses: linear layers, attention and norms, one kernel after another."""
+"""Encoder layer of PyTorch's fused fast path: linear layers, attention and norms, one kernel after another."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _SUM = apply("add", _ITSELF, Operand(1))
 
 @kernels_for(TransformerEncoderLayer, rows=True)
 def lower_encoder_layer(context: Context) -> Lowered:
-    """Attention and two linear layers, each added to what it is of, with a norm behind or before."""
+    """Lower attention and two linear layers, each with a residual and a norm before or after."""
     layer, x = context.layer(TransformerEncoderLayer), context.tensor(0)
     qkv, proj, norm_1, norm_2, ffn_1, ffn_2 = (
         (context.weight(first), context.weight(first + 1)) for first in range(1, _MASK, 2)
@@ -48,7 +48,7 @@ def lower_encoder_layer(context: Context) -> Lowered:
 
 @dataclass(slots=True)
 class _Steps:
-    """The kernels of one layer, in order; tensors are (B, L, width)."""
+    """Kernels of one layer, in order; tensors are (B, L, width)."""
 
     context: Context
     layer: TransformerEncoderLayer
@@ -62,7 +62,7 @@ class _Steps:
         *others: View,
         target: View | None = None,
     ) -> View:
-        """x @ weight.T + bias, and what an expression makes of it and others."""
+        """Compute x @ weight.T + bias, and an expression of it and others."""
         weight, bias = weights
         rows, copies = self.context.rows(x)
         target = spaced_rows((*x.shape[:-1], len(weight))) if target is None else target
@@ -73,7 +73,7 @@ class _Steps:
         return target
 
     def norm(self, x: View, weights: tuple[Array, Array], target: View | None = None) -> View:
-        """The norm of every row."""
+        """Compute the norm of every row."""
         rows, copies = self.context.rows(x)
         target = spaced_rows(x.shape) if target is None else target
         lines = derived(target, target.meta.reshape(-1, x.shape[-1]))
@@ -92,7 +92,7 @@ class _Steps:
         return target
 
     def attention(self, qkv: View) -> View:
-        """Attention of heads whose queries, keys and values lie side by side."""
+        """Compute attention of heads whose queries, keys and values are interleaved."""
         batch, length, width = qkv.shape
         heads, size = self.layer.num_heads, width // 3
         target = spaced_rows((batch, length, size))
@@ -109,7 +109,7 @@ class _Steps:
         return target
 
     def _heads(self, x: Strided) -> Strided:
-        """(B, L, H*E) as (B, H, L, E)."""
+        """View (B, L, H*E) as (B, H, L, E)."""
         return x.reshape(*x.shape[:2], self.layer.num_heads, -1).transpose(0, 2, 1, 3)
 
     def _masks(self, batch: int, length: int) -> list[MaskView]:

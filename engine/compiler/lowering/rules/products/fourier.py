@@ -1,8 +1,8 @@
 """Discrete Fourier transforms: a product with the transform of the unit vectors, axis by axis.
 
 A transform is linear in the real and imaginary parts, which are interleaved. Its matrix is what the layer returns for
-vectors that are 1 or i in one place; truncation and padding are part of it. Short transforms are faster so than by
-halves; numpy computes long ones.
+vectors that are 1 or i in one place; truncation and padding are part of it. For short transforms this is faster than an
+FFT; numpy computes long ones.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ MANY_ROWS = 16
 
 @dataclass(frozen=True, slots=True)
 class _Stage:
-    """A transform along one axis, to so many points."""
+    """Transform along one axis, to so many points."""
 
     axis: int
     points: int
@@ -42,7 +42,7 @@ class _Stage:
     norm: str | None
 
     def matrix(self, size: int, is_complex: bool) -> Array:
-        """What becomes of a 1 in each of so many places, and of an i where there are imaginary parts; in float64."""
+        """Return the transform of the unit vectors, times i too for complex input, in float64."""
         units = np.eye(size)
         rows = np.stack([units + 0j, 1j * units], 1).reshape(2 * size, size) if is_complex else units
         return np.asarray(self.transform(rows, self.points, -1, self.norm))
@@ -50,7 +50,7 @@ class _Stage:
 
 @kernels_for(*OneAxis.__subclasses__(), *SeveralAxes.__subclasses__())
 def lower_transform(context: Context) -> Lowered:
-    """A transform along one axis or several."""
+    """Lower a transform along one axis or several."""
     layer, x = context.layer(Layer), context.argument(0)
     assert isinstance(layer, OneAxis | SeveralAxes)
     if not isinstance(x, View) or x.dtype not in (FLOAT32, COMPLEX64) or not x.meta.size:
@@ -62,7 +62,7 @@ def lower_transform(context: Context) -> Lowered:
 
 
 def _stages(layer: OneAxis | SeveralAxes, shape: tuple[int, ...]) -> Iterator[_Stage]:
-    """One axis after the other, real points first and last."""
+    """Yield one axis after the other, real points first and last."""
     axes, points = layer.along(shape)
     *others, last = [
         _Stage(axis, count, layer.computes(number == len(axes) - 1), layer.norm)
@@ -72,7 +72,7 @@ def _stages(layer: OneAxis | SeveralAxes, shape: tuple[int, ...]) -> Iterator[_S
 
 
 def _transformed(context: Context, x: View, stage: _Stage, steps: list[KernelStep]) -> View:
-    """What a transform makes of a tensor, as the product of its rows with a matrix."""
+    """Return the transform of a tensor, as the product of its rows with a matrix."""
     moved = derived(x, x.meta.moveaxis(stage.axis, -1))
     size, count = moved.shape[-1], moved.meta.size // moved.shape[-1]
     if 2 * size * stage.points > (MOST_PRODUCTS if count >= MANY_ROWS else FEW_PRODUCTS):
@@ -91,13 +91,13 @@ def _transformed(context: Context, x: View, stage: _Stage, steps: list[KernelSte
 
 
 def _as_floats(matrix: Array) -> Array:
-    """Columns of complex numbers as two each."""
+    """Return columns of complex numbers as two columns each."""
     return matrix.view(np.float64) if matrix.dtype.kind == "c" else matrix
 
 
 @kernels_for(DFT)
 def lower_dft(context: Context) -> Lowered:
-    """The transform along one axis."""
+    """Lower the transform along one axis."""
     layer, x, composition = context.layer(DFT), context.tensor(0), Composition(context)
     given = [context.argument(index) for index in (1, 2)]
     if any(isinstance(each, View) for each in given):
@@ -119,7 +119,7 @@ def lower_dft(context: Context) -> Lowered:
 
 @kernels_for(STFT)
 def lower_stft(context: Context) -> Lowered:
-    """The transforms of all frames, window and all."""
+    """Lower the transforms of all frames, with the window in the matrix."""
     layer, x, composition = context.layer(STFT), context.tensor(0), Composition(context)
     others: list[Any] = [context.argument(index) for index in (1, 2, 3)]
     if any(isinstance(each, View) for each in others):
@@ -144,7 +144,7 @@ def lower_stft(context: Context) -> Lowered:
 
 
 def _units(size: int, parts: int, results: int, rows: int) -> Array:
-    """Vectors (of parts) that are 1 in one place, (size * parts, size, parts)."""
+    """Return the unit vectors, (size * parts, size, parts)."""
     if size * parts * results > (MOST_PRODUCTS if rows >= MANY_ROWS else FEW_PRODUCTS):
         raise NotLoweredError("numpy transforms so many points faster")
     return np.eye(size * parts).reshape(-1, size, parts)

@@ -1,7 +1,7 @@
-"""Attention of decoders as onnxruntime has it: keys of earlier steps with new ones behind, as many as each row has.
+"""Group-query attention of decoders as onnxruntime has it, with a cache of earlier keys and values.
 
-How many keys there are at most is known with the shapes; how many each row has, only in a run: that decides where new
-keys are written, and a mask of what each position sees.
+The maximum number of keys follows from the shapes. The number of each row is known only at run time: it decides where
+new keys are written, and the mask of each position.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ X, Y, Z = Operand(0), Operand(1), Operand(2)
 
 @kernels_for(CausalMask)
 def lower_causal_mask(context: Context) -> Lowered:
-    """Which places come before others, as what is added to scores."""
+    """Lower a causal mask that is added to scores."""
     rows, columns = context.result_spec.sizes
     past = context.argument(2) if len(context.bound.positional) > 2 else None
     before = past.shape[-2] if isinstance(past, View | np.ndarray) else 0
@@ -47,7 +47,7 @@ def lower_causal_mask(context: Context) -> Lowered:
 
 @kernels_for(GroupQueryAttention)
 def lower_grouped(context: Context) -> Lowered:
-    """Queries and keys turned, keys and values put behind earlier ones, and attention."""
+    """Lower rotary embedding, the update of the cache, and attention."""
     layer, steps = context.layer(GroupQueryAttention), Composition(context)
     if layer.smooth_softmax == 1 or _given(context, 11) is not None:
         raise NotLoweredError("there is no kernel for a score beside those of keys")
@@ -82,12 +82,12 @@ def lower_grouped(context: Context) -> Lowered:
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """What is known of the rows of a batch.
+    """Rows of a batch.
 
     Args:
-        length, total: new keys, and keys at most.
-        before: keys of earlier steps of each row (B, 1), int64.
-        places: of its new keys (B, length); outside where its number of keys does not fit.
+        length, total: number of new keys, and maximum number of keys.
+        before: number of earlier keys of each row (B, 1), int64.
+        places: positions of its new keys (B, length); out of range where its number of keys does not fit.
     """
 
     length: int
@@ -97,7 +97,7 @@ class _Rows:
 
     @classmethod
     def of(cls, composition: Composition, batch: int, length: int, total: int) -> _Rows:
-        """Of an operator's rows."""
+        """Compute the positions of an operator's rows."""
         counts = indices_of(composition.context.argument(5), composition.context)
         if counts.meta.size != batch:
             raise NotLoweredError("its numbers of keys do not fit")
@@ -117,20 +117,20 @@ def _given(context: Context, index: int) -> object:
 
 
 def _earlier(context: Context, index: int) -> View | None:
-    """Earlier keys or values, if there are any."""
+    """Return earlier keys or values, if there are any."""
     value = _given(context, index)
     is_empty = isinstance(value, View | np.ndarray) and 0 in value.shape
     return None if value is None or is_empty else context.tensor(index)
 
 
 def _total(context: Context) -> int | None:
-    """The most keys a row has, where that is known now."""
+    """Return the maximum number of keys, if it is known now."""
     value = _given(context, 6)
     return int(np.reshape(value, ())) if isinstance(value, np.ndarray | int) and np.size(value) == 1 else None
 
 
 def _heads(context: Context, layer: GroupQueryAttention) -> list[View]:
-    """Queries (B, H, S, E), keys and values (B, G, S, E)."""
+    """Return queries (B, H, S, E), keys and values (B, G, S, E)."""
     query, groups = context.tensor(0), layer.kv_num_heads
     batch, length, width = query.shape
     if _given(context, 1) is not None:
@@ -149,7 +149,7 @@ def _heads(context: Context, layer: GroupQueryAttention) -> list[View]:
 
 
 def _turned(composition: Composition, x: View, rows: _Rows, layer: GroupQueryAttention) -> View:
-    """Pairs of elements turned by angles that positions pick."""
+    """Return x with rotary embedding: pairs of elements rotated by the angles of their positions."""
     context = composition.context
     places = rows.places if _given(context, 9) is None else indices_of(context.argument(9), context)
     batch, _, length, size = x.shape
@@ -180,7 +180,7 @@ def _turned(composition: Composition, x: View, rows: _Rows, layer: GroupQueryAtt
 
 
 def _kept(composition: Composition, new: View, past: View | None, rows: _Rows, index: int) -> View:
-    """Earlier keys or values with the new ones behind them, zeros after."""
+    """Return the cache with new keys or values after the earlier ones, and zeros after them."""
     context, (batch, groups, _, size) = composition.context, new.shape
     room = max(rows.total, 0 if past is None else past.shape[2])
     outputs = context.op.outputs
@@ -206,7 +206,7 @@ def _kept(composition: Composition, new: View, past: View | None, rows: _Rows, i
 
 
 def _masks(composition: Composition, rows: _Rows, window: int) -> list[MaskView]:
-    """What each new position sees: keys up to its own, a window of them; and what is added to scores."""
+    """Return the causal mask of each new position, limited to a window, and the bias of the scores."""
     context, batch = composition.context, rows.before.shape[0]
     mask = row_major((batch, 1, rows.length, rows.total), np.dtype(np.bool_))
     own = derived(rows.before, rows.before.meta.reshape(batch, 1, 1, 1))

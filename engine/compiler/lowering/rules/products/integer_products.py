@@ -40,13 +40,13 @@ _OFFSET: Final = 128
 
 @dataclass(frozen=True, slots=True)
 class Zero:
-    """A zero point: a number, or a view of what only a run knows."""
+    """Zero point: a number, or a view of a run-time value."""
 
     value: int | View
 
     @classmethod
     def of(cls, context: Context, index: int, x: View) -> Zero:
-        """The zero point of an operand."""
+        """Return the zero point of an operand."""
         value = context.argument(index)
         if isinstance(value, View):
             return cls(derived(value, value.meta.reshape((1,) * len(x.shape))))
@@ -55,13 +55,13 @@ class Zero:
 
 @dataclass(slots=True)
 class ByteImage:
-    """Bytes on their way into words.
+    """Conversion of bytes to words.
 
     Args:
-        integers: in a word: distances from the zero point, or the bytes themselves, moved to where none is negative.
+        integers: number in a word: 2 for distances from the zero point, 4 for bytes, shifted so that none is negative.
 
     Attributes:
-        steps: what makes the words.
+        steps: steps that make the words.
     """
 
     context: Context
@@ -72,11 +72,11 @@ class ByteImage:
 
     @property
     def moved(self) -> int:
-        """What is added to bytes so that none is negative."""
+        """Return what is added to bytes so that none is negative."""
         return _OFFSET if self.x.dtype == BYTES[1] else 0
 
     def bordered(self, border: Border) -> View:
-        """Words of an image (N, C, *S) as (N, words, *S), with what stands for zero around it."""
+        """Return an image (N, C, *S) as words (N, words, *S), with the zero point as border."""
         n, channels, *inner = self.x.shape
         count = -(-channels // self.integers)
         is_zero = self.integers == 2 or self.zero.value == -self.moved
@@ -105,7 +105,7 @@ class ByteImage:
         return words
 
     def rows(self) -> View:
-        """Words of rows (..., K) as (..., words)."""
+        """Return rows (..., K) as words (..., words)."""
         as_they_are = self._as_they_are(-1)
         if as_they_are is not None:
             return as_they_are
@@ -115,10 +115,10 @@ class ByteImage:
         return words
 
     def shift(self, bias: View | Array | None, weights: Array, rank: int) -> list[View]:
-        """What is to be added to the sums of each channel, as it broadcasts to a result of so many spatial axes.
+        """Return the addend of each channel's sums, as it broadcasts to a result of so many spatial axes.
 
         Args:
-            weights: whose products are summed, (O, ...).
+            weights: weights of the sums, (O, ...).
         """
         context, shape = self.context, (len(weights), *(1,) * rank)
         zero, sums = self.zero.value, weights.reshape(len(weights), -1).sum(1)
@@ -142,7 +142,7 @@ class ByteImage:
         return [target]
 
     def _as_they_are(self, axis: int) -> View | None:
-        """The words that bytes are already, where they lie so."""
+        """Return the bytes as words without a copy, if their memory allows it."""
         x = self.x
         if self.integers != 4 or self.moved or x.shape[axis] % 4 or x.offset % 4:
             return None
@@ -154,7 +154,7 @@ class ByteImage:
         return None if meta is None else View(x.storage, meta)
 
     def _fill(self, words: View, axis: int) -> None:
-        """The step that stores the bytes of a tensor in words."""
+        """Add the step that stores the bytes of a tensor in words."""
         if (as_they_are := self._as_they_are(axis)) is not None:
             self.steps.append(self.context.copy(as_they_are, words))
             return
@@ -167,7 +167,7 @@ class ByteImage:
         self._map(target, tree, operands, "float")
 
     def _surround(self, words: View) -> None:
-        """The step that stores what stands for zero."""
+        """Add the step that stores the zero point in a part of the border."""
         if not words.meta.size:
             return
         shape = (words.shape[0], 4 * words.shape[1], *words.shape[2:])
@@ -192,7 +192,7 @@ class ByteImage:
 
 
 def _number(value: int | View, operands: list[View]) -> Expr | float:
-    """A number, or the operand that a view becomes."""
+    """Return a number, or the operand that a view becomes."""
     if isinstance(value, int):
         return float(value)
     operands.append(value)
@@ -200,7 +200,7 @@ def _number(value: int | View, operands: list[View]) -> Expr | float:
 
 
 def words_at(x: View, axis: int) -> Strided | None:
-    """Memory of bytes as words along an axis."""
+    """Return the memory of bytes as words along an axis."""
     axis %= len(x.shape)
     strides = list(x.meta.strides)
     strides[axis] = FLOAT32.itemsize
@@ -210,14 +210,14 @@ def words_at(x: View, axis: int) -> Strided | None:
 
 
 def parts_of(words: View, shape: tuple[int, ...], axis: int, dtype: DType) -> Strided:
-    """Memory of words as smaller integers of this shape."""
+    """Return the memory of words as smaller integers of this shape."""
     strides = list(words.meta.strides)
     strides[axis] = dtype.itemsize
     return words.storage.part(shape, strides, words.offset, dtype)
 
 
 def words_of(weight: Array, integers: int) -> Array:
-    """Weights (O, I, ...) as words (O, words, ...) of so many integers each."""
+    """Return weights (O, I, ...) as words (O, words, ...) of so many integers each."""
     count = -(-weight.shape[1] // integers)
     parts = np.zeros((*weight.shape[:1], *weight.shape[2:], integers * count), np.int16 if integers == 2 else np.int8)
     parts[..., : weight.shape[1]] = np.moveaxis(weight, 1, -1)
@@ -229,7 +229,7 @@ _SIGNED: Final = np.iinfo(np.int8)
 
 @kernels_for(ConvInteger, image=True)
 def lower_conv_integer(context: Context) -> Lowered:
-    """A convolution of words, each some channels of an image."""
+    """Lower a convolution of words, each some channels of an image."""
     node, x = context.layer(ConvInteger), _bytes(context)
     if not node.as_float or node.auto_pad not in ("NOTSET", "VALID"):
         raise NotLoweredError("there is no kernel for its integers, or its padding depends on sizes")
@@ -256,7 +256,7 @@ def lower_conv_integer(context: Context) -> Lowered:
 
 @kernels_for(MatMulInteger)
 def lower_matmul_integer(context: Context) -> Lowered:
-    """The same of rows."""
+    """Lower a matrix product of words, each some elements of a row."""
     node, x = context.layer(MatMulInteger), _bytes(context)
     weight = _stored(context, 1)
     if not node.as_float or weight.ndim != 2 or len(x.shape) < 2:
@@ -273,7 +273,7 @@ def lower_matmul_integer(context: Context) -> Lowered:
 
 
 def _integers(context: Context, weights: Array) -> int:
-    """How many a word is."""
+    """Return the number of integers in a word."""
     fits = weights.min() >= _SIGNED.min and weights.max() <= _SIGNED.max
     return 4 if fits and context.host.has_dots else 2
 
@@ -293,7 +293,7 @@ def _stored(context: Context, index: int) -> Array:
 
 
 def _zero(context: Context) -> Array | int:
-    """The zero points of the weights."""
+    """Return the zero points of the weights."""
     value = context.argument(3)
     return value if isinstance(value, np.ndarray | int) else _stored(context, 3)
 

@@ -27,7 +27,7 @@ SPACED_ROWS, SPACED_COLUMNS = 8, 64
 def linear(
     context: Context, x: View, weight: Array, bias: Array | None, index: int = 0, *, is_split: bool = False
 ) -> Lowered:
-    """x @ weight.T + bias for a weight (O, I) and a bias (O,), as the result of this number.
+    """Lower x @ weight.T + bias for a weight (O, I) and a bias (O,), as the result of this number.
 
     Args:
         is_split: whether O is several dimensions of the result.
@@ -43,7 +43,7 @@ def linear(
 
 
 def spaced(context: Context, rows: View, columns: int) -> tuple[View, Sequence[KernelStep]]:
-    """Rows that many columns meet, copied where those of a tile would push each other out of the nearest cache."""
+    """Return rows, copied with larger distances if those of a tile would evict each other from the L1 cache."""
     count, terms = hint(rows.shape[-2:])
     is_worth = count >= SPACED_ROWS and hint(columns) >= SPACED_COLUMNS and terms > 1
     if not is_worth or rows.strides[-1] != 1 or not is_aliasing(rows):
@@ -62,10 +62,10 @@ def linear_step(
     integers: int = 0,
     has_shift: bool = False,
 ) -> KernelStep:
-    """The kernel: a 1x1 convolution of a row of pixels, to a result seen by rows_as_image().
+    """Return the step of a 1x1 convolution of a row of pixels, to a result seen by rows_as_image().
 
     Args:
-        integers: how many a value is; 0 for a float.
+        integers: number of integers in a value; 0 for a float.
         has_shift: whether the first operand of the epilogue is integers, to be added to the sums.
     """
     filters = weight[:, :, None, None, None]
@@ -86,7 +86,7 @@ def linear_step(
 
 
 def rows_as_image(array: Strided) -> Strided:
-    """(..., O) as (1, O, 1, rows)."""
+    """View (..., O) as (1, O, 1, rows)."""
     return array.reshape(-1, array.shape[-1]).transpose()[None, :, None, :]
 
 
@@ -96,7 +96,7 @@ X, Y = Operand(0), Operand(1)
 def multiply_frames(
     composition: Composition, frames: View, lines: View, weight: Array, bias: Array | None = None
 ) -> None:
-    """All frames times one matrix, in memory that is given."""
+    """Multiply all frames by one matrix, and store the result in ``lines``."""
     context, size = composition.context, frames.shape[-1]
     if frames.shape[0] == 1 and frames.strides[-1] in (0, 1):
         rows = derived(frames, frames.meta[0])
@@ -109,10 +109,10 @@ def multiply_frames(
 
 
 def overlap_add(composition: Composition, frames: View, hop: int, least: int = 0) -> View:
-    """(batch, channels, frames, size) -> (batch, channels, length): the sum of all frames, each ``hop`` after the last.
+    """Return (batch, channels, length), the sum of all frames (batch, channels, frames, size) ``hop`` apart.
 
     Args:
-        least: a length; there are zeros behind the frames that are shorter.
+        least: minimum length; shorter results are padded with zeros.
     """
     batch, channels, count, size = frames.shape
     ground = row_major((batch, channels, max((count - 1) * hop + size, least)), FLOAT32)

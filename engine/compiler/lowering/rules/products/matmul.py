@@ -1,4 +1,4 @@
-"""Products of matrices that the run computes, in stacks; what is multiplied by weights is a linear layer."""
+"""Products of computed matrices, in batches; a product with weights is a linear layer."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _ITSELF: Expr = Operand(0)
 
 @kernels_for(Matmul, rows=True, doubles=True)
 def lower_matmul(context: Context) -> Lowered:
-    """input @ other, of any rank."""
+    """Lower input @ other, of any rank."""
     weight = _weight(context, context.argument(1))
     if weight is not None and context.tensor(0).shape:
         return linear(context, context.tensor(0), weight.T, None)
@@ -52,14 +52,14 @@ def lower_matmul(context: Context) -> Lowered:
 
 @kernels_for(AddMatmul, doubles=True)
 def lower_add_matmul(context: Context) -> Lowered:
-    """beta * input + alpha * (first @ second)."""
+    """Lower beta * input + alpha * (first @ second)."""
     layer = context.layer(AddMatmul)
     return _added(context, (0, layer.beta), (context.tensor(1), context.tensor(2)), context.argument(2), layer.alpha)
 
 
 @kernels_for(AddBatchSum, doubles=True)
 def lower_add_batch_sum(context: Context) -> Lowered:
-    """The same with the products of a batch added up: one product of what lies side by side."""
+    """Lower beta * input + alpha * sum(first @ second) over the batch, as one product."""
     layer, (first, second) = context.layer(AddBatchSum), (context.tensor(1), context.tensor(2))
     batch, rows, terms = first.shape
     composition = Composition(context)
@@ -71,7 +71,7 @@ def lower_add_batch_sum(context: Context) -> Lowered:
 
 @kernels_for(Gemm, doubles=True)
 def lower_gemm(context: Context) -> Lowered:
-    """alpha * a @ b + beta * c, each factor transposed first if asked for."""
+    """Lower alpha * a @ b + beta * c, with optionally transposed factors."""
     layer = context.layer(Gemm)
     left, right, known = context.tensor(0), context.tensor(1), context.argument(1)
     left = _turned(left) if layer.transA else left
@@ -84,7 +84,7 @@ def lower_gemm(context: Context) -> Lowered:
 
 @kernels_for(Linear, rows=True, doubles=True)
 def lower_linear(context: Context) -> Lowered:
-    """x @ weight.T + bias, also where the run computes the weight."""
+    """Lower x @ weight.T + bias, also with a computed weight."""
     weight = context.argument(1)
     if isinstance(weight, View):
         return _computed_linear(context)
@@ -107,11 +107,11 @@ def _computed_linear(context: Context) -> Lowered:
 
 
 def product(context: Context, left: View, right: View, first: Fused, order: Sequence[int] | None = None) -> Lowered:
-    """left @ right with what joins it.
+    """Lower left @ right with the operators that follow.
 
     Args:
-        first: the result as far as this operator makes it.
-        order: of the result's dimensions, so that they are those of the stack, of rows and of columns.
+        first: the operator's result, before the operators that follow.
+        order: permutation of the result's dimensions to batch, rows, columns.
 
     Raises:
         NotLoweredError: it does not lie in matrices.
@@ -128,7 +128,7 @@ def product(context: Context, left: View, right: View, first: Fused, order: Sequ
 def multiplied(
     context: Context, left: View, right: View, target: View, tree: Expr = _ITSELF, views: Sequence[View] = ()
 ) -> list[KernelStep]:
-    """The steps that store left @ right, or an expression of it and others, in memory that is given, row after row.
+    """Return the steps that store left @ right, or an expression of it and others, in the target.
 
     Raises:
         NotLoweredError: it does not lie in matrices.
@@ -170,13 +170,13 @@ def _steps(context: Context, left: View, right: View, form: _Form, result: Resul
 
 
 def _is_packed_once(left: View, right: View) -> bool:
-    """Whether the right factor is better brought into order by itself: tiles of many rows would each do it again."""
+    """Return whether the right factor is packed once: otherwise every tile of rows would pack it again."""
     is_alone = left.shape[:2] == (1, 1) and left.strides[3] == 1
     return is_alone and left.shape[2] >= PACKED_ROWS and right.meta.size >= PACKED_ELEMENTS
 
 
 def _by_rows(context: Context, result: Result, left: View, right: View) -> list[KernelStep]:
-    """A product as a linear layer whose weights are packed in the run: how they are, and the layer."""
+    """Return the steps of a product as a linear layer whose weights are packed at run time."""
     left, spacing = spaced(context, left, right.shape[3])
     weight = derived(right, right.meta[0, 0].T[:, :, None, None, None])
     source, target = Strides(0, 0, left.strides[2]), dense_strides(result.image)
@@ -186,7 +186,7 @@ def _by_rows(context: Context, result: Result, left: View, right: View) -> list[
 
 
 def _tiled(first: Product, right: View) -> Iterator[Product]:
-    """The kernel with the tiles that cost least, and read the right factor as it lies."""
+    """Yield the kernel with the cheapest tiles that read the right factor in its layout."""
     yield first
     host = first.host
     for tile_rows, vectors in rank_product_tiles(host, first.rows, first.columns, first.terms, CANDIDATES)[1:]:
@@ -197,12 +197,12 @@ def _tiled(first: Product, right: View) -> Iterator[Product]:
 
 @dataclass(frozen=True, slots=True)
 class _Form:
-    """How a product is computed: as a stack of two dimensions.
+    """Product as a batch of two dimensions.
 
     Args:
-        lead: dimensions in front, of the result.
+        lead: batch dimensions of the result.
         rows, columns, terms: of each product.
-        is_swapped: whether right.T @ left.T is computed instead: a single column makes poor vectors.
+        is_swapped: whether right.T @ left.T is computed instead: a single column fills no vector.
     """
 
     lead: tuple[int, ...]
@@ -213,7 +213,7 @@ class _Form:
 
     @classmethod
     def of(cls, left: View, right: View) -> _Form:
-        """Of two tensors that can be multiplied; a vector stands for a row or a column."""
+        """Return the form of two factors; a vector is a row or a column."""
         if not left.shape or not right.shape:
             raise NotLoweredError("an operand is a single number")
         terms, rows = left.shape[-1], left.shape[-2] if len(left.shape) > 1 else 1
@@ -225,16 +225,16 @@ class _Form:
 
     @property
     def stack(self) -> tuple[int, int]:
-        """The dimensions in front as two."""
+        """Return the batch dimensions as two."""
         return math.prod(self.lead[:-1]), self.lead[-1] if self.lead else 1
 
     def as_image(self, array: Strided) -> Strided:
-        """An array of the result's shape as (n, columns, h, rows), or with the two swapped."""
+        """View an array of the result's shape as (n, columns, h, rows), or with the two swapped."""
         matrices = array.reshape(*self.stack, self.rows, self.columns)
         return matrices.transpose(0, 2, 1, 3) if self.is_swapped else matrices.transpose(0, 3, 1, 2)
 
     def stacked(self, context: Context, view: View, steps: list[KernelStep], *, is_left: bool) -> View:
-        """A factor as (n, h, rows, terms) or (n, h, terms, columns); the copy this may take is added to the steps."""
+        """Return a factor as (n, h, rows, terms) or (n, h, terms, columns); add the copy this may take."""
         sizes = (self.rows, self.terms) if is_left else (self.terms, self.columns)
         matrix = view.meta.reshape(*(view.shape[:-2] if self.lead else ()), *sizes)
         wide = view.derive(matrix.broadcast_to((*self.lead, *sizes)))
@@ -248,7 +248,7 @@ class _Form:
 
 
 def _result(context: Context, fused: Fused, as_image: ImageOf, order: Sequence[int]) -> Result:
-    """Memory for the result, in its own order if the kernel can store so, or in this."""
+    """Allocate the result, in its own order if the kernel can store so, otherwise in ``order``."""
     target, fault_flag = context.lowering.allocate(fused.operand, is_image=False), context.lowering.fault_flag
     image = target.derive(as_image(target.meta))
     if image is None or image.strides[1] > 1:
@@ -261,7 +261,7 @@ def _result(context: Context, fused: Fused, as_image: ImageOf, order: Sequence[i
 def _added(
     context: Context, term: tuple[int, float], factors: tuple[View, View], known: object, alpha: float
 ) -> Lowered:
-    """beta * input + alpha * (left @ right); ``term`` is the number of the input's argument, and beta."""
+    """Lower beta * input + alpha * (left @ right); ``term`` is the number of the input's argument, and beta."""
     (index, beta), (left, right) = term, factors
     weight, bias = _weight(context, known), _bias(context, context.argument(index)) if beta else None
     if weight is not None and (not beta or (bias is not None and bias.size in (1, weight.shape[1]))):
@@ -280,21 +280,21 @@ def _added(
 
 
 def _weight(context: Context, value: object) -> Array | None:
-    """A matrix of weights (terms, columns), if an argument is one."""
+    """Return an argument as a matrix of weights (terms, columns), or None."""
     if not isinstance(value, np.ndarray) or value.dtype != context.dtype or value.ndim < 2 or value.size == 0:
         return None
     return value.reshape(value.shape[-2:]) if math.prod(value.shape[:-2]) == 1 else None
 
 
 def _bias(context: Context, value: object) -> Array | None:
-    """A number for every column, or one for all, if an argument is that."""
+    """Return an argument as a number for every column, or one for all, or None."""
     if not isinstance(value, np.ndarray) or value.dtype != context.dtype or value.size != math.prod(value.shape[-1:]):
         return None
     return value.reshape(-1)
 
 
 def _turned(view: View) -> View:
-    """The last two dimensions exchanged."""
+    """Return the last two dimensions exchanged."""
     return derived(view, view.meta.swapaxes(-1, -2))
 
 

@@ -1,4 +1,4 @@
-"""Multi-head attention as a module: projections, attention, and a projection back."""
+"""Multi-head attention as a module: projections, attention, and an output projection."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from engine.tensor import Array, TensorSpec
 
 @kernels_for(MultiheadAttention, doubles=True)
 def lower_multihead(context: Context) -> Lowered:
-    """A linear layer for what has the same operand, attention, and a linear layer."""
+    """Lower one projection for equal operands, attention, and the output projection."""
     layer = context.layer(MultiheadAttention)
     operands = [context.argument(index) for index, _ in enumerate(context.arguments())]
     specs = [_spec(each) for each in operands]
@@ -77,7 +77,7 @@ def lower_multihead(context: Context) -> Lowered:
 
 
 def _given_out(context: Context, weights: View, index: int, steps: list[KernelStep]) -> View:
-    """The weights (batch, heads, queries, keys) as a result has them: all, or their mean over the heads."""
+    """Return the weights (batch, heads, queries, keys) as a result: all, or their mean over the heads."""
     spec = context.lowering.spec(context.op.outputs[index])
     if spec is None:
         raise NotLoweredError("its shape is known only in a run")
@@ -90,12 +90,12 @@ def _given_out(context: Context, weights: View, index: int, steps: list[KernelSt
 
 @dataclass(frozen=True, slots=True)
 class _Heads:
-    """Heads of sequences that are laid out in some way."""
+    """Heads of sequences in some arrangement."""
 
     arrangement: Arrangement
 
     def split(self, sequence: View) -> View:
-        """(batch, heads, positions, width) of a head."""
+        """View a sequence as (batch, heads, positions, width of a head)."""
         array = self.arrangement.to_batch_first(sequence.meta)
         heads = self.arrangement.heads
         return derived(sequence, array.reshape(*array.shape[:2], heads, array.shape[2] // heads).transpose(0, 2, 1, 3))
@@ -104,7 +104,7 @@ class _Heads:
 def _longer(
     context: Context, arrangement: Arrangement, sequence: View, rows: Sequence[Array], steps: list[KernelStep]
 ) -> View:
-    """A sequence with the same rows behind every one of the batch."""
+    """Return sequences with the same rows appended to each."""
     whole = derived(sequence, arrangement.to_batch_first(sequence.meta))
     batch, length, width = whole.shape
     longer = row_major((batch, length + len(rows), width), context.dtype)
@@ -117,7 +117,7 @@ def _longer(
 
 
 def _projected(context: Context, sequences: Sequence[View], steps: list[KernelStep]) -> list[View]:
-    """Query, key and value behind their linear layers; those of one operand are computed by one."""
+    """Return projected query, key and value; those of one operand are computed together."""
     names = ("q_proj_weight", "k_proj_weight", "v_proj_weight")
     whole = _attribute(context, "in_proj_weight")
     weights = [_attribute(context, name) for name in names] if whole is None else [whole]
@@ -139,7 +139,7 @@ def _projected(context: Context, sequences: Sequence[View], steps: list[KernelSt
 
 
 def _into(context: Context, x: View, weight: Array, bias: Array | None, steps: list[KernelStep]) -> View:
-    """A sequence behind a linear layer."""
+    """Return a projected sequence."""
     rows, copies = context.rows(x)
     target = spaced_rows((*x.shape[:-1], len(weight)), context.dtype)
     result = Result.of(unfused(context.op), target, rows_as_image, context.lowering.fault_flag)
@@ -148,7 +148,7 @@ def _into(context: Context, x: View, weight: Array, bias: Array | None, steps: l
 
 
 def _masks(context: Context, masks: Masks, heads: _Heads) -> list[MaskView]:
-    """Those there are, as they broadcast to (batch, heads, queries, keys)."""
+    """Return the masks, as they broadcast to (batch, heads, queries, keys)."""
     found = []
     if masks.attention is not None:
         mask = mask_of(context, context.argument(masks.attention), "drop")
@@ -169,7 +169,7 @@ def _shaped(mask: MaskView, sizes: tuple[int, ...]) -> MaskView:
 
 
 def _attribute(context: Context, name: str) -> Array | None:
-    """A weight of the module, where it is known now."""
+    """Return a weight of the module if it is known now, else None."""
     source = context.bound.keywords.get(name)
     if source is None or source.index is not None or not isinstance(source.constant, np.ndarray):
         return None

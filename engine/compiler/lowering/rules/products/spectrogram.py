@@ -1,6 +1,6 @@
-"""Spectra of overlapping frames, and signals from them: a product of all frames with one matrix, window and all.
+"""Spectra of overlapping frames, and signals from them: a product of all frames with one windowed matrix.
 
-The frames of one signal overlap in memory; those of several are copied apart.
+The frames of one signal overlap in memory; those of several signals are copied.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _LEAST_SHARE = 1e-11
 
 @kernels_for(Stft)
 def lower_stft(context: Context) -> Lowered:
-    """The transforms of all frames."""
+    """Lower the transforms of all frames."""
     layer, x, composition = context.layer(Stft), context.tensor(0), Composition(context)
     if len(x.shape) not in (1, 2):
         raise NotLoweredError("its operand is no signal or a batch of them")
@@ -47,7 +47,7 @@ def lower_stft(context: Context) -> Lowered:
 
 @kernels_for(Spectrogram)
 def lower_spectrogram(context: Context) -> Lowered:
-    """A power of the transforms' magnitudes, or themselves."""
+    """Lower a power of the transforms' magnitudes, or the transforms."""
     layer, x, composition = context.layer(Spectrogram), context.tensor(0), Composition(context)
     window, length = _given(context), x.shape[-1] if x.shape else 0
     if window is None or not length:
@@ -77,7 +77,7 @@ def lower_spectrogram(context: Context) -> Lowered:
 
 @kernels_for(Istft, InverseSpectrogram)
 def lower_inverse(context: Context) -> Lowered:
-    """The signal whose frames have these transforms: overlap_add where they overlap, divided by the windows' share."""
+    """Lower the signal whose frames have these transforms: overlap-add, divided by the sum of squared windows."""
     layer: Any = context.layer(Layer)
     x, composition, window = context.argument(0), Composition(context), _window(context)
     if not isinstance(x, View) or x.dtype != COMPLEX64 or len(x.shape) < 2 or not x.meta.size:
@@ -98,13 +98,13 @@ def lower_inverse(context: Context) -> Lowered:
 
 
 def _given(context: Context) -> Array | View | None:
-    """The window, known or not."""
+    """Return the window, known or computed."""
     value = context.argument(1) if len(context.bound.positional) > 1 else None
     return value if isinstance(value, View) and value.dtype == FLOAT32 else _window(context)
 
 
 def _window(context: Context) -> Array | None:
-    """The window, which must be known."""
+    """Return the window, which must be known."""
     value = context.argument(1) if len(context.bound.positional) > 1 else None
     if value is None:
         return None
@@ -114,7 +114,7 @@ def _window(context: Context) -> Array | None:
 
 
 def _longer(composition: Composition, signals: View, margin: int, mode: str) -> View:
-    """Signals with so many points more on both sides."""
+    """Pad signals with so many points on both sides."""
     batch, length = signals.shape
     ground = row_major((batch, length + 2 * margin), FLOAT32)
     composition.steps += padded(composition.context, signals, ground, [(0, 0), (margin, margin)], mode)
@@ -130,7 +130,7 @@ def _spectrum(
     is_half: bool,
     scale: float,
 ) -> View:
-    """(batch, length) -> (batch, frames, places), complex."""
+    """Return the spectrum (batch, frames, bins), complex, of signals (batch, length)."""
     size = framing.n_fft
     count = framing.count(signals.shape[1])
     known = None if isinstance(window, View) else window
@@ -158,7 +158,7 @@ def _spectrum(
 
 
 def _frames_of(composition: Composition, x: View, framing: Framing, window: Array | None, scale: float) -> View:
-    """(..., places, frames) complex -> (batch, frames, n_fft), times the window."""
+    """Return the windowed frames (batch, frames, n_fft) of a complex spectrum (..., bins, frames)."""
     size = framing.n_fft
     places = size // 2 + 1
     half = derived(x, x.meta[..., :places, :])
@@ -183,7 +183,7 @@ def _frames_of(composition: Composition, x: View, framing: Framing, window: Arra
 def _joined(
     composition: Composition, frames: View, framing: Framing, window: Array, length: int | None, cut: int
 ) -> Lowered:
-    """(batch, frames, n_fft) -> signals."""
+    """Lower frames (batch, frames, n_fft) to signals."""
     batch, count, size = frames.shape
     hop, sizes = framing.hop, composition.context.result_spec.sizes
     share = framing.added(np.broadcast_to(window * window, (1, count, size)))[0]

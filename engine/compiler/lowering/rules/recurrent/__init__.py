@@ -1,1 +1,1 @@
-"""Recurrent networks, as PyTorch and as ONNX have them."""
+"""Lowering rules of recurrent networks of PyTorch and of ONNX."""

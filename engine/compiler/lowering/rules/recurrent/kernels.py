@@ -1,4 +1,4 @@
-"""A layer of a recurrent network as kernels: the input's product for all steps at once, then the recurrence."""
+"""Kernels of a recurrent layer: the input product for all steps at once, then the recurrence."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ class DirectionWeights:
 
     Args:
         input: (gates * units, width).
-        bias: (gates * units,), all that is added to the input's product.
-        cell: what the recurrence multiplies.
+        bias: (gates * units,), the sum of what is added to the input product.
+        cell: weights of the recurrence.
     """
 
     input: Array
@@ -61,15 +61,15 @@ class DirectionWeights:
 
 @dataclass(frozen=True, kw_only=True)
 class RecurrentLayer:
-    """A layer to be computed.
+    """Recurrent layer to be computed.
 
     Args:
-        count: of the steps.
+        count: number of steps.
         backward: of each direction, whether it begins with the last step.
         weights: of each direction.
         initial: h, and c of an LSTM, as (directions, batch, width).
-        sequence: where h of every step goes, as (steps, directions, batch, width); None where nobody wants it.
-        final: where the last states go, like ``initial``; None for what nobody wants.
+        sequence: target of h of every step, as (steps, directions, batch, width); None if it is not used.
+        final: targets of the last states, like ``initial``; None for those not used.
         rounds: whether h is rounded to bytes before it is multiplied.
     """
 
@@ -85,22 +85,22 @@ class RecurrentLayer:
 
     @property
     def batch(self) -> int:
-        """Sequences side by side."""
+        """Return the number of sequences."""
         return self.initial[0].shape[1]
 
     @property
     def units(self) -> int:
-        """Units of a gate."""
+        """Return the units of a gate."""
         return len(self.weights[0].cell.hidden) // GATES[self.cell]
 
     @property
     def taps(self) -> int:
-        """Width of h."""
+        """Return the width of h."""
         return int(self.weights[0].cell.hidden.shape[1])
 
     @cached_property
     def _way(self) -> tuple[Blocking, Ahead | None]:
-        """How the recurrence is blocked, and whether it makes the input's product itself."""
+        """Return the blocking of the recurrence, and whether it computes the input product itself."""
         host, gates = self.context.host, GATES[self.cell]
         width = self.weights[0].input.shape[1]
         is_plain = self.taps == self.units and self.weights[0].cell.projection is None
@@ -112,11 +112,11 @@ class RecurrentLayer:
 
     @cached_property
     def panels(self) -> tuple[Panel, ...]:
-        """The vectors of every panel of units."""
+        """Return the vectors of every panel of units."""
         return panels_of(self.units, self.context.host.lanes, self._way[0].vectors)
 
     def steps(self, rows: View, steps_first: StepsFirst) -> Iterator[KernelStep]:
-        """The kernels.
+        """Yield the kernels.
 
         Args:
             rows: the input, (rows, width).
@@ -133,17 +133,17 @@ class RecurrentLayer:
         yield from self._recurrences(sources, self._sequences())
 
     def _sequences(self) -> list[View]:
-        """Where h of every step goes, for each direction, if anybody wants it."""
+        """Return the target of h of every step, for each direction; empty if it is not used."""
         if self.sequence is None:
             return []
         return self._turned(self.sequence, [self.sequence.meta[:, d] for d in range(len(self.weights))])
 
     def _turned(self, whole: View, parts: Sequence[Strided]) -> list[View]:
-        """For each direction (steps, batch, width), its own first step first."""
+        """Return (steps, batch, width) for each direction, its own first step first."""
         return [part_of(whole, part[::-1] if back else part) for part, back in zip(parts, self.backward, strict=True)]
 
     def _input_product(self, rows: View, gates: View) -> KernelStep:
-        """Weights of all directions times the input, plus biases, for all steps."""
+        """Return the step of the input product of all directions, with biases, for all steps."""
         host, count = self.context.host, rows.shape[0]
         in_channels = self.weights[0].input.shape[1]
         out_channels = len(self.weights) * GATES[self.cell] * widths(self.panels)
@@ -172,12 +172,12 @@ class RecurrentLayer:
         return self.context.step(kernel, rows, packed, gates)
 
     def _arranged(self, matrix: Array) -> Array:
-        """Rows (gates * units, ...) in the order the recurrence reads their products, with zeros in gaps."""
+        """Return rows (gates * units, ...) in the recurrence's order, with zeros in gaps."""
         rows = gate_rows(self.panels, GATES[self.cell], self.units)
         return spread(matrix, np.concatenate(rows))
 
     def _recurrences(self, sources: Sequence[View], sequences: Sequence[View]) -> Iterator[KernelStep]:
-        """The recurrence, in pieces if it takes long: each goes on where the one before has ended."""
+        """Yield the recurrence, in segments if it takes long: each continues where the last one ended."""
         count, pieces = self.count, self._pieces
         carried = [row_major((len(sources), self.batch, each.shape[2]), self.context.dtype) for each in self.initial]
         kept: list[View] | None = None
@@ -203,28 +203,28 @@ class RecurrentLayer:
 
     @cached_property
     def _is_shared(self) -> bool:
-        """Whether threads share every step."""
+        """Return whether threads share every step."""
         cell = self.weights[0].cell
         is_simple = len(self.weights) == 1 and cell.projection is None and not self.rounds
         return is_simple and is_shared(self.context.host, weight_bytes=cell.hidden.nbytes, batch=self.batch)
 
     @property
     def _groups(self) -> int:
-        """Parts of a step that threads share."""
+        """Return the parts of a step that threads share."""
         if not self._is_shared:
             return 0
         weight_bytes = self.weights[0].cell.hidden.nbytes
         return choose_groups(self.context.host, weight_bytes=weight_bytes, panels=len(self.panels))
 
     def _packed(self, kernel: Recurrence) -> View:
-        """The weights of every direction."""
+        """Return the packed weights of every direction."""
         cells = [replace(each.cell, input=each.input, input_bias=each.bias) for each in self.weights]
         arrays = [getattr(cell, each.name) for cell in cells for each in fields(cell)]
         return self.context.lowering.packed(kernel.packing, arrays, lambda: kernel.pack(cells))
 
     @property
     def _pieces(self) -> int:
-        """Kernels that the steps fall into."""
+        """Return the number of kernels that the steps are divided into."""
         steps = max(1, hint(self.count))
         weights = sum(each.cell.hidden.size for each in self.weights)
         costs = 2 * weights * hint(self.batch) * steps / PIECE_FLOPS, 4 * weights * steps / PIECE_BYTES
@@ -259,7 +259,7 @@ class RecurrentLayer:
 def direction_weights(
     cell: CellKind, input: Array, hidden: Array, input_bias: Array, hidden_bias: Array, projection: Array | None = None
 ) -> DirectionWeights:
-    """Gates in the kernel's order. Biases of the state's product are added to the input's, but for a GRU's last."""
+    """Return weights in the kernel's order; recurrent biases join the input's, except the last of a GRU."""
     bias, inner = input_bias + hidden_bias, None
     if cell == "gru":
         units = len(hidden) // GATES[cell]
@@ -269,7 +269,7 @@ def direction_weights(
 
 
 def part_of(whole: View, meta: Strided) -> View:
-    """The view that a numpy view of another view's meta stands for.
+    """Return the view that a view of another view's meta tensor stands for.
 
     Raises:
         NotLoweredError: it is a copy, or its last dimension is not contiguous.
@@ -281,10 +281,10 @@ def part_of(whole: View, meta: Strided) -> View:
 
 
 def _steps_of(views: Sequence[View]) -> Steps:
-    """Where sequences (steps, batch, width) lie, one of each direction."""
+    """Return the strides of sequences (steps, batch, width), one of each direction."""
     return Steps(tuple(view.strides[0] for view in views), views[0].strides[1])
 
 
 def _states_of(view: View) -> States:
-    """Where states (directions, batch, width) lie."""
+    """Return the strides of states (directions, batch, width)."""
     return States(view.strides[0], view.strides[1])

@@ -38,7 +38,7 @@ Arranged = Callable[[Strided], Strided]
 def initial_state(
     context: Context, index: int | None, count: int, batch: int, width: int, arranged: Arranged
 ) -> tuple[View, Sequence[KernelStep]]:
-    """Initial states as (count, batch, width), side by side in each row, and the copy this may take.
+    """Return initial states as (count, batch, width) with contiguous rows, and the copy this may take.
 
     Args:
         index: of the argument; None where it is left out, for zeros.
@@ -53,11 +53,11 @@ def initial_state(
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """The results by their names: memory of each, and what copies it to where it shall lie.
+    """Results by name: the memory that kernels write, and its copies.
 
     Args:
-        memory: that kernels write, the last dimension contiguous.
-        operands, views: which operand a result is, and where it is in the end.
+        memory: memory that kernels write, the last dimension contiguous.
+        operands, views: operand of each result, and its final memory.
     """
 
     memory: Mapping[str, View]
@@ -66,7 +66,7 @@ class Results:
 
     @classmethod
     def allocate(cls, context: Context, names: Sequence[str]) -> Results:
-        """Memory for the operator's outputs, which are these."""
+        """Allocate the operator's outputs, which have these names."""
         if len(names) != len(context.op.outputs):
             raise NotLoweredError("its outputs are not known")
         operands = dict(zip(names, context.op.outputs, strict=True))
@@ -79,11 +79,11 @@ class Results:
         return cls(memory, operands, views)
 
     def view(self, name: str) -> View | None:
-        """Where kernels write a result; None where nobody wants it."""
+        """Return the memory that kernels write; None if the result is not used."""
         return self.memory.get(name)
 
     def lowered(self, context: Context, steps: Sequence[KernelStep]) -> Lowered:
-        """What these steps make: all results."""
+        """Return all results, with the steps that compute them."""
         copies = [
             context.copy(self.memory[name], view) for name, view in self.views.items() if self.memory[name] is not view
         ]
@@ -97,7 +97,7 @@ def _is_in_rows(view: View) -> bool:
 
 @kernels_for(LSTM, GRU, RNN, rows=True, doubles=True)
 def lower_recurrent(context: Context) -> Lowered:
-    """All layers of a network: a product and a recurrence each."""
+    """Lower all layers of a network: an input product and a recurrence each."""
     network, x = context.layer(Layer), context.tensor(0)
     assert isinstance(network, Recurrent)
     if network.proj_size and not isinstance(network, LSTM):
@@ -138,30 +138,30 @@ def lower_recurrent(context: Context) -> Lowered:
 
 
 def _steps_first(rows: Strided, lead: tuple[int, ...], is_batch_first: bool) -> Strided:
-    """(rows, width) as (steps, batch, width)."""
+    """View (rows, width) as (steps, batch, width)."""
     return _laid_out(rows.reshape(*lead, rows.shape[-1]), is_batch_first)
 
 
 def _laid_out(sequence: Strided, is_batch_first: bool) -> Strided:
-    """A sequence as a caller has it as (steps, batch, width)."""
+    """View a caller's sequence as (steps, batch, width)."""
     if sequence.ndim == 2:
         return sequence[:, None]
     return sequence.swapaxes(0, 1) if is_batch_first else sequence
 
 
 def _by_layer(state: Strided) -> Strided:
-    """States as a caller has them as (layers * directions, batch, width)."""
+    """View a caller's states as (layers * directions, batch, width)."""
     return state[:, None] if state.ndim == 2 else state
 
 
 def _by_direction(sequence: View, directions: int) -> View:
-    """(steps, batch, directions * width) as (steps, directions, batch, width)."""
+    """View (steps, batch, directions * width) as (steps, directions, batch, width)."""
     count, batch, width = sequence.shape
     return part_of(sequence, sequence.meta.reshape(count, batch, directions, width // directions).moveaxis(2, 1))
 
 
 def _final(view: View | None, own: slice) -> View | None:
-    """Where the final states of a layer go."""
+    """Return the target of a layer's final states."""
     return None if view is None else part_of(view, _by_layer(view.meta)[own])
 
 
@@ -172,7 +172,7 @@ def _cell_of(network: Recurrent) -> CellKind:
 
 
 def _direction(weights: Mapping[str, Array], end: str, network: Recurrent) -> DirectionWeights:
-    """The weights of a layer in one direction; biases that are left out are zeros."""
+    """Return the weights of a layer in one direction; missing biases are zeros."""
     input, hidden = weights[f"weight_ih_{end}"], weights[f"weight_hh_{end}"]
     biases = [weights.get(f"bias_{part}_{end}", np.zeros(len(input), input.dtype)) for part in ("ih", "hh")]
     return direction_weights(_cell_of(network), input, hidden, biases[0], biases[1], weights.get(f"weight_hr_{end}"))
@@ -184,13 +184,13 @@ _ORDERS: Mapping[CellKind, tuple[int, ...]] = {"lstm": (0, 2, 3, 1), "gru": (1, 
 
 @kernels_for(OnnxLSTM, OnnxGRU, OnnxRNN, rows=True)
 def lower_onnx_recurrent(context: Context) -> Lowered:
-    """A product and a recurrence."""
+    """Lower an ONNX layer: an input product and a recurrence."""
     return _lower_onnx(context, context.tensor(0), [])
 
 
 @kernels_for(DynamicQuantizeLSTM, rows=True)
 def lower_rounded(context: Context) -> Lowered:
-    """The same, with what goes into the products rounded to bytes."""
+    """Lower an LSTM whose factors are rounded to bytes."""
     composition = Composition(context)
     x = context.tensor(0)
     ends = extremes_of(composition, x)
@@ -246,15 +246,15 @@ def _lower_onnx(context: Context, x: View, before: Sequence[KernelStep]) -> Lowe
 
 
 def _operand_index(specs: list[object], found: object) -> int | None:
-    """The number of an operand."""
+    """Return the number of an operand."""
     return next((index for index, each in enumerate(specs) if each is found and found is not None), None)
 
 
 def _onnx_cell(network: OnnxRecurrent) -> CellKind:
-    """Which of our cells it is.
+    """Return the cell of a network.
 
     Raises:
-        NotLoweredError: none of them.
+        NotLoweredError: it has other activations or options.
     """
     names, count = network.names, len(network.defaults)
     kinds = {names[k : k + count] for k in range(0, len(names), count)}
@@ -277,7 +277,7 @@ def _onnx_cell(network: OnnxRecurrent) -> CellKind:
 
 
 def _onnx_direction(cell: CellKind, w: Array, r: Array, b: Array | None) -> DirectionWeights:
-    """The weights of a direction, gates in our order."""
+    """Return the weights of a direction, gates in the kernel's order."""
     rows = len(w)
     order = np.arange(rows).reshape(GATES[cell], -1)[list(_ORDERS[cell])].reshape(-1)
     biases = np.zeros((2, rows), w.dtype) if b is None else b.reshape(2, rows)

@@ -1,1 +1,1 @@
-"""What looks at whole rows: normalisation, reductions, distances, order."""
+"""Lowering rules over whole rows: normalisation, reductions, distances, order."""

@@ -1,4 +1,4 @@
-"""Distances and lengths of vectors and matrices, and reductions that give two results or pass over what is NaN."""
+"""Distances and norms of vectors and matrices, reductions with two results, reductions that ignore NaN."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _MOST_DIFFERENCES = 8
 
 
 def _length(composition: Composition, p: float, tree: Expr, axes: Sequence[int] | None, *operands: View) -> Lowered:
-    """The norm of an expression along some axes, or all."""
+    """Lower the norm of an expression along some axes, or all."""
     before, mode, after = norm_of(p)
     parts = composition.map(substitute(before, [tree]), *operands)
     if not parts.shape:
@@ -44,7 +44,7 @@ def _length(composition: Composition, p: float, tree: Expr, axes: Sequence[int] 
 
 @kernels_for(PairwiseDistance, doubles=True)
 def lower_pairwise(context: Context) -> Lowered:
-    """The norm of x1 - x2 + eps along the last axis."""
+    """Lower the norm of x1 - x2 + eps along the last axis."""
     layer, a, b = context.layer(PairwiseDistance), context.tensor(0), context.tensor(1)
     tree = apply("add", apply("sub", X, Y), float(layer.eps))
     last = max(len(a.shape), len(b.shape)) - 1
@@ -53,7 +53,7 @@ def lower_pairwise(context: Context) -> Lowered:
 
 @kernels_for(Distance, doubles=True)
 def lower_distance(context: Context) -> Lowered:
-    """The norm of a difference, of all of it."""
+    """Lower the norm of a difference over all elements."""
     tree = apply("sub", X, Y)
     p = float(context.layer(Distance).p)
     return _length(Composition(context), p, tree, None, context.tensor(0), context.tensor(1))
@@ -61,7 +61,7 @@ def lower_distance(context: Context) -> Lowered:
 
 @kernels_for(NormExceptDim, doubles=True)
 def lower_norm_except_dim(context: Context) -> Lowered:
-    """The norm of every slice along a dimension."""
+    """Lower the norm of every slice along a dimension."""
     layer, x = context.layer(NormExceptDim), context.tensor(0)
     axes = None if layer.dim == -1 else [axis for axis in range(len(x.shape)) if axis != layer.dim]
     if axes == []:
@@ -71,7 +71,7 @@ def lower_norm_except_dim(context: Context) -> Lowered:
 
 @kernels_for(LinalgNorm, MatrixNorm, doubles=True)
 def lower_linalg_norm(context: Context) -> Lowered:
-    """The norm of vectors, or of matrices by the sums of their rows or columns."""
+    """Lower the norm of vectors, or of matrices by the sums of their rows or columns."""
     layer, x, composition = context.layer(LinalgNorm), context.tensor(0), Composition(context)
     if layer.dtype is not None or not x.shape:
         raise NotLoweredError("there is no kernel for single numbers, or in another dtype")
@@ -89,7 +89,7 @@ def lower_linalg_norm(context: Context) -> Lowered:
 
 @kernels_for(CosineSimilarity, doubles=True)
 def lower_cosine_similarity(context: Context) -> Lowered:
-    """The sum of products of two directions."""
+    """Lower the sum of products of two normalised vectors."""
     layer, composition = context.layer(CosineSimilarity), Composition(context)
     a, b = context.tensor(0), context.tensor(1)
     sizes = broadcast_sizes(a.shape, b.shape)
@@ -108,7 +108,7 @@ def lower_cosine_similarity(context: Context) -> Lowered:
 
 @kernels_for(Cdist, doubles=True)
 def lower_cdist(context: Context) -> Lowered:
-    """Every row of one with every row of the other: by a product where the reference takes one, too."""
+    """Lower the distances between all rows of two operands; by a product where the reference uses one."""
     layer, composition = context.layer(Cdist), Composition(context)
     a, b = context.tensor(0), context.tensor(1)
     many = max(a.shape[-2], b.shape[-2]) > 25
@@ -131,7 +131,7 @@ def lower_cdist(context: Context) -> Lowered:
 
 @kernels_for(Softmin, doubles=True)
 def lower_softmin(context: Context) -> Lowered:
-    """exp(min - x), divided by their sum."""
+    """Lower exp(min - x), divided by their sum."""
     x, composition = context.tensor(0), Composition(context)
     layer: Any = context.layer(Softmin)
     if not x.shape or layer.dim is None:
@@ -153,7 +153,7 @@ def _reduced(context: Context) -> tuple[View, list[int], Composition]:
 
 @kernels_for(NanSum, NanMean, doubles=True)
 def lower_of_numbers(context: Context) -> Lowered:
-    """The sum or mean of what is no NaN."""
+    """Lower the sum or mean of elements that are not NaN."""
     x, axes, composition = _reduced(context)
     is_missing = apply("isnan", X)
     total = composition.reduce(composition.map(apply("where", is_missing, 0.0, X), x), axes, "sum")
@@ -165,7 +165,7 @@ def lower_of_numbers(context: Context) -> Lowered:
 
 @kernels_for(VarianceMean, DeviationMean, doubles=True)
 def lower_spread_and_mean(context: Context) -> Lowered:
-    """The spread and the mean."""
+    """Lower variance or deviation, and the mean."""
     x, composition = context.tensor(0), Composition(context)
     layer: Any = context.layer(Layer)
     if not x.shape:
@@ -182,7 +182,7 @@ def lower_spread_and_mean(context: Context) -> Lowered:
 
 @kernels_for(AMinMax, doubles=True)
 def lower_extremes(context: Context) -> Lowered:
-    """The smallest and the largest."""
+    """Lower the smallest and the largest element."""
     x, layer, composition = context.tensor(0), context.layer(AMinMax), Composition(context)
     if not x.shape:
         raise NotLoweredError("its operand is a single number")
@@ -200,7 +200,7 @@ def _pair(composition: Composition, *results: View) -> Lowered:
 
 @kernels_for(Trace, doubles=True)
 def lower_trace(context: Context) -> Lowered:
-    """The sum of a diagonal."""
+    """Lower the sum of a diagonal."""
     x, composition = context.tensor(0), Composition(context)
     found = composition.reduce(derived(x, x.meta.diagonal()), [0], "sum")
     return composition.finish(X, composition.as_result(found))
@@ -208,7 +208,7 @@ def lower_trace(context: Context) -> Lowered:
 
 @kernels_for(Diff, doubles=True)
 def lower_diff(context: Context) -> Lowered:
-    """Every element from the next, again and again."""
+    """Lower repeated differences of neighbouring elements."""
     x, layer, composition = context.tensor(0), context.layer(Diff), Composition(context)
     if any(context.argument(index) is not None for index in range(1, len(context.bound.positional))):
         raise NotLoweredError("there is no kernel for a longer axis")

@@ -1,4 +1,4 @@
-"""Largest and smallest elements with their places, and running sums and products."""
+"""Largest and smallest elements with their indices, and running sums and products."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _MODES: dict[type[Layer], Mode] = {
 
 @kernels_for(ArgMax, ArgMin)
 def lower_place(context: Context) -> Lowered:
-    """Where the extreme is, along one dimension or in the flattened tensor."""
+    """Lower the index of the extreme, along one dimension or in the flattened tensor."""
     layer: Any = context.layer(Layer)
     places, _, composition = extremes_of(context, layer.dim, is_largest=isinstance(layer, ArgMax))
     return Lowered(views={context.op.outputs[0].name: places}, steps=composition.steps)
@@ -45,7 +45,7 @@ def lower_place(context: Context) -> Lowered:
 
 @kernels_for(Max, Min)
 def lower_extreme(context: Context) -> Lowered:
-    """The extreme of all, or along one dimension with its place."""
+    """Lower the extreme of all elements, or along one dimension with its index."""
     layer: Any = context.layer(Layer)
     outputs, is_largest = context.op.outputs, isinstance(layer, Max)
     if len(outputs) == 1:
@@ -65,7 +65,7 @@ def lower_extreme(context: Context) -> Lowered:
 def extremes_of(
     context: Context, dim: int | None, *, is_largest: bool, sizes: Sequence[int] | None = None
 ) -> tuple[View, View, Composition]:
-    """Places and elements, and the steps that find them.
+    """Return indices and elements, and the steps that find them.
 
     Args:
         sizes: of both, if they are not those of the first result.
@@ -96,14 +96,14 @@ def extremes_of(
 
 @kernels_for(CumSum, CumProd, LogCumSumExp)
 def lower_scan(context: Context) -> Lowered:
-    """Every element with all before it along one dimension."""
+    """Lower a running sum, product or logsumexp along one dimension."""
     layer: Any = context.layer(Layer)
     return _scanned(context, layer.dim, _MODES[type(layer)])
 
 
 @kernels_for(OnnxCumSum, OnnxCumProd)
 def lower_onnx_scan(context: Context) -> Lowered:
-    """The same as ONNX has it, in the dtype of the operand."""
+    """Lower a running sum or product of ONNX, in the dtype of the operand."""
     layer, axis = context.layer(Layer), context.argument(1)
     assert isinstance(layer, OnnxCumSum | OnnxCumProd)
     if not isinstance(axis, np.ndarray | int) or np.size(axis) != 1:
@@ -172,7 +172,7 @@ def _typed_scan(
 
 @kernels_for(CumMax, CumMin, doubles=True)
 def lower_running_extreme(context: Context) -> Lowered:
-    """The most extreme element so far, and its place."""
+    """Lower the running extreme, and its index."""
     layer: Any = context.layer(Layer)
     x, composition, outputs = context.tensor(0), Composition(context), context.op.outputs
     if not x.shape or len(outputs) != 2:

@@ -1,4 +1,4 @@
-"""Losses: something of every pair of elements, and the sum or mean of those."""
+"""Losses: a function of every pair of elements, and its sum or mean."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ _OF_EACH: Final[dict[type[Layer], Callable[[Any], Expr]]] = {
 
 @kernels_for(*_OF_EACH, doubles=True)
 def lower_loss(context: Context) -> Lowered:
-    """The loss of every pair of elements, and how those are reduced."""
+    """Lower the loss of every pair of elements, and its reduction."""
     layer: Any = context.layer(Loss)
     composition = Composition(context)
     if context.result_spec.dtype != context.dtype:

@@ -32,16 +32,16 @@ X, Y, Z = Operand(0), Operand(1), Operand(2)
 
 
 def is_an_image(x: View) -> bool:
-    """Whether a tensor (n, c, ...) lies channels-last, of several channels."""
+    """Return whether a tensor (n, c, ...) lies channels-last, with several channels."""
     return x.is_image and x.shape[1] > 1
 
 
 def standardised(composition: Composition, x: View, groups: int, eps: float, places: Sequence[int]) -> Lowered:
-    """(x - mean) / sqrt(var + eps) * weight + bias, of every item and group of channels.
+    """Lower (x - mean) / sqrt(var + eps) * weight + bias, for every item and group of channels.
 
     Args:
         x: an image, see is_an_image().
-        places: of the arguments that are weight and bias, of channels.
+        places: numbers of the arguments that are weight and bias, of channels.
     """
     n, channels = x.shape[:2]
     inside = (n, groups, channels // groups)
@@ -63,7 +63,7 @@ def standardised(composition: Composition, x: View, groups: int, eps: float, pla
 
 
 def _statistics(composition: Composition, x: View, groups: int) -> tuple[View, View]:
-    """Mean and variance of every item and group, (n, groups, 1)."""
+    """Return mean and variance of every item and group, (n, groups, 1)."""
     (n, channels), context = x.shape[:2], composition.context
     image = derived(x, as_image(x.meta))
     means, spreads = (row_major((len(image.meta), channels), context.dtype) for _ in range(2))
@@ -86,7 +86,7 @@ MOST_NEIGHBOURS = 32
 
 @kernels_for(GroupNorm, doubles=True)
 def lower_group_norm(context: Context) -> Lowered:
-    """(x - mean) / sqrt(var + eps) * weight + bias, with the statistics of a group of channels."""
+    """Lower (x - mean) / sqrt(var + eps) * weight + bias, with the statistics of a group of channels."""
     x, layer, composition = context.tensor(0), context.layer(GroupNorm), Composition(context)
     if is_an_image(x):
         return standardised(composition, x, layer.num_groups, layer.eps, (1, 2))
@@ -97,7 +97,7 @@ def lower_group_norm(context: Context) -> Lowered:
 
 @kernels_for(InstanceNorm, doubles=True)
 def lower_instance_norm(context: Context) -> Lowered:
-    """The same, every channel by itself; or with statistics that were given."""
+    """Lower group normalisation of single channels, or with given statistics."""
     x, layer, composition = context.tensor(0), context.layer(InstanceNorm), Composition(context)
     channel = 0 if layer.spatial is not None and len(x.shape) == layer.spatial + 1 else 1
     sizes = _by_channel(x, channel)
@@ -112,7 +112,7 @@ def lower_instance_norm(context: Context) -> Lowered:
 
 @kernels_for(BatchNorm, doubles=True)
 def lower_batch_norm(context: Context) -> Lowered:
-    """The statistics of the batch, or those that only a run can tell; known ones are a map like any other."""
+    """Lower normalisation by the batch's or computed statistics; known statistics are an ordinary map."""
     if context.lowering.term(context.op) is not None:
         return lower_map(context)
     x, layer, composition = context.tensor(0), context.layer(BatchNorm), Composition(context)
@@ -131,7 +131,7 @@ def _by_channel(x: View, channel: int) -> list[int]:
 
 
 def _scaled(composition: Composition, x: View, channel: int, mean: View, var: View, eps: float) -> Lowered:
-    """x * scale + shift, both worked out by channel first."""
+    """Lower x * scale + shift, both computed for every channel first."""
     sizes = _by_channel(x, channel)
     weight, bias = composition.operand(3, sizes), composition.operand(4, sizes)
     scale: Expr = apply("reciprocal", apply("sqrt", apply("add", X, eps)))
@@ -144,7 +144,7 @@ def _scaled(composition: Composition, x: View, channel: int, mean: View, var: Vi
 
 
 def _standardised(composition: Composition, x: View, rows: int, eps: float) -> View:
-    """(x - mean) / sqrt(var + eps) of the elements that so many rows have, in logical order."""
+    """Return (x - mean) / sqrt(var + eps) over so many rows of elements in logical order."""
     lines = composition.shaped(x, (rows, math.prod(x.shape) // rows))
     if lines.shape[1] > 1 and lines.strides[1] != 1:
         copied = row_major(lines.shape, lines.dtype)
@@ -167,7 +167,7 @@ def _standardised(composition: Composition, x: View, rows: int, eps: float) -> V
 
 
 def _with_affine(composition: Composition, y: View, channel: int, places: Sequence[int] = (1, 2)) -> Lowered:
-    """y * weight + bias, as far as there are any."""
+    """Lower y * weight + bias, if there are any."""
     sizes, views = _by_channel(y, channel), [y]
     tree: Expr = X
     for name, place in zip(("mul", "add"), places, strict=True):
@@ -180,7 +180,7 @@ def _with_affine(composition: Composition, y: View, channel: int, places: Sequen
 
 @kernels_for(LocalResponseNorm, doubles=True)
 def lower_local_response_norm(context: Context) -> Lowered:
-    """x / (k + alpha * mean(x²))**beta, with the mean over neighbouring channels."""
+    """Lower x / (k + alpha * mean(x²))**beta, with the mean over neighbouring channels."""
     x, layer, composition = context.tensor(0), context.layer(LocalResponseNorm), Composition(context)
     channels = x.shape[1]
     before, after = min(layer.size // 2, channels), min((layer.size - 1) // 2, channels)
@@ -200,7 +200,7 @@ def lower_local_response_norm(context: Context) -> Lowered:
 
 @kernels_for(LayerNorm, rows=True, doubles=True)
 def lower_layer_norm(context: Context) -> Lowered:
-    """(x - mean) / sqrt(var + eps) * weight + bias over the last dimensions."""
+    """Lower (x - mean) / sqrt(var + eps) * weight + bias over the last dimensions."""
     layer = context.layer(LayerNorm)
     if any(isinstance(context.argument(index), View) for index in (1, 2)):
         return _with_computed(context, layer.normalized_shape, (1, 2), eps=layer.eps, is_centred=True)
@@ -210,7 +210,7 @@ def lower_layer_norm(context: Context) -> Lowered:
 
 @kernels_for(RMSNorm, rows=True, doubles=True)
 def lower_rms_norm(context: Context) -> Lowered:
-    """x / sqrt(mean(x²) + eps) * weight over the last dimensions."""
+    """Lower x / sqrt(mean(x²) + eps) * weight over the last dimensions."""
     layer = context.layer(RMSNorm)
     eps = float(np.finfo(context.dtype).eps) if layer.eps is None else layer.eps
     if isinstance(context.argument(1), View):
@@ -246,7 +246,7 @@ def _normalised(
 def _with_computed(
     context: Context, normalized_shape: tuple[int, ...], places: Sequence[int], *, eps: float, is_centred: bool
 ) -> Lowered:
-    """The same with weights that the run computes: a map after the norm."""
+    """Lower the norm with computed weights: a map after the norm."""
     x, columns, composition = context.tensor(0), math.prod(normalized_shape), Composition(context)
     rows, copies = context.rows(x, len(normalized_shape))
     target = row_major(x.shape, x.dtype)

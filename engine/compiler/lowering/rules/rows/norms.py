@@ -1,4 +1,4 @@
-"""Operators that are reductions with arithmetic before and after them: norms, spreads, logarithms of sums."""
+"""Reductions with arithmetic before and after them: norms, variances, logsumexp."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _OF_ONNX: dict[type[Layer], tuple[Expr, Expr]] = {
 
 
 def _operand(context: Context) -> tuple[View, list[int]]:
-    """The tensor and the axes that are reduced."""
+    """Return the tensor and the axes that are reduced."""
     x = context.tensor(0)
     layer = context.layer(Layer)
     assert isinstance(layer, Reduction)
@@ -41,13 +41,13 @@ def _operand(context: Context) -> tuple[View, list[int]]:
 
 
 def _result(composition: Composition, tree: Expr, *reduced: View) -> Lowered:
-    """An expression of what was reduced."""
+    """Lower an expression of reduced tensors."""
     return composition.finish(tree, *map(composition.as_result, reduced))
 
 
 @kernels_for(SumToSize, doubles=True)
 def lower_sum_to_size(context: Context) -> Lowered:
-    """Sums over what a smaller tensor would be repeated along."""
+    """Lower sums over the dimensions along which a smaller tensor would be broadcast."""
     x, layer, composition = context.tensor(0), context.layer(SumToSize), Composition(context)
     if context.result_spec.dtype != context.dtype:
         raise NotLoweredError("there is no kernel for a reduction to another dtype")
@@ -57,7 +57,7 @@ def lower_sum_to_size(context: Context) -> Lowered:
 
 @kernels_for(LogSumExp, doubles=True)
 def lower_log_sum_exp(context: Context) -> Lowered:
-    """log(sum(exp(x - shift))) + shift, where the shift is the maximum, or 0 where that is not finite."""
+    """Lower log(sum(exp(x - shift))) + shift, with the maximum as shift, or 0 if that is not finite."""
     (x, axes), composition = _operand(context), Composition(context)
     top = composition.reduce(x, axes, "max")
     shift = composition.map(apply("where", apply("isfinite", X), X, 0.0), top)
@@ -67,7 +67,7 @@ def lower_log_sum_exp(context: Context) -> Lowered:
 
 @kernels_for(Variance, Deviation, doubles=True)
 def lower_spread(context: Context) -> Lowered:
-    """The mean squared distance from the mean, in two passes, or its root."""
+    """Lower the variance, in two passes, or the deviation."""
     (x, axes), composition = _operand(context), Composition(context)
     layer = context.layer(Layer)
     assert isinstance(layer, Variance | Deviation)
@@ -83,7 +83,7 @@ def lower_spread(context: Context) -> Lowered:
 
 @kernels_for(Norm, doubles=True)
 def lower_norm(context: Context) -> Lowered:
-    """The length of vectors, of any order."""
+    """Lower the norm of vectors, of any order."""
     (x, axes), composition = _operand(context), Composition(context)
     p = context.layer(Norm).p
     before, mode, after = norm_of(2.0 if p is None or p == "fro" else float(p))
@@ -92,7 +92,7 @@ def lower_norm(context: Context) -> Lowered:
 
 @kernels_for(AbsSum, SquareSum, Length, LogSum, doubles=True)
 def lower_onnx_norm(context: Context) -> Lowered:
-    """Sums of something of every element, and something of them."""
+    """Lower a sum of a function of every element, and a function of the sum."""
     (x, axes), composition = _operand(context), Composition(context)
     if context.result_spec.dtype != context.dtype:
         raise NotLoweredError("there is no kernel for a reduction to another dtype")
@@ -103,7 +103,7 @@ def lower_onnx_norm(context: Context) -> Lowered:
 
 @kernels_for(Normalize, doubles=True)
 def lower_normalize(context: Context) -> Lowered:
-    """x / max(norm(x), eps) along one axis."""
+    """Lower x / max(norm(x), eps) along one axis."""
     x, layer, composition = context.tensor(0), context.layer(Normalize), Composition(context)
     if not x.shape:
         raise NotLoweredError("its operand is a single number")
@@ -114,7 +114,7 @@ def lower_normalize(context: Context) -> Lowered:
 
 
 def norm_of(p: float) -> tuple[Expr, Mode, Expr]:
-    """What a norm does to every element, how those are folded, and what is done to the result."""
+    """Return a norm's function of every element, its reduction, and its function of the result."""
     size = apply("abs", X)
     if p == 2:
         return apply("square", X), "sum", apply("sqrt", X)

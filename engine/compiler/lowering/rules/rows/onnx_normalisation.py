@@ -1,4 +1,4 @@
-"""Normalisation as ONNX has it, and the largest element of a row."""
+"""Normalisation of ONNX, and hardmax."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _NOTHING = Source(constant=None)
 
 @kernels_for(OnnxBatchNorm, doubles=True)
 def lower_onnx_batch_norm(context: Context) -> Lowered:
-    """PyTorch's, whose statistics come before scale and bias."""
+    """Lower batch normalisation, whose statistics come after scale and bias."""
     found = context.layer(OnnxBatchNorm)
     if found.training_mode:
         raise NotLoweredError("there is no kernel for statistics of the batch")
@@ -44,14 +44,14 @@ def lower_onnx_batch_norm(context: Context) -> Lowered:
 
 @kernels_for(OnnxInstanceNorm, doubles=True)
 def lower_onnx_instance_norm(context: Context) -> Lowered:
-    """PyTorch's, without statistics."""
+    """Lower instance normalisation, which has no statistics."""
     layer = InstanceNorm(eps=context.layer(OnnxInstanceNorm).epsilon)
     return lower_instance_norm(_as(context, layer, (0, None, None, 1, 2)))
 
 
 @kernels_for(OnnxGroupNorm, doubles=True)
 def lower_onnx_group_norm(context: Context) -> Lowered:
-    """PyTorch's, where scale and bias are of channels."""
+    """Lower group normalisation with scale and bias of channels."""
     layer, x = context.layer(OnnxGroupNorm), context.tensor(0)
     if any(context.tensor(index).shape != x.shape[1:2] for index in (1, 2)):
         raise NotLoweredError("there is no kernel for weights of groups")
@@ -59,7 +59,7 @@ def lower_onnx_group_norm(context: Context) -> Lowered:
 
 
 def _as(context: Context, layer: Layer, order: tuple[int | None, ...]) -> Context:
-    """An operator as one of another layer, whose arguments come in another order."""
+    """Return the context of another layer, whose arguments come in another order."""
     given = context.bound.positional
     positional = tuple(_NOTHING if place is None else given[place] for place in order)
     return replace(context, bound=replace(context.bound, layer=layer, positional=positional, dynamic={}))
@@ -67,7 +67,7 @@ def _as(context: Context, layer: Layer, order: tuple[int | None, ...]) -> Contex
 
 @kernels_for(LpNormalization, doubles=True)
 def lower_lp_normalization(context: Context) -> Lowered:
-    """x by the length of its row, 0 where that is 0."""
+    """Lower x divided by the norm of its row, 0 where that is 0."""
     layer, x, composition = context.layer(LpNormalization), context.tensor(0), Composition(context)
     if not x.shape:
         raise NotLoweredError("its operand is a single number")
@@ -79,7 +79,7 @@ def lower_lp_normalization(context: Context) -> Lowered:
 
 @kernels_for(MeanVarianceNormalization, doubles=True)
 def lower_mean_variance(context: Context) -> Lowered:
-    """(x - mean) / (sqrt(var) + 1e-9) over axes."""
+    """Lower (x - mean) / (sqrt(var) + 1e-9) over axes."""
     layer, x, composition = context.layer(MeanVarianceNormalization), context.tensor(0), Composition(context)
     axes = checked_axes(layer.axes, len(x.shape))
     centred = composition.map(apply("sub", X, Y), x, composition.reduce(x, axes, "mean"))
@@ -89,7 +89,7 @@ def lower_mean_variance(context: Context) -> Lowered:
 
 @kernels_for(Hardmax)
 def lower_hardmax(context: Context) -> Lowered:
-    """1 where the first of the largest elements is, else 0."""
+    """Lower 1 at the first of the largest elements, else 0."""
     x = context.elements(0)
     if not x.shape:
         raise NotLoweredError("its operand is a single number")

@@ -34,7 +34,7 @@ _MOST_COLUMNS = 2**31 - 1
 
 @kernels_for(Sort, ArgSort, SortRows)
 def lower_sort(context: Context) -> Lowered:
-    """All elements along a dimension in order, their places, or both."""
+    """Lower the sorted elements along a dimension, their indices, or both."""
     layer: Any = context.layer(Layer)
     dim, is_descending = (0, False) if isinstance(layer, SortRows) else (layer.dim, layer.descending)
     elements, places, steps = ordered(context, dim, is_descending=is_descending)
@@ -43,7 +43,7 @@ def lower_sort(context: Context) -> Lowered:
 
 @kernels_for(TopK)
 def lower_top(context: Context) -> Lowered:
-    """The first few of them."""
+    """Lower the first few sorted elements."""
     layer = context.layer(TopK)
     if len(layer.k) != 1 or layer.k[0] is None:
         raise NotLoweredError("how many are asked for is known only in a run")
@@ -53,7 +53,7 @@ def lower_top(context: Context) -> Lowered:
 
 @kernels_for(OnnxTopK)
 def lower_onnx_top(context: Context) -> Lowered:
-    """The same as ONNX has it: either result may be left out."""
+    """Lower ONNX's top-k; either result may be left out."""
     layer, k = context.layer(OnnxTopK), context.argument(1)
     if not isinstance(k, np.ndarray | int) or np.size(k) != 1:
         raise NotLoweredError("how many are asked for is known only in a run")
@@ -65,21 +65,21 @@ def lower_onnx_top(context: Context) -> Lowered:
 
 @kernels_for(KthValue)
 def lower_kth(context: Context) -> Lowered:
-    """The element at one place of the sorted order, and where it was."""
+    """Lower the k-th smallest element, and its index."""
     layer = context.layer(KthValue)
     return given(context, *_single(context, layer.dim, layer.k - 1))
 
 
 @kernels_for(Median, NanMedian)
 def lower_median(context: Context) -> Lowered:
-    """The place in the middle."""
+    """Lower the median along a dimension, and its index."""
     layer: Any = context.layer(Layer)
     return given(context, *_single(context, layer.dim, 0, "numbers" if isinstance(layer, NanMedian) else "all"))
 
 
 @kernels_for(MedianOfAll, NanMedianOfAll)
 def lower_median_of_all(context: Context) -> Lowered:
-    """The place in the middle of all elements."""
+    """Lower the median of all elements."""
     middle: Middle = "numbers" if isinstance(context.layer(Layer), NanMedianOfAll) else "all"
     elements, _, steps = ordered(context, None, 0, 1, middle=middle)
     return given(context, [elements], steps)
@@ -104,7 +104,7 @@ def ordered(
     is_descending: bool = False,
     middle: Middle = "none",
 ) -> tuple[View, View, Sequence[KernelStep]]:
-    """Elements at some places of the order along a dimension, where they came from, and the steps that find them.
+    """Return sorted elements, their indices, and the steps that find them.
 
     Args:
         dim: None for all elements in a row.
@@ -140,7 +140,7 @@ def ordered(
 
 
 def sortable(context: Context, index: int = 0) -> View:
-    """An operand whose elements kernels can put in order."""
+    """Return an operand whose elements kernels can sort."""
     x = context.argument(index)
     x = context.lowering.stored(x) if isinstance(x, np.ndarray) else x
     if not isinstance(x, View) or not x.shape or not x.meta.size or context.lowering.quantises:
@@ -151,7 +151,7 @@ def sortable(context: Context, index: int = 0) -> View:
 
 
 def given(context: Context, results: Sequence[View], steps: Sequence[KernelStep]) -> Lowered:
-    """As many of the results as the operator has, each in the shape that its result has."""
+    """Return as many of the results as the operator has, in the shapes of its outputs."""
     views = {}
     for output, view in zip(context.op.outputs, results, strict=False):
         spec = context.lowering.spec(output)
@@ -166,7 +166,7 @@ BELOW, ABOVE, LAST = Operand(0), Operand(1), Operand(2)
 
 @kernels_for(Quantile)
 def lower_quantile(context: Context) -> Lowered:
-    """The value below which a share of the elements lies, for every share that is asked for."""
+    """Lower the quantile of every requested share."""
     layer, q, x = context.layer(Quantile), context.argument(1), context.tensor(0)
     if not isinstance(q, float | int | np.ndarray) or layer.ignores_nan or not x.shape:
         raise NotLoweredError("its shares are known only in a run, or some elements do not count")
@@ -189,7 +189,7 @@ def lower_quantile(context: Context) -> Lowered:
 
 
 def _between(layer: Quantile, at: float) -> tuple[int, int, Expr]:
-    """The places around one that may lie between two, and the value there."""
+    """Return the sorted positions around a fractional one, and the value there."""
     low, high = math.floor(at), math.ceil(at)
     if layer.interpolation in ("lower", "higher", "nearest"):
         place = {"lower": low, "higher": high, "nearest": round(at)}[layer.interpolation]
@@ -203,7 +203,7 @@ def _between(layer: Quantile, at: float) -> tuple[int, int, Expr]:
 
 @kernels_for(SearchSorted)
 def lower_search(context: Context) -> Lowered:
-    """How many elements of a row come before each value."""
+    """Lower the number of elements of a sorted row before each value."""
     layer = context.layer(SearchSorted)
     if len(context.bound.positional) > 2 and context.argument(2) is not None:
         raise NotLoweredError("there is no kernel for rows that another tensor sorts")
@@ -212,7 +212,7 @@ def lower_search(context: Context) -> Lowered:
 
 @kernels_for(Bucketize)
 def lower_bucketize(context: Context) -> Lowered:
-    """The interval a value lies in."""
+    """Lower the number of the interval that contains each value."""
     return _searched(context, 1, 0, is_right=context.layer(Bucketize).right)
 
 
@@ -254,7 +254,7 @@ _MOST_COMPARISONS: Final = 1 << 20
 
 @kernels_for(Histogram)
 def lower_histogram(context: Context) -> Lowered:
-    """Every element is compared with the edges of every bin; the last bin has both of its edges."""
+    """Lower a histogram: every element is compared with the edges of every bin; the last includes both edges."""
     layer, x, composition = context.layer(Histogram), context.tensor(0), Composition(context)
     if layer.min == layer.max:
         raise NotLoweredError("its interval is that of its values")

@@ -1,4 +1,4 @@
-"""Operators that work along one dimension: softmax, and sums, means and extrema of rows."""
+"""Operators along one dimension: softmax, and sums, means and extremes of rows."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ MODES: dict[type[Reduction], Mode] = {Mean: "mean", Sum: "sum", Prod: "product",
 
 @kernels_for(softmax.Softmax, softmax.LogSoftmax, doubles=True)
 def lower_softmax(context: Context) -> Lowered:
-    """Softmax or its logarithm along one dimension, which is copied to lie last where it does not."""
+    """Lower softmax or its logarithm along one dimension, which is copied to lie last if it does not."""
     layer: Any = context.layer(Layer)
     x = context.tensor(0)
     if not context.result_spec.shape:
@@ -70,7 +70,7 @@ def lower_softmax(context: Context) -> Lowered:
 
 
 def _softmax_and_next(context: Context, x: View) -> Lowered | None:
-    """Softmax along the last dimension, and the element-wise operators after it; None where there are none."""
+    """Lower softmax along the last dimension with the operators after it; None if there are none."""
     seen_as = partial(lines_as_image, columns=x.shape[-1])
     fused = fuse_following(context.lowering, unfused(context.op), seen_as)
     if len(fused.operators) == 1:
@@ -90,12 +90,12 @@ def _softmax_and_next(context: Context, x: View) -> Lowered | None:
 
 
 def _like(x: View, axis: int) -> View:
-    """New memory in which the elements along ``axis`` lie side by side, and rows follow each other as in ``x``."""
+    """Return new memory with contiguous elements along ``axis``, and rows in the order of ``x``."""
     return ordered(x.shape, [*(k for k in x.order if k != axis), axis], x.dtype)
 
 
 def _same_order(a: View, b: View, axis: int) -> bool:
-    """Whether rows follow each other in one order in both."""
+    """Return whether rows have the same order in both."""
 
     def order(view: View) -> list[int]:
         return [k for k in view.order if k != axis and view.shape[k] > 1]
@@ -104,7 +104,7 @@ def _same_order(a: View, b: View, axis: int) -> bool:
 
 
 def _rows(x: View, axis: int) -> View | None:
-    """The view as (rows, elements along ``axis``) with elements side by side, if it lies so."""
+    """Return the view as (rows, contiguous elements along ``axis``), or None."""
     moved = x.meta.moveaxis(axis, -1)
     if moved.shape[-1] > 1 and moved.strides[-1] != moved.itemsize:
         return None
@@ -116,7 +116,7 @@ def _rows(x: View, axis: int) -> View | None:
 
 @kernels_for(*MODES, doubles=True)
 def lower_reduction(context: Context) -> Lowered:
-    """A reduction of any dimensions, which are copied to lie last where they do not; or the mean over pixels."""
+    """Lower a reduction of any dimensions, copied to lie last if needed, or the mean over pixels."""
     if (typed := context.argument(0)) is not None and isinstance(typed, View) and typed.dtype != context.dtype:
         return lower_typed_reduction(context)
     layer, x, rank = context.layer(Reduction), context.tensor(0), context.result_spec.rank
@@ -144,7 +144,7 @@ def lower_reduction(context: Context) -> Lowered:
 
 
 def _in_rows(target: View) -> tuple[View, View]:
-    """Memory for a result, of its own where that among what it is joined with has gaps; and the same as a vector."""
+    """Return memory for a result, of its own if its slice of a concatenation has gaps; and the same as a vector."""
     flat = target.derive(target.meta.reshape(-1))
     if flat is None:
         target = row_major(target.shape, target.dtype)
@@ -154,7 +154,7 @@ def _in_rows(target: View) -> tuple[View, View]:
 
 @kernels_for(AnyTrue, AllTrue, CountNonZero)
 def lower_typed_reduction(context: Context) -> Lowered:
-    """A reduction of another dtype than float32, or to another: of neighbours, or what is copied to be such."""
+    """Lower a reduction of another dtype than float32, or to another dtype."""
     layer, x, spec = context.layer(Reduction), context.elements(0), context.lowering.spec(context.op.outputs[0])
     axes = sorted(layer.axes(len(x.shape)))
     if spec is None or spec.dtype.name not in TYPES or x.dtype.name not in TYPES or not axes or not x.shape:
@@ -184,7 +184,7 @@ def lower_typed_reduction(context: Context) -> Lowered:
 
 
 def _reduced_between(context: Context, x: View, axes: list[int], of: Of) -> Lowered:
-    """A reduction of dimensions that others follow: those are channels, side by side, and these are pixels."""
+    """Lower a reduction of dimensions before the last ones: these are channels, the reduced ones pixels."""
     outer, pixels = math.prod(x.shape[: axes[0]]), math.prod(x.shape[axes[0] : axes[-1] + 1])
     channels = math.prod(x.shape[axes[-1] + 1 :])
     steps: list[KernelStep] = []
