@@ -1,8 +1,8 @@
-"""The one place where a request is let through to a route or not, in plain ASGI, before its body is read.
+"""Access control, as ASGI middleware: requests are admitted or refused before their body is read.
 
-Without keys all clients may do everything but change the server, which only programs on the machine may; web pages of
-other origins may run models and ask for the health, and nothing else. With keys every request needs one that is good
-for its group; only the health is told to everybody.
+Without keys every client may do everything except change the server, which only programs on the same machine may; web
+pages of other origins may only run models and request the health. With keys every request needs one that allows its
+group, except the health.
 """
 
 from __future__ import annotations
@@ -28,30 +28,29 @@ Headers: TypeAlias = Sequence[tuple[bytes, bytes]]
 
 _V2: Final = "/v2/"
 _READING: Final = frozenset(("GET", "HEAD", "OPTIONS"))
-# The console is the same for everybody, and asks for a key before it shows anything.
+# Open to all: the health, and the console, which asks for a key before it shows data.
 _OPEN: Final = frozenset(("/", "/health/live", "/health/ready", "/v2/health/live", "/v2/health/ready"))
 _CONSOLE: Final = "/console/"
 _HEALTH: Final = ("/health/", "/v2/health/")
 _INFERENCE: Final = "/infer"
-# The most fields of a query. No route knows more than a task has parameters.
+# Limit of query fields; no route has more than a task has parameters.
 _MOST_FIELDS: Final = 32
-# Fields that are lists: a report's sizes, once for each input.
+# Fields that may be repeated: the shapes of a report's inputs.
 _LISTS: Final = frozenset({"shape"})
 # Ends of the paths that run a model.
 _RUNNING: Final = ("/infer", "/graph/operand", "/compare")
-# Measures ways to run a model for minutes, beside those it serves.
+# Measures a model for minutes, beside its requests.
 _TUNING: Final = "/tune"
-# Ends of the paths below /v2 that change the server when something is sent there: the log, traces, its models, the
-# memory it shares.
+# Ends of the paths below /v2 that change the server: log, traces, models, shared memory.
 _ADMIN: Final = ("/logging", "/trace/setting", "/load", "/unload", "/register", "/unregister")
 
 
 class AccessPolicy:
-    """Policy by which each request is let through or refused.
+    """Policy that admits or refuses requests.
 
     Args:
-        keys: None where there are none.
-        origins: which web pages may send requests where there are no keys.
+        keys: None without keys.
+        origins: which web pages may send requests if there are no keys.
     """
 
     def __init__(self, keys: Keys | None, origins: OriginPolicy | None = None) -> None:
@@ -60,13 +59,13 @@ class AccessPolicy:
 
     @property
     def has_keys(self) -> bool:
-        """Return whether a request with the same head may be refused another time."""
+        """Return whether a request with the same head may be refused later."""
         return self._keys is not None
 
     def fault(
         self, method: str, path: str, headers: Headers, query: bytes, client: tuple[str, int] | None
     ) -> ServiceError | None:
-        """Return why a request is refused; None for one that is let through."""
+        """Return the error for a request that is refused, or None."""
         group, fault = group_of(method, path), None
         if self._origins is not None and not _is_for_every_page(method, path):
             fault = self._origins.fault(headers)
@@ -78,14 +77,14 @@ class AccessPolicy:
 
 
 class Access:
-    """Wraps the app."""
+    """Middleware that applies the policy."""
 
     def __init__(self, app: ASGIApp, policy: AccessPolicy) -> None:
         self._app = app
         self._policy = policy
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request, or the lifespan, which passes through."""
+        """Pass on an admitted request, or the lifespan; answer a refused one."""
         if scope["type"] != "http" or (fault := self._fault(scope)) is None:
             await self._app(scope, receive, send)
         else:
@@ -97,7 +96,7 @@ class Access:
 
 
 def group_of(method: str, path: str) -> Group | None:
-    """What a request is for; None for what everybody is told. What no route answers is metadata."""
+    """Return the group of a request, None if it is open to all. Unknown paths belong to metadata."""
     if method not in _READING:
         if path.endswith(_RUNNING):
             return Group.INFER
@@ -114,7 +113,7 @@ def _is_for_every_page(method: str, path: str) -> bool:
 
 
 def _query_fault(query: bytes) -> ServiceError | None:
-    """Return why a query is refused, whatever the route: too many fields, or one that is there twice."""
+    """Return the error for a query with too many or repeated fields, or None."""
     fields = query.count(b"&") + 1
     if fields > _MOST_FIELDS:
         found = f"found {fields}, expected at most {_MOST_FIELDS}"
@@ -129,9 +128,9 @@ def _query_fault(query: bytes) -> ServiceError | None:
 
 
 def _is_local(path: str, headers: Headers, client: tuple[str, int] | None) -> bool:
-    """Whether a request comes from a program on this machine, and not from a page in a browser that runs there.
+    """Return whether a request comes from a program on this machine, and not from a page in its browser.
 
-    The server's own page may have models measured, which changes nothing.
+    The server's own page may measure models, which changes nothing.
     """
     origin = _header(headers, b"origin")
     if origin is not None and not (path.endswith(_TUNING) and _is_own_page(origin, _header(headers, b"host"))):
@@ -139,12 +138,12 @@ def _is_local(path: str, headers: Headers, client: tuple[str, int] | None) -> bo
     host = "" if client is None else client[0]
     try:
         return ipaddress.ip_address(host).is_loopback
-    except ValueError:  # a unix socket has no address, and belongs to somebody on this machine
+    except ValueError:  # a Unix socket has no address, and its peer is on this machine
         return not host
 
 
 def _is_own_page(origin: bytes, host: bytes | None) -> bool:
-    """Whether a page is this server's, asked for by an address of the machine: a name may be anybody's (rebinding)."""
+    """Return whether a page is this server's, opened by a loopback address (a name could be rebound by DNS)."""
     try:
         page = urlsplit(origin.decode("latin-1"))
         is_here = page.hostname == "localhost" or ipaddress.ip_address(page.hostname or "").is_loopback

@@ -1,4 +1,4 @@
-"""A request's body into memory, never more than allowed, and word when the client goes away."""
+"""Reading of requests in routes: the body within limits, headers, disconnects, and the app's data plane."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from app.serving.dataplane import DataPlane
 
 T = TypeVar("T")
 
-# Smaller bodies are parsed where they arrive, as are those of which only the type is looked at: a thread costs more.
+# Smaller bodies are parsed on the event loop, as are those whose parsing only reads the type: a thread costs more.
 INLINE_BYTES: Final = 64 * 1024
-# Memory is asked for in steps of this: a body that was announced and never comes holds none.
+# Memory is charged in steps of this size, so that an announced body that never arrives holds none.
 STEP: Final = 1 << 20
 _MAX_DIGITS: Final = 19
-# Of ASGI's scope.
+# Key in ASGI's scope.
 _FIRST_HEADERS: Final = "pnnx_serve.first_headers"
 
 
@@ -54,21 +54,21 @@ class BodyTooLateError(_UnreadBodyError, DeadlineExceededError):
 
 
 class BodyNotNowError(_UnreadBodyError, QueueFullError):
-    """There is no memory for the body now."""
+    """There is currently no memory for the body."""
 
 
 def broken_off() -> InvalidRequestError:
-    """What is counted of a request whose client went away in the midst of it."""
-    return InvalidRequestError("the body ends early: the client broke off")
+    """Return the error of a request whose client left before the body was complete."""
+    return InvalidRequestError("the body is incomplete: the client disconnected")
 
 
 def too_late() -> BodyTooLateError:
-    """What is said to a client that takes too long."""
+    """Return the error of a request whose body did not arrive in time."""
     return BodyTooLateError("the body did not arrive within the request's time")
 
 
 class _NoRoom:
-    """As a class, for a generator would cost every body several calls more."""
+    """Context that converts errors; a class, since a generator would cost every body several more calls."""
 
     def __enter__(self) -> None:
         pass
@@ -86,12 +86,12 @@ _NO_ROOM: Final = _NoRoom()
 
 
 def unread() -> AbstractContextManager[None]:
-    """Errors for want of memory end the connection as well."""
+    """Return a context in which errors for lack of memory also close the connection."""
     return _NO_ROOM
 
 
 async def respond(request: Request, plane: DataPlane, asked: ModelRequest) -> Response:
-    """Return the answer to a request to run a model that has come by ASGI."""
+    """Return the answer to a request that runs a model and arrived by ASGI."""
     with plane.memory.answering() as reservation:
         limit = plane.settings.max_body_bytes
         body = await read_body(request, limit, asked.deadline, reservation, asked.encodings)
@@ -102,18 +102,18 @@ async def respond(request: Request, plane: DataPlane, asked: ModelRequest) -> Re
 async def read_body(
     request: Request, limit: int, deadline: float, reservation: Reservation, encodings: Sequence[str] = ()
 ) -> bytearray:
-    """Return the whole body, if it comes before the deadline on time.monotonic()'s clock.
+    """Return the whole body if it arrives before the deadline on time.monotonic()'s clock.
 
-    A body announced as too large is refused before a byte of it is read, so that a client that waits for
-    "100 Continue" sends none. Memory is charged as it arrives.
+    A body that is announced as too large is refused before it is read, so that a client that waits for "100 Continue"
+    does not send it. Memory is charged as the body arrives.
 
-    encodings: those it may be compressed with; it is not unpacked here.
+    encodings: allowed compressions; the body is not decompressed here.
 
     Raises:
-        BodyTooLargeError: announced or found to be over the limit, or over all the memory there is for requests.
+        BodyTooLargeError: announced or found to be over the limit, or over all memory for requests.
         BodyNotNowError: other requests hold that memory.
-        UnsupportedMediaTypeError: compressed.
-        InvalidRequestError: the client broke off.
+        UnsupportedMediaTypeError: compressed in another way.
+        InvalidRequestError: the client disconnected.
         BodyTooLateError: it did not arrive in time.
     """
     head = first_headers(request)
@@ -133,15 +133,15 @@ async def read_body(
 
 
 def encoding_of(head: Mapping[bytes, bytes]) -> str:
-    """Return what a body is compressed with."""
+    """Return the compression of a body."""
     return head.get(b"content-encoding", b"identity").decode("latin-1")
 
 
 def check_announced(encoding: str, length: int, limit: int, encodings: Sequence[str]) -> None:
-    """Refuse a body by what its request's head says.
+    """Refuse a body by its request's head.
 
     Raises:
-        BodyTooLargeError, UnsupportedMediaTypeError: as ``read_body`` says.
+        BodyTooLargeError, UnsupportedMediaTypeError: as ``read_body``.
     """
     if encoding not in ("identity", *encodings):
         expected = " or ".join(encodings) or "none"
@@ -152,7 +152,7 @@ def check_announced(encoding: str, length: int, limit: int, encodings: Sequence[
 
 
 def check_length(length: int, limit: int) -> None:
-    """Refuse a body of so many bytes.
+    """Refuse a body of too many bytes.
 
     Raises:
         BodyTooLargeError: it is over the limit.
@@ -164,10 +164,10 @@ def check_length(length: int, limit: int) -> None:
 
 
 async def until_disconnect(request: Request, answer: Coroutine[Any, Any, T]) -> T:
-    """Return the answer; cancel it when the client goes away first, so that queued work is dropped.
+    """Return the answer; cancel it if the client disconnects, so that queued work is dropped.
 
     Raises:
-        CancelledError: the client is gone.
+        CancelledError: the client has disconnected.
     """
     answering, is_gone = asyncio.current_task(), False
     assert answering is not None  # a request always runs in a task
@@ -183,7 +183,7 @@ async def until_disconnect(request: Request, answer: Coroutine[Any, Any, T]) -> 
     try:
         return await answer
     except asyncio.CancelledError:
-        if is_gone:  # the task goes on: with another request, or to count this one
+        if is_gone:  # the task continues, with another request or to count this one
             answering.uncancel()
         raise
     finally:
@@ -191,7 +191,7 @@ async def until_disconnect(request: Request, answer: Coroutine[Any, Any, T]) -> 
 
 
 def first_headers(request: Request) -> Mapping[bytes, bytes]:
-    """A request's headers by name, of several of one name the first: made once, whoever asks."""
+    """Return a request's headers by name, cached; the first of several of one name."""
     found: Mapping[bytes, bytes] | None = request.scope.get(_FIRST_HEADERS)
     if found is None:
         found = request.scope[_FIRST_HEADERS] = dict(reversed([*request.scope["headers"]]))
@@ -218,7 +218,7 @@ async def _collect(request: Request, limit: int, announced: int, reservation: Re
 
 
 def dataplane(request: Request) -> DataPlane:
-    """The app's data plane."""
+    """Return the app's data plane."""
     plane = request.app.state.dataplane
     assert isinstance(plane, DataPlane)
     return plane

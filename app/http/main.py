@@ -1,4 +1,4 @@
-"""The app: wiring, and nothing else. Importing this module does nothing; ``create_app`` builds everything."""
+"""Construction of the app. Importing this module has no effect; ``create_app`` builds everything."""
 
 from __future__ import annotations
 
@@ -27,26 +27,26 @@ from app.settings import Settings
 from app.tracing import open_spans
 from app.version import version
 
-DESCRIPTION = """PNNX models over HTTP. `POST /infer` takes JSON, pictures, .npy, .npz and forms of those.
+DESCRIPTION = """PNNX models over HTTP. `POST /infer` takes JSON, images, .npy, .npz and forms of those.
 
 Every error is `{"error": {"code", "message", "detail"?}}`."""
 
 
 def create_app(settings: Settings | None = None) -> FastAPI:
-    """An app that serves the models of settings.store; without settings those of the environment.
+    """Return an app that serves the models of settings.store; None reads the settings from the environment.
 
     Models begin to load when the app's lifespan starts, and all work ends with it.
     """
     settings = settings if settings is not None else Settings.from_env()
     load_plugins(settings.plugins)
-    # A redirect of a POST has no body to explain itself with; a path that is not there is told as such.
+    # No redirects: a POST would not show their reason, whereas an unknown path is explained.
     app = FastAPI(
         title="pnnx-serve",
         version=version(),
         description=DESCRIPTION,
         lifespan=_lifespan,
         redirect_slashes=False,
-        docs_url=None,  # its page loads its script from another host; ours is app/http/routes/pages.py
+        docs_url=None,  # FastAPI's page loads scripts from another host; ours is app/http/routes/pages.py
         redoc_url=None,
     )
     app.state.settings = settings
@@ -74,9 +74,9 @@ def create_app(settings: Settings | None = None) -> FastAPI:
 
 
 def _layers(state: State, settings: Settings) -> Iterator[Middleware]:
-    """What every request goes through, the innermost first."""
+    """Yield the middleware, the innermost first."""
     yield Middleware(Access, policy=state.access)
-    if settings.cors_origins:  # around it: a browser asks what it may send before it sends a key
+    if settings.cors_origins:  # around access control, since a browser's preflight request has no key
         yield Middleware(
             CORSMiddleware,
             allow_origins=list(settings.cors_origins),

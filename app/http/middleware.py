@@ -1,13 +1,13 @@
-"""The outermost layer of the app, in plain ASGI: request ids, HEAD, one log line, and the last word on errors.
+"""The outermost middleware: request ids, HEAD, the log line, and unexpected errors.
 
-* Every request has an id: the client's X-Request-Id when it is harmless, a fresh one otherwise. It is in every log
-  line of the request and in the answer's header.
+* Every request has an id: the client's X-Request-Id if it has only safe characters, otherwise a new one. It is in every
+  log line of the request and in the answer's header.
 * A request of a W3C trace (traceparent) is logged with the trace's id, and answered with it.
-* An answer of a model says where its time went (Server-Timing).
+* The answer of a model has its stage times (Server-Timing).
 * HEAD is answered as GET without the body.
-* An exception nobody foresaw becomes a plain 500 with nothing of its inside, and a log line with everything.
-* Every answer says that its Content-Type is not to be guessed at, and a drawing that it is nothing but a drawing.
-* A client that is gone gets no answer; nothing is logged as an error.
+* An unexpected exception becomes a 500 without internals, and a log line with the traceback.
+* Every answer forbids guessing its Content-Type, and an SVG forbids scripts.
+* A client that has disconnected gets no answer, and no error is logged.
 """
 
 from __future__ import annotations
@@ -30,25 +30,25 @@ from app.tracing.request import FinishedRequest, Spans, TracedRequest, server_ti
 
 log = logging.getLogger(__name__)
 
-# Requests of load balancers, orchestrators and Prometheus, several a minute: neither logged nor traced.
+# Requests of load balancers, orchestrators and Prometheus are neither logged nor traced.
 _PROBES: Final = re.compile(r"/health/.*|/v2/health/.*|/v2/models/.+/ready|/metrics")
 access = logging.getLogger("app.access")
 
 Headers: TypeAlias = Iterable[tuple[bytes, bytes]]
 
-# What nginx logs for a client that closed the connection.
+# Status in logs and metrics of a request whose client disconnected, as in nginx.
 GONE: Final = 499
 _ALWAYS: Final = (b"x-content-type-options", b"nosniff")
-# An SVG is a document, and could bring programs along; /docs, which needs them, is HTML.
+# An SVG could contain scripts.
 _DRAWING: Final = (b"content-security-policy", b"default-src 'none'; style-src 'unsafe-inline'")
 _JSON: Final = (b"content-type", b"application/json")
 
 
 class Exchange(TracedRequest):
-    """A request over HTTP, and its answer.
+    """A request over HTTP and its answer.
 
     Attributes:
-        status: of the answer, once there is one.
+        status: of the answer, 0 before there is one.
     """
 
     def __init__(self, method: str, path: str, headers: Headers) -> None:
@@ -58,13 +58,13 @@ class Exchange(TracedRequest):
         self.status = 0
 
     def leave(self) -> None:
-        """It is over."""
+        """End logging and accounting under this request."""
         trace_id.set("-")
         account.set(None)
         request_id.set("-")
 
     def headers(self, headers: Headers) -> list[tuple[bytes, bytes]]:
-        """The answer's headers with those every answer has."""
+        """Return the answer's headers and those of every answer."""
         own = [*headers, (b"x-request-id", self.id.encode()), _ALWAYS]
         if self.trace is not None and self.trace.parent is not None:
             own.append((b"traceparent", self.trace.header()))
@@ -79,15 +79,15 @@ class Exchange(TracedRequest):
         return own
 
     def failure(self) -> tuple[int, list[tuple[bytes, bytes]], bytes]:
-        """What is answered for a fault nobody foresaw."""
+        """Return status, headers and body of the answer to an unexpected error."""
         error = InternalError(f"internal error; see the server's log, request id {self.id}")
         body = dump_json(error.body())
         return error.status, [_JSON, (b"content-length", b"%d" % len(body))], body
 
     def finished_as(self, route: str | None) -> FinishedRequest:
-        """Return what spans are told of the request.
+        """Return the data for the request's span.
 
-        route: the template of the path that answered it, such as ``/models/{name}/infer``; None where there is none.
+        route: the template of the path, such as ``/models/{name}/infer``; None for an unknown path.
         """
         attributes: dict[str, str | int] = {
             "http.request.method": self.method,
@@ -99,17 +99,18 @@ class Exchange(TracedRequest):
         return self.finished(self.method, attributes, is_failed=self.status >= 500)
 
     def log(self) -> None:
-        """Write the access log's line."""
+        """Write the line of the access log."""
         access.info("%s %s %d", self.method, self._path, self.status, extra=self.fields())
 
 
 class RequestMiddleware:
-    """Wraps the app.
+    """The middleware.
 
     Args:
-        statuses: answers are counted in it.
-        access_log: whether each request, except probes, has a line of its own.
-        spans: where spans of requests go, where there is such a place.
+        app: the wrapped app.
+        statuses: counts answers by status.
+        access_log: whether each request, except probes, is logged.
+        spans: recorder of spans, or None.
     """
 
     def __init__(
@@ -125,7 +126,7 @@ class RequestMiddleware:
         self._access_log = access_log
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request, or the lifespan, which passes through."""
+        """Handle a request, or pass on the lifespan."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -134,17 +135,17 @@ class RequestMiddleware:
         spans = None if is_probe else self._spans
         if spans is not None:
             exchange.begin_trace()
-        # A request has its context to itself, and so has the next one on its connection.
+        # Each request runs in a context of its own.
         exchange.enter()
         try:
-            # Nobody else asks how long bodies are that came in: nobody else pays for it.
+            # Only the access log needs the bytes received, so only then they are counted.
             await self._app(exchange.scope, exchange.receive if self._access_log else receive, exchange.send)
         except asyncio.CancelledError:
             if asyncio.current_task().cancelling():  # type: ignore[union-attr]  # a request always runs in a task
                 raise
             exchange.status = exchange.status or GONE
         except Exception:
-            log.exception("%s %s", scope["method"], scope["path"])
+            log.exception("%s %s failed", scope["method"], scope["path"])
             await exchange.fail()
         finally:
             if exchange.status:
@@ -157,7 +158,7 @@ class RequestMiddleware:
 
 
 class _AsgiExchange(Exchange):
-    """One request on its way through the app, and what was sent for it."""
+    """A request on its way through the app, and what was sent for it."""
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
         super().__init__(scope["method"], scope["path"], scope["headers"])
@@ -167,18 +168,18 @@ class _AsgiExchange(Exchange):
 
     @property
     def route(self) -> str | None:
-        """Return the template of the path that answered the request; None where no route matched."""
+        """Return the template of the path that answered, or None if no route matched."""
         found = self.scope.get("route")
-        return found if isinstance(found, str) else getattr(found, "path", None)  # FastAPI gives the route itself
+        return found if isinstance(found, str) else getattr(found, "path", None)  # FastAPI stores the route itself
 
     async def receive(self) -> Message:
-        """Pass a message of the client on, and count what it has of the body."""
+        """Pass on a message of the client, and count its bytes."""
         message = await self._receive()
         self.received += len(message.get("body", b""))
         return message
 
     async def send(self, message: Message) -> None:
-        """Pass a message on: with the request's id, and for HEAD without the body."""
+        """Pass on a message: with the request's id, for HEAD without the body."""
         if message["type"] == "http.response.start":
             self.status = message["status"]
             message = {**message, "headers": self.headers(message["headers"])}
@@ -189,7 +190,7 @@ class _AsgiExchange(Exchange):
         await self._send(message)
 
     async def fail(self) -> None:
-        """Answer 500, if nothing was sent yet."""
+        """Answer 500 if nothing was sent yet."""
         if self.status:
             return
         status, headers, body = self.failure()

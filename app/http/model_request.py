@@ -23,10 +23,10 @@ _MILLISECONDS: Final = re.compile(r"\d{1,12}(\.\d{1,6})?")
 
 
 class Reply(NamedTuple):
-    """A good answer.
+    """A successful answer.
 
-    pieces: its body, whole or cut anywhere.
-    headers: beside its type and length.
+    pieces: its body.
+    headers: beside type and length.
     """
 
     pieces: list[bytes]
@@ -35,7 +35,7 @@ class Reply(NamedTuple):
 
 
 class WorkItem(NamedTuple):
-    """A request whose body is there, as the data plane takes it."""
+    """A fully received request, as arguments of the data plane."""
 
     version: Version
     work: InferRequest
@@ -44,13 +44,13 @@ class WorkItem(NamedTuple):
 
 
 class ModelRequest(Protocol):
-    """A request to run a model, as its head says; one class for each protocol.
+    """A request that runs a model, known by its head; each protocol has a class.
 
     Attributes:
-        deadline: when it must have been answered, on time.monotonic()'s clock.
-        encoding: what its body is compressed with.
-        encodings: what that may be.
-        values_at: where in the body tensors begin.
+        deadline: on time.monotonic()'s clock.
+        encoding: compression of the body.
+        encodings: supported compressions.
+        values_at: offset of the tensors in the body.
     """
 
     deadline: float
@@ -64,34 +64,34 @@ class ModelRequest(Protocol):
 
     @property
     def version(self) -> Version | None:
-        """Return which one it is for, as far as the head says; a ready one."""
+        """Return the requested version if the head names it and it is ready."""
 
     def text_bytes(self, length: int | None) -> int | None:
-        """Return how many bytes of a body of this length tell its priority; None where that is not known."""
+        """Return how many bytes of a body of this length contain its priority; None if unknown."""
 
     def is_short(self, body: bytearray) -> bool:
-        """Return whether it takes no time to read what the body says."""
+        """Return whether the body can be parsed on the event loop."""
 
     def work_item(self, body: bytearray) -> WorkItem:
-        """Read what the body says.
+        """Parse the body.
 
         Raises:
-            ServiceError: head and body do not agree, or want what the model has not.
+            ServiceError: head and body disagree, or request something that the model lacks.
         """
 
     async def work_item_in_thread(self, body: bytearray) -> WorkItem:
-        """Read a long text in a thread.
+        """Parse a long body in a thread.
 
         Raises:
-            ServiceError: as ``order`` says, or the request would be refused anyway.
+            ServiceError: as ``work_item``, or the request would be refused anyway.
         """
 
 
 async def answer(plane: DataPlane, asked: ModelRequest, body: bytearray) -> Reply:
-    """Return the reply to a request whose body is there.
+    """Return the reply to a fully received request.
 
     Raises:
-        ServiceError: as its tree says.
+        ServiceError: the request failed.
     """
     item = asked.work_item(body) if asked.is_short(body) else await asked.work_item_in_thread(body)
     reply = plane.answer_now(*item)
@@ -99,10 +99,10 @@ async def answer(plane: DataPlane, asked: ModelRequest, body: bytearray) -> Repl
 
 
 def read_limit(headers: Mapping[bytes, bytes]) -> float | None:
-    """Return how many seconds the client waits, from the first header of each name; None where it does not say.
+    """Return the seconds that the client waits, from the first header of each name; None without a limit.
 
     Raises:
-        InvalidRequestError: the header is not a number of milliseconds, or none are left.
+        InvalidRequestError: the header is not a number of milliseconds, or is 0.
     """
     given = headers.get(_TIMEOUT_NAME)
     if given is None:

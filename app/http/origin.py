@@ -1,7 +1,7 @@
-"""Requests that a web page of another origin makes a browser send, refused where no key protects the server.
+"""Refusal of requests that web pages of other origins make a browser send, on servers without keys.
 
-A browser sends what any page asks it to send to any address, and names the page in ``Origin``. A page whose name
-resolves to this server's address (DNS rebinding) may even read the answers; then ``Host`` is the page's name.
+A browser sends requests to any address for any page, and names the page in ``Origin``. A page whose name resolves to
+this server's address (DNS rebinding) can even read the answers; then ``Host`` is the page's name.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _ANY: Final = "*"
 
 
 class OriginPolicy:
-    """Hosts that the server is called by, and web origins that may send requests to it."""
+    """Allowed hosts, and web origins that may send requests."""
 
     def __init__(self, settings: Settings) -> None:
         self._origins = frozenset(settings.cors_origins)
@@ -30,23 +30,23 @@ class OriginPolicy:
         )
 
     def fault(self, headers: Iterable[tuple[bytes, bytes]]) -> ServiceError | None:
-        """Return why a request with these headers is refused, or None."""
+        """Return the error for a request with these headers, or None."""
         found = {name: value.decode("latin-1") for name, value in headers if name in (b"host", b"origin")}
         host, origin = found.get(b"host"), found.get(b"origin")
         if host is not None and not self._is_own(_split(f"//{host}")):
             return ForbiddenError(
                 f"Host: found '{cut(host)}', expected an IP address, a name without dots or one of allowed_hosts;"
-                " a server with keys takes any name"
+                " a server with keys accepts any name"
             )
         if origin is not None and not self._may_call(origin, host):
             return ForbiddenError(
                 f"Origin: found '{cut(origin)}', expected the server's own or one of cors_origins;"
-                " a server with keys takes any origin"
+                " a server with keys accepts any origin"
             )
         return None
 
     def _is_own(self, host: SplitResult | None) -> bool:
-        """Return whether a host is no name that a stranger can have registered, or is one of the server's."""
+        """Return whether a host is one of the server's, or a name that no attacker can register."""
         if host is None:
             return False
         name = (host.hostname or "").rstrip(".")
@@ -67,7 +67,7 @@ class OriginPolicy:
 def _split(url: str) -> SplitResult | None:
     try:
         parts = urlsplit(url)
-        _ = parts.port  # raises where it is no number
+        _ = parts.port  # raises if it is not a number
     except ValueError:
         return None
     return parts

@@ -1,4 +1,4 @@
-"""Long work that is told of while it is done, as server-sent events; it ends when its client goes away."""
+"""Long work that reports progress as server-sent events; it ends when its client disconnects."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ log = logging.getLogger(__name__)
 Report: TypeAlias = Callable[[Mapping[str, Any]], None]
 Work: TypeAlias = Callable[[Report, Callable[[], bool]], None]
 _MEDIA_TYPE: Final = "text/event-stream"
-# A proxy that gathers what it hands on would hold events back.
+# Proxies must not buffer events.
 _HEADERS: Final = {"cache-control": "no-store", "x-accel-buffering": "no"}
-# What a route tells FastAPI of such an answer.
+# Documentation of such an answer for FastAPI.
 STREAMED: Final[dict[str, Any]] = {"content": {_MEDIA_TYPE: {}}}
 
 
 class EventStream(StreamingResponse):
-    """Events as they come, one after the other.
+    """Stream of events.
 
     Args:
-        events: each as `format_event` gives it.
+        events: each as `format_event` returns it.
     """
 
     def __init__(self, events: AsyncIterator[bytes]) -> None:
@@ -41,10 +41,11 @@ class EventStream(StreamingResponse):
 
 
 class WorkEvents(EventStream):
-    """What a work tells, event by event; the client's going away, the server's end and the deadline end the work.
+    """Events of background work, which ends with the client's disconnect, the server's stop or the deadline.
 
     Args:
-        first: the event that is there already.
+        work: the work.
+        first: the first event, which is already there.
     """
 
     def __init__(self, work: BackgroundWork, first: Mapping[str, Any]) -> None:
@@ -52,7 +53,7 @@ class WorkEvents(EventStream):
         self._background_work = work
 
     async def __call__(self, *given: Any) -> None:
-        """Send events until one of both ends."""
+        """Send events until the work or the client ends."""
         try:
             await super().__call__(*given)
         finally:
@@ -60,13 +61,14 @@ class WorkEvents(EventStream):
 
 
 class BackgroundWork:
-    """A work in the one thread there is for such.
+    """Work in the server's only thread for measurements.
 
     Args:
-        name: of the model it is about, for messages.
-        reservation: what it holds, which may be something already; given back when it is over.
-        work: is given where to tell what it finds, and whom to ask whether it is still wanted.
-        limit_s: how long it may take.
+        plane: the models.
+        reservation: memory that the work holds; closed when it is over.
+        name: of the model, for messages.
+        work: called with a function that reports an event and one that returns whether to stop.
+        limit_s: time limit.
     """
 
     def __init__(self, plane: DataPlane, reservation: Reservation, name: str, work: Work, limit_s: float) -> None:
@@ -79,10 +81,10 @@ class BackgroundWork:
         self._task.add_done_callback(lambda _: self._over(reservation))
 
     async def answer(self) -> WorkEvents:
-        """The answer, once there is something to tell; what the work fails with before that is told by its status.
+        """Return the answer when there is a first event; an earlier failure is raised, so that it gets its own status.
 
         Raises:
-            ServiceError: it has failed, or another one is at work.
+            ServiceError: the work has failed, or other work is running.
         """
         try:
             first = await self._queue.get()
@@ -91,11 +93,11 @@ class BackgroundWork:
             raise
         if first is None:
             error = self._error()
-            raise error if error is not None else RuntimeError("a work that tells nothing")
+            raise error if error is not None else RuntimeError("the work ended without an event, expected one")
         return WorkEvents(self, first)
 
     async def events(self, first: Mapping[str, Any]) -> AsyncIterator[bytes]:
-        """What it tells, up to its end; a failure is the last of it."""
+        """Yield events until the work ends; a failure is the last event."""
         event: Mapping[str, Any] | None = first
         while event is not None:
             yield _format_event(event)
@@ -105,7 +107,7 @@ class BackgroundWork:
             yield _format_event({"event": "error", **error.body()["error"]})
 
     def end(self) -> None:
-        """Nobody listens any more."""
+        """Cancel the work, since the client has disconnected."""
         self._task.cancel()
 
     def _over(self, reservation: Reservation) -> None:
@@ -116,9 +118,9 @@ class BackgroundWork:
         try:
             await self._plane.trials.run(self._do, deadline)
         except QueueFullError as exc:
-            if exc.detail.get("limit") != 1:  # for want of memory
+            if exc.detail.get("limit") != 1:  # for lack of memory
                 raise
-            message = "something is measured or compared already: one at a time, so that they do not disturb each other"
+            message = "another measurement or comparison is running, expected one at a time"
             raise QueueFullError(message, retry_after_s=self._plane.settings.retry_after_s) from None
 
     def _do(self, token: CancelToken) -> None:
@@ -133,7 +135,7 @@ class BackgroundWork:
             except engine.EngineError as exc:
                 error = from_engine(exc, self._name)
                 if error.status >= 500 and not is_over():
-                    log.error("a trial of model '%s' failed: %s", self._name, exc, exc_info=exc)
+                    log.error("a measurement of model '%s' failed: %s", self._name, exc, exc_info=exc)
                 raise error from None
 
     def _report(self, event: Mapping[str, Any]) -> None:
@@ -154,5 +156,5 @@ def _format_event(event: Mapping[str, Any]) -> bytes:
 
 
 def format_event(name: str, data: Any) -> bytes:
-    """One event, its data as JSON."""
+    """Return one event with its data as JSON."""
     return b"event: %s\ndata: %s\n\n" % (name.encode(), dump_json(data))

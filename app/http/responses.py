@@ -1,4 +1,4 @@
-"""Answers of the service's own kind: JSON through orjson, and errors in their one shape."""
+"""Answers in the service's own form: JSON by orjson, and errors."""
 
 from __future__ import annotations
 
@@ -18,16 +18,20 @@ from app.errors import InvalidRequestError, MethodNotAllowedError, NotFoundError
 from app.memory.reservation import Reservation
 from app.messages import cut, explain_validation
 
-# More of a slow client's answer waits here, where it is counted, and not in the socket's buffer.
+# Answers are sent in pieces of this size, so that a slow client's answer waits here, where it is charged, and not in
+# the socket's buffer.
 PIECE: Final = 1 << 20
 _METHODS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE")
 
 
 class ChargedResponse(Response):
-    """An answer whose request holds memory until it is sent.
+    """Answer whose request holds memory until it is sent.
 
     Args:
-        pieces: its body, whole or cut anywhere.
+        pieces: its body.
+        reservation: memory of the request.
+        media_type: of the body.
+        headers: beside type and length.
     """
 
     def __init__(
@@ -43,7 +47,7 @@ class ChargedResponse(Response):
         self._reservation = reservation
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send it, a large one in pieces: each waits until those before it are on their way."""
+        """Send the answer, a large one in pieces, each after the previous ones are on their way."""
         try:
             await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
             *others, last = [*cut_pieces(self._pieces)] or [b""]
@@ -55,7 +59,7 @@ class ChargedResponse(Response):
 
 
 def good_headers(pieces: Sequence[bytes], media_type: str, headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
-    """What Response makes of them, which takes it several times as long."""
+    """Return the headers of a successful answer, several times as fast as Starlette's Response."""
     return [
         *[(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()],
         (b"content-length", b"%d" % sum(map(len, pieces))),
@@ -64,7 +68,7 @@ def good_headers(pieces: Sequence[bytes], media_type: str, headers: Mapping[str,
 
 
 def cut_pieces(pieces: Sequence[bytes | memoryview]) -> Iterator[bytes | memoryview]:
-    """Give the same bytes in pieces that are sent one after the other, without a copy."""
+    """Yield the same bytes in pieces of at most PIECE, without a copy."""
     for piece in pieces:
         if len(piece) <= PIECE:
             yield piece
@@ -74,17 +78,17 @@ def cut_pieces(pieces: Sequence[bytes | memoryview]) -> Iterator[bytes | memoryv
 
 
 def json_response(value: object, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    """A JSON answer."""
+    """Return a JSON answer."""
     return Response(dump_json(value), status, headers=headers, media_type="application/json")
 
 
 def error_response(error: ServiceError, headers: Mapping[str, str] | None = None) -> Response:
-    """An error in its one shape."""
+    """Return an error as an answer."""
     return json_response(error.body(), error.status, {**(headers or {}), **error.headers})
 
 
 def install_error_handlers(app: Starlette) -> None:
-    """Give the service's own errors, and those of FastAPI and Starlette, their one shape."""
+    """Convert the service's errors, and those of FastAPI and Starlette, to answers."""
     app.add_exception_handler(ServiceError, _service_error)
     app.add_exception_handler(HTTPException, _http_exception)
     app.add_exception_handler(RequestValidationError, _validation_error)
@@ -98,25 +102,25 @@ async def _service_error(request: Request, exc: Exception) -> Response:
 async def _http_exception(request: Request, exc: Exception) -> Response:
     assert isinstance(exc, HTTPException)
     headers = dict(exc.headers or {})
-    path = request.scope["path"]  # not request.url: that is made with what the client says its Host is
+    path = request.scope["path"]  # not request.url, which contains the client's Host header
     if exc.status_code == NotFoundError.status:
-        return error_response(NotFoundError(f"no such path: {cut(path)}; /docs has all there are"))
+        return error_response(NotFoundError(f"unknown path {cut(path)}, expected one that /docs lists"))
     if exc.status_code == MethodNotAllowedError.status:
         allowed = ", ".join(sorted(_methods(request).union(filter(None, headers.get("Allow", "").split(", ")))))
-        message = f"{cut(path)} does not take {cut(request.method)}, expected {allowed or 'another method'}"
+        message = f"{cut(path)}: found method {cut(request.method)}, expected {allowed or 'another method'}"
         return error_response(MethodNotAllowedError(message), {**headers, "Allow": allowed})
     return error_response(http_error(exc.status_code, str(exc.detail)), headers)
 
 
 def _methods(request: Request) -> set[str]:
-    """What a path takes, of several routes as well: each tells its own methods only."""
+    """Return the methods of a path, over all its routes."""
     routes = request.app.routes
     scopes = [{**request.scope, "method": method} for method in _METHODS]
     return {scope["method"] for scope in scopes if any(route.matches(scope)[0] is Match.FULL for route in routes)}
 
 
 async def _validation_error(request: Request, exc: Exception) -> Response:
-    """A query or path parameter that is not of its type: the request is malformed, whatever the model is."""
+    """Answer 400 for a query or path parameter of the wrong type."""
     assert isinstance(exc, RequestValidationError)
     problems = [f"{error['loc'][-1]}: {explain_validation(error)}" for error in exc.errors()]
     return error_response(InvalidRequestError("; ".join(problems)))

@@ -1,1 +1,1 @@
-"""The OpenAPI document: what clients read, put together from routes, tasks and the models that are served."""
+"""The OpenAPI document, built from routes, tasks and the models that are served."""

@@ -1,7 +1,7 @@
-"""The OpenAPI document: what FastAPI makes of the routes, with examples that work.
+"""The OpenAPI document: FastAPI's document of the routes, with working examples.
 
-The examples are made from the models that are being served, so that each can be sent as it stands: its name begins
-with the status it gets, ``x-status`` says it for programs.
+Examples are built from the served models, so that each can be sent unchanged; its name begins with the status of the
+answer, ``x-status`` has it for programs.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ _SCHEMES: Final = {
     "bearer": {"type": "http", "scheme": "bearer"},
     "header": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
 }
-_WHY: Final = {"401": "no key, or one that is not known", "403": "the key is not good for this"}
+_WHY: Final = {"401": "no key, or an unknown one", "403": "the key does not allow this"}
 
 
 def install_openapi(app: FastAPI) -> None:
-    """Let the app make its document when asked for it, and anew when other models are ready: examples follow them.
+    """Let the app build its document on request, and again when other models are ready, since examples depend on them.
 
-    Its bytes are kept: whoever asks for it again and again costs the event loop next to nothing.
+    The bytes are cached, so that repeated requests cost the event loop next to nothing.
     """
     made: dict[tuple[tuple[str, int], ...], tuple[dict[str, Any], bytes]] = {}
 
@@ -53,12 +53,12 @@ def install_openapi(app: FastAPI) -> None:
         return Response(document()[1], media_type="application/json")
 
     app.openapi = lambda: document()[0]  # type: ignore[method-assign]
-    # Before FastAPI's own, which writes the document anew for everybody.
+    # Before FastAPI's own route, which serialises the document for each request.
     app.router.routes.insert(0, Route(app.openapi_url or "/openapi.json", answer, include_in_schema=False))
 
 
 def _ready(plane: DataPlane) -> list[Version]:
-    """The newest version of every model, where it runs."""
+    """Return the newest version of every model that is loaded."""
     newest = [entry.versions[-1] for entry in plane.store.entries if entry.versions]
     return [version for version in newest if version.model is not None]
 
@@ -82,7 +82,7 @@ def _document(app: FastAPI, ready: list[Version]) -> dict[str, Any]:
 
 
 def _drop_validation_errors(document: dict[str, Any]) -> None:
-    """Take out the 422 FastAPI promises for parameters of the wrong type: here they get 400, in the one shape."""
+    """Remove FastAPI's 422 for parameters of the wrong type; here the answer is 400."""
     for path in document["paths"].values():
         for operation in path.values():
             if "HTTPValidationError" in str(operation["responses"].get("422")):
@@ -125,19 +125,19 @@ def _examples(model: Model, named: bool) -> Iterator[tuple[str, int, dict[str, A
 
 
 def add_security(document: dict[str, Any]) -> None:
-    """Say of every operation that needs a key that it does."""
+    """Document the keys that operations need."""
     document["components"]["securitySchemes"] = _SCHEMES
     for path, operations in document["paths"].items():
         for method, operation in operations.items():
             group = group_of(method.upper(), path)
             if group is not None:
                 operation["security"] = [{name: []} for name in _SCHEMES]
-                operation["description"] = f"{operation.get('description', '')}\n\nNeeds a key for {group}.".strip()
+                operation["description"] = f"{operation.get('description', '')}\n\nNeeds an {group} key.".strip()
                 for status, why in _WHY.items():
                     operation["responses"][status] = {"description": why, "content": _content(operation)}
 
 
 def _content(operation: dict[str, Any]) -> dict[str, Any]:
-    """The shape of the operation's other errors."""
+    """Return the content of the operation's other errors."""
     others = (answer["content"] for status, answer in operation["responses"].items() if status >= "4")
     return next(others, {"application/json": {"schema": {"$ref": "#/components/schemas/ErrorBody"}}})

@@ -1,4 +1,8 @@
-"""The shapes of answers, for the OpenAPI document. Nothing is validated against them at run time."""
+"""Schemas of answers, and documentation of routes that run models.
+
+Nothing is validated against them at run time. Routes that run models read their body raw, so that FastAPI cannot
+document it; tasks document their parameters and predictions.
+"""
 
 from __future__ import annotations
 
@@ -17,56 +21,56 @@ from app.tasks.registry import TASKS
 VersionNumber = Annotated[
     str | None,
     Query(
-        description="its number, or a tag; the highest one without it",
+        description="number or tag of the version; default: the highest",
         json_schema_extra={"pattern": "^([1-9][0-9]{0,8}|[A-Za-z][A-Za-z0-9._-]{0,63})$"},
     ),
 ]
-"""Of a query; what fits the pattern or not is said by ``app.codec.message.read_version``."""
+"""Version in a query, which ``app.codec.message.read_version`` checks."""
 
 
 class Problem(Body):
-    """What went wrong."""
+    """Description of an error."""
 
-    code: str = Field(description="Stable name of the kind of error.", examples=["input_mismatch"])
+    code: str = Field(description="Stable name of the error.", examples=["input_mismatch"])
     message: str = Field(description="Where, what was found, what was expected.")
     detail: dict[str, Any] | None = Field(None, description="The same for programs.")
 
 
 class ErrorBody(Body):
-    """The body of every error."""
+    """Body of every error."""
 
     error: Problem
 
 
-# What a route tells FastAPI of an error. Its model, given each time, would be looked through for each anew.
+# Documentation of an error. A reference, since FastAPI would process a model again for each route.
 REFUSED: Final = {"content": {"application/json": {"schema": {"$ref": "#/components/schemas/ErrorBody"}}}}
 
 
 class Live(Body):
-    """The process answers."""
+    """The process can answer."""
 
     live: Literal[True]
 
 
 class Ready(Body):
-    """Every model runs."""
+    """All models are ready."""
 
     ready: Literal[True]
 
 
 class PortRow(Body):
-    """An input or output."""
+    """An input or output of a model."""
 
     name: str
-    shape: list[int | None] | None = Field(description="null for an open dimension; the first one may be any batch.")
+    shape: list[int | None] | None = Field(description="null for a dynamic dimension; the first may be a batch.")
     dtype: str | None
     size_names: list[str | None] | None = Field(
-        default=None, description="What the file calls open dimensions; absent where it names none."
+        default=None, description="The file's names of dynamic dimensions; absent if it names none."
     )
 
 
 class DefectRow(Body):
-    """A defect of the compiler; operator and type are empty where it concerns the whole graph."""
+    """A compiler defect; operator and type are empty if it concerns the whole graph."""
 
     operator: str
     type: str
@@ -74,10 +78,10 @@ class DefectRow(Body):
 
 
 class VersionRow(Body):
-    """A version of a model; one that is ready has inputs, outputs and statistics as well.
+    """A version of a model; a ready one also has inputs, outputs and statistics.
 
-    backend: what runs it, ``compiled`` or ``reference``; compile_failure: why nothing could be compiled; remark:
-    why the warm-up on zeros failed, though the version is ready.
+    backend: ``compiled`` or ``reference``; compile_failure: why nothing could be compiled; remark: why the warm-up on
+    zeros failed, though the version is ready.
     """
 
     version: int
@@ -85,19 +89,19 @@ class VersionRow(Body):
     reason: str | None
     compiler_defects: list[DefectRow] | None = Field(
         default=None,
-        description="In GET /models/{name}: failures of the compiler that it does not foresee, at most 16.",
+        description="In GET /models/{name}: unexpected compiler failures, at most 16.",
     )
 
 
 class ModelRow(Body):
-    """A model in short."""
+    """Summary of a model."""
 
     name: str
     task: str
     default: bool = Field(description="Whether requests that name no model go here.")
     state: Literal["loading", "ready", "failed", "unloaded"]
     reason: str | None
-    tags: dict[str, int] = Field(description="Names that stand for versions, and for which.")
+    tags: dict[str, int] = Field(description="Names of versions, with their numbers.")
     versions: list[VersionRow]
 
 
@@ -108,17 +112,17 @@ class ModelList(Body):
 
 
 class ModelDetails(ModelRow):
-    """A model in detail."""
+    """Details of a model."""
 
     inputs: list[PortRow]
     outputs: list[PortRow]
     labels: list[str] | None
     preprocess: dict[str, Any] | None
-    batching: dict[str, Any] = Field(description="Whether requests share runs, why, and what was measured.")
+    batching: dict[str, Any] = Field(description="Whether requests share runs, the reason, and measurements.")
 
 
 class TensorBody(Body):
-    """A tensor; data is flat, in row-major order."""
+    """Tensor with flat data in row-major order."""
 
     shape: list[int]
     dtype: str
@@ -126,7 +130,7 @@ class TensorBody(Body):
 
 
 class TimingBody(Body):
-    """Where the time went, in milliseconds."""
+    """Stage times in milliseconds."""
 
     queue_ms: float
     decode_ms: float
@@ -137,19 +141,19 @@ class TimingBody(Body):
 
 
 class InferBody(Body):
-    """The answer of an inference."""
+    """Answer of an inference."""
 
     model: str
     version: int
-    outputs: dict[str, TensorBody] | None = Field(None, description="For pictures only when asked for.")
+    outputs: dict[str, TensorBody] | None = Field(None, description="For images only on request.")
     predictions: Any = None
     timing: TimingBody
 
 
 def infer_body() -> type[InferBody]:
-    """The answer of an inference, with what the tasks predict."""
+    """Return the schema of the answer of an inference, with the predictions of all tasks."""
     found: Any = functools.reduce(operator.or_, [task.FINDING for task in TASKS.values() if task.FINDING is not None])
-    text = "By the model's task; for a batch of several items a list of what one item has."
+    text = "Depends on the model's task; for a batch of several items a list."
     predictions: Any = (found | list[found] | None, Field(None, description=text))
     return create_model("InferBody", __base__=InferBody, __doc__=InferBody.__doc__, predictions=predictions)
 
@@ -200,9 +204,10 @@ _FILE: Final = {"type": "string", "format": "binary"}
 _TEXT: Final = {"type": "string"}
 
 _ERRORS: Final = {
-    400: "malformed request", 404: "unknown model or version", 406: "no answer of the kind Accept asks for",
-    413: "body, picture, tensor or batch too large", 415: "unknown Content-Type", 422: "does not fit the model",
-    429: "too many requests are waiting", 500: "our fault", 503: "the model is not ready", 504: "too late",
+    400: "malformed request", 404: "unknown model or version", 406: "no format that Accept allows",
+    413: "body, image, tensor or batch too large", 415: "unknown Content-Type", 422: "does not fit the model",
+    429: "too many requests are waiting", 500: "fault of the server", 503: "the model is not ready",
+    504: "deadline exceeded",
 }  # fmt: skip
 
 _BODY: Final = {
@@ -226,10 +231,10 @@ _TIMING: Final = {
 
 
 def infer_documentation() -> dict[str, Any]:
-    """What FastAPI's route decorator is told of a route that runs models."""
+    """Return the arguments of FastAPI's route decorator for routes that run models."""
     result = {
         "model": infer_body(),
-        "description": "the result; a picture of it where the task has one",
+        "description": "the result; an image of it if the task has one",
         "content": {
             JSON: {"examples": _answers()},
             NPZ: {"schema": _FILE},
@@ -245,7 +250,7 @@ def infer_documentation() -> dict[str, Any]:
 
 
 def _answers() -> dict[str, Any]:
-    """An answer of every task."""
+    """Return an example answer of every task."""
     return {
         name: {"summary": name, "value": {"model": "name", "version": 1, **task.EXAMPLE, "timing": _TIMING}}
         for name, task in TASKS.items()
@@ -267,5 +272,5 @@ def _query(name: str, schema: Mapping[str, Any], text: str) -> dict[str, Any]:
 
 
 def _kind(key: Mapping[str, Any]) -> str:
-    """The JSON type of a key; the first one where there are several."""
+    """Return the JSON type of a key; the first if there are several."""
     return str(key["type"] if "type" in key else key["anyOf"][0]["type"])

@@ -1,4 +1,4 @@
-"""GET /events: how all models are doing, once a second, as server-sent events."""
+"""GET /events: the state of all models once a second, as server-sent events."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from app.serving.dataplane import DataPlane
 
 router = APIRouter(tags=["models"])
 
-# Each holds a connection.
+# Limit of listeners, each of which holds a connection.
 MAX_LISTENERS: Final = 64
-# Between two events; and how soon a stream ends when the server does.
+# Interval of events; and how soon a stream ends when the server stops.
 _PERIOD_S: Final = 1.0
 _LOOK_S: Final = 0.25
 _RESPONSES: Final[dict[int | str, dict[str, Any]]] = {200: STREAMED, 429: REFUSED}
 
 
 class Pulses:
-    """The events that all listeners are sent: each is made once, however many listen.
+    """The event of each second, made once for all listeners.
 
     Args:
-        plane: whose models.
+        plane: the models.
     """
 
     def __init__(self, plane: DataPlane) -> None:
@@ -43,14 +43,14 @@ class Pulses:
         self.listeners = 0
 
     def text(self) -> bytes:
-        """The event of this second."""
+        """Return the event of this second."""
         now = time.monotonic()
         if now - self._made_at > _PERIOD_S - _LOOK_S / 2:
             self._text, self._made_at = format_event("models", pulse(self._plane)), now
         return self._text
 
     async def stream(self) -> AsyncIterator[bytes]:
-        """Events until the server stops."""
+        """Yield events until the server stops."""
         while not self._plane.is_draining:
             yield self.text()
             for _ in range(round(_PERIOD_S / _LOOK_S)):
@@ -59,7 +59,7 @@ class Pulses:
 
 
 class _Listening(EventStream):
-    """Counts as a listener from when it is made, so that a crowd that comes at once is counted as well."""
+    """Counts as a listener from its creation, so that simultaneous requests are counted as well."""
 
     def __init__(self, pulses: Pulses) -> None:
         super().__init__(pulses.stream())
@@ -67,18 +67,19 @@ class _Listening(EventStream):
         pulses.listeners += 1
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send events until one of both ends."""
+        """Send events until the server stops or the client disconnects."""
         try:
             await super().__call__(scope, receive, send)
         finally:
             self._pulses.listeners -= 1
 
 
-@router.get("/events", responses=_RESPONSES, summary="How all models are doing, once a second", response_class=Response)
+@router.get("/events", responses=_RESPONSES, summary="State of all models, once a second", response_class=Response)
 async def events(request: Request) -> Response:
-    """Server-sent events named `models`: what `/models/{name}` tells, of all, and how many answers took how long."""
+    """Server-sent events named `models`: the content of `/models/{name}` of all models, and histograms of times."""
     pulses: Pulses = request.app.state.pulses
     if pulses.listeners >= MAX_LISTENERS:
         retry_after_s = dataplane(request).settings.retry_after_s
-        raise QueueFullError(f"{MAX_LISTENERS} listen to events already", retry_after_s=retry_after_s)
+        message = f"too many listeners to events, expected at most {MAX_LISTENERS}"
+        raise QueueFullError(message, retry_after_s=retry_after_s)
     return _Listening(pulses)

@@ -1,4 +1,4 @@
-"""GET /graph and /models/{name}/graph: what a model does, and how long each step takes."""
+"""GET /graph and /models/{name}/graph: operators of a model, and their measured times."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ router = APIRouter(tags=["graph"])
 _JSON_TYPE: Final = MEDIA_TYPES["json"]
 _PARAM_TYPE: Final = "text/plain; charset=utf-8"
 _MAX_TEXT_BYTES: Final = 1 << 28
-# What an operator takes in its description and in a drawing of it, layout included.
+# Memory of an operator in a description and a drawing, layout included.
 _OPERATOR_BYTES: Final = 1 << 14
 _RESPONSES: Final[dict[int | str, dict[str, Any]]] = {
     200: {"content": {media_type.partition(";")[0]: {} for media_type in MEDIA_TYPES.values()}},
@@ -38,29 +38,29 @@ _RESPONSES: Final[dict[int | str, dict[str, Any]]] = {
 }
 Format = Annotated[
     Literal["json", "svg", "dot", "mermaid", "text", "param", "layout"],
-    Query(description="param is the model's own file, layout says where everything would be drawn"),
+    Query(description="param is the model's own file, layout has the positions of a drawing"),
 ]
 Passes = Annotated[
     Literal["before", "after"],
-    Query(description="layout: every operator by itself, or what one kernel computes as one"),
+    Query(description="layout: before fusion (every operator) or after (what one kernel computes as one)"),
 ]
 Open = Annotated[
     str | None,
-    Query(description="layout: names of the blocks that are unfolded, by comma; all; none. As many as fit without it"),
+    Query(description="layout: comma-separated names of unfolded blocks; all; none. Default: as many as fit"),
 ]
 By = Annotated[
     Literal["structure", "modules"] | None,
-    Query(description="layout: what blocks are: what is joined or repeated, or what names say; else what is shorter"),
+    Query(description="layout: blocks by structure (repetitions) or by module names; default: whichever is shorter"),
 ]
-Show = Annotated[int | None, Query(ge=0, description="layout: place of an operator whose blocks are unfolded, too")]
+Show = Annotated[int | None, Query(ge=0, description="layout: index of an operator whose blocks are unfolded, too")]
 Profile = Annotated[bool, Query(description="run the model once and add time_us to every operator")]
-Operator = Annotated[str, Query(description="its name")]
-AttributeName = Annotated[str, Query(description="such as weight")]
+Operator = Annotated[str, Query(description="name of the operator")]
+AttributeName = Annotated[str, Query(description="name of the attribute, such as weight")]
 
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """How a graph is wanted; all but version, format and profile concern layouts alone."""
+    """Requested form of a graph; all but version, format and profile concern layouts only."""
 
     version: VersionNumber = None
     format: Format = "json"
@@ -93,20 +93,20 @@ async def model_graph(request: Request, name: str, look: Look) -> Response:
 @router.get(
     "/models/{name}/graph/attribute",
     responses=dict.fromkeys((400, 404, 429, 503, 504), REFUSED),
-    summary="A tensor that is stored with an operator, in figures",
+    summary="Statistics of a weight",
     response_class=Response,
 )
 async def attribute(
     request: Request, name: str, operator: Operator, attribute: AttributeName, version: VersionNumber = None
 ) -> Response:
-    """Its extremes, mean, spread, histogram and first values."""
+    """Minimum, maximum, mean, standard deviation, histogram and first values of an operator's attribute."""
     plane = dataplane(request)
     found, deadline = plane.store.version(name, read_version(version)), plane.deadline()
     assert found.model is not None  # Store.version returns ready versions only
     key = (found.model, "attribute", operator, attribute)
     rows = {op.name: op for op in found.model.session.graph.operators}
     if operator not in rows or attribute not in rows[operator].attributes:
-        raise NotFoundError(f"model '{name}' has no attribute '{cut(attribute)}' of an operator '{cut(operator)}'")
+        raise NotFoundError(f"model '{name}' has no operator '{cut(operator)}' with an attribute '{cut(attribute)}'")
     array = rows[operator].attributes[attribute].data
     draw = lambda: dump_json(figures(array))  # noqa: E731
     return _charged(plane, await plane.drawings.get(key, COST, draw, deadline), MEDIA_TYPES["json"])
@@ -118,7 +118,7 @@ async def _graph(plane: DataPlane, name: str | None, look: _Look) -> Response:
     assert model is not None  # Store.version returns ready versions only
     if look.format == "param":
         if look.profile:
-            raise InvalidRequestError("profile: the model's own file has no times, expected another format")
+            raise InvalidRequestError("profile: found format 'param', which has no times, expected another format")
         cost, media_type = _size(version, retry_after_s), _PARAM_TYPE
         draw: Callable[[], bytes] = partial(_text, version, retry_after_s)
     else:
@@ -126,7 +126,7 @@ async def _graph(plane: DataPlane, name: str | None, look: _Look) -> Response:
         cost = _OPERATOR_BYTES * len(model.session.graph.operators)
         media_type = MEDIA_TYPES.get(look.format, _JSON_TYPE)
         draw = partial(_drawn, version, times, look)
-    # What was measured is of one request; all else is the same for everybody.
+    # Measured times belong to one request; everything else is shared.
     key = (model, replace(look, version=None), object() if look.profile else None)
     return _charged(plane, await plane.drawings.get(key, cost, draw, deadline), media_type)
 
@@ -152,11 +152,12 @@ def _size(version: Version, retry_after_s: int) -> int:
     try:
         return min(_MAX_TEXT_BYTES, version.files.param.stat().st_size)
     except OSError:
-        raise ModelNotReadyError(f"model '{version.name}': its file is gone", retry_after_s=retry_after_s) from None
+        message = f"model '{version.name}': its file no longer exists"
+        raise ModelNotReadyError(message, retry_after_s=retry_after_s) from None
 
 
 def _text(version: Version, retry_after_s: int) -> bytes:
-    """The text file as it lies in the store; of an ONNX model that of the pair it would be."""
+    """Return the param file in the store; for an ONNX model the equivalent one."""
     if engine.is_onnx(version.files.param):
         assert version.model is not None  # Store.version returns ready versions only
         return version.model.session.graph.text().encode()
@@ -168,7 +169,7 @@ def _text(version: Version, retry_after_s: int) -> bytes:
 
 
 def _description(version: Version, times: list[dict[str, Any]]) -> dict[str, Any]:
-    """The engine's description under the store's name, with the measured times."""
+    """Return the engine's description under the store's name, with the measured times."""
     assert version.model is not None  # Store.version returns ready versions only
     description = with_times(version.model.session.describe(), times)
     return {**description, "name": version.name, "version": version.number}

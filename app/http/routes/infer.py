@@ -1,6 +1,6 @@
 """POST /infer and /models/{name}/infer.
 
-The body is read raw: what it is, its Content-Type says, and no framework parses tensors well.
+The body is read raw, since no framework parses tensors well; its Content-Type decides how.
 """
 
 from __future__ import annotations
@@ -33,34 +33,33 @@ from app.serving.dataplane import Answer, DataPlane
 from app.tasks.registry import TASKS, parameter_names
 from app.tasks.task import Task
 
-# Of every path that runs a model, the other protocol's included.
+# End of every path that runs a model, in both protocols.
 ENDING: Final = "/infer"
 _PATH: Final = ENDING
 MODEL_PATH: Final = "/models/{name}/infer"
 _QUERY: Final = ("model", "version", "outputs")
-# PUT is what curl -T does.
+# curl -T sends PUT.
 METHODS: Final = ("POST", "PUT")
-# What JSON, .npy, PNG and JPEG begin with: nothing else is as small when it is decoded as it is short, or says itself
-# how large it becomes.
+# First bytes of JSON, .npy, PNG and JPEG: for these the decoded size is bounded by the body or stated in it.
 _NPY: Final = 0x93
 _LIGHT: Final = (*b"{[", _NPY, 0x89, 0xFF)
-# A client that takes anything gets the first.
+# A client that accepts anything gets the first.
 _OFFERED: Final = (JSON, NPZ, NPY, PNG)
-# A client that lists more ranges than this has none in mind; what follows is not read.
+# Further ranges of Accept are ignored.
 _MOST_RANGES: Final = 100
 _QVALUE: Final = re.compile(r"[0-9]?(\.[0-9]{0,9})?")
 
 
 def make_router() -> APIRouter:
-    """The routes, with the documentation of all tasks there are."""
+    """Return the routes, with the documentation of all tasks."""
     return _router(tuple(TASKS.values()))
 
 
 @lru_cache(maxsize=1)
 def _router(tasks: tuple[type[Task[Any]], ...]) -> APIRouter:
-    """Made once for these tasks: what documents a route is most of what it takes to make an app."""
+    """Return the routes, cached for these tasks, since documenting them is most of the work of creating an app."""
     router, documentation = APIRouter(tags=["inference"]), infer_documentation()
-    for method in (router.post, router.put):  # PUT is what curl -T does
+    for method in (router.post, router.put):  # curl -T sends PUT
         method(_PATH, **documentation, summary="Run a model")(infer)
         method(MODEL_PATH, **documentation, summary="Run this model")(infer_model)
     return router
@@ -87,10 +86,10 @@ class InferHead:
     """Contents of the head of a request to the service's own routes.
 
     Args:
-        name: of the model, as the path has it.
-        media_type: the answer's, as far as it does not depend on the model.
+        name: model in the path.
+        media_type: of the answer, as far as it does not depend on the model.
         limit_s: how long the client waits.
-        model, version: what path and query name; None where only the body tells, or both do not agree.
+        model, version: from path and query; None if only the body names them, or if both disagree.
     """
 
     name: str | None
@@ -108,7 +107,7 @@ class InferHead:
         """Read the first header of each name.
 
         Raises:
-            ServiceError: it asks for what there is not.
+            ServiceError: it requests something that does not exist.
         """
         limit_s, accept = read_limit(headers), headers.get(b"accept", b"").decode("latin-1")
         media_type = choose(accept, _OFFERED)
@@ -128,7 +127,7 @@ class InferHead:
 
 
 class InferModelRequest:
-    """A request of the service's own kind; see `ModelRequest`."""
+    """A request to the service's own routes; see `ModelRequest`."""
 
     encodings: tuple[str, ...] = ()
     values_at: int = 0
@@ -139,7 +138,7 @@ class InferModelRequest:
 
     @property
     def version(self) -> Version | None:
-        """Return the version that path and query name; None where only the body tells it, or why there is none."""
+        """Return the version that path and query name; None if only the body names it, or if it does not exist."""
         head = self._head
         if head.model is not None:
             with suppress(ServiceError):
@@ -147,11 +146,11 @@ class InferModelRequest:
         return None
 
     def text_bytes(self, length: int | None) -> int | None:
-        """Return 0: no request of this kind has a priority."""
+        """Return 0, since these requests have no priority."""
         return 0
 
     def is_short(self, body: bytearray) -> bool:
-        """Return whether a body is parsed in no time."""
+        """Return whether the body can be parsed on the event loop."""
         return len(body) <= INLINE_BYTES or not reads_all(body, self._head.content_type)
 
     def work_item(self, body: bytearray) -> WorkItem:
@@ -188,7 +187,7 @@ class InferModelRequest:
 
 
 class _Said:
-    """What a message says together with path and query; the same thing said twice must be the same."""
+    """Parameters of body, path and query; values given twice must be equal."""
 
     __slots__ = ("model", "outputs", "parameters", "version")
 
@@ -204,7 +203,7 @@ class _Said:
 
 
 def _possible(plane: DataPlane, said: _Said, media_type: str, accept: str) -> str:
-    """What the answer will be, once it is known of which model: a picture or a single tensor not all have."""
+    """Return the media type of the answer, now that the model is known: not all can be an image or a single tensor."""
     offered: Sequence[str] = _OFFERED
     if media_type == PNG and not plane.can_draw(said.model, said.version):
         offered = (JSON, NPZ)
@@ -226,7 +225,8 @@ def _agreed(what: str, *said: Any) -> Any:
     values = [value for value in said if value is not None]
     for value in values[1:]:
         if value != values[0]:
-            raise InvalidRequestError(f"{what}: found both {brief(values[0])} and {brief(value)} in one request")
+            message = f"{what}: found both {brief(values[0])} and {brief(value)} in one request, expected one value"
+            raise InvalidRequestError(message)
     return values[0] if values else None
 
 
@@ -252,7 +252,7 @@ def _as_npy(answer: Answer) -> Reply:
 
 
 def _as_png(answer: Answer) -> Reply:
-    assert answer.result.drawing is not None  # it was asked for, and of a model that can draw
+    assert answer.result.drawing is not None  # it was requested, and the model can draw
     return Reply([answer.result.drawing], PNG)
 
 
@@ -262,10 +262,10 @@ _ENCODERS: Final[dict[str, Callable[[Answer], Reply]]] = {
 
 
 def choose(accept: str, offered: Sequence[str]) -> str:
-    """Return the offered media type that the client likes best (RFC 9110 section 12.5.1); of equal ones the first.
+    """Return the offered media type that Accept prefers (RFC 9110 section 12.5.1), the first of equal ones.
 
     Raises:
-        NotAcceptableError: the client wants none of them.
+        NotAcceptableError: Accept excludes all of them.
     """
     if not accept.strip():
         return offered[0]
@@ -276,20 +276,20 @@ def choose(accept: str, offered: Sequence[str]) -> str:
     best = max(offered, key=lambda offer: _quality(offer, ranges))  # max() keeps the first of equals
     if _quality(best, ranges) <= 0:
         raise NotAcceptableError(
-            f"Accept: found '{cut(accept)}', this request can be answered as {', '.join(offered)}",
+            f"Accept: found '{cut(accept)}', expected one of {', '.join(offered)}",
             expected=list(offered),
         )
     return best
 
 
 def _range(part: str) -> tuple[str, float]:
-    """A media range and its quality; one that is not a number is none."""
+    """Return a media range and its quality, 0 if it is not a number."""
     name, *parameters = (piece.strip().lower() for piece in part.split(";", _MOST_RANGES))
     quality = next((text[2:] for text in parameters if text.startswith("q=")), "1")
     return name, float(quality) if _QVALUE.fullmatch(quality) and quality not in ("", ".") else 0.0
 
 
 def _quality(offer: str, ranges: Mapping[str, float]) -> float:
-    """The quality of the most specific range that matches; 0 when none does."""
+    """Return the quality of the most specific matching range, or 0."""
     patterns = (offer, f"{offer.partition('/')[0]}/*", "*/*")
     return next((ranges[pattern] for pattern in patterns if pattern in ranges), 0.0)

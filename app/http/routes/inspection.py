@@ -1,4 +1,4 @@
-"""What trying a model out needs beside /infer: its samples, what operators make of an input, where the time goes."""
+"""Inspection of a model: its samples, values of operators for an input, profiles and reports."""
 
 from __future__ import annotations
 
@@ -33,21 +33,21 @@ _ERRORS: Final[dict[int | str, dict[str, Any]]] = dict.fromkeys(
     (400, 404, 408, 413, 415, 422, 429, 500, 503, 504), REFUSED
 )
 _REPORT: Final[dict[int | str, dict[str, Any]]] = {**_ERRORS, 200: {"content": {"text/html": {}}}}
-# No script, and nothing from anywhere: its styles stand in it.
+# No scripts and no external resources; styles are inline.
 _STATIC: Final = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 _PATH: Final = "/graph/operand"
-Operand = Annotated[str, Query(description="its name, as /graph has it")]
+Operand = Annotated[str, Query(description="name of the operand, as in /graph")]
 
 Shape = Annotated[
     list[str] | None,
-    Query(description="sizes of an input by comma, such as 1,3,224,224; once for each input", max_length=64),
+    Query(description="shape of an input, such as 1,3,224,224; once for each input", max_length=64),
 ]
-Sample = Annotated[str | None, Query(description="run on one of its samples")]
+Sample = Annotated[str | None, Query(description="name of the sample to run on")]
 
 
-@router.get("/samples", tags=["models"], responses={404: REFUSED}, summary="What there is to try it with")
+@router.get("/samples", tags=["models"], responses={404: REFUSED}, summary="Samples of a model")
 async def samples(request: Request, name: str) -> Response:
-    """The pictures and arrays in `examples/` of the model's folder."""
+    """Images and arrays in `examples/` of the model's folder."""
     plane = dataplane(request)
     files = plane.store.entry(name).files
     return json_response({"samples": await plane.offload(partial(list_samples, files), plane.deadline())})
@@ -57,20 +57,18 @@ async def samples(request: Request, name: str) -> Response:
     "/samples/{sample}",
     tags=["models"],
     responses={404: REFUSED},
-    summary="One of its samples",
+    summary="A sample of a model",
     response_class=Response,
 )
 async def sample(request: Request, name: str, sample: str) -> Response:
-    """The file as it is."""
+    """The file, unchanged."""
     plane = dataplane(request)
     read = partial(read_sample, plane.store.entry(name).files, sample)
     content, media_type = await plane.offload(read, plane.deadline())
     return Response(content, media_type=media_type, headers={"cache-control": "no-cache"})
 
 
-@router.get(
-    "/profile", tags=["graph"], responses=_ERRORS, summary="Where the time of a run goes", response_class=Response
-)
+@router.get("/profile", tags=["graph"], responses=_ERRORS, summary="Profile of a run", response_class=Response)
 async def profile_of(
     request: Request, name: str, version: VersionNumber = None, shape: Shape = None, sample: Sample = None
 ) -> Response:
@@ -85,11 +83,11 @@ async def profile_of(
         return json_response(await until_disconnect(request, plane.run_on_model(found, measure, plane.deadline())))
 
 
-@router.get("/report", tags=["graph"], responses=_REPORT, summary="All that in one file", response_class=Response)
+@router.get("/report", tags=["graph"], responses=_REPORT, summary="Profile as one HTML file", response_class=Response)
 async def report_of(
     request: Request, name: str, version: VersionNumber = None, shape: Shape = None, sample: Sample = None
 ) -> Response:
-    """Graph, profile and machine as one HTML file that needs no server: for a mail, or an issue."""
+    """Graph, profile and machine as one HTML file that needs no server, for example to attach to an issue."""
     plane = dataplane(request)
     files, found = plane.store.entry(name).files, plane.store.version(name, read_version(version))
     headers = {"content-disposition": f'attachment; filename="{name}.html"', "content-security-policy": _STATIC}
@@ -109,23 +107,23 @@ def _profile(
 
 
 def _report(files: ModelFiles, settings: Settings, shapes: list[str], sample: str | None, model: Model) -> str:
-    told = None
-    # Sizes that are open, and nothing was asked for: there is nothing to run it on, but a graph to show.
+    profiled = None
+    # With dynamic sizes and without shapes or a sample there is no input, so the report has only the graph.
     with nullcontext() if shapes or sample else suppress(InvalidRequestError):
-        told = _profile(files, settings, shapes, sample, model)
-    return report({**model.session.describe(), "name": model.name}, told)
+        profiled = _profile(files, settings, shapes, sample, model)
+    return report({**model.session.describe(), "name": model.name}, profiled)
 
 
 @router.post(
     _PATH,
     tags=["graph"],
     responses=_ERRORS,
-    summary="What an operator makes of an input",
+    summary="Value of an operand for an input",
     response_class=Response,
     openapi_extra={"requestBody": {"required": True, "content": {"application/json": {}, "image/*": {}}}},
 )
 async def operand(request: Request, name: str, operand: Operand, version: VersionNumber = None) -> Response:
-    """The body is one of `/infer`. An operand's figures, and its channels as pictures, from a run of the reference."""
+    """The body is that of `/infer`. Statistics of an operand, its channels as images, from a reference run."""
     plane = dataplane(request)
     with plane.memory.answering() as reservation:
         head = first_headers(request)

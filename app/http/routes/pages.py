@@ -1,6 +1,6 @@
-"""Pages for people: GET /, the console, and GET /docs, with all they are made of.
+"""Web pages: the console (GET /), GET /docs, and the files they load.
 
-None names another host, or may load from one.
+They load nothing from other hosts, and their policy forbids it.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from starlette.responses import HTMLResponse, Response
 router = APIRouter(include_in_schema=False)
 
 _STATIC: Final = Path(__file__).parents[2] / "static"
-# In memory: it needs no file descriptor, and no ranges of it are asked for.
+# In memory, which needs no file descriptors.
 _INDEX: Final = (_STATIC / "console" / "index.html").read_bytes()
 _DOCS: Final = (_STATIC / "docs.html").read_bytes()
-# What /docs loads, each with its file and its type; Swagger UI lies packed (docs/fetch_swagger_ui.py).
+# Files that /docs loads, with path and type; Swagger UI is stored compressed (docs/fetch_swagger_ui.py).
 _PARTS: Final = {
     "start.js": ("docs.js", "text/javascript"),
     "docs.css": ("docs.css", "text/css"),
@@ -37,20 +37,20 @@ _TYPES: Final = {
     ".txt": "text/plain",
 }
 _NOTHING: Final = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-# What answers they show may be pictures, made of bytes; Swagger UI's own are in its style.
+# Images in answers are blobs; Swagger UI's are data URLs.
 _OWN: Final = "script-src 'self'; style-src 'self'; connect-src 'self'; font-src 'self'; img-src 'self' data: blob:"
 _HEADERS: Final = {"content-security-policy": f"{_NOTHING}; {_OWN}", "cache-control": "no-cache"}
 
 
 @router.get("/")
 async def index() -> HTMLResponse:
-    """The console: see the models, try them, watch them work."""
+    """The console."""
     return HTMLResponse(_INDEX, headers=_HEADERS)
 
 
 @router.get("/docs")
 async def docs() -> HTMLResponse:
-    """Every route, with examples to try."""
+    """Interactive API documentation."""
     return HTMLResponse(_DOCS, headers=_HEADERS)
 
 
@@ -68,7 +68,7 @@ def _part(name: str, media_type: str) -> Callable[[Request], Awaitable[Response]
 
 
 def _parts() -> Iterator[tuple[str, str, str]]:
-    """Path, file and type of everything that pages load: nothing else can be asked for."""
+    """Yield path, file and type of every file that pages load; no other file is served."""
     yield from ((f"/docs/{name}", *part) for name, part in _PARTS.items())
     for path in sorted((_STATIC / "console").rglob("*")):
         if path.suffix in _TYPES:
@@ -81,7 +81,7 @@ for _path, _name, _type in _parts():
 
 @functools.cache
 def _contents(name: str) -> tuple[Callable[[], bytes], bytes, str]:
-    """A part of a page as it is, packed, and its tag; read when it is first asked for."""
+    """Return a function for a file's content, its compressed content and its tag; cached."""
     data = (_STATIC / name).read_bytes()
     packed = data if name.endswith(".gz") else gzip.compress(data, mtime=0)
     return lambda: gzip.decompress(packed), packed, f'"{hashlib.sha256(packed).hexdigest()[:32]}"'

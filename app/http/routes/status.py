@@ -1,4 +1,4 @@
-"""GET /health/live and /health/ready: the truth, for probes."""
+"""GET /health, /models and /metrics: readiness, models and metrics of the server."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from app.settings import Settings
 health_router = APIRouter(prefix="/health", tags=["health"])
 
 
-@health_router.get("/live", responses={200: {"model": Live}}, summary="Does the process answer?")
+@health_router.get("/live", responses={200: {"model": Live}}, summary="Liveness of the process")
 async def live() -> Response:
-    """True as long as the server can answer at all, also while models load."""
+    """True as long as the server can answer, even while models load."""
     return json_response({"live": True})
 
 
 @health_router.get(
     "/ready",
     responses={200: {"model": Ready}, 503: {"model": ErrorBody}},
-    summary="Does every model that should be served run?",
+    summary="Readiness of all models",
 )
 async def ready(request: Request) -> Response:
-    """False while models load, when one has failed to, when there is none, and from the moment the server stops."""
+    """503 while models load, if one failed to load, if there is none, and when the server is stopping."""
     plane = dataplane(request)
     reason = plane.unready_reason()
     if reason is None:
@@ -46,13 +46,13 @@ models_router = APIRouter(prefix="/models", tags=["models"])
 
 @models_router.get("", responses={200: {"model": ModelList}}, summary="All models of the store")
 async def list_models(request: Request) -> Response:
-    """Also those that failed to load, with the reason."""
+    """All models, with the reason if one failed to load."""
     return json_response({"models": summaries(dataplane(request).store)})
 
 
 @models_router.get("/{name}", responses={200: {"model": ModelDetails}, 404: REFUSED}, summary="One model in detail")
 async def show_model(request: Request, name: str) -> Response:
-    """Versions, inputs, outputs, labels, preprocessing and what it has done so far."""
+    """Versions, inputs, outputs, labels, preprocessing and statistics."""
     store = dataplane(request).store
     return json_response(details(store.entry(name), store))
 
@@ -67,9 +67,9 @@ _TYPES: Final[dict[int | str, dict[str, Any]]] = {
 }  # fmt: skip
 
 
-@metrics_router.get("/metrics", responses=_TYPES, response_class=Response, summary="Figures for Prometheus")
+@metrics_router.get("/metrics", responses=_TYPES, response_class=Response, summary="Prometheus metrics")
 async def metrics(request: Request) -> Response:
-    """In the text format, or as OpenMetrics where `Accept` says so. Of all workers, whichever answers."""
+    """Metrics of all workers in Prometheus' text format, or in OpenMetrics if `Accept` asks for it."""
     metrics: MetricsCollector = request.app.state.metrics
     settings = dataplane(request).settings
     page, media_type = await asyncio.to_thread(_page, metrics, settings, request.headers.get("accept", ""))

@@ -1,4 +1,4 @@
-"""Ways to run a model measured against each other, told of while they are."""
+"""Measurements of ways to run a model, and comparisons of models, reported as events."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ log = logging.getLogger(__name__)
 router = APIRouter(prefix="/models/{name}")
 comparing = APIRouter()
 
-# A list of candidates is short.
+# Bytes of a list of candidates.
 _MAX_BODY: Final = 1 << 16
-# Candidates that compile, and runs that wait for a lull, end some time.
+# Time limits; candidates may compile, and runs wait until the server is idle.
 _LIMIT_S: Final = 900.0
 _COMPARING_S: Final = 300.0
 _RESPONSES: Final[dict[int | str, dict[str, Any]]] = {
@@ -50,19 +50,19 @@ _FOUND: Final[dict[int | str, dict[str, Any]]] = dict.fromkeys((400, 404, 503), 
 Entries = Annotated[
     str,
     Query(
-        description="by comma, each MODEL:VERSION:BACKEND:THREADS; what is left out is as it is served. "
-        "The first is what the others are held against",
+        description="comma-separated, each MODEL:VERSION:BACKEND:THREADS; omitted parts are as served. "
+        "The first is the reference of the others",
         examples=["digits,digits:1:reference"],
     ),
 ]
 Tolerance = Annotated[
-    float | None, Query(ge=0, description="share of a value's largest magnitude; the engine's own without it")
+    float | None, Query(ge=0, description="tolerance relative to an output's largest magnitude; default: the engine's")
 ]
 
 
-@router.get("/tune", tags=["trials"], responses=_FOUND, summary="What can be measured of it")
+@router.get("/tune", tags=["trials"], responses=_FOUND, summary="Options for measurements")
 async def tunable(request: Request, name: str, version: VersionNumber = None) -> Response:
-    """How it runs now, and how else it might."""
+    """How the model runs now, and which alternatives can be measured."""
     plane = dataplane(request)
     found = plane.store.version(name, read_version(version))
     assert found.model is not None  # Store.version returns ready versions only
@@ -81,12 +81,12 @@ async def tunable(request: Request, name: str, version: VersionNumber = None) ->
     "/tune",
     tags=["trials"],
     responses=_RESPONSES,
-    summary="Measure ways to run it against each other",
+    summary="Measure ways to run the model",
     response_class=Response,
     openapi_extra={"requestBody": {"content": {"application/json": {"schema": Grid.model_json_schema()}}}},
 )
 async def tuning(request: Request, name: str, version: VersionNumber = None) -> Response:
-    """Server-sent events, for as long as the client listens: threads, batches, algorithms and passes, run in turn."""
+    """Server-sent events while the client listens: threads, batch sizes, algorithms and passes are measured in turn."""
     plane = dataplane(request)
     found = plane.store.version(name, read_version(version))
 
@@ -97,7 +97,7 @@ async def tuning(request: Request, name: str, version: VersionNumber = None) -> 
         try:
             tune(name, found.model.session, candidates, sample, grid.seconds, around(plane, cancelled), report)
         finally:
-            log.info("tuning model '%s' version %d has ended", name, found.number)
+            log.info("tuning of model '%s' version %d has ended", name, found.number)
 
     with plane.memory.answering() as reservation:
         grid = _read(bytes(await read_body(request, _MAX_BODY, plane.deadline(), reservation)) or b"{}")
@@ -112,12 +112,12 @@ async def tuning(request: Request, name: str, version: VersionNumber = None) -> 
     "/compare",
     tags=["trials"],
     responses=_RESPONSES,
-    summary="The same input through several models and back ends",
+    summary="Run one input on several models and back ends",
     response_class=Response,
     openapi_extra={"requestBody": {"content": {"application/json": {}, "image/*": {}}}},
 )
 async def compared(request: Request, entries: Entries, rtol: Tolerance = None) -> Response:
-    """The body is one of `/infer`, or empty. Server-sent events: answers, times, and where their values part."""
+    """The body is that of `/infer`, or empty. Server-sent events: answers, times, first difference of outputs."""
     plane = dataplane(request)
     wanted = read_entries(entries, plane.store.version, plane.settings, plane.budget.threads)
     with plane.memory.answering() as reservation:
@@ -135,7 +135,7 @@ async def compared(request: Request, entries: Entries, rtol: Tolerance = None) -
 
 
 def around(plane: DataPlane, cancelled: Callable[[], bool]) -> Surroundings:
-    """Where a server measures: beside its requests, which come first."""
+    """Return the conditions of measurements on a server: beside its requests, which have precedence."""
     return Surroundings(
         settings=plane.settings, threads=plane.budget.threads, is_quiet=lambda: plane.is_quiet, cancelled=cancelled
     )
@@ -153,7 +153,7 @@ def _read(body: bytes) -> Grid:
 
 
 def _sample(plane: DataPlane, version: Version, name: str | None) -> list[NDArray[Any]]:
-    """One item to run it on, as a request would have it."""
+    """Return one item to run the model on."""
     assert version.model is not None  # Store.version returns ready versions only
     model: Model = version.model
     if name is None:

@@ -1,5 +1,4 @@
-"""The Open Inference Protocol over HTTP: paths, headers and statuses; what messages mean, app/protocol/v2 knows.
+"""The Open Inference Protocol over HTTP: paths, headers and statuses. app/protocol/v2 defines the messages.
 
-app is asked first of all routes; table says which path is answered by infer, metadata (all that is asked) or control
-(all that would change the server).
+app has the table of routes; infer runs models, metadata has the GET routes, control those that change the server.
 """

@@ -1,4 +1,4 @@
-"""The protocol's own app below /v2: its paths, and its shape of errors."""
+"""The app below /v2: its routes, and its form of errors (``{"error": text}``, and 400 for all invalid requests)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SHORT: Final = {404: "Not Found", 405: "Method Not Allowed"}
 
 
 def error_response(error: ServiceError) -> Response:
-    """An error in the protocol's shape."""
+    """Return an error in the protocol's form."""
     is_unfit = error.status == InputMismatchError.status
     status = InvalidRequestError.status if is_unfit else error.status
     return json_response({"error": error.message}, status, error.headers)
@@ -48,7 +48,7 @@ HANDLERS: Final[dict[type[Exception], Callable[[Request, Exception], Awaitable[R
 Endpoint = Callable[[Request], Awaitable[Response]]
 
 PREFIX: Final = "/v2"
-# In this order: /v2/models/stats is no model's.
+# In this order, since /v2/models/stats does not name a model.
 _SERVER: Final[tuple[tuple[str, str, Endpoint], ...]] = (
     ("GET", "", metadata.server),
     ("GET", "/", metadata.server),
@@ -95,22 +95,21 @@ def _table() -> Iterator[tuple[str, str, Endpoint]]:
             yield method, PREFIX + model + path, endpoint
 
 
-# Method, path and what answers, in the order in which they are tried: every try costs a microsecond, so what is asked
-# for most comes first.
+# Method, path and endpoint, in the order of matching: every attempt costs a microsecond, so inference comes first.
 ROUTES: Final = tuple(sorted(_table(), key=lambda row: row[2] is not infer.infer))
 
 
 class NamedRoute(Route):
-    """Route that writes its path into the scope of each request it matches, as FastAPI's routes do."""
+    """Route that writes its path into the scope of matching requests, as FastAPI's routes do."""
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
-        """Return whether the route answers a request, and what it adds to the scope."""
+        """Return whether the route matches, and additions to the scope."""
         match, found = super().matches(scope)
         return match, found if match is Match.NONE else {**found, "route": self.path}
 
 
 class V2App(BaseRoute):
-    """What answers every path below /v2."""
+    """Route of all paths below /v2."""
 
     def __init__(self, plane: DataPlane, runtime_settings: RuntimeSettings, regions: MemoryRegions | None) -> None:
         self._app = Starlette(routes=_routes(), exception_handlers=HANDLERS)
@@ -120,7 +119,7 @@ class V2App(BaseRoute):
         self._app.state.shared_memory = regions
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
-        """Whether a path is the protocol's."""
+        """Return whether a path belongs to the protocol."""
         path = scope.get("path", "")
         is_ours = scope["type"] == "http" and (path == PREFIX or path.startswith(f"{PREFIX}/"))
         return (Match.FULL if is_ours else Match.NONE), {}
@@ -130,12 +129,12 @@ class V2App(BaseRoute):
         await self._app(scope, receive, send)
 
     def url_path_for(self, name: str, /, **path_params: object) -> object:  # type: ignore[override]
-        """No route of the protocol has a name."""
+        """Raise, since routes of the protocol have no names."""
         raise NoMatchFound(name, path_params)
 
 
 def _routes() -> list[NamedRoute]:
-    """One of each path: what a path does not take is refused with all that it takes."""
+    """Return one route per path, so that a wrong method is refused with all methods of the path."""
     paths: dict[str, dict[str, Endpoint]] = {}
     for method, path, endpoint in ROUTES:
         paths.setdefault(path, {})[method] = endpoint

@@ -1,7 +1,4 @@
-"""POST routes that change the server, or would: repository, logging, tracing, shared memory.
-
-Who may call them says app/http/access.py.
-"""
+"""POST routes that change the server: repository, logging, tracing, shared memory. app/http/access.py protects them."""
 
 from __future__ import annotations
 
@@ -25,7 +22,7 @@ _MAX_BYTES: Final = 1 << 20
 
 
 async def index(request: Request) -> Response:
-    """All models of the store, or those that are ready."""
+    """List the models of the store, or those that are ready."""
     only_ready = read_flag(await _object(request), "ready") or False
     plane = dataplane(request)
     await plane.control.discover()
@@ -33,50 +30,50 @@ async def index(request: Request) -> Response:
 
 
 async def load(request: Request) -> Response:
-    """Load a model as it lies in the store now, beside what serves of it."""
+    """Load a model from the store, beside the version that is served."""
     config = read_load(await _object(request))
     await dataplane(request).control.load(request.path_params["name"], config)
     return Response()
 
 
 async def unload(request: Request) -> Response:
-    """Serve a model no more."""
+    """Stop serving a model."""
     check_unload(await _object(request))
     await dataplane(request).control.unload(request.path_params["name"])
     return Response()
 
 
 async def show_logging(request: Request) -> Response:
-    """The logging extension's settings."""
+    """Return the log settings."""
     return json_response(_settings(request).logging.show())
 
 
 async def set_logging(request: Request) -> Response:
-    """Change some; all are answered."""
+    """Change log settings and return all."""
     await change_logging(dataplane(request).commands, await _object(request))
     return json_response(_settings(request).logging.show())
 
 
 async def show_trace(request: Request) -> Response:
-    """The trace extension's settings, of a model or of all."""
+    """Return the trace settings of a model, or those for all models."""
     return json_response(_settings(request).trace.show(_model(request)))
 
 
 async def set_trace(request: Request) -> Response:
-    """Change some; all are answered."""
+    """Change trace settings and return all."""
     name = _model(request)
     await change_trace(dataplane(request).commands, await _object(request), name)
     return json_response(_settings(request).trace.show(name))
 
 
 async def memory_status(request: Request) -> Response:
-    """The regions that are registered, or one of them."""
+    """List the registered regions, or one of them."""
     regions = _regions(request) or MemoryRegions()
     return json_response(regions.show(request.path_params.get("region")))
 
 
 async def register_memory(request: Request) -> Response:
-    """Let tensors be read from, and put into, memory that a client shares."""
+    """Register shared memory for inputs and outputs."""
     wanted, name, regions = await _object(request), request.path_params["region"], _regions(request)
     if regions is None:
         raise RefusedError(f"failed to register shared memory region '{cut(name)}': not enabled on this server")
@@ -85,7 +82,7 @@ async def register_memory(request: Request) -> Response:
 
 
 async def unregister_memory(request: Request) -> Response:
-    """Forget a region, or all of them; those that there are not are forgotten already."""
+    """Unregister a region, or all; unknown names are ignored."""
     await _object(request)
     if (regions := _regions(request)) is not None:
         regions.unregister(request.path_params.get("region"))
@@ -93,12 +90,12 @@ async def unregister_memory(request: Request) -> Response:
 
 
 async def device_status(request: Request) -> Response:
-    """There are no regions on devices."""
+    """List no regions, since device memory is not supported."""
     return json_response(MemoryRegions().show(request.path_params.get("region")))
 
 
 async def register_device(request: Request) -> Response:
-    """There are no devices."""
+    """Refuse device memory, which is not supported."""
     await _object(request)
     raise RefusedError(
         f"failed to register CUDA shared memory region: '{cut(request.path_params['region'])}', GPUs not supported"
@@ -106,7 +103,7 @@ async def register_device(request: Request) -> Response:
 
 
 async def unregister_device(request: Request) -> Response:
-    """There is nothing to forget, and clients ask for it before they begin."""
+    """Do nothing; clients call this before they begin."""
     await _object(request)
     return Response()
 
@@ -123,7 +120,7 @@ def _model(request: Request) -> str | None:
 
 
 async def _object(request: Request) -> Mapping[str, Any]:
-    """The body's JSON object; an empty one for an empty body."""
+    """Return the JSON object in the body, an empty one for an empty body."""
     plane = dataplane(request)
     reservation = plane.memory.open()
     try:

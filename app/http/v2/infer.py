@@ -28,7 +28,7 @@ from app.serving.dataplane import Answer, DataPlane
 _PACKED: Final = {"gzip": 31, "deflate": 15}  # zlib's window, and for gzip its header
 _LEVEL: Final = 1
 _MAX_DIGITS: Final = 18
-# A text without it says no priority.
+# A body without this text has no priority.
 PRIORITY: Final = b"priority"
 _LENGTH: Final = HEADER_LENGTH.encode()
 
@@ -45,12 +45,12 @@ class V2Head:
     """Contents of the head of a V2 request.
 
     Args:
-        name, number: of model and version, as the path has them.
+        name, number: model and version in the path.
         limit_s: how long the client waits.
-        values_at: where tensors begin, if the client says so; whether that may be is found out once the body is there.
-        given: the same as it was said.
-        encoding: what the body is packed with.
-        packing: what the answer is to be packed with.
+        values_at: offset of the tensors in the body, as the client claims; checked when the body is there.
+        given: the header with that offset.
+        encoding: compression of the body.
+        packing: compression of the answer, or None.
     """
 
     name: str
@@ -66,7 +66,7 @@ class V2Head:
         """Read the first header of each name.
 
         Raises:
-            InvalidRequestError: no time is left, or the version is none.
+            InvalidRequestError: an invalid time limit or version.
         """
         given = headers.get(_LENGTH)
         packing = headers.get(b"accept-encoding", b"").decode("latin-1").strip().lower()
@@ -77,7 +77,7 @@ class V2Head:
             values_at=int(given) if given is not None and given.isdigit() and len(given) < _MAX_DIGITS else 0,
             given=None if given is None else given.decode("latin-1"),
             encoding=encoding_of(headers),
-            # Most clients say that they take anything; who names one kind alone means it.
+            # Most clients accept anything by default; one that names a single kind wants it.
             packing=packing if packing in _PACKED else None,
         )
 
@@ -86,10 +86,13 @@ class V2ModelRequest:
     """A request of the protocol; see `ModelRequest`.
 
     Args:
-        trace: what clients may have noted down of requests.
+        plane: the models.
+        head: contents of the head.
+        regions: shared-memory regions, or None.
+        trace: settings that say which requests are logged.
 
     Raises:
-        ServiceError: there is no such model, or none that is ready.
+        ServiceError: there is no such model, or it is not ready.
     """
 
     encodings: tuple[str, ...] = tuple(_PACKED)
@@ -100,14 +103,14 @@ class V2ModelRequest:
         self.deadline, self.values_at, self.encoding = plane.deadline(head.limit_s), head.values_at, head.encoding
 
     def text_bytes(self, length: int | None) -> int | None:
-        """Return how long the JSON is; None where the body is compressed, or its length not known."""
+        """Return the length of the JSON, or None if the body is compressed or of unknown length."""
         return None if length is None or self._head.encoding != "identity" else min(self.values_at or length, length)
 
     def is_short(self, body: bytearray) -> bool:
-        """Return whether the text of a body is read in no time.
+        """Return whether the JSON can be parsed on the event loop.
 
         Raises:
-            InvalidRequestError: it cannot be in such a body.
+            InvalidRequestError: the claimed length of the JSON exceeds the body.
         """
         is_plain = self._head.encoding == "identity" and has_wire_ports(self._model)
         return is_plain and read_header_length(self._head.given, len(body)) <= INLINE_BYTES
@@ -123,7 +126,7 @@ class V2ModelRequest:
             await plane.offload(partial(wire_ports, self._model), self.deadline)
             if self.is_short(body):
                 return self.work_item(body)
-        if self._head.encoding == "identity" and PRIORITY not in body:  # with one it may pass by those that wait
+        if self._head.encoding == "identity" and PRIORITY not in body:  # a priority may let it overtake others
             plane.admit(self.version, self.deadline)
         return self._work_item(await plane.offload(partial(self._parse, body), self.deadline), len(body))
 
@@ -131,7 +134,7 @@ class V2ModelRequest:
         if self._head.encoding in _PACKED:
             body = _unpacked(body, self._head.encoding, self._plane.settings.max_body_bytes)
         if not body:
-            raise InvalidRequestError("the body is empty")
+            raise InvalidRequestError("the body is empty, expected JSON or a tensor")
         return parse_request(body, read_header_length(self._head.given, len(body)), self._plane.settings)
 
     def _work_item(self, said: V2Request, size: int) -> WorkItem:
@@ -159,11 +162,11 @@ def _reply_of(encoded: Encoded, packing: str | None) -> Reply:
 
 
 def _unpacked(body: bytearray, encoding: str, limit: int) -> bytearray:
-    """A compressed body, as far as it may be long."""
+    """Return a decompressed body, up to the limit."""
     unpacker = zlib.decompressobj(_PACKED[encoding])
     found, whole = bytearray(), memoryview(body)
     try:
-        # In pieces both ways: what is left of a piece is copied each time, and of the whole that would be quadratic.
+        # Input and output in pieces: the unconsumed rest is copied each time, which would be quadratic for the whole.
         for start in range(0, len(whole), INLINE_BYTES):
             rest = bytes(whole[start : start + INLINE_BYTES])
             while rest and not unpacker.eof:
@@ -173,13 +176,13 @@ def _unpacked(body: bytearray, encoding: str, limit: int) -> bytearray:
                 rest = unpacker.unconsumed_tail
                 if len(found) > limit:
                     raise RequestTooLargeError(
-                        f"the body is too large: found more than {limit} bytes unpacked, expected at most {limit}",
+                        f"the body is too large: found more than {limit} decompressed bytes, expected at most {limit}",
                         limit=limit,
                     )
     except zlib.error as exc:
         raise InvalidRequestError(f"the body is not {encoding}: {exc}") from None
     if not unpacker.eof:
-        raise InvalidRequestError(f"the body is not {encoding}: it ends early")
+        raise InvalidRequestError(f"the body is not {encoding}: it is truncated")
     return found
 
 

@@ -19,17 +19,17 @@ from app.protocol.v2.ports import has_wire_ports, wire_ports
 
 
 async def server(request: Request) -> Response:
-    """Name, version, extensions."""
+    """Return name, version and extensions of the server."""
     return json_response(server_metadata(has_memory=request.app.state.shared_memory is not None))
 
 
 async def live(_: Request) -> Response:
-    """True as long as the server can answer at all."""
+    """Return true as long as the server can answer."""
     return json_response({"live": True})
 
 
 async def ready(request: Request) -> Response:
-    """Whether every model that should be served runs."""
+    """Return whether all models that should be served are ready."""
     plane = dataplane(request)
     reason = plane.unready_reason()
     if reason is None:
@@ -39,48 +39,48 @@ async def ready(request: Request) -> Response:
 
 
 async def models(request: Request) -> Response:
-    """The names of all models that are served."""
+    """List the names of all models that are ready."""
     entries = dataplane(request).store.entries
     return json_response({"models": [entry.name for entry in entries if entry.state is State.READY]})
 
 
 async def model(request: Request) -> Response:
-    """Inputs, outputs, versions."""
+    """Return inputs, outputs and versions of a model."""
     entry, _, found = await asked(request)
     return json_response(model_metadata(entry, found))
 
 
 async def model_ready(request: Request) -> Response:
-    """Whether a model, or one version of it, can be run."""
+    """Return whether a model, or one version of it, is ready."""
     entry, _, _ = _found(request)
     return json_response({"name": entry.name, "ready": True})
 
 
 async def config(request: Request) -> Response:
-    """The model configuration extension."""
+    """Return the configuration of a model."""
     return json_response(model_config(*await asked(request)))
 
 
 async def statistics(request: Request) -> Response:
-    """Those of a model's versions, or of the one that is named."""
+    """Return statistics of a model's versions, or of one version."""
     name = request.path_params["name"]
     return json_response({"model_stats": lookup.statistics(dataplane(request).store, name, _number(request))})
 
 
 async def all_statistics(request: Request) -> Response:
-    """Those of all models."""
+    """Return statistics of all models."""
     return json_response({"model_stats": lookup.statistics(dataplane(request).store, None, None)})
 
 
 async def asked(request: Request) -> tuple[Entry, Version, Model]:
-    """The model that a path names, in a version that is ready, and whose ports are known.
+    """Return the model of a path in a ready version, with its ports cached.
 
     Raises:
-        ModelNotFoundError, VersionNotFoundError: there is none.
-        ModelNotReadyError: it is loading, or has failed to.
+        ModelNotFoundError, VersionNotFoundError: it does not exist.
+        ModelNotReadyError: it is loading, or has failed to load.
     """
     entry, version, model = _found(request)
-    if not has_wire_ports(model):  # never on the event loop: finding out may run the model
+    if not has_wire_ports(model):  # not on the event loop, since it may run the model
         plane = dataplane(request)
         await plane.offload(partial(wire_ports, model), plane.deadline())
     return entry, version, model

@@ -1,4 +1,7 @@
-"""The protocol's part of the OpenAPI document, from its table of routes."""
+"""The protocol's part of the OpenAPI document, from its routes and the schemas of its messages.
+
+Nothing is validated against the schemas at run time.
+"""
 
 from __future__ import annotations
 
@@ -19,17 +22,17 @@ _NAME: Final[Schema] = {"type": "string", "minLength": 1}
 _OBJECT: Final[Schema] = {"type": "object"}
 _FLAG: Final[Schema] = {"type": "boolean"}
 _COUNT: Final[Schema] = {"type": "integer", "minimum": 0, "maximum": _MOST}
-# A null stands for what is left out.
+# null is equivalent to omission.
 _PARAMETERS: Final[Schema] = {"type": ["object", "null"]}
 
 
 def _object(required: str, /, **known: Schema) -> Schema:
-    """An object; required: names of what is always there, by blanks."""
+    """Return the schema of an object; required: blank-separated names of required keys."""
     return {"type": "object", "required": required.split(), "properties": known}
 
 
 def _closed(**known: Schema) -> Schema:
-    """An object of nothing else; each may be left out."""
+    """Return the schema of an object of these optional keys only."""
     return {"type": "object", "additionalProperties": False, "properties": known}
 
 
@@ -84,13 +87,13 @@ TRACE: Final = _closed(
     trace_count={"type": ["string", "null"], "pattern": "^(-1|[0-9]{1,9})$"},
     log_frequency={"enum": ["0", None]},
 )
-# Members beside parameters are ignored, as everywhere in the protocol; parameters that nobody knows are not.
+# Keys beside parameters are ignored, as everywhere in the protocol; unknown parameters are refused.
 LOAD: Final = _object("", parameters={**_closed(config={"type": ["string", "null"]}), "type": ["object", "null"]})
 UNLOAD: Final = _object(
     "", parameters={**_closed(unload_dependents={"type": ["boolean", "null"]}), "type": ["object", "null"]}
 )
 
-# What is answered, by the end of the path: the first that fits.
+# Schemas of answers by the end of the path; the first match counts.
 ANSWERS: Final[tuple[tuple[str, Schema | None], ...]] = (
     ("/v2", _object("name version extensions", name=_TEXT, version=_TEXT, extensions=_list(_TEXT))),
     ("/health/live", _LIVE),
@@ -113,12 +116,12 @@ ANSWERS: Final[tuple[tuple[str, Schema | None], ...]] = (
 _TAG: Final = "open inference protocol v2"
 _JSON: Final = "application/json"
 _BYTES: Final[Schema] = {"type": "string", "format": "binary"}
-# Statuses besides 200, of every route that names a model, of those that read a body, and of inference.
+# Statuses besides 200: of routes that name a model, of those that read a body, of inference, and of changes.
 _OF_MODELS: Final = {404: "no such model or version", 503: "the model is not ready"}
 _OF_BODIES: Final = {400: "malformed", 408: "too slow", 413: "too large", 415: "unknown Content-Encoding", 429: "full"}
-_OF_RUNS: Final = {500: "our fault", 504: "too late"}
+_OF_RUNS: Final = {500: "fault of the server", 504: "deadline exceeded"}
 _OF_CHANGES: Final = {403: "from another machine"}
-# What is read of other bodies, by the end of the path.
+# Schemas of other bodies by the end of the path.
 _BODIES: Final = (
     ("/index", INDEX),
     ("/systemsharedmemory/region/{region}/register", REGISTER),
@@ -133,7 +136,7 @@ _NOT_READY: Final = {503: "not ready"}
 
 
 def v2_paths() -> dict[str, Any]:
-    """``paths`` of the document."""
+    """Return the ``paths`` of the document."""
     paths: dict[str, Any] = {}
     for method, path, endpoint in ROUTES:
         if not path.endswith("/"):
@@ -170,7 +173,7 @@ def _operation(method: str, path: str, text: str) -> dict[str, Any]:
 
 
 def _of(path: str, rows: Iterable[tuple[str, T]]) -> T:
-    """The row whose text the path ends with."""
+    """Return the value of the first row whose text ends the path."""
     return next(what for end, what in rows if path.endswith(end))
 
 

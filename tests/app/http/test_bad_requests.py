@@ -134,7 +134,7 @@ ROWS = [
     Bad(path=ONE, body=b"x", headers={"content-encoding": "gzip"}, status=415, code="unsupported_media_type",
         message="Content-Encoding: found 'gzip', expected none"),
     Bad(path=ONE, body=b'{"inputs": [[1, 2, 3]]}', headers={"accept": "image/png"}, status=406, code="not_acceptable",
-        message="Accept: found 'image/png', this request can be answered as application/json, application/x-npz"),
+        message="Accept: found 'image/png', expected one of application/json, application/x-npz"),
     # our own fault
     Bad(path="/models/fail/infer", body=b'{"inputs": [[1, 2]]}', status=500, code="inference_failed",
         message="model 'fail' failed on this input; see the server's log"),
@@ -181,18 +181,18 @@ def test_a_failure_of_ours_shows_nothing_of_its_inside(zoo: Client, caplog: pyte
 @pytest.mark.parametrize(
     ("method", "path", "status", "code", "message"),
     [
-        ("GET", "/nope", 404, "not_found", "no such path: /nope; /docs has all there are"),
-        ("POST", "/infer/", 404, "not_found", "no such path: /infer/; /docs has all there are"),
+        ("GET", "/nope", 404, "not_found", "unknown path /nope, expected one that /docs lists"),
+        ("POST", "/infer/", 404, "not_found", "unknown path /infer/, expected one that /docs lists"),
         ("GET", "/models/nope", 404, "model_not_found", "no model 'nope' (did you mean 'open'?): the store has"),
-        ("GET", "/infer", 405, "method_not_allowed", "/infer does not take GET, expected POST"),
+        ("GET", "/infer", 405, "method_not_allowed", "/infer: found method GET, expected POST"),
         (
             "DELETE",
             "/models/add/tune",
             405,
             "method_not_allowed",
-            "/models/add/tune does not take DELETE, expected GET, POST",
+            "/models/add/tune: found method DELETE, expected GET, POST",
         ),
-        ("DELETE", "/models", 405, "method_not_allowed", "/models does not take DELETE, expected GET"),
+        ("DELETE", "/models", 405, "method_not_allowed", "/models: found method DELETE, expected GET"),
         ("GET", "/graph?model=one&format=gif", 400, "invalid_request", "format: expected 'json', 'svg'"),
         ("GET", "/graph?model=one&version=x", 404, "version_not_found", "model 'one' has no tag 'x'; tags: none"),
         ("GET", "/graph?model=one&version=-1", 400, "invalid_request", "version: "),

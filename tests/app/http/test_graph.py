@@ -56,7 +56,7 @@ def test_param_is_the_models_own_file(zoo: Client, zoo_store: Path) -> None:
         ("/graph?model=one&version=9", 404, "model 'one' has no version 9"),
         ("/graph", 404, "the request names no model"),
         ("/graph?model=open&profile=true", 400, "profile: the model leaves its input's size open"),
-        ("/graph?model=one&format=param&profile=true", 400, "profile: the model's own file has no times"),
+        ("/graph?model=one&format=param&profile=true", 400, "profile: found format 'param', which has no times"),
     ],
 )
 def test_what_cannot_be_shown_is_told(zoo: Client, path: str, status: int, message: str) -> None:

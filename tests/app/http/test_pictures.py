@@ -201,7 +201,7 @@ def test_a_model_that_cannot_draw_answers_what_else_is_accepted(gallery: Client)
     response = send(gallery, "shades", png(), **PNG)
     assert (response.status_code, response.json()["error"]["code"]) == (406, "not_acceptable")
     assert response.json()["error"]["message"] == (
-        "Accept: found 'image/png', this request can be answered as application/json, application/x-npz"
+        "Accept: found 'image/png', expected one of application/json, application/x-npz"
     )
 
 

@@ -86,7 +86,7 @@ def test_one_is_measured_at_a_time_and_it_ends_with_whoever_asked_for_it(client:
         first = asyncio.create_task(client.http.post("/models/slow/tune", json=QUICK))
         await asyncio.to_thread(TURNSTILE.wait_until_entered)
         refused = await client.http.post("/models/plus/tune", json=QUICK)
-        assert refused.json()["error"]["message"].startswith("something is measured")
+        assert refused.json()["error"]["message"].startswith("another measurement")
         first.cancel()
         await asyncio.gather(first, return_exceptions=True)
         TURNSTILE.let_through()
