@@ -8,7 +8,7 @@ import sys
 import threading
 
 from app.location import Remote
-from app.scale.ray.building import OF_RAY
+from app.scale.ray.application import OF_RAY
 from app.scale.ray.cluster import Cluster
 from app.scale.ray.options import Options
 from app.settings import Settings

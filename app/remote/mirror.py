@@ -14,8 +14,8 @@ from urllib.parse import urlsplit
 from app.location import Remote
 from app.messages import safe_text
 from app.remote.archive import Archive, placed
+from app.remote.local_copy import Index, Kept, LocalCopy
 from app.remote.names import SourceError, check_all
-from app.remote.shelf import Index, Kept, Shelf
 from app.remote.source import DeniedError, Object, Source
 
 _SMALL: Final = 64 * 1024
@@ -43,7 +43,7 @@ class Mirror:
         self._remote = remote
         self._limit = limit
         self._source = Source(remote)
-        self.shelf = Shelf(folder / remote.key)
+        self.local_copy = LocalCopy(folder / remote.key)
 
     def refresh(self, max_age_s: float = 0.0, is_given_up: Callable[[], bool] = lambda: False) -> bool:
         """Fetch changes, if any; return whether there were some.
@@ -55,14 +55,14 @@ class Mirror:
         Raises:
             SourceError: the store cannot be read, or is invalid; the previous state is kept.
         """
-        with self.shelf.locked(is_given_up):
-            index = self.shelf.index()
+        with self.local_copy.locked(is_given_up):
+            index = self.local_copy.index()
             if index is not None and 0 <= time.time() - index.checked < max_age_s and self._is_pinned_to(index):
                 return False
             try:
                 return self._refresh(index, is_given_up)
             finally:
-                self.shelf.tidy()
+                self.local_copy.tidy()
 
     def _is_pinned_to(self, index: Index) -> bool:
         return self._remote.digest is None or index.stamp == f"sha256 {self._remote.digest}"
@@ -70,12 +70,12 @@ class Mirror:
     def _refresh(self, index: Index | None, is_given_up: Callable[[], bool]) -> bool:
         stamp = self._stamp(index)
         if index is not None and index.stamp == stamp:
-            self.shelf.write_index(replace(index, checked=time.time()))
+            self.local_copy.write_index(replace(index, checked=time.time()))
             return False
         files = dict(self._files(stamp, index, is_given_up))
         if not stamp.startswith("sha256 ") and self._stamp(index) != stamp:
             raise SourceError(f"{self._remote} was changed while it was read; what was there before serves on")
-        self.shelf.publish(stamp, files)
+        self.local_copy.publish(stamp, files)
         return True
 
     def _stamp(self, index: Index | None) -> str:
@@ -123,10 +123,10 @@ class Mirror:
             yield from self._found(index, is_given_up)
 
     def _unpacked(self, digest: str | None, is_given_up: Callable[[], bool]) -> Iterator[tuple[str, tuple[Path, Kept]]]:
-        path, kept = self.shelf.take(_heeding(self._source.chunks(), is_given_up), self._limit)
+        path, kept = self.local_copy.take(_heeding(self._source.chunks(), is_given_up), self._limit)
         self._check("the archive", kept.digest, digest)
         members = self._members(path, is_given_up)
-        files = {name: self.shelf.take(pieces, self._limit) for name, pieces in members}
+        files = {name: self.local_copy.take(pieces, self._limit) for name, pieces in members}
         if not files:
             raise SourceError(f"{self._remote}: the archive holds no file")
         folder = placed(list(files), self._remote.name)
@@ -150,11 +150,11 @@ class Mirror:
         if not wanted:
             raise SourceError(f"{self._remote}: {SUMS} names no file")
         for path, expected in wanted.items():
-            held = self.shelf.held(path, index, expected)
+            held = self.local_copy.held(path, index, expected)
             if held is not None and index is not None:
                 each = held, index.files[path]
             else:
-                each = self.shelf.take(_heeding(self._source.chunks(path), is_given_up), self._limit - total)
+                each = self.local_copy.take(_heeding(self._source.chunks(path), is_given_up), self._limit - total)
                 self._check(f"'{path}'", each[1].digest, expected)
             total += each[1].size
             yield path, each
@@ -166,7 +166,9 @@ class Mirror:
         for path, there in found.items():
             each = self._held(path, there, index)
             if each is None:
-                taken, kept = self.shelf.take(_heeding(self._source.chunks(path), is_given_up), self._limit - total)
+                taken, kept = self.local_copy.take(
+                    _heeding(self._source.chunks(path), is_given_up), self._limit - total
+                )
                 if there.size not in (None, kept.size):
                     raise SourceError(f"'{path}' of {self._remote}: found {kept.size} bytes, expected {there.size}")
                 each = taken, replace(kept, tag=there.tag)
@@ -177,7 +179,7 @@ class Mirror:
         kept: Mapping[str, Kept] = {} if index is None else index.files
         if path not in kept or not there.tag or kept[path].tag != there.tag:
             return None
-        held = self.shelf.held(path, index, kept[path].digest)
+        held = self.local_copy.held(path, index, kept[path].digest)
         return None if held is None else (held, kept[path])
 
     def _check(self, what: str, found: str, expected: str | None) -> None:

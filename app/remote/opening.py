@@ -9,10 +9,10 @@ from app.location import Remote
 from app.settings import Settings
 
 if TYPE_CHECKING:
-    from app.remote.keeper import Keeper
+    from app.remote.sync import StoreSync
 
 
-def open_store(settings: Settings) -> Keeper | None:
+def open_store(settings: Settings) -> StoreSync | None:
     """Return the synchronisation of a remote store, or None for a local folder.
 
     Raises:
@@ -21,9 +21,9 @@ def open_store(settings: Settings) -> Keeper | None:
     """
     if not isinstance(settings.store, Remote):
         return None
-    from app.remote.keeper import Keeper
+    from app.remote.sync import StoreSync
 
-    return Keeper(settings, settings.store)
+    return StoreSync(settings, settings.store)
 
 
 def fetched(settings: Settings) -> Path:
@@ -32,7 +32,7 @@ def fetched(settings: Settings) -> Path:
     Raises:
         SettingsError, SourceError: see ``open_store``; or fetching failed.
     """
-    keeper = open_store(settings)
-    if keeper is not None:
-        keeper.fetch()
+    store_sync = open_store(settings)
+    if store_sync is not None:
+        store_sync.fetch()
     return settings.store_folder

@@ -57,7 +57,7 @@ def _application() -> Any:
     from ray import serve
 
     from app.scale.ray import Options
-    from app.scale.ray.building import make_settings, placement
+    from app.scale.ray.application import make_settings, placement
     from app.scale.ray.deployments import Store
 
     class Stamped(Store):

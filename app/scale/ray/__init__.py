@@ -10,7 +10,7 @@ or, in a file for ``serve deploy``: ``import_path: app.scale.ray:build`` with th
 
 from __future__ import annotations
 
-from app.scale.ray.building import build
+from app.scale.ray.application import build
 from app.scale.ray.options import ModelOptions, Options
 
 __all__ = ["ModelOptions", "Options", "build"]

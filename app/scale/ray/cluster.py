@@ -12,7 +12,7 @@ from typing import Any, Final, Self
 
 from app.errors import ConfigError
 from app.messages import safe_text
-from app.scale.ray.building import build, check_ray
+from app.scale.ray.application import build, check_ray
 from app.scale.ray.options import ModelOptions, Options
 
 _LOOK_S: Final = 0.25

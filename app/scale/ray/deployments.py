@@ -34,7 +34,7 @@ class Replica:
         limit_threads(settings.threads or 1)
         from app.log import configure_logging  # these import numpy, which must wait for the thread limit
         from app.scale.ray.front import Front, check_store
-        from app.scale.ray.sharing import share_with_others
+        from app.scale.ray.weight_sharing import share_with_others
 
         configure_logging(settings.log_level, settings.log_format)
         check_store(settings)

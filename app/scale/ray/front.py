@@ -18,10 +18,9 @@ from app.errors import ConfigError, ModelNotReadyError, RequestTooLargeError, Se
 from app.http.main import create_app
 from app.location import stores_folder
 from app.remote.opening import open_store
-from app.scale.ray.aim import model_of
-from app.scale.ray.holding import Holding
+from app.scale.ray.held_models import HeldModels
 from app.scale.ray.peers import Peers
-from app.scale.ray.wire import Message, Receive, Scope, Send, Wire, passed
+from app.scale.ray.wire import Message, Receive, Scope, Send, Wire, model_of, passed
 from app.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -55,7 +54,7 @@ class Front:
         self._app = create_app(self._settings)
         self._plane = self._app.state.dataplane
         self._others = others
-        self._holding = Holding(self._plane, settings, only, frozenset(others), most) if is_part else None
+        self._held_models = HeldModels(self._plane, settings, only, frozenset(others), most) if is_part else None
         self._is_asked = most is not None
         self.peers = Peers(self._plane, self._app.state.metrics, others)
         self._is_alive = False
@@ -76,8 +75,8 @@ class Front:
             self._lifespan = self._app.router.lifespan_context(self._app)
             await self._lifespan.__aenter__()
             await self._plane.loaded.wait()
-            if self._holding is not None:
-                await self._holding.start()
+            if self._held_models is not None:
+                await self._held_models.start()
             # It serves before background compiling ends; replicas that start beside it wait for that.
             self._settling = asyncio.create_task(_settle(stack.pop_all(), self._settings.load_timeout_s))
         self.peers.join()
@@ -90,8 +89,8 @@ class Front:
         self._is_alive = False
         if self._settling is not None:
             self._settling.cancel()
-        if self._holding is not None:
-            self._holding.close()
+        if self._held_models is not None:
+            self._held_models.close()
         if self._lifespan is not None:
             lifespan, self._lifespan = self._lifespan, None
             await lifespan.__aexit__(None, None, None)
@@ -119,7 +118,7 @@ class Front:
         path: str = scope["path"]
         if path.startswith(_TOLD) and scope["method"] in ("GET", "HEAD"):
             await self.peers.look()
-        if self._holding is None:
+        if self._held_models is None:
             await self._app(scope, receive, send)
             return
         try:
@@ -127,7 +126,7 @@ class Front:
                 await self._answer_of_all(scope, receive, send)
                 return
             limit = self._settings.max_body_bytes
-            name, receive = await model_of(scope, receive, limit, self._holding.default)
+            name, receive = await model_of(scope, receive, limit, self._held_models.default)
             if name is not None and name in self._others:
                 wire = await Wire.of(scope, receive, limit)
                 await (await self._ask(name, wire)).send(send)
@@ -138,10 +137,10 @@ class Front:
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send, name: str | None = None) -> None:
         """Answer here; keep a model loaded on demand until the end."""
-        if self._holding is None or not self._is_asked:
+        if self._held_models is None or not self._is_asked:
             await self._app(scope, receive, send)
             return
-        async with self._holding.held(name):
+        async with self._held_models.held(name):
             await self._app(scope, receive, send)
 
     async def _ask(self, name: str, wire: Wire) -> Wire:
@@ -167,7 +166,7 @@ class Front:
         answers = await asyncio.gather(
             passed(self._app, wire), *(self._ask(name, wire) for name in self._others), return_exceptions=True
         )
-        assert self._holding is not None  # only such replicas ask others
+        assert self._held_models is not None  # only such replicas ask others
         own = answers[0]
         if isinstance(own, BaseException):
             raise own
@@ -180,7 +179,7 @@ class Front:
             return
         rows = dict(zip(self._others, answers[1:], strict=True))
         known = {name: each for name, each in rows.items() if isinstance(each, Wire) and each.head == (200,)}
-        await own.with_rows(known, _LISTS[scope["path"]], self._holding.default_name).send(send)
+        await own.with_rows(known, _LISTS[scope["path"]], self._held_models.default_name).send(send)
 
     async def _live(self, receive: Receive, send: Send) -> None:
         await receive()
@@ -273,10 +272,10 @@ def check_store(settings: Settings) -> None:
         ConfigError: the store is not on this node, unreachable or invalid. A store fetched before is not checked.
         SettingsError: the extra is not installed on this node.
     """
-    keeper = open_store(settings)
-    if keeper is not None:
-        if not keeper.has_files:
-            keeper.fetch()
+    store_sync = open_store(settings)
+    if store_sync is not None:
+        if not store_sync.has_files:
+            store_sync.fetch()
         return
     folder = settings.store_folder
     if not folder.is_dir():

@@ -60,7 +60,7 @@ def test_an_archive_is_served_with_its_digest_and_with_no_other(bucket: GcsBucke
     bucket.put("some/models.tar.gz", data)
     there = Mirror(Remote("gs://bucket/some/models.tar.gz", hashlib.sha256(data).hexdigest()), tmp_path / "a", 2**30)
     assert there.refresh() and not there.refresh()
-    assert contents(there.shelf.store) == contents(store)
+    assert contents(there.local_copy.store) == contents(store)
     with pytest.raises(SourceError, match=f"{hashlib.sha256(data).hexdigest()}.*{'0' * 64}"):
         Mirror(Remote("gs://bucket/some/models.tar.gz", "0" * 64), tmp_path / "b", 2**30).refresh()
 
@@ -70,7 +70,7 @@ def test_a_large_file_comes_whole(bucket: GcsBucket, tmp_path: Path) -> None:
     bucket.put("large/one/1/model.pnnx.bin", data)
     there = Mirror(Remote("gs://bucket/large"), tmp_path / "stores", 2**30)
     there.refresh()
-    assert (there.shelf.store / "one/1/model.pnnx.bin").read_bytes() == data
+    assert (there.local_copy.store / "one/1/model.pnnx.bin").read_bytes() == data
 
 
 @pytest.mark.parametrize(

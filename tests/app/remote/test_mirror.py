@@ -43,8 +43,8 @@ def test_a_folder_with_sums_is_fetched_once_and_again_only_what_changes(web: Web
     web.put(store)
     there = mirror(web, tmp_path)
     assert there.refresh()
-    assert contents(there.shelf.store) == contents(store)
-    before = {found.name: contents_of(found) for found in find_models(there.shelf.store)}
+    assert contents(there.local_copy.store) == contents(store)
+    before = {found.name: contents_of(found) for found in find_models(there.local_copy.store)}
     web.asked.clear()
     assert not there.refresh()
     assert {line.split()[1] for line in web.asked} == {"/models/SHA256SUMS"}
@@ -54,7 +54,7 @@ def test_a_folder_with_sums_is_fetched_once_and_again_only_what_changes(web: Web
     web.asked.clear()
     assert there.refresh()
     assert not any("/one/" in line for line in web.asked)
-    after = {found.name: contents_of(found) for found in find_models(there.shelf.store)}
+    after = {found.name: contents_of(found) for found in find_models(there.local_copy.store)}
     assert after["one"] == before["one"] and after["two"] != before["two"]
 
 
@@ -65,11 +65,11 @@ def test_an_archive_is_fetched_when_its_etag_is_another(
     web.files[name] = tar_folder(store, mode)
     there = mirror(web, tmp_path, name)
     assert there.refresh() and not there.refresh()
-    assert contents(there.shelf.store) == contents(store)
+    assert contents(there.local_copy.store) == contents(store)
     write(store, "three", 3)
     web.files[name] = tar_folder(store, mode)
     assert there.refresh()
-    assert [found.name for found in find_models(there.shelf.store)] == ["one", "three", "two"]
+    assert [found.name for found in find_models(there.local_copy.store)] == ["one", "three", "two"]
 
 
 def test_an_archive_with_a_digest_in_its_address_is_asked_for_once(web: Web, store: Path, tmp_path: Path) -> None:
@@ -89,7 +89,7 @@ def test_a_digest_beside_an_archive_is_held_against_it(web: Web, store: Path, tm
     web.files["models.tar.sha256"] = f"{sha256(b'other')}\n".encode()
     with pytest.raises(SourceError, match="is not what it should be: found sha256 .*, expected"):
         there.refresh()
-    assert contents(there.shelf.store) == contents(store)
+    assert contents(there.local_copy.store) == contents(store)
     del web.files["models.tar.sha256"]
     with pytest.raises(SourceError, match=r"had a \.sha256 and has none"):
         there.refresh()
@@ -152,18 +152,18 @@ def test_what_goes_wrong_is_told_and_changes_nothing(
     web.put(store)
     there = mirror(web, tmp_path)
     there.refresh()
-    before = contents(there.shelf.store)
+    before = contents(there.local_copy.store)
     write(store, "one", 11)
     web.put(store)
     change(web)
     with pytest.raises(SourceError, match=why):
         there.refresh()
-    assert contents(there.shelf.store) == before
+    assert contents(there.local_copy.store) == before
     assert not any((tmp_path / "stores").glob("*/incoming/*"))
     web.status, web.cuts = 200, False
     web.put(store)
     assert there.refresh()
-    assert contents(there.shelf.store) == contents(store)
+    assert contents(there.local_copy.store) == contents(store)
 
 
 def test_a_store_is_no_larger_than_the_limit(web: Web, store: Path, tmp_path: Path) -> None:
@@ -213,7 +213,7 @@ def test_passwords_and_signatures_are_in_no_message_and_no_log(
 def test_a_folder_for_stores_that_others_may_write_to_is_not_used(web: Web, store: Path, tmp_path: Path) -> None:
     web.put(store)
     there = mirror(web, tmp_path)
-    there.shelf.folder.chmod(0o777)
+    there.local_copy.folder.chmod(0o777)
     with pytest.raises(SourceError, match="others may write to the folder for stores"):
         mirror(web, tmp_path)
 
@@ -237,19 +237,19 @@ def test_states_that_serve_nobody_are_dropped(web: Web, store: Path, tmp_path: P
         write(store, "one", term)
         web.put(store)
         there.refresh()
-    assert len(list((there.shelf.folder / "stores").iterdir())) == 2
-    assert len(list((there.shelf.folder / "trees").iterdir())) == 3
+    assert len(list((there.local_copy.folder / "stores").iterdir())) == 2
+    assert len(list((there.local_copy.folder / "trees").iterdir())) == 3
 
 
 def test_an_index_of_another_state_is_not_believed(web: Web, store: Path, tmp_path: Path) -> None:
     web.put(store)
     there = mirror(web, tmp_path)
     there.refresh()
-    index = there.shelf.folder / "index.json"
+    index = there.local_copy.folder / "index.json"
     for text in ("", "[]", "{}", json.dumps({**json.loads(index.read_text()), "state": "other"})):
         index.write_text(text)
         assert there.refresh()
-        assert contents(there.shelf.store) == contents(store)
+        assert contents(there.local_copy.store) == contents(store)
 
 
 def test_settings_store_poll_s_and_store_dir_keep_a_server_current_and_serving_when_the_source_is_down(

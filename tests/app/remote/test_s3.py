@@ -70,7 +70,7 @@ def test_an_archive_is_served(bucket: S3Bucket, store: Path, tmp_path: Path) -> 
     bucket.put("some/models.tar.gz", tar_folder(store, "w:gz"))
     there = Mirror(Remote("s3://bucket/some/models.tar.gz"), tmp_path / "stores", 2**30)
     assert there.refresh() and not there.refresh()
-    assert contents(there.shelf.store) == contents(store)
+    assert contents(there.local_copy.store) == contents(store)
 
 
 def test_a_large_file_comes_whole(bucket: S3Bucket, tmp_path: Path) -> None:
@@ -78,7 +78,7 @@ def test_a_large_file_comes_whole(bucket: S3Bucket, tmp_path: Path) -> None:
     bucket.put("large/one/1/model.pnnx.bin", data)
     there = Mirror(Remote("s3://bucket/large"), tmp_path / "stores", 2**30)
     there.refresh()
-    assert (there.shelf.store / "one/1/model.pnnx.bin").read_bytes() == data
+    assert (there.local_copy.store / "one/1/model.pnnx.bin").read_bytes() == data
 
 
 @pytest.mark.parametrize("key", ["hostile/../../up", "hostile//up", "hostile/a\\b"])

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from app.scale.ray import ModelOptions, Options, building
-from app.scale.ray.building import make_settings, placement
+from app.scale.ray import ModelOptions, Options, application
+from app.scale.ray.application import make_settings, placement
 from app.settings import SettingsError
 
 
@@ -88,12 +88,12 @@ def test_a_ray_that_is_missing_or_too_old_is_told(found: str | None, why: str, m
             raise metadata.PackageNotFoundError(name)
         return found
 
-    monkeypatch.setattr(building, "version", installed)
+    monkeypatch.setattr(application, "version", installed)
     with pytest.raises(SettingsError, match=why):
-        building.build(Path("/models"))
+        application.build(Path("/models"))
 
 
 def test_new_and_newer_rays_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     for found in ("2.60.0", "2.61.0rc1", "3.0.0"):
-        monkeypatch.setattr(building, "version", lambda name, found=found: found)
-        assert building.check_ray() == found
+        monkeypatch.setattr(application, "version", lambda name, found=found: found)
+        assert application.check_ray() == found

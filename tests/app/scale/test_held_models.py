@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from app.errors import ModelNotFoundError, ServiceError
-from app.scale.ray.aim import model_of
-from app.scale.ray.holding import Holding
-from app.scale.ray.wire import Wire, passed
+from app.scale.ray.held_models import HeldModels
+from app.scale.ray.wire import Wire, model_of, passed
 from tests.app.client import Client, serving
 from tests.app.sample_models import elementwise, write_model
 
@@ -84,9 +83,9 @@ def store(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def holding(client: Client, most: int | None, *, only: tuple[str, ...] | None = None, others: str = "") -> Holding:
+def holding(client: Client, most: int | None, *, only: tuple[str, ...] | None = None, others: str = "") -> HeldModels:
     settings = client.plane.settings.model_copy(update={"reload_interval_s": 0.02})
-    return Holding(client.plane, settings, only, frozenset(others), most)
+    return HeldModels(client.plane, settings, only, frozenset(others), most)
 
 
 def loaded(client: Client) -> set[str]:

@@ -20,7 +20,7 @@ _FIRST_S: Final = 1.0
 _LONGEST_S: Final = 30.0
 
 
-class Keeper:
+class StoreSync:
     """Synchronisation of the local copy of a store.
 
     Attributes:
@@ -52,7 +52,7 @@ class Keeper:
     @property
     def has_files(self) -> bool:
         """Return whether a state of the store was fetched before, by any process."""
-        return self._mirror.shelf.index() is not None
+        return self._mirror.local_copy.index() is not None
 
     def fetch(self) -> None:
         """Check and fetch once.

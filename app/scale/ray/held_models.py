@@ -25,7 +25,7 @@ from app.settings import Settings
 log = logging.getLogger(__name__)
 
 
-class Holding:
+class HeldModels:
     """Loading and unloading of a replica's models.
 
     Args:

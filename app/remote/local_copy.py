@@ -63,7 +63,7 @@ class Index:
     checked: float = 0.0
 
 
-class Shelf:
+class LocalCopy:
     """Folder of one remote store.
 
     Raises:
