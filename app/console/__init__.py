@@ -1,5 +1,4 @@
-"""What the console shows that other routes do not tell: models as they are doing now, graphs to be walked through,
-values on their way through a graph.
+"""Data for the console: live state of models, layouts of graphs, values of operators.
 
-Plain data from models and descriptions; pages, routes and events are ``app/http``'s.
+Pages, routes and events are in ``app/http``.
 """

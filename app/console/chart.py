@@ -1,4 +1,4 @@
-"""A graph to walk through: boxes, lines and labels with their places, folded as far as somebody wants it."""
+"""Layout of a graph for the console: boxes, lines and labels, with folded blocks."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from app.render.family import family_of
 from app.render.layout import Layout, Net, lay_out
 from app.render.spelling import shape_text, shortened, text_width
 
-# Boxes that can be taken in at a glance.
+# Maximum number of boxes shown at first.
 _GLANCE: Final = 64
-# A value of `open`: everything is unfolded.
+# Value of `open` that unfolds everything.
 ALL: Final = "all"
-# Values of `by`: what makes a block.
+# Values of `by`: how blocks are formed.
 STRUCTURE: Final = "structure"
 MODULES: Final = "modules"
-# Boxes that are read without coming closer.
+# Number of boxes that are readable without zooming.
 _FEW: Final = 24
 _WIDEST: Final = 46
 _TAIL: Final = 20
@@ -33,7 +33,7 @@ _LEAST_WIDTH: Final = 112
 
 @dataclass(frozen=True, slots=True)
 class _Box:
-    """What is drawn as one: a unit, or a fold that is shut."""
+    """Drawn box: a unit, or a folded block."""
 
     units: tuple[int, ...]
     fold: Fold | None
@@ -58,14 +58,14 @@ def chart(
     by: str = "",
     shown: int | None = None,
 ) -> dict[str, Any]:
-    """Where everything is, in pixels.
+    """Return the layout in pixels.
 
     Args:
         data: the engine's description of the graph.
-        unfolded: names of the folds that are open, or ``ALL``; None for as many as still can be taken in at a glance.
-        fused: whether what one kernel computes is one box.
-        by: what blocks are: ``MODULES``, where names tell them, or ``STRUCTURE``; else whichever is taken in sooner.
-        shown: place of an operator; all blocks it is in are open, too.
+        unfolded: ids of open folds, or ``ALL``; None to unfold as many as fit a first view.
+        fused: whether a kernel is one box.
+        by: ``MODULES`` (by operator names), ``STRUCTURE``, or empty for the one with fewer boxes.
+        shown: index of an operator whose enclosing folds are opened too.
     """
     description = read_description(data)
     web = weave(description, data["operators"], fused=fused)
@@ -93,7 +93,7 @@ def chart(
 
 
 def _folded(description: Description, web: Web, by: str) -> tuple[_Drawer, tuple[Fold, ...], list[str]]:
-    """The folds of a graph, who draws them, and which ways there are to fold it."""
+    """Return the drawer, its folds, and the available ways of folding."""
     plain, named = _Drawer(description, web), _Drawer(description, web, is_by_name=True)
     structure, traits = find_folds(web, plain.traits()), plain.traits()
     modules = find_modules(named.paths(), lambda item: signature(traits, item), named.is_apart)
@@ -120,19 +120,19 @@ class _Drawer:
     is_by_name: bool = False
 
     def paths(self) -> list[Path | None]:
-        """The module of every unit, as far as a name of one of its operators tells."""
+        """Return the module of every unit, if the name of one of its operators tells it."""
         found = ((module_of(self.description.operators[at].name) for at in unit.members) for unit in self.web.units)
         return [next(filter(None, paths), None) for paths in found]
 
     def is_apart(self, unit: int) -> bool:
-        """Whether it is an input or output of the graph."""
+        """Return whether it is an input or output of the graph."""
         return family_of(self.operator(unit).type) == "io"
 
     def operator(self, unit: int) -> Operator:
         return self.description.operators[self.web.units[unit].head]
 
     def traits(self) -> Traits:
-        """What folding asks of a unit."""
+        """Return the properties of units that folding needs."""
         return Traits(kind=self._kind, size=self._size, is_source=self.is_source, is_tail=self._is_tail)
 
     def _size(self, unit: int) -> str:
@@ -142,7 +142,7 @@ class _Drawer:
         return family_of(self.operator(unit).type) == "activation"
 
     def _kind(self, unit: int) -> str:
-        """Type and window: channels and names differ from stage to stage."""
+        """Return type and kernel size; channels and names differ between stages."""
         operator = self.operator(unit)
         return f"{operator.type}{operator.params.get('kernel_size', '')}"
 
@@ -154,7 +154,7 @@ class _Drawer:
         return self.operator(unit).type == "pnnx.Input"
 
     def boxes(self, folds: Sequence[Fold], unfolded: Collection[str]) -> Iterator[_Box]:
-        """The boxes of the chart, in the order of execution."""
+        """Yield the boxes in execution order."""
         yield from self._within(0, len(self.web.units) - 1, folds, unfolded)
 
     def _within(self, first: int, last: int, folds: Sequence[Fold], unfolded: Collection[str]) -> Iterator[_Box]:
@@ -272,7 +272,7 @@ def _edge(link: tuple[str, int, tuple[int, ...]], layout: Layout, at: int, descr
 
 
 def _open(folds: Iterable[Fold], unfolded: Collection[str]) -> Iterator[Fold]:
-    """Folds that are open, and lie in none that is shut."""
+    """Yield open folds that are not inside a closed one."""
     for fold in folds:
         if ALL in unfolded or fold.id in unfolded:
             yield fold
@@ -280,7 +280,7 @@ def _open(folds: Iterable[Fold], unfolded: Collection[str]) -> Iterator[Fold]:
 
 
 def _first_look(folds: Sequence[Fold], count: int) -> Iterator[str]:
-    """Of the largest folds those that can be open: not so many boxes that nobody takes them in at a glance."""
+    """Yield the largest folds to open at first, up to the maximum number of boxes."""
     shut = list(folds)
     boxes = count - sum(fold.length - 1 for fold in folds)
     while shut:
@@ -294,7 +294,7 @@ def _first_look(folds: Sequence[Fold], count: int) -> Iterator[str]:
 
 
 def _frame(fold: Fold, boxes: Sequence[_Box], layout: Layout) -> dict[str, Any]:
-    """What lies around the boxes of a fold that is open."""
+    """Return the frame around the boxes of an open fold."""
     places = [
         layout.boxes[at] for at, box in enumerate(boxes) if fold.first <= box.units[0] and box.units[-1] <= fold.last
     ]

@@ -1,4 +1,4 @@
-"""A tensor, or what an operator makes of an input, in a few numbers and as pictures of its channels."""
+"""Statistics of tensors and operator outputs, and pictures of their channels."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from app.models.request import InferRequest
 
 _BINS: Final = 48
 _FIRST: Final = 64
-# More values than these are looked at here and there, evenly.
+# Larger tensors are sampled evenly.
 _MOST: Final = 1 << 22
-# Bytes that figures of any tensor take.
+# Memory for the statistics of any tensor.
 COST: Final = 4 * 8 * _MOST
-# Pictures of channels: how many, and how large each is at most.
+# Maximum number of channel pictures, and of their side.
 _CHANNELS: Final = 64
 _SIDE: Final = 96
 
 
 def figures(array: NDArray[Any]) -> dict[str, Any]:
-    """Shape, extremes, mean, spread, histogram and first values; values that are not finite are counted apart."""
+    """Return shape, range, mean, standard deviation, histogram and first values; non-finite values are counted."""
     told: dict[str, Any] = {
         "shape": list(array.shape),
         "dtype": dtype_name(array.dtype),
@@ -54,9 +54,9 @@ def figures(array: NDArray[Any]) -> dict[str, Any]:
 
 
 def pictures(array: NDArray[Any]) -> list[str]:
-    """The channels of the first item of a feature map as grey PNG in base64, dark for its least value; a matrix is one.
+    """Return the channels of the first item as grey base64 PNGs, dark for the minimum; a matrix is one channel.
 
-    Empty for what is no picture.
+    Empty if the array is not a feature map.
     """
     if array.dtype.kind == "c" or array.ndim < 2 or 0 in array.shape:
         return []
@@ -72,7 +72,7 @@ def _grey(plane: NDArray[np.float64]) -> Image.Image:
     plane = plane[::step, ::step]
     known = plane[np.isfinite(plane)]
     low, high = (float(known.min()), float(known.max())) if known.size else (0.0, 0.0)
-    # Halves: the difference of two numbers that are finite need not be.
+    # The difference of two finite numbers may overflow; that of their halves does not.
     spread = high / 2 - low / 2
     scaled = (plane / 2 - low / 2) / spread if spread else np.zeros_like(plane)
     return Image.fromarray(np.nan_to_num(np.clip(scaled, 0, 1) * 255).astype(np.uint8))
@@ -85,15 +85,15 @@ def _number(value: object) -> object:
 
 
 def activation(model: Model, request: InferRequest, operand: str) -> dict[str, Any]:
-    """Figures of an operand's value and its channels as pictures, from a run of the reference layers.
+    """Return statistics and channel pictures of an operand, computed by the reference layers.
 
     Raises:
-        NotFoundError: the graph has no such operand, and no input or output of that name or alias.
-        ServiceError, EngineError: as a run would be refused, or fail.
+        NotFoundError: the graph has no operand, input or output of that name or alias.
+        ServiceError, EngineError: as for a run.
     """
     operand = _operand(model, operand)
     prepared = model.prepare(request)
-    # Every value of the run may be alive: nothing is forgotten before it is looked at.
+    # Every value of the run may be kept.
     with running(model.session.estimate_bytes(prepared.tensors)):
         value = model.session.run(prepared.tensors, taps=[operand], cancelled=_is_late).taps[operand]
     charge(COST)
@@ -104,10 +104,10 @@ def activation(model: Model, request: InferRequest, operand: str) -> dict[str, A
 
 
 def _operand(model: Model, name: str) -> str:
-    """Return the operand that a name means: its own, or one of an input or output.
+    """Return the operand of a name: an operand's own, or an input's or output's.
 
     Raises:
-        NotFoundError: it means none.
+        NotFoundError: there is none.
     """
     if name in model.session.graph.operands:
         return name

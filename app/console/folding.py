@@ -1,6 +1,6 @@
-"""A long graph as few boxes: blocks that one value enters and one value leaves, and runs of blocks that are alike.
+"""Folding of long graphs: blocks with one input and one output value, and repetitions of similar blocks.
 
-A block is a stretch of the order of execution, so a drawing of blocks is a graph without cycles again.
+A block is a range in execution order, so a drawing of blocks has no cycles either.
 """
 
 from __future__ import annotations
@@ -11,23 +11,24 @@ from typing import Final
 
 from app.console.units import Web
 
-# Blocks longer than this are not looked for.
+# Maximum length of a block.
 _LONGEST: Final = 160
 _LONGEST_PERIOD: Final = 4
-# Blocks of more units may have blocks within.
+# Longer blocks may have inner blocks.
 _LONG: Final = 10
-# Graphs of fewer units are shown as they are.
+# Smaller graphs are not folded.
 _FEW: Final = 12
-# The fewest units that a repetition must cover to be folded.
+# Minimum number of units of a folded repetition.
 _LEAST: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Fold:
-    """A stretch of units, first to last, that may be shown as one box.
+    """Range of units, first to last, that may be shown as one box.
 
-    repeats: how often its pattern comes, 1 of a block.
-    children: folds within; what belongs to none of them stands by itself.
+    Attributes:
+        repeats: number of repetitions of its pattern; 1 for a block.
+        children: inner folds; other units stand alone.
     """
 
     first: int
@@ -37,23 +38,24 @@ class Fold:
 
     @property
     def id(self) -> str:
-        """What it is called in a query: the same as long as the graph is."""
+        """Return the id used in queries, stable for a graph."""
         return f"{self.first}-{self.last}"
 
     @property
     def length(self) -> int:
-        """How many units."""
+        """Return the number of units."""
         return self.last - self.first + 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traits:
-    """What folding must know of units.
+    """Properties of units needed for folding.
 
-    kind: what makes two of them alike.
-    size: what makes two blocks belong to different stages.
-    is_source: whether one is a constant, which may be used anywhere.
-    is_tail: whether one belongs to what it follows, such as an activation.
+    Attributes:
+        kind: equal for similar units.
+        size: differs between stages.
+        is_source: whether a unit is a constant, which may be used anywhere.
+        is_tail: whether a unit belongs to its predecessor, such as an activation.
     """
 
     kind: Callable[[int], str]
@@ -63,7 +65,7 @@ class Traits:
 
 
 def find_folds(web: Web, traits: Traits) -> tuple[Fold, ...]:
-    """The outermost folds, in order."""
+    """Return the outermost folds in order."""
     if len(web.units) <= _FEW:
         return ()
     return _Folder(web, traits).find(0, len(web.units) - 1)
@@ -75,7 +77,7 @@ class _Folder:
         self._traits = traits
         self._inputs: list[list[int]] = [[] for _ in range(count)]
         self._last_use = list(range(count))
-        # A value that several use; a unit that makes several values.
+        # Values with several users, and units with several values.
         self._forks, values = [False] * count, [0] * count
         for _, source, targets in web.links:
             self._last_use[source] = max(self._last_use[source], targets[-1])
@@ -87,12 +89,12 @@ class _Folder:
         self._splits = [each > 1 for each in values]
 
     def find(self, first: int, last: int) -> tuple[Fold, ...]:
-        """Folds within a stretch."""
+        """Return the folds within a range."""
         items = _items(self._blocks(first, last), first, last)
         return find_runs(items, [signature(self._traits, item) for item in items])
 
     def _blocks(self, first: int, last: int) -> list[Fold]:
-        """The shortest stretches, one after the other, that fork and join, with one way in and one way out."""
+        """Return the shortest consecutive ranges that fork and join, with one input and one output."""
         found, start = list[Fold](), first
         while start <= last:
             end = self._end(start, last) if self._begins(start) else None
@@ -131,7 +133,7 @@ class _Folder:
 
 
 def signature(traits: Traits, item: Fold) -> str:
-    """What it is made of; of blocks of one stage one may change the number of channels with another step."""
+    """Return the pattern of a fold; within a stage, one block may change the number of channels."""
     units = range(item.first, item.last + 1)
     kinds = [traits.kind(unit) for unit in units if not traits.is_source(unit)]
     told = kinds if item.length == 1 else sorted(set(kinds))
@@ -139,7 +141,7 @@ def signature(traits: Traits, item: Fold) -> str:
 
 
 def _items(blocks: Sequence[Fold], first: int, last: int) -> list[Fold]:
-    """Blocks and what stands between them, in order: a single unit is a fold of one."""
+    """Return blocks and single units between them, in order."""
     items, at = list[Fold](), first
     for block in blocks:
         items += [Fold(unit, unit) for unit in range(at, block.first)]
@@ -149,7 +151,7 @@ def _items(blocks: Sequence[Fold], first: int, last: int) -> list[Fold]:
 
 
 def find_runs(items: Sequence[Fold], signatures: Sequence[str]) -> tuple[Fold, ...]:
-    """Runs of one pattern as a fold each; blocks that are repeated by nobody stay."""
+    """Return repetitions as folds; blocks without repetition stay."""
     found, at = list[Fold](), 0
     while at < len(items):
         period, repeats = _run(signatures, at)
@@ -166,14 +168,14 @@ def find_runs(items: Sequence[Fold], signatures: Sequence[str]) -> tuple[Fold, .
 
 
 def _pattern(items: Sequence[Fold]) -> Fold:
-    """One turn of a pattern; the blocks in it stay blocks where it is more than one of them."""
+    """Return one repetition of a pattern, with inner blocks if there are several items."""
     if len(items) == 1:
         return items[0]
     return Fold(items[0].first, items[-1].last, 1, tuple(item for item in items if item.length > 1))
 
 
 def _run(signatures: Sequence[str], at: int) -> tuple[int, int]:
-    """The shortest period of a pattern that is repeated from here on, and how often it comes; (1, 1) for none."""
+    """Return the shortest period of a repeated pattern and the number of repetitions; (1, 1) for none."""
     for period in range(1, min(_LONGEST_PERIOD, (len(signatures) - at) // 2) + 1):
         pattern, repeats = signatures[at : at + period], 1
         while signatures[at + repeats * period : at + (repeats + 1) * period] == pattern:

@@ -1,4 +1,4 @@
-"""A run as pictures that need no script: which thread did what when, and what memory held when."""
+"""Static SVG pictures of a run: timeline by thread, and memory plan."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ KINDS: Final[Mapping[str, str]] = {
 _WIDTH: Final = 1120
 _LANE, _NAME, _TOP = 30, 20, 24
 _HEIGHT, _LEFT, _BOTTOM = 280, 70, 24
-# Narrower than this nothing is seen, and a graph of many kernels would have thousands of it.
+# Minimum width of a bar in pixels; narrower ones are invisible and numerous.
 _LEAST: Final = 0.15
 _LETTERS: Final = 11
 
@@ -33,10 +33,10 @@ class _Span:
 
 
 def timeline(rows: Sequence[Mapping[str, Any]]) -> str:
-    """A lane for every thread; where its ground is seen, it waited for the others.
+    """Return the timeline, one row per thread; visible background means waiting.
 
     Args:
-        rows: kernels in the order they ran, or operators of the reference, which one thread runs.
+        rows: kernels in execution order, or operators of the reference, which runs on one thread.
     """
     spans = [*_spans(rows)]
     total = max((span.end for span in spans), default=0.0)
@@ -49,7 +49,7 @@ def timeline(rows: Sequence[Mapping[str, Any]]) -> str:
         parts.append(_rect(0, top, _WIDTH, _LANE, class_="ground"))
         parts += [_bar(span, total, top) for span in mine if (span.end - span.begin) / total * _WIDTH > _LEAST]
         share = percent_text(sum(span.end - span.begin for span in mine) / total)
-        parts.append(element("text", text(f"thread {thread}: at work {share}"), x=0, y=top + _LANE + 13))
+        parts.append(element("text", text(f"thread {thread}: busy {share}"), x=0, y=top + _LANE + 13))
     return _picture(_TOP + len(threads) * (_LANE + _NAME), parts)
 
 
@@ -83,11 +83,12 @@ def _bar(span: _Span, total: float, top: float) -> str:
 def memory(
     buffers: Sequence[Mapping[str, Any]], rows: Sequence[Mapping[str, Any]], operands: Mapping[str, Mapping[str, Any]]
 ) -> str:
-    """What lay where: from left to right the kernels of a run, from the bottom up its addresses.
+    """Return the memory plan: kernels from left to right, addresses from bottom to top.
 
     Args:
-        rows: kernels, or operators of the reference, in the order they ran.
-        operands: of the graph's description.
+        buffers: buffers of the run.
+        rows: kernels, or operators of the reference, in execution order.
+        operands: operands of the graph's description.
     """
     high = max((buffer["offset"] + buffer["bytes"] for buffer in buffers), default=0)
     if not high or not rows:
@@ -107,9 +108,9 @@ def memory(
         parts.append(_rect(x, y, max(0.5, width - 1), max(0.5, each["bytes"] * up - 0.5), title, fill=colour))
     y = _HEIGHT - _BOTTOM - max(alive) * up
     parts.append(element("path", d=f"M{_LEFT} {number(y)}H{_WIDTH}", class_="peak"))
-    told = f"in use at most {count_text(max(alive), 'B')}, at {rows[alive.index(max(alive))]['operators'][0]}"
+    told = f"peak {count_text(max(alive), 'B')}, at {rows[alive.index(max(alive))]['operators'][0]}"
     parts.append(element("text", text(told), x=_WIDTH, y=y - 5, text_anchor="end", class_="told"))
-    parts.append(element("text", text(f"{len(rows)} kernels in the order they ran"), x=_LEFT, y=_HEIGHT - 6))
+    parts.append(element("text", text(f"{len(rows)} kernels in execution order"), x=_LEFT, y=_HEIGHT - 6))
     return _picture(_HEIGHT, parts)
 
 
@@ -119,7 +120,7 @@ def _about(
     named = [f"{name} {shape_text(operands[name]['shape'])}" for name in buffer["operands"] if name in operands]
     until = rows[buffer["last"]]["operators"][0] if buffer["last"] < len(rows) else "the end"
     size = count_text(buffer["bytes"], "B")
-    return f"{', '.join(named) or 'of a kernel'} · {size} · {rows[buffer['first']]['operators'][0]} to {until}"
+    return f"{', '.join(named) or 'scratch of a kernel'} · {size} · {rows[buffer['first']]['operators'][0]} to {until}"
 
 
 def _rect(x: float, y: float, width: float, height: float, *children: str, **more: str) -> str:

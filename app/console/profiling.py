@@ -1,4 +1,4 @@
-"""Where the time of a run goes: kernel by kernel and thread by thread, beside what the machine could do."""
+"""Profile of a run: kernels, threads, memory, and the machine's limits."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from app.models.sessions import cache_of
 from app.render.family import family_of
 from app.settings import Settings
 
-# The fastest of so many runs is reported; fewer where together they take longer than _ENOUGH_S.
+# Number of runs, of which the fastest is reported; fewer if they take longer than _ENOUGH_S in all.
 _RUNS: Final = 7
 _ENOUGH_S: Final = 1.0
 
@@ -23,15 +23,17 @@ _ENOUGH_S: Final = 1.0
 def profile(
     model: Model, settings: Settings, inputs: Mapping[str, NDArray[Any]], what: str = "zeros"
 ) -> dict[str, Any]:
-    """The fastest of some runs: its operators, its kernels in the order they ran, its memory, and the machine.
+    """Return the fastest of several runs: operators, kernels in execution order, memory, machine.
 
     Args:
-        inputs: what it is run on, as app/console/samples.py gives them.
-        what: what that is.
+        model: model to run.
+        settings: settings of the server.
+        inputs: inputs from app/console/samples.py.
+        what: description of the inputs.
 
     Raises:
         EngineError: it cannot run.
-        ServiceError: there is no memory for it, or nobody waits any more.
+        ServiceError: there is not enough memory, or the request was cancelled.
     """
     with running(model.session.estimate_bytes(inputs)):
         best = _fastest(model, inputs)
@@ -51,7 +53,7 @@ def profile(
 
 
 def _host(settings: Settings) -> dict[str, Any] | None:
-    """Return what the machine can do; None where there is no compiler to measure it."""
+    """Return the measured limits of the machine, or None without a compiler."""
     try:
         return engine.describe_host(cache_of(settings))
     except engine.CompileError:
@@ -59,7 +61,7 @@ def _host(settings: Settings) -> dict[str, Any] | None:
 
 
 def _buffers(model: Model, outputs: engine.Outputs) -> list[dict[str, Any]]:
-    """What lies in memory, with the family of the operator whose kernel writes it first: its colour."""
+    """Return the buffers with the operator family of the kernel that writes them first."""
     types = {each.name: each.type for each in model.session.graph.operators}
     steps = [row["operators"][0] for row in outputs.kernels] or [row["name"] for row in outputs.profile or ()]
     made = [family_of(types.get(name, "")) for name in steps]
@@ -67,8 +69,8 @@ def _buffers(model: Model, outputs: engine.Outputs) -> list[dict[str, Any]]:
 
 
 def _fastest(model: Model, inputs: Mapping[str, NDArray[Any]]) -> engine.Outputs:
-    model.session.run(inputs, cancelled=_is_late)  # what the first run warms is no part of it
-    # The first measured run may have to wait for its code, which counts for nothing either.
+    model.session.run(inputs, cancelled=_is_late)  # warm-up
+    # The first profiled run may compile; the minimum excludes it.
     best, end = model.session.run(inputs, profile=True, cancelled=_is_late), time.monotonic() + _ENOUGH_S
     for _ in range(_RUNS - 1):
         if time.monotonic() > end:

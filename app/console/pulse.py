@@ -1,4 +1,4 @@
-"""How all models are doing at this moment, as one row each: what GET /events sends."""
+"""Live state of all models, sent by GET /events."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _STARTED: Final = time.time()
 
 
 def pulse(plane: DataPlane) -> dict[str, Any]:
-    """Every model in detail, its figures since it was loaded, and the process: who sees two of them knows rates."""
+    """Return details and counters of every model, and of the process; rates are differences of two states."""
     tell = plane.store.counters.read()
     models = []
     for entry in plane.store.entries:
@@ -52,7 +52,7 @@ def _figures(version: Version, counted: VersionCounters) -> dict[str, Any]:
 
 @lru_cache(maxsize=256)
 def _size(session: engine.Session) -> tuple[int, int]:
-    """Bytes of the weights as the file has them, and operators."""
+    """Return the bytes of the weights in the file, and the number of operators."""
     operators = session.graph.operators
     return sum(each.data.nbytes for op in operators for each in op.attributes.values()), len(operators)
 
@@ -64,5 +64,5 @@ def _allowed(plane: DataPlane) -> dict[str, Any]:
 def _resident() -> int | None:
     try:
         return int(_STATM.read_bytes().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except (OSError, ValueError, IndexError):  # another system
+    except (OSError, ValueError, IndexError):  # not Linux
         return None

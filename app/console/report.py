@@ -1,4 +1,4 @@
-"""A model and a run of it as one HTML file, which needs no server and asks nobody: for a mail, or an issue."""
+"""Stand-alone HTML report of a model and a measured run."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ svg{max-width:100%;height:auto}
 
 
 def report(description: Mapping[str, Any], profile: Mapping[str, Any] | None) -> str:
-    """The page.
+    """Return the page.
 
     Args:
-        description: of the graph, as the engine has it.
-        profile: what was measured; None where there was nothing to run it on.
+        description: the engine's description of the graph.
+        profile: measured run, or None.
     """
     name = str(description.get("name") or "graph")
     times = profile["operators"] if profile is not None else []
@@ -55,12 +55,12 @@ def report(description: Mapping[str, Any], profile: Mapping[str, Any] | None) ->
         rows = _rows(profile)
         operands = description["operands"]
         pictures = {
-            "One run, thread by thread": timeline(rows),
+            "Timeline by thread": timeline(rows),
             "Memory over time": memory(profile.get("buffers") or (), rows, operands),
         }
         body.append(_tiles(profile, rows))
         body += [_section(title, picture) for title, picture in pictures.items() if picture]
-        body.append(_section("By time", _table(rows)))
+        body.append(_section("Kernels by time", _table(rows)))
     body += [_section("Inputs and outputs", _ports(description)), _section("Graph", drawing)]
     head = [
         '<meta charset="utf-8"/>',
@@ -83,7 +83,7 @@ def _about(description: Mapping[str, Any], profile: Mapping[str, Any] | None) ->
 
 
 def _rows(profile: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Kernels, or operators where the reference ran, with their share."""
+    """Return kernels, or operators of the reference, with their share of the time."""
     found = profile["kernels"] or [{**row, "operators": [row["name"]], "flops": 0} for row in profile["operators"]]
     total = sum(row["time_us"] for row in found)
     return [{**row, "share": row["time_us"] / total if total else 0.0} for row in found]
@@ -97,7 +97,7 @@ def _tiles(profile: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> str
         tiles += [("Work", count_text(flops, "FLOP")), ("Rate", count_text(rate, "FLOP/s"))]
         measured = (profile["host"] or {}).get("measured") or {}
         if peak := (measured.get("flops_per_s") or 0) * (profile["threads"] or 1):
-            tiles.append(("Share of the peak", percent_text(rate / peak)))
+            tiles.append(("Share of peak", percent_text(rate / peak)))
     if profile["peak_bytes"]:
         tiles.append(("Memory of a run", count_text(profile["peak_bytes"], "B")))
     pairs = (element("div", element("dt", text(title)), element("dd", text(value))) for title, value in tiles)

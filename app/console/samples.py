@@ -1,4 +1,4 @@
-"""Samples in ``examples/`` of a model's folder, and inputs that a profile runs on: a sample, or zeros."""
+"""Samples in ``examples/`` of a model's folder, and inputs of a profile."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ _SHAPE: Final = re.compile(r"\d{1,10}(,\d{1,10}){0,31}|scalar")
 
 
 def list_samples(files: ModelFiles) -> list[dict[str, object]]:
-    """Return name, type and size of each, in order; none of a pair that has no folder of its own."""
+    """Return name, type and size of each sample; none for a pair without a folder of its own."""
     inside = [(path, size) for path, size in _found(files) if _is_inside(path, files)]
     return [{"name": path.name, "type": TYPES[path.suffix.lower()], "bytes": size} for path, size in inside]
 
 
 def read_sample(files: ModelFiles, name: str) -> tuple[bytes, str]:
-    """What is in one of those that are listed, and its type.
+    """Return the contents and type of a sample.
 
     Raises:
-        NotFoundError: there is none of that name.
+        NotFoundError: there is no such sample.
     """
     for path, _ in _found(files):
         if path.name == name:
@@ -52,13 +52,13 @@ def read_sample(files: ModelFiles, name: str) -> tuple[bytes, str]:
                 return bytes(engine.read_file(path, _MAX_BYTES)), TYPES[path.suffix.lower()]
             except ConfigError as exc:
                 raise NotFoundError(f"model '{files.name}': {exc}") from None
-            except engine.EngineError:  # it has gone, or is no file any more
+            except engine.EngineError:  # removed meanwhile, or not a file any more
                 break
     raise NotFoundError(f"model '{files.name}' has no sample '{cut(name)}'")
 
 
 def _is_inside(path: Path, files: ModelFiles) -> bool:
-    """Return whether a file is no link that leads out: its size would tell of a file elsewhere."""
+    """Return whether a file is inside the model's folder; the size of an outside file must not leak."""
     try:
         check_links(path, files.roots)
     except ConfigError:
@@ -74,7 +74,7 @@ def _found(files: ModelFiles) -> list[tuple[Path, int]]:
             path for path in (files.folder / "examples").iterdir() if path.suffix.lower() in TYPES and path.is_file()
         )[:_MOST]
         sizes = [(path, path.stat().st_size) for path in paths]
-    except OSError:  # there is none, or it goes away meanwhile
+    except OSError:  # no such folder, or removed meanwhile
         return []
     return [(path, size) for path, size in sizes if size <= _MAX_BYTES]
 
@@ -86,19 +86,19 @@ Measured = tuple[dict[str, NDArray[Any]], str]
 def inputs_to_measure(
     model: Model, files: ModelFiles, read: Read, shapes: Sequence[str] = (), sample: str | None = None
 ) -> Measured:
-    """Inputs, and what they are.
+    """Return inputs and their description.
 
     Args:
-        files: of the model, with the samples beside it.
-        read: what a sample and its type would be as a request.
-        shapes: as ``1,3,224,224``, one for each input.
-        sample: a name; without one, and without shapes, the first sample is taken where sizes are open.
+        model: model to run.
+        files: files of the model.
+        read: converts a sample and its type to a request.
+        shapes: shapes such as ``1,3,224,224``, one per input.
+        sample: name of a sample; by default the first one if sizes are open.
 
     Raises:
-        InvalidRequestError: the shapes are not as many as the inputs or do not fit; sizes are open, and nothing is
-            said.
-        NotFoundError: it has no such sample.
-        ServiceError, EngineError: as a request would be refused.
+        InvalidRequestError: a shape does not fit, or sizes are open and nothing is given.
+        NotFoundError: there is no such sample.
+        ServiceError, EngineError: as for a request.
     """
     if shapes:
         return _zeros(model, shapes), "zeros"

@@ -1,4 +1,4 @@
-"""What is drawn as one card: an operator, or with the passes' work in view a kernel and all it computes."""
+"""Units of a drawn graph: operators, or kernels with their fused operators."""
 
 from __future__ import annotations
 
@@ -12,21 +12,22 @@ from app.render.description import Description
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """A card's operators, by their places in the description; the first of them leads."""
+    """Operators of a card by index; the first is its head."""
 
     members: tuple[int, ...]
 
     @property
     def head(self) -> int:
-        """Whose name and type the card has."""
+        """Return the operator that gives the card its name and type."""
         return self.members[0]
 
 
 @dataclass(frozen=True, slots=True)
 class Web:
-    """Units in an order in which they could run, and the values between them.
+    """Units in a valid execution order, and the values between them.
 
-    links: by operand the unit that makes it and those that use it, in order; not what stays within a unit.
+    Attributes:
+        links: operand, producing unit and using units, without values inside a unit.
     """
 
     units: tuple[Unit, ...]
@@ -34,15 +35,16 @@ class Web:
 
 
 def weave(description: Description, rows: Sequence[Mapping[str, Any]], *, fused: bool) -> Web:
-    """The units of a graph.
+    """Return the units of a graph.
 
     Args:
-        rows: the operators as the engine describes them, which say what is fused into what.
-        fused: whether what one kernel computes is one unit, and what a pass took out is none.
+        description: description of the graph.
+        rows: the engine's description of operators, with fusion.
+        fused: whether a kernel is one unit, and removed operators are hidden.
     """
     owner = _owners(rows, description) if fused else list(range(len(rows)))
     order = _ordered(owner, description)
-    while isinstance(order, int):  # what is computed together needs something of what lies between: draw that apart
+    while isinstance(order, int):  # fused operators depend on one in between: draw that unit separately
         owner = [at if head == order else head for at, head in enumerate(owner)]
         order = _ordered(owner, description)
     order = _constants_where_used(order, owner, description)
@@ -56,7 +58,7 @@ def weave(description: Description, rows: Sequence[Mapping[str, Any]], *, fused:
 
 
 def _owners(rows: Sequence[Mapping[str, Any]], description: Description) -> list[int]:
-    """By operator the one that leads what it is computed with; what was taken out is with what came in its place."""
+    """Return for each operator the head of its kernel; removed operators join their replacement."""
     places = {row["name"]: at for at, row in enumerate(rows)}
     owners = [places.get(str(row.get("fused_into")), at) for at, row in enumerate(rows)]
     owners = [owner if owners[owner] == owner else at for at, owner in enumerate(owners)]
@@ -73,7 +75,7 @@ def _owners(rows: Sequence[Mapping[str, Any]], description: Description) -> list
 
 
 def _ordered(owner: Sequence[int], description: Description) -> list[int] | int:
-    """Heads such that everything comes behind what it needs; where there is no such order one that is in the way."""
+    """Return the heads in topological order, or a head that is part of a cycle."""
     needs: dict[int, set[int]] = {head: set() for head in owner}
     for _, producer, users in description.links():
         for user in users:
@@ -95,13 +97,13 @@ def _ordered(owner: Sequence[int], description: Description) -> list[int] | int:
             waiting[target] -= 1
             if not waiting[target]:
                 heappush(ready, (last[target], target))
-    # A unit of one operator is in nobody's way: all links lead forwards.
+    # Units of one operator cannot form cycles: all links lead forwards.
     joined = {head for at, head in enumerate(owner) if at != head}
     return next((head for head, count in waiting.items() if count and head in joined), order)
 
 
 def _constants_where_used(order: Sequence[int], owner: Sequence[int], description: Description) -> list[int]:
-    """The same order, with what needs nothing right before what needs it first: so it is in one stretch with that."""
+    """Return the order with each constant right before its first user, so that both are in one range."""
     place = {head: at for at, head in enumerate(order)}
     first: dict[int, int] = {}
     for _, producer, users in description.links():

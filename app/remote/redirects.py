@@ -30,7 +30,7 @@ _OF_ANY_REQUEST: Final = ("allow_redirects", "proxy")
 _OF_ANY_CLIENT: Final = ("raise_for_status", "timeout", "trust_env")
 
 
-class Redirected(Exception):
+class RedirectedError(Exception):
     """Response that redirects to another address.
 
     Args:
@@ -43,10 +43,10 @@ class Redirected(Exception):
 
 
 async def stop_at_redirect(response: ClientResponse) -> None:
-    """Raise ``Redirected`` for a redirect; used as aiohttp's ``raise_for_status``."""
+    """Raise ``RedirectedError`` for a redirect; used as aiohttp's ``raise_for_status``."""
     if 300 <= response.status < 400:
         response.release()
-        raise Redirected(response.headers.get("Location", ""))
+        raise RedirectedError(response.headers.get("Location", ""))
 
 
 def refuse_redirects() -> TraceConfig:
@@ -62,10 +62,10 @@ def refuse_redirects() -> TraceConfig:
     return config
 
 
-def _redirect_of(error: BaseException) -> Redirected | None:
+def _redirect_of(error: BaseException) -> RedirectedError | None:
     """Return the redirect in the cause chain of an fsspec error, or None."""
     found: BaseException | None = error
-    while found is not None and not isinstance(found, Redirected):
+    while found is not None and not isinstance(found, RedirectedError):
         found = found.__cause__
     return found
 

@@ -37,9 +37,7 @@ class ClassBody(Body):
 
 
 class ClassificationTask(Task[ClassificationConfig]):
-    """Classification from one output of shape (N, classes), or (N, classes, 1, 1) as in fully convolutional
-    networks.
-    """
+    """Classification from one output of shape (N, classes) or (N, classes, 1, 1)."""
 
     NAME = "classification"
     CONFIG = ClassificationConfig

@@ -1,11 +1,9 @@
-"""Ways to run one model, tried beside the one in service: measured against each other, and their values compared.
+"""Experiments on one model beside its serving session: tuning of options, and comparison of values.
 
-Sessions are opened for it and closed again; no model that serves is touched.
+Experiments open sessions of their own; served models are not changed.
 
-candidates   which ways there are, as somebody asks for them
-sessions     a session for each, on the graph that serves
-tuning       all of them run in turn, each held against the reference first
-inputs       what they run on
-comparing    the same input through models, versions and back ends: entries (which), values (between their operators)
-advice       what to write down so that a model runs in one of these ways
+candidates   settings to measure
+sessions     a session for each, on the served graph, and inputs for it
+tuning       measurement of all candidates in turn, each checked against the reference first
+comparing    one input through models, versions and back ends: entries (what is compared), values (of operators)
 """

@@ -1,4 +1,4 @@
-"""Ways to run a model, and the grid of them that somebody wants measured."""
+"""Candidate settings of a model, and the grid that generates them."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from pydantic import Field, StrictBool, model_validator
 import engine
 from app.schema import Section
 
-# What is measured in one go.
+# Limits of one experiment.
 MAX_CANDIDATES: Final = 48
 MAX_BATCH: Final = 64
-# A value of `passes_off`: no pass runs.
+# Value of `passes_off` that disables all passes.
 ALL: Final = "all"
 
 Count = Annotated[int, Field(ge=1, le=MAX_BATCH, strict=True)]
@@ -23,11 +23,11 @@ Count = Annotated[int, Field(ge=1, le=MAX_BATCH, strict=True)]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Build:
-    """What a session is opened with: sizes of a batch share one.
+    """Options of a session, shared by all batch sizes.
 
     Args:
-        passes_off: graph optimisations that are left out, in order.
-        tune: whether kernels are measured against each other when it is compiled.
+        passes_off: disabled graph passes, in order.
+        tune: whether kernels are chosen by measurement.
     """
 
     backend: Literal["compiled", "reference"] = "compiled"
@@ -39,18 +39,18 @@ class Build:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """One way to run a model."""
+    """Session options and batch size."""
 
     build: Build
     batch: int = 1
 
     def told(self) -> dict[str, Any]:
-        """As plain data."""
+        """Return plain data."""
         return {**asdict(self.build), "passes_off": list(self.build.passes_off), "batch": self.batch}
 
 
 class Grid(Section):
-    """What somebody wants measured: every combination is a candidate."""
+    """Grid of settings; every combination is a candidate."""
 
     backend: Annotated[tuple[Literal["compiled", "reference"], ...], Field(min_length=1, max_length=2)] = Field(
         default=("compiled",), description="What runs it. On the reference only the batch makes a difference."
@@ -84,13 +84,13 @@ class Grid(Section):
         return self
 
     def candidates(self, threads: int) -> list[Candidate]:
-        """All of them, each once, in order.
+        """Return all candidates in order, without duplicates.
 
         Args:
-            threads: that the server may use.
+            threads: number of threads that the server may use.
 
         Raises:
-            ValueError: it may not use so many, or there are more candidates than are measured in one go.
+            ValueError: too many threads or candidates.
         """
         wanted = self.threads or usual_threads(threads)
         if max(wanted) > threads:
@@ -104,18 +104,18 @@ class Grid(Section):
         axes = (self.backend, threads, self.winograd, map(_spelt_out, self.passes_off), self.tune, self.batch)
         for backend, count, winograd, passes_off, tune, batch in product(*axes):
             build = Build(backend=backend, threads=count, winograd=winograd, passes_off=passes_off, tune=tune)
-            if backend == "reference":  # the numpy layers know none of these
+            if backend == "reference":  # the numpy layers have no such options
                 build = Build(backend=backend, threads=max(threads))
             yield Candidate(build=build, batch=batch)
 
 
 def usual_threads(threads: int) -> tuple[int, ...]:
-    """1, 2, 4 and so on, and all there are."""
+    """Return 1, 2, 4 and so on up to all threads."""
     return tuple(sorted({*(1 << power for power in range(threads.bit_length())), threads}))
 
 
 def as_served(session: engine.Session, threads: int) -> Candidate:
-    """How a session runs one item."""
+    """Return the candidate that corresponds to the served session."""
     options = session.options
     build = Build(threads=session.threads or threads, winograd=options.winograd)
     build = replace(build, passes_off=_spelt_out(options.passes_off))

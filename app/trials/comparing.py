@@ -1,12 +1,12 @@
-"""The same input through several models, versions, back ends: answers, times, and where their values part.
+"""Comparison of one input through several models, versions and back ends: answers, times, first difference.
 
-The first entry is what all others are held against. Told as it is found, each time a dict with its ``event``:
+Entry 1 is the baseline. Results are reported as they are found, as dicts with an ``event``:
 
-``plan``       the entries
-``doing``      what is being done
-``answer``     what one says, how far its outputs are from those of the first; or why it takes no part
-``times``      what its runs have taken so far, all of them in turn
-``operators``  values between operators, side by side with those of the first; the first beyond tolerance
+``plan``       entries
+``doing``      current step
+``answer``     answer of an entry and its difference from the baseline; or its failure
+``times``      run times so far, measured in turn
+``operators``  values of operators next to the baseline's; the first one beyond tolerance
 ``done``
 """
 
@@ -34,15 +34,15 @@ from app.trials.values import Place, Values, values_of
 
 _ROUNDS: Final = 5
 _TURN_S: Final = 0.1
-# Names of operators that have no counterpart.
+# Maximum number of listed operators without a counterpart.
 _NAMED: Final = 20
-# Keys of predictions that are left out of a comparison: large, and no numbers.
+# Keys of predictions omitted from the report because they are large.
 _PICTURES: Final = ("mask", "image")
 
 
 @dataclass(slots=True, kw_only=True)
 class _Running:
-    """An entry that takes part."""
+    """Entry that takes part."""
 
     entry: Entry
     session: engine.Session
@@ -55,15 +55,18 @@ class _Running:
 def compare(
     entries: Sequence[Entry], request: InferRequest | None, rtol: float | None, around: Surroundings, tell: Tell
 ) -> None:
-    """Run them all on one input.
+    """Run all entries on one input.
 
     Args:
-        request: the input; random values of the first entry's shapes without one.
-        rtol: error that is allowed, as a share of the largest magnitude of a value; the engine's own without it.
+        entries: entries to compare.
+        request: input; None for random values of the baseline's shapes.
+        rtol: tolerance relative to the largest magnitude; None for the engine's default.
+        around: conditions of the experiment.
+        tell: receives the events.
 
     Raises:
-        EngineError: nobody waits for it any more.
-        ServiceError: the first of them cannot run it.
+        EngineError: the experiment was cancelled.
+        ServiceError: the baseline cannot run the input.
     """
     tell(
         {"event": "plan", "entries": [{"id": at, **each.told()} for at, each in enumerate(entries)], "rounds": _ROUNDS}
@@ -73,7 +76,7 @@ def compare(
         running: dict[int, _Running] = {}
         for at, entry in enumerate(entries):
             around.check()
-            tell({"event": "doing", "id": at, "text": "runs"})
+            tell({"event": "doing", "id": at, "text": "running"})
             row, found = _attempt(lambda entry=entry: _answer(entry, request, known, sessions))  # type: ignore[misc]
             if found is not None:
                 running[at] = found
@@ -85,7 +88,7 @@ def compare(
 
 
 def _attempt(work: Callable[[], Any]) -> tuple[dict[str, Any], Any]:
-    """What a work gives, or why it gives nothing."""
+    """Return the result of ``work``, or its error as a problem."""
     try:
         row, found = work()
         return {**row, "problem": None}, found
@@ -115,7 +118,7 @@ def _inputs(entry: Entry, prepared: Prepared | None, known: list[NDArray[Any]] |
     ports = entry.graph.inputs
     if prepared is not None:
         return [prepared.tensors[port.name] for port in ports]
-    assert known is not None  # there is one or the other
+    assert known is not None  # exactly one of the two is given
     if len(known) != len(ports):
         raise InputMismatchError(f"found {len(known)} inputs, expected {len(ports)}")
     return known
@@ -133,7 +136,7 @@ def _brief(predictions: Any) -> Any:
 
 def _outputs(outputs: Mapping[str, NDArray[Any]], first: _Running | None, rtol: float | None) -> list[dict[str, Any]]:
     others: Mapping[str, NDArray[Any]] = {} if first is None or first.outputs is outputs else first.outputs
-    if others.keys().isdisjoint(outputs):  # files that name them differently
+    if others.keys().isdisjoint(outputs):  # files with different output names
         others = dict(zip(outputs, others.values(), strict=False))
     rows = []
     for name, array in outputs.items():
@@ -159,13 +162,13 @@ def _measure(running: Mapping[int, _Running], around: Surroundings, tell: Tell) 
 def _walk(
     running: Mapping[int, _Running], rtol: float | None, sessions: Sessions, around: Surroundings, tell: Tell
 ) -> None:
-    """Values between operators: those of the first are kept, all others are looked at one after the other."""
+    """Compare the values of operators with the baseline's, one entry at a time."""
     if 0 not in running or len(running) < 2:
         return
     base: Values | None = None
     for at, each in running.items():
         around.check()
-        tell({"event": "doing", "id": at, "text": "writes down what lies between its operators"})
+        tell({"event": "doing", "id": at, "text": "recording values of operators"})
         row, values = _attempt(lambda each=each: ({}, _values(each, sessions)))  # type: ignore[misc]
         if at == 0:
             base = values
@@ -179,12 +182,12 @@ def _walk(
 
 
 def _values(each: _Running, sessions: Sessions) -> Values:
-    """Of one batch as the graph was exported: parts of a larger one have values of their own."""
+    """Return the values of one batch of the exported size; segments of larger ones have separate values."""
     ports = each.entry.graph.inputs
     sizes = [port.spec.shape[0] if port.spec is not None and port.spec.shape else None for port in ports]
     inputs = [array[:size] if size else array for array, size in zip(each.inputs, sizes, strict=True)]
     session = each.session
-    if each.entry.is_served and session.backend == "compiled":  # which may have run other shapes since
+    if each.entry.is_served and session.backend == "compiled":  # may have run other shapes since
         session.run(inputs)
     return values_of(each.entry.graph, session, each.entry.build, inputs, sessions)
 
@@ -223,7 +226,7 @@ def _row(place: Place, array: NDArray[Any], values: Values, base: Values, rtol: 
 
 
 def _apart(found: NDArray[Any], expected: NDArray[Any], rtol: float | None) -> dict[str, Any]:
-    """How far a value is from another; what is not finite is told as nothing, and as a problem."""
+    """Return the difference of two values; non-finite numbers are None, and described as a problem."""
     apart = engine.measure_difference(found, expected, rtol=rtol)
     numbers = {"max_abs": apart.max_abs, "relative": apart.relative, "scale": apart.scale, "allowed": apart.allowed}
     return {**{k: _finite(v) for k, v in numbers.items()}, "diverges": apart.diverges, "apart": apart.problem}

@@ -1,4 +1,4 @@
-"""What is compared: models, versions, back ends and numbers of threads, as somebody names them."""
+"""Entries of a comparison: models, versions, back ends and numbers of threads."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from app.models.registry.version import Version
 from app.settings import Settings
 from app.trials.candidates import Build, as_served
 
-# Compared in one go.
+# Limit of one comparison.
 MAX_ENTRIES: Final = 12
 _ENTRY: Final = re.compile(
     r"(?P<model>[^:]+)(:(?P<version>[^:]*))?(:(?P<backend>|compiled|reference))?(:(?P<threads>\d{0,4}))?"
@@ -25,12 +25,13 @@ _ENTRY: Final = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One of those that are compared.
+    """Entry of a comparison.
 
     Args:
-        model: of the version that serves.
-        build: how it is run.
-        is_served: whether it serves in this way.
+        name, version: of the model.
+        model: serving model of that version.
+        build: session options.
+        is_served: whether the model is served with these options.
     """
 
     name: str
@@ -41,11 +42,11 @@ class Entry:
 
     @property
     def graph(self) -> engine.RuntimeGraph:
-        """The graph that is run."""
+        """Return the graph."""
         return self.model.session.graph
 
     def told(self) -> dict[str, Any]:
-        """As plain data."""
+        """Return plain data."""
         threads = None if self.build.backend == "reference" else self.build.threads
         names = {"model": self.name, "version": self.version, "backend": self.build.backend, "threads": threads}
         return {**names, "served": self.is_served}
@@ -54,14 +55,16 @@ class Entry:
 def read_entries(
     text: str, find: Callable[[str, int | str | None], Version], settings: Settings, threads: int
 ) -> list[Entry]:
-    """Entries by comma, each ``MODEL[:VERSION[:BACKEND[:THREADS]]]``; what is left out is as it is served.
+    """Return comma-separated entries ``MODEL[:VERSION[:BACKEND[:THREADS]]]``; omitted parts are as served.
 
     Args:
-        find: gives the version of that name and number.
-        threads: that the server may use.
+        text: the entries.
+        find: returns the version of a name and number.
+        settings: settings of the server.
+        threads: number of threads that the server may use.
 
     Raises:
-        ServiceError: one of them is no entry, or not there, or there are too many of them.
+        ServiceError: an entry is invalid or unknown, or there are too many.
     """
     words = [each.strip() for each in text.split(",") if each.strip()]
     if not 1 <= len(words) <= MAX_ENTRIES:

@@ -1,4 +1,4 @@
-"""What a trial runs on: random values of a model's shapes, or one of its samples; in any batch."""
+"""Inputs of an experiment: random values, or a sample, repeated to a batch."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from app.models.model import Model
 
 
 def random_inputs(specs: Sequence[engine.TensorSpec], batch: int | None = None) -> list[NDArray[Any]]:
-    """Random inputs of these shapes, or of another batch; always the same ones."""
+    """Return random inputs of the specs or of another batch size, the same on each call."""
     random = np.random.default_rng(0)
     found = []
     for each in specs:
         shape = tuple(dim or 1 for dim in each.shape)
         shape = shape if batch is None or not shape else (batch, *shape[1:])
-        # small whole numbers are valid as indices, masks and counts alike
+        # 0 and 1 are valid as indices, masks and counts
         values = random.standard_normal(shape) if each.dtype.kind in "fc" else random.integers(0, 2, shape)
         found.append(np.asarray(values).astype(each.dtype))
     return found
 
 
 def example(model: Model) -> list[NDArray[Any]]:
-    """One item of random values.
+    """Return one item of random values.
 
     Raises:
         InvalidRequestError: the model leaves sizes open.
@@ -39,5 +39,5 @@ def example(model: Model) -> list[NDArray[Any]]:
 
 
 def repeated(inputs: Sequence[NDArray[Any]], batch: int) -> list[NDArray[Any]]:
-    """The same item so many times."""
+    """Return the item repeated to a batch."""
     return [np.concatenate([each[:1]] * batch) if each.ndim else each for each in inputs]

@@ -1,4 +1,4 @@
-"""Sessions beside the one that serves: opened for a trial, on the same graph, and closed with it."""
+"""Sessions of an experiment, on the served graph, closed with it."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ from app.models.sessions import cache_of
 from app.settings import Settings
 from app.trials.candidates import Build
 
-# Packed weights lie beside those of the file, and code beside them.
+# Packed weights and code take memory beside the weights of the file.
 _TIMES: Final = 2
 
 
 class Sessions:
-    """Those of one trial; what they hold is charged to its request.
+    """Sessions of one experiment; their memory is charged to its request.
 
     Args:
-        cancelled: asked while something is compiled whether the trial should end.
+        settings: settings of the server.
+        cancelled: polled while compiling.
     """
 
     def __init__(self, settings: Settings, cancelled: Callable[[], bool]) -> None:
@@ -40,10 +41,10 @@ class Sessions:
         self._open.clear()
 
     def get(self, graph: engine.RuntimeGraph, build: Build) -> engine.Session:
-        """The session of this build, opened when it is first asked for.
+        """Return the session of a build, opened on first use.
 
         Raises:
-            ServiceError: there is no memory for it.
+            ServiceError: there is not enough memory.
         """
         key = (id(graph), build)
         if key not in self._open:
@@ -59,11 +60,11 @@ class Sessions:
         inputs: Sequence[NDArray[Any]],
         progress: engine.Progress | None = None,
     ) -> None:
-        """Compile what runs of these inputs need; of what serves, and is compiled, nothing is made again.
+        """Compile for these inputs; a session that is compiled already is left alone.
 
         Raises:
-            ServiceError: there is no memory for its runs.
-            EngineError: it cannot be compiled, or the graph takes no such inputs.
+            ServiceError: there is not enough memory for its runs.
+            EngineError: it cannot be compiled, or the graph rejects the inputs.
         """
         self._stack.enter_context(charged(session.estimate_bytes(inputs) + sum(each.nbytes for each in inputs)))
         specs = [engine.TensorSpec(each.shape, each.dtype) for each in inputs]
@@ -71,7 +72,7 @@ class Sessions:
 
 
 def open_build(graph: engine.RuntimeGraph, build: Build, settings: Settings) -> engine.Session:
-    """A session of this build. What tuning finds out stays in it: nothing is kept for others to find."""
+    """Return a session of a build. Tuned kernels are not cached, so they do not affect serving."""
     return engine.Session(
         graph,
         backend=build.backend,
@@ -85,5 +86,5 @@ def open_build(graph: engine.RuntimeGraph, build: Build, settings: Settings) -> 
 
 
 def weights_bytes(graph: engine.RuntimeGraph) -> int:
-    """Bytes of the weights as the file has them."""
+    """Return the bytes of the weights in the file."""
     return sum(each.data.nbytes for op in graph.operators for each in op.attributes.values())

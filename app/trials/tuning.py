@@ -1,12 +1,12 @@
-"""Ways to run a model measured against each other: made one after the other, checked, then run in turn.
+"""Measurement of candidate settings: compiled one after the other, checked, then run in turn.
 
-What is found is told as it is found, each time as a dict with its ``event``:
+Results are reported as they are found, as dicts with an ``event``:
 
-``plan``      all candidates, with what to write down for each, before anything is made
-``doing``     what is being done: compiling, the reference's answer
-``ready``     a candidate is made and right, or why it takes no part
-``times``     what a candidate's runs have taken so far
-``done``      which are best
+``plan``      all candidates with their recommendations
+``doing``     current step: compiling, running the reference
+``ready``     a candidate is compiled and correct, or its failure
+``times``     run times of a candidate so far
+``done``      the best candidates
 """
 
 from __future__ import annotations
@@ -35,21 +35,22 @@ Tell: TypeAlias = Callable[[Mapping[str, Any]], None]
 Inputs: TypeAlias = Sequence[NDArray[Any]]
 
 _ROUNDS: Final = 8
-# Who measures while somebody is served disturbs both: it waits for a lull, but not for ever.
+# Measuring and serving disturb each other: wait for a pause, but not forever.
 _PATIENCE_S: Final = 1.0
 _LOOK_S: Final = 0.005
-# Between two words on what the compiler does.
+# Minimum interval of progress events.
 _WORD_S: Final = 0.2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """Where it is measured.
+    """Conditions of an experiment.
 
     Args:
-        threads: that this process may use.
-        is_quiet: whether nobody is served at this moment.
-        cancelled: whether nobody wants to know any more.
+        settings: settings of the server.
+        threads: number of threads that this process may use.
+        is_quiet: returns whether no request is being served.
+        cancelled: returns whether the experiment was cancelled.
     """
 
     settings: Settings
@@ -58,16 +59,16 @@ class Surroundings:
     cancelled: Callable[[], bool] = lambda: False
 
     def check(self) -> None:
-        """End where nobody wants to know any more.
+        """Raise if the experiment was cancelled.
 
         Raises:
-            RunCancelledError: nobody does.
+            RunCancelledError: it was.
         """
         if self.cancelled():
-            raise engine.RunCancelledError("nobody waits for it any more")
+            raise engine.RunCancelledError("the experiment was cancelled")
 
     def wait_for_quiet(self) -> bool:
-        """Wait until nobody is served, for a while; whether that came to be."""
+        """Wait for a limited time until no request is served; return whether that happened."""
         end = time.monotonic() + _PATIENCE_S
         while not self.is_quiet():
             self.check()
@@ -79,7 +80,7 @@ class Surroundings:
 
 @dataclass(slots=True, kw_only=True)
 class _Entry:
-    """A candidate that takes part."""
+    """Candidate that takes part."""
 
     candidate: Candidate
     run: Callable[[], Sequence[NDArray[Any]]]
@@ -96,16 +97,20 @@ def tune(
     around: Surroundings,
     tell: Tell,
 ) -> None:
-    """Measure them all.
+    """Measure all candidates.
 
     Args:
-        session: that serves the model; its graph is run, itself it is left alone.
+        name: name of the model.
+        session: serving session; only its graph is used.
+        candidates: candidates to measure.
         sample: one item of each input.
-        seconds: for the runs of each.
+        seconds: measuring time per candidate.
+        around: conditions of the experiment.
+        tell: receives the events.
 
     Raises:
-        EngineError: nobody waits for it any more, or not even the reference can run it.
-        ServiceError: there is no memory for it.
+        EngineError: the experiment was cancelled, or the reference cannot run the model.
+        ServiceError: there is not enough memory.
     """
     served = as_served(session, around.threads)
     shapes = [list(each.shape) for each in sample]
@@ -136,7 +141,7 @@ def _enter(
     around: Surroundings,
     tell: Tell,
 ) -> dict[int, _Entry]:
-    """The candidates that run, and whose answers are the reference's."""
+    """Return the candidates that run and agree with the reference."""
     expected: dict[int, list[NDArray[Any]]] = {}
     entries: dict[int, _Entry] = {}
     for at, candidate in enumerate(candidates):
@@ -144,7 +149,7 @@ def _enter(
         inputs = repeated(sample, candidate.batch)
         try:
             if candidate.batch not in expected:
-                tell({"event": "doing", "id": at, "text": "asking the reference"})
+                tell({"event": "doing", "id": at, "text": "running the reference"})
                 expected[candidate.batch] = _reference(graph, inputs, sessions)
             entry, row = _make(graph, candidate, inputs, expected[candidate.batch], sessions, _teller(at, tell))
         except engine.RunCancelledError:
@@ -182,7 +187,7 @@ def _make(
     share = error_share(answer, expected)
     problem = None
     if not share <= ALLOWED_SHARE:
-        problem = f"another answer than the reference's: {share:.1e} of the largest magnitude"
+        problem = f"reference: found an error of {share:.1e} of the scale, expected at most {ALLOWED_SHARE:.0e}"
     row = {"made_s": made_s, "share": _finite(share), "largest": _largest(answer, expected), "problem": problem}
     return _Entry(candidate=candidate, run=run), row
 
@@ -213,7 +218,7 @@ def _measure(at: int, entry: _Entry, seconds: float, around: Surroundings, tell:
 
 
 def _verdict(entries: Mapping[int, _Entry]) -> dict[str, Any]:
-    """Which is soonest done, which gets most done, and those that no other beats in both."""
+    """Return the lowest latency, the highest throughput, and the Pareto front."""
     figures = {at: (summary(each.times).median_s, each.candidate.batch) for at, each in entries.items()}
     points = {at: (median_s, items / median_s) for at, (median_s, items) in figures.items()}
     best = [
@@ -231,7 +236,7 @@ def _verdict(entries: Mapping[int, _Entry]) -> dict[str, Any]:
 
 
 def _largest(found: Sequence[NDArray[Any]], expected: Sequence[NDArray[Any]]) -> float | None:
-    """The largest difference of any number; None where there is none to tell."""
+    """Return the largest absolute difference, or None if it is not finite."""
     pairs = [
         (a, b) for a, b in zip(found, expected, strict=False) if a.shape == b.shape and b.size and b.dtype.kind in "fiu"
     ]
@@ -251,11 +256,14 @@ def _finite(value: float) -> float | None:
 def advice(
     candidate: Candidate, name: str, settings: Settings, threads: int, shapes: Sequence[Sequence[int]] = ()
 ) -> dict[str, str]:
-    """``config`` for the model's config.toml, ``settings`` for the server's environment, ``command`` for a shell.
+    """Return lines for config.toml (``config``), for the environment (``settings``), and a shell command (``command``).
 
     Args:
-        threads: that the server may use.
-        shapes: of one item of each input, where the model leaves them open.
+        candidate: settings to recommend.
+        name: name of the model.
+        settings: settings of the server.
+        threads: number of threads that the server may use.
+        shapes: shapes of one item of each input, if the model leaves them open.
     """
     return {
         "config": "\n".join(_config(candidate, threads)),
@@ -277,7 +285,7 @@ def _config(candidate: Candidate, threads: int) -> Iterator[str]:
 
 
 def _settings(candidate: Candidate, settings: Settings) -> Iterator[str]:
-    """Only what is not so already: these hold for all models of the server."""
+    """Yield only settings that differ, because they apply to all models of the server."""
     build = candidate.build
     if build.backend == "reference":
         if settings.backend != "reference":

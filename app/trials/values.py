@@ -1,7 +1,7 @@
-"""The values between the operators of a run, as far as they are ever written down.
+"""Values of the operators of a run, as far as they are written to memory.
 
-The reference keeps every one. Machine code writes what goes from one kernel to the next: the same graph is compiled
-once more with just those as its outputs, so that its kernels stay what they are; joins made in place are copied.
+The reference keeps all values. For machine code the graph is compiled again with the values between kernels as outputs,
+so that the kernels stay the same; concatenations made in place are copied.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from app.memory.reservation import charge
 from app.trials.candidates import Build
 from app.trials.sessions import Sessions
 
-# An operator and which of its outputs: operands are named otherwise in every file.
+# Operator name and output index; operand names differ from file to file.
 Place: TypeAlias = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Values:
-    """What was kept of a run, in the order it is made.
+    """Recorded values of a run, in execution order.
 
     Args:
-        arrays: by their places.
-        operators: all that compute something by their names, whether or not their values were kept.
-        kernels: of those that are computed with others the name of the first of them.
+        arrays: recorded values.
+        operators: all computing operators by name, recorded or not.
+        kernels: for a fused operator, the first operator of its kernel.
     """
 
     arrays: Mapping[Place, NDArray[Any]]
@@ -44,14 +44,18 @@ def values_of(
     inputs: Sequence[NDArray[Any]],
     sessions: Sessions,
 ) -> Values:
-    """All that can be kept.
+    """Record the values of a run.
 
     Args:
-        session: one of that build which has run such inputs.
+        graph: graph to run.
+        session: session of this build that has run such inputs.
+        build: session options.
+        inputs: inputs of the run.
+        sessions: sessions of the experiment.
 
     Raises:
-        ServiceError: there is no memory for them.
-        EngineError: it cannot run, or not in this way.
+        ServiceError: there is not enough memory.
+        EngineError: the graph cannot run, or not with these outputs.
     """
     operators = {op.name: op for op in graph.operators if op.inputs and op.outputs}
     is_compiled = session.backend == "compiled"
@@ -80,7 +84,7 @@ def values_of(
 def _written(
     graph: engine.RuntimeGraph, rows: Mapping[str, Mapping[str, Any]], kernels: Mapping[str, str]
 ) -> Iterator[str]:
-    """Operands that leave the kernel they are made by, and the graph's outputs."""
+    """Yield operands that leave the kernel that computes them, and the graph's outputs."""
     outputs = {port.operand for port in graph.outputs}
     for op in graph.operators:
         if not op.inputs:
@@ -94,7 +98,7 @@ def _written(
 
 
 def _bytes(graph: engine.RuntimeGraph, inputs: Sequence[NDArray[Any]], names: Sequence[str]) -> int:
-    """What they take, as far as their shapes follow from the inputs'."""
+    """Return the bytes of the operands whose shapes follow from the inputs."""
     known = graph.infer([engine.TensorSpec(each.shape, each.dtype) for each in inputs])
     specs = (known.get(name) for name in names)
     return sum(

@@ -55,7 +55,7 @@ def test_the_command_line_writes_one_file_with_graph_times_and_machine(store: Pa
     assert main(["report", "one", "--store", str(store), "-o", str(target)]) == 0
     page = target.read_text()
     assert {"svg", "table", "style"} <= tags(page) and not {"script", "link", "img", "iframe"} & tags(page)
-    assert "One run" in page and "Kernels" in page and "1×3" in page and "thread 0: at work" in page
+    assert "One run" in page and "Kernels" in page and "1×3" in page and "thread 0: busy" in page
     assert not re.search(r"(?:src|href)=|url\(", page)
 
 
