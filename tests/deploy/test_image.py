@@ -41,11 +41,21 @@ def run(container: dict[str, object], cache: Path, *words: str, more: tuple[str,
     """Return the arguments of ``docker run`` for a container of the manifest."""
     context = pod(PLAN)["securityContext"]
     user = f"{context['runAsUser']}:{context['runAsGroup']}"
-    told = ["--read-only", "--user", user, "--cap-drop", "ALL", "--security-opt", "no-new-privileges", "--memory", "1g"]
-    told += ["--network", "host", "--tmpfs", "/tmp:mode=1777", "--volume", f"{cache}:/var/cache/pnnx-serve"]
+    options = [
+        "--read-only",
+        "--user",
+        user,
+        "--cap-drop",
+        "ALL",
+        "--security-opt",
+        "no-new-privileges",
+        "--memory",
+        "1g",
+    ]
+    options += ["--network", "host", "--tmpfs", "/tmp:mode=1777", "--volume", f"{cache}:/var/cache/pnnx-serve"]
     for name, value in environment(container).items():
-        told += ["--env", f"{name}={value}"]
-    return ["run", *told, *more, "pnnx-serve", *words]
+        options += ["--env", f"{name}={value}"]
+    return ["run", *options, *more, "pnnx-serve", *words]
 
 
 def test_the_init_container_fills_the_cache_and_reports_faulty_models(cache: Path, tmp_path: Path) -> None:

@@ -140,8 +140,8 @@ def test_the_page_explains_the_keys_about_compilation(session: engine.Session) -
     graph = built(INPUT, half, op("pnnx.Output", "out", "1"), _0=(None, 3))
     of_any_size = engine.Session(graph, backend="compiled")
     of_any_size.run([np.ones((2, 3), np.float32)])
-    told = [description, left_out.describe(), of_any_size.describe()]
-    assert explained("Compiler") == set().union(*(each["compiler"] for each in told))
+    descriptions = [description, left_out.describe(), of_any_size.describe()]
+    assert explained("Compiler") == set().union(*(each["compiler"] for each in descriptions))
     assert explained("A pass") == keys(description["compiler"]["passes"])
     added = keys(description["operators"]) - keys(plain["operators"])
     assert explained("How an operator runs") == added | {"kernel"}

@@ -35,7 +35,7 @@ def dashboard() -> dict[str, Any]:
     return loaded
 
 
-def asked(text: str) -> Iterator[tuple[str, set[str]]]:
+def metrics_in(text: str) -> Iterator[tuple[str, set[str]]]:
     """Yield the metrics of a Prometheus expression, with the labels it selects by."""
     for name, selector in re.findall(r"\b((?:pnnx_serve|process|python)_\w+)(?:\{([^}]*)\})?", text):
         yield name, set(re.findall(r"(\w+)[=!]", selector))
@@ -58,12 +58,12 @@ def test_the_dashboard_uses_existing_metrics_and_labels() -> None:
     known, board = samples(), dashboard()
     expressions = [target["expr"] for panel in board["panels"] for target in panel.get("targets", [])]
     expressions += [each["query"]["query"] for each in board["templating"]["list"] if each["type"] == "query"]
-    named = [(name, labels) for text in expressions for name, labels in asked(text)]
+    named = [(name, labels) for text in expressions for name, labels in metrics_in(text)]
     assert len(named) > 30
     assert [(name, labels) for name, labels in named if name not in known or not labels <= known[name]] == []
     for text in expressions:
         grouped = {label for labels in re.findall(r"\bby \(([^)]*)\)", text) for label in labels.split(", ")}
-        assert grouped <= set().union(*(known[name] for name, _ in asked(text))), text
+        assert grouped <= set().union(*(known[name] for name, _ in metrics_in(text))), text
 
 
 def test_legends_of_the_dashboard_use_labels_of_their_queries() -> None:
@@ -71,7 +71,7 @@ def test_legends_of_the_dashboard_use_labels_of_their_queries() -> None:
         for target in panel.get("targets", []):
             legend, text = set(re.findall(r"\{\{(\w+)\}\}", target["legendFormat"])), target["expr"]
             kept = [set(labels.split(", ")) for labels in re.findall(r"\bby \(([^)]*)\)", text)]
-            found = kept or [samples()[name] for name, _ in asked(text)]
+            found = kept or [samples()[name] for name, _ in metrics_in(text)]
             assert all(legend <= labels for labels in found), target
 
 
@@ -95,7 +95,7 @@ def test_panels_of_the_dashboard_do_not_overlap() -> None:
 
 def test_alerts_of_the_page_use_existing_metrics() -> None:
     section = page("docs/operating.md").partition("### Worth an alert")[2]
-    named = list(asked(section))
+    named = list(metrics_in(section))
     assert named and all(labels <= samples()[name] for name, labels in named)
 
 

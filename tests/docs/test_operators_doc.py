@@ -25,7 +25,7 @@ from tests.engine.layers.samples import Sample, all_samples
 CATALOGUE = Path(__file__).parents[1] / "data" / "catalogue.txt"
 
 
-def wanted() -> list[str]:
+def types_with_layers() -> list[str]:
     """Return the types that need a layer: lines of the catalogue without a mark."""
     lines = [line.split() for line in CATALOGUE.read_text().splitlines() if not line.startswith("#")]
     return [words[0] for words in lines if len(words) == 1]
@@ -36,13 +36,13 @@ def test_the_page_is_current() -> None:
 
 
 def test_every_type_of_the_catalogue_has_a_layer() -> None:
-    missing = [type for type in wanted() if type not in engine.registry]
+    missing = [type for type in types_with_layers() if type not in engine.registry]
     assert not missing, f"{len(missing)} types without a layer: {', '.join(missing)}"
 
 
 def test_every_type_of_the_catalogue_is_on_the_page() -> None:
     page = PAGE.read_text(encoding="utf-8")
-    assert [type for type in wanted() if f"`{type}`" not in page] == []
+    assert [type for type in types_with_layers() if f"`{type}`" not in page] == []
 
 
 def test_every_layer_has_a_docstring() -> None:
@@ -81,12 +81,12 @@ def test_the_page_marks_exactly_the_layers_that_a_sample_lowers_as_compiled() ->
     # Lists are lowered item by item; repetitions, windows and filters are recorded as run-time tensors.
     deformed, inverse = "pnnx.custom_op.torchvision.deform_conv2d", "torchaudio.functional.inverse_spectrogram"
     types = ("aten::repeat_interleave", deformed, inverse)
-    told_elsewhere = {
+    lowered_in_other_forms = {
         *((layer, None) for layer in (AxisSplit, BroadcastTensors, MeshGrid)),
         *((engine.registry[type].layer, None) for type in types),
     }
-    made_by_a_pass = {(ConvInteger, None), (MatMulInteger, None)}
+    replaced_by_a_pass = {(ConvInteger, None), (MatMulInteger, None)}
     ranges = {(engine.registry[type].layer, None) for type in ("torch.arange", "Range")}
-    known_where_recorded = {(Zeros, None), (Ones, None), *ranges}
-    others = recorded_in_other_dtypes | dilated | told_elsewhere | made_by_a_pass | known_where_recorded
+    constant_in_samples = {(Zeros, None), (Ones, None), *ranges}
+    others = recorded_in_other_dtypes | dilated | lowered_in_other_forms | replaced_by_a_pass | constant_in_samples
     assert {kind for kind, compiled, _ in found if compiled != "–"} == lowered | others
