@@ -19,7 +19,7 @@ from pathlib import Path
 from statistics import geometric_mean
 from typing import Any, Final
 
-from app.render.spelling import counted
+from app.render.formatting import counted
 from benchmarks.machine import ROOT
 from benchmarks.raw import RAW, pack, unpack
 from benchmarks.record import OURS

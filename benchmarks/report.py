@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from app.render.spelling import counted
+from app.render.formatting import counted
 from benchmarks.raw import write
 from benchmarks.record import OURS, Record
 

@@ -24,7 +24,7 @@ from app.messages import printable
 from app.models.model import Model
 from app.models.sessions import open_session
 from app.progress import compiling, progress, rounds
-from app.render.spelling import counted
+from app.render.formatting import counted
 from app.settings import Settings
 from app.trials.inputs import random_inputs
 

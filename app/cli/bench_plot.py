@@ -13,7 +13,7 @@ from PIL import Image, ImageDraw, ImageFont
 from app.cli.arguments.options import UsageError
 from app.measuring.timing import Times
 from app.render.family import COLOURS
-from app.render.spelling import percent_text, shortened, time_text
+from app.render.formatting import percent_text, shortened, time_text
 from app.render.svg.markup import element, number, text
 
 KINDS: Final = (".svg", ".png")

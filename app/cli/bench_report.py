@@ -9,7 +9,7 @@ from typing import Any, Final
 import engine
 from app.measuring.timing import Times
 from app.messages import printable
-from app.render.spelling import count_text, counted, percent_text, time_text
+from app.render.formatting import count_text, counted, percent_text, time_text
 from app.render.table import aligned
 
 _TITLES: Final = ("µs", "GFLOP/s", "of peak", "GB/s", "kernel", "operators")

@@ -13,7 +13,7 @@ from typing import Final
 
 from app.cli.output import write_json
 from app.location import stores_folder
-from app.render.spelling import count_text, counted
+from app.render.formatting import count_text, counted
 from app.render.table import aligned
 from app.settings import Settings
 

@@ -21,7 +21,7 @@ from app.errors import InvalidRequestError
 from app.messages import printable
 from app.models.sessions import open_session
 from app.progress import progress
-from app.render.spelling import counted
+from app.render.formatting import counted
 from app.render.table import aligned
 from app.settings import Settings
 from app.thread_limits import thread_budget

@@ -21,7 +21,7 @@ from app.models.folder.layout import CONFIG
 from app.models.folder.repository import ModelFiles, VersionFiles
 from app.models.model import Model
 from app.progress import compiling
-from app.render.spelling import count_text, counted, time_text
+from app.render.formatting import count_text, counted, time_text
 from app.settings import Settings
 
 _OCI: Final = "oci:"

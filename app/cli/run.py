@@ -19,7 +19,7 @@ from app.messages import printable
 from app.models.model import Model
 from app.models.request import InferRequest, InferResult
 from app.progress import compiling, progress
-from app.render.spelling import shortened, time_text
+from app.render.formatting import shortened, time_text
 from app.settings import Settings
 from app.signature import Inputs
 from app.tasks.task import Finding

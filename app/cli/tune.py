@@ -15,7 +15,7 @@ from app.cli.arguments.options import UsageError
 from app.cli.output import write_json
 from app.messages import explain_validation, printable
 from app.progress import progress, telling
-from app.render.spelling import counted, time_text
+from app.render.formatting import counted, time_text
 from app.render.table import aligned
 from app.settings import Settings
 from app.thread_limits import thread_budget

@@ -13,8 +13,8 @@ from app.console.units import Web, weave
 from app.render.caption import key_params, output_shapes
 from app.render.description import Description, Operator, read_description
 from app.render.family import family_of
+from app.render.formatting import shape_text, shortened, text_width
 from app.render.layout import Layout, Net, lay_out
-from app.render.spelling import shape_text, shortened, text_width
 
 # Maximum number of boxes shown at first.
 _GLANCE: Final = 64

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from app.render.family import COLOURS
-from app.render.spelling import count_text, percent_text, shape_text, text_width, time_text
+from app.render.formatting import count_text, percent_text, shape_text, text_width, time_text
 from app.render.svg.markup import element, number, text
 
 KINDS: Final[Mapping[str, str]] = {

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from app.console.pictures import memory, timeline
 from app.render import render, with_times
-from app.render.spelling import count_text, percent_text, shape_text, time_text, totals_text
+from app.render.formatting import count_text, percent_text, shape_text, time_text, totals_text
 from app.render.svg.markup import element, text
 from app.version import version
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from app.render.description import Description, Operator
 from app.render.family import family_of
-from app.render.spelling import shape_text, value_text
+from app.render.formatting import shape_text, value_text
 
 # Values PyTorch takes when nothing is said; a caption leaves them out.
 _DEFAULTS: Final[Mapping[str, tuple[Any, ...]]] = {

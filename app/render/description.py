@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from app.render.spelling import shape_text
+from app.render.formatting import shape_text
 
 Shape: TypeAlias = tuple[int | None, ...]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from app.render.caption import key_params, output_shapes, tooltip
 from app.render.description import Description, Operator
 from app.render.family import COLOURS, TEXT, family_of
-from app.render.spelling import cleaned, percent_text, shortened, time_text
+from app.render.formatting import cleaned, percent_text, shortened, time_text
 
 _LONGEST = 60
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from app.render.caption import key_params, output_shapes
 from app.render.description import Description, Operator
 from app.render.family import COLOURS, FAMILIES, TEXT, family_of
-from app.render.spelling import cleaned, percent_text, shortened, time_text
+from app.render.formatting import cleaned, percent_text, shortened, time_text
 
 _LONGEST = 60
 # Everything else becomes a numeric entity, for a label may be read as HTML, as Markdown or as the end of itself.

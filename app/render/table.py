@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from app.messages import printable
 from app.render.caption import output_shapes
 from app.render.description import Description, Operator
-from app.render.spelling import count_text, params_text, percent_text, time_text, totals_text
+from app.render.formatting import count_text, params_text, percent_text, time_text, totals_text
 
 _NUMBERS = frozenset({"#", "flops", "time", "share"})
 

@@ -12,8 +12,8 @@ from typing import Final
 from app.render.caption import key_params, output_shapes, tooltip
 from app.render.description import Description, Operator
 from app.render.family import family_of
+from app.render.formatting import percent_text, shortened, text_width, time_text
 from app.render.layout import Box
-from app.render.spelling import percent_text, shortened, text_width, time_text
 from app.render.svg.markup import element, number, text
 
 _HEAD: Final = 22

@@ -8,8 +8,8 @@ from typing import Final
 from app.render.caption import operand_text
 from app.render.description import Description
 from app.render.family import COLOURS, TEXT
+from app.render.formatting import shortened
 from app.render.layout import Layout, Net, Route, lay_out
-from app.render.spelling import shortened
 from app.render.svg.card import Card, cards
 from app.render.svg.legend import Legend, draw_legend, summary
 from app.render.svg.markup import element, number, text

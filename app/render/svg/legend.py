@@ -9,7 +9,7 @@ from typing import Final
 
 from app.render.description import Description
 from app.render.family import FAMILIES
-from app.render.spelling import percent_text, text_width, time_text, totals_text
+from app.render.formatting import percent_text, text_width, time_text, totals_text
 from app.render.svg.card import Card
 from app.render.svg.markup import element, number, text
 

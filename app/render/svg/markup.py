@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from xml.sax.saxutils import escape, quoteattr
 
-from app.render.spelling import cleaned
+from app.render.formatting import cleaned
 
 
 def element(tag: str, *children: str, **attributes: object) -> str:

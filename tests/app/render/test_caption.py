@@ -9,7 +9,7 @@ import pytest
 from app.render.caption import key_params, output_shapes
 from app.render.description import read_description
 from app.render.family import COLOURS, FAMILIES, family_of
-from app.render.spelling import count_text, shape_text, shortened, time_text
+from app.render.formatting import count_text, shape_text, shortened, time_text
 from tests.app.render.build import Sketch
 
 CAPTIONS: list[tuple[str, dict[str, Any], str]] = [
