@@ -13,8 +13,7 @@ from typing import Any, Final
 
 from app.errors import InvalidRequestError
 from app.render.description import Description, read_description
-from app.render.dot import render_dot
-from app.render.mermaid import render_mermaid
+from app.render.flowcharts import render_dot, render_mermaid
 from app.render.svg import render_svg
 from app.render.table import render_text
 
