@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import groupby
+from typing import Final
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,3 +58,100 @@ def _pull_down(layers: list[int], nets: Sequence[Net], floating: set[int]) -> No
 def _without_gaps(layers: list[int]) -> list[int]:
     used = {layer: rank for rank, layer in enumerate(sorted(set(layers)))}
     return [used[layer] for layer in layers]
+
+
+# Waypoints allowed in a graph of n nodes: n times the first plus the second. Ordinary networks need fewer than n.
+_WAYPOINTS_EACH: Final = 6
+_WAYPOINTS_FREE: Final = 1000
+
+
+@dataclass(slots=True)
+class Skeleton:
+    """Vertices: numbers below ``nodes`` are nodes, the others waypoints.
+
+    Args:
+        rows: vertices of each layer; their order is the drawing's from left to right.
+        layer: layer of each vertex.
+        above, below: vertices joined to each vertex in the layer above and below.
+        trees: per net the lines between neighbouring layers, upper vertex first.
+        detours: per net the targets too far away to be reached by waypoints.
+    """
+
+    nodes: int
+    layer: list[int]
+    rows: list[list[int]]
+    above: list[list[int]]
+    below: list[list[int]]
+    trees: list[list[tuple[int, int]]] = field(default_factory=list)
+    detours: list[tuple[int, ...]] = field(default_factory=list)
+
+    def is_waypoint(self, vertex: int) -> bool:
+        """Whether a line merely passes here."""
+        return vertex >= self.nodes
+
+
+def build_skeleton(layers: Sequence[int], nets: Sequence[Net]) -> Skeleton:
+    """The skeleton of nodes in given layers; rows are in the order of a walk along the lines."""
+    count = len(layers)
+    skeleton = Skeleton(
+        nodes=count,
+        layer=list(layers),
+        rows=[[] for _ in range(max(layers, default=-1) + 1)],
+        above=[[] for _ in range(count)],
+        below=[[] for _ in range(count)],
+    )
+    direct = _affordable(layers, nets)
+    for number, net in enumerate(nets):
+        near = [t for t in net.targets if number in direct or layers[t] == layers[net.source] + 1]
+        skeleton.trees.append(_tree(skeleton, net.source, near))
+        skeleton.detours.append(tuple(target for target in net.targets if target not in near))
+    _fill_rows(skeleton)
+    return skeleton
+
+
+def _affordable(layers: Sequence[int], nets: Sequence[Net]) -> set[int]:
+    """The nets that get waypoints: the shortest first, until the budget is spent."""
+    left = _WAYPOINTS_EACH * len(layers) + _WAYPOINTS_FREE
+    spans = sorted((max(layers[t] for t in net.targets) - layers[net.source], i) for i, net in enumerate(nets))
+    chosen = set()
+    for span, number in spans:
+        left -= span - 1
+        if left < 0:
+            break
+        chosen.add(number)
+    return chosen
+
+
+def _tree(skeleton: Skeleton, source: int, targets: Sequence[int]) -> list[tuple[int, int]]:
+    """One trunk of waypoints down to the last target; each target hangs on the trunk's vertex above it."""
+    if not targets:
+        return []
+    top = skeleton.layer[source]
+    trunk = [source]
+    for layer in range(top + 1, max(skeleton.layer[target] for target in targets)):
+        trunk.append(_add_waypoint(skeleton, layer))
+    lines = list(zip(trunk, trunk[1:], strict=False))
+    lines += [(trunk[skeleton.layer[target] - top - 1], target) for target in targets]
+    for upper, lower in lines:
+        skeleton.below[upper].append(lower)
+        skeleton.above[lower].append(upper)
+    return lines
+
+
+def _add_waypoint(skeleton: Skeleton, layer: int) -> int:
+    skeleton.layer.append(layer)
+    skeleton.above.append([])
+    skeleton.below.append([])
+    return len(skeleton.layer) - 1
+
+
+def _fill_rows(skeleton: Skeleton) -> None:
+    seen = [False] * len(skeleton.layer)
+    for start in range(skeleton.nodes):
+        stack = [start] if not skeleton.above[start] else []
+        while stack:
+            vertex = stack.pop()
+            if not seen[vertex]:
+                seen[vertex] = True
+                skeleton.rows[skeleton.layer[vertex]].append(vertex)
+                stack.extend(reversed(skeleton.below[vertex]))

@@ -6,10 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from app.render.layout.layers import Net, assign_layers
+from app.render.layout.layers import Net, Skeleton, assign_layers, build_skeleton
 from app.render.layout.ordering import order_rows
 from app.render.layout.placement import WAYPOINT_GAP, place
-from app.render.layout.skeleton import Skeleton, build_skeleton
 
 _LAYER_GAP: Final = 30.0
 # Lines that go far to the side need height, or they run flat over the boxes.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import Final
 
-from app.render.layout.skeleton import Skeleton
+from app.render.layout.layers import Skeleton
 
 _MOST_ROUNDS: Final = 24
 _PATIENCE: Final = 4

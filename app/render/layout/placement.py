@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from app.render.layout.skeleton import Skeleton
+from app.render.layout.layers import Skeleton
 
 NODE_GAP: Final = 28.0
 WAYPOINT_GAP: Final = 14.0
