@@ -4,6 +4,123 @@ It follows the reader's light or dark scheme, and can be put into a page: every 
 ``pnnx-graph``.
 """
 
-from app.render.svg.drawing import render_svg
+from __future__ import annotations
 
-__all__ = ["render_svg"]
+from collections.abc import Sequence
+from typing import Final
+
+from app.render.caption import operand_text
+from app.render.description import Description
+from app.render.family import COLOURS, TEXT
+from app.render.formatting import shortened
+from app.render.layout import Layout, Net, Route, lay_out
+from app.render.svg.card import Card, cards
+from app.render.svg.legend import Legend, draw_legend, summary
+from app.render.svg.markup import element, number, text
+
+_MARGIN: Final = 24.0
+_LEGEND_GAP: Final = 22.0
+_LEAST_LEGEND_WIDTH: Final = 560.0
+_ARROW: Final = 6.5
+_LIGHT: Final = "--page:#ffffff;--body:#ffffff;--edge:#94a3b8;--rim:#cbd5e1;--ink:#0f172a;--soft:#475569;--heat:#ef4444"
+_DARK: Final = "--page:#0b1220;--body:#162032;--edge:#64748b;--rim:#334155;--ink:#e2e8f0;--soft:#a3b1c6;--heat:#b91c1c"
+_RULES: Final = """
+.pnnx-graph{LIGHT;font-family:system-ui,-apple-system,"Segoe UI",Roboto,"Helvetica Neue",Arial,"DejaVu Sans",sans-serif}
+@media (prefers-color-scheme:dark){.pnnx-graph{DARK}}
+.pnnx-graph-page{fill:var(--page)}
+.pnnx-graph-body{fill:var(--body);stroke:var(--rim)}
+.pnnx-graph-heat{fill:var(--heat)}
+.pnnx-graph-line{fill:none;stroke:var(--edge);stroke-width:1.4}
+.pnnx-graph-arrow{fill:var(--edge)}
+.pnnx-graph text{font-size:11px;fill:var(--ink);white-space:pre}
+.pnnx-graph .pnnx-graph-head{font-size:12px;font-weight:600;fill:TEXT}
+.pnnx-graph .pnnx-graph-note{fill:TEXT}
+.pnnx-graph .pnnx-graph-name,.pnnx-graph .pnnx-graph-shape{fill:var(--soft)}
+.pnnx-graph .pnnx-graph-heat~text.pnnx-graph-name,.pnnx-graph .pnnx-graph-heat~text.pnnx-graph-shape{fill:var(--ink)}
+.pnnx-graph .pnnx-graph-title{font-size:18px;font-weight:600}
+.pnnx-graph .pnnx-graph-summary{font-size:12px;fill:var(--soft)}
+.pnnx-graph .pnnx-graph-middle{text-anchor:middle}
+.pnnx-graph .pnnx-graph-end{text-anchor:end}
+.pnnx-graph-edge:hover .pnnx-graph-line{stroke:var(--ink);stroke-width:2.4}
+.pnnx-graph-edge:hover .pnnx-graph-arrow{fill:var(--ink)}
+.pnnx-graph-operator:hover .pnnx-graph-body{stroke:var(--ink)}
+"""
+
+
+def render_svg(description: Description) -> str:
+    """An SVG document of the graph, from top to bottom in the direction the values flow."""
+    boxes = cards(description)
+    links = description.links()
+    nets = [Net(producer, tuple(users)) for _, producer, users in links]
+    roots = [i for i, operator in enumerate(description.operators) if operator.type == "pnnx.Input"]
+    layout = lay_out([card.size for card in boxes], nets, roots)
+    title = shortened(description.name, 80)
+    legend = draw_legend(description, boxes, title, max(layout.width, _LEAST_LEGEND_WIDTH))
+    edges = [
+        _edge(operand_text(name, description), route) for (name, *_), route in zip(links, layout.routes, strict=True)
+    ]
+    return _document(description, title, legend, layout, [*edges, *_drawn(boxes, layout)])
+
+
+def _document(description: Description, title: str, legend: Legend, layout: Layout, drawn: Sequence[str]) -> str:
+    inner = max(legend.width, layout.width)
+    width = inner + 2 * _MARGIN
+    height = legend.height + _LEGEND_GAP + layout.height + 2 * _MARGIN
+    left, top = _MARGIN + (inner - layout.width) / 2, _MARGIN + legend.height + _LEGEND_GAP
+    return element(
+        "svg",
+        element("title", text(f"Graph of {title}"), id="pnnx-graph-title"),
+        element("desc", text(summary(description)), id="pnnx-graph-desc"),
+        element("style", style_sheet()),
+        element("rect", class_="pnnx-graph-page", width="100%", height="100%"),
+        element("g", legend.markup, transform=f"translate({number(_MARGIN)} {number(_MARGIN)})"),
+        element("g", *drawn, transform=f"translate({number(left)} {number(top)})"),
+        xmlns="http://www.w3.org/2000/svg",
+        viewBox=f"0 0 {number(width)} {number(height)}",
+        width=width,
+        height=height,
+        class_="pnnx-graph",
+        role="img",
+        aria_labelledby="pnnx-graph-title pnnx-graph-desc",
+    )
+
+
+def _drawn(boxes: Sequence[Card], layout: Layout) -> list[str]:
+    return [card.markup(box) for card, box in zip(boxes, layout.boxes, strict=True)]
+
+
+def _edge(label: str, route: Route) -> str:
+    line = "".join(map(_path, route.strokes))
+    arrows = "".join(f"M{_point(x, y)}l-3.2-{_ARROW}h6.4z" for x, y in route.heads)
+    return element(
+        "g",
+        element("title", text(label)),
+        element("path", class_="pnnx-graph-line", d=line),
+        element("path", class_="pnnx-graph-arrow", d=arrows),
+        class_="pnnx-graph-edge",
+    )
+
+
+def _path(stroke: Sequence[tuple[float, float]]) -> str:
+    (x, y), parts = stroke[0], [f"M{_point(*stroke[0])}"]
+    for to_x, to_y in stroke[1:]:
+        if to_x == x:
+            parts.append(f"V{number(to_y)}")
+        elif to_y == y:
+            parts.append(f"H{number(to_x)}")
+        else:
+            middle = (y + to_y) / 2
+            parts.append(f"C{_point(x, middle)} {_point(to_x, middle)} {_point(to_x, to_y)}")
+        x, y = to_x, to_y
+    return "".join(parts)
+
+
+def _point(x: float, y: float) -> str:
+    return f"{number(x)} {number(y)}"
+
+
+def style_sheet() -> str:
+    """The rules, without characters that markup would have to escape."""
+    rules = _RULES.replace("LIGHT", _LIGHT).replace("DARK", _DARK).replace("TEXT", TEXT)
+    colours = "".join(f".pnnx-graph-{family} .pnnx-graph-fill{{fill:{colour}}}\n" for family, colour in COLOURS.items())
+    return rules + colours
