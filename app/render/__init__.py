@@ -1,7 +1,7 @@
-"""A graph's description as text: JSON, SVG, DOT, Mermaid or a table.
+"""A graph's description as JSON, SVG, DOT, Mermaid or a table.
 
-Pure functions from the dict of ``graph.describe()``; no outside program, nothing read or written. The parameter file
-itself is not here: ``graph.save`` writes that.
+All functions are pure: they take the dict of ``graph.describe()``, run no other program, and read or write no files.
+``graph.save`` writes the parameter file itself.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ FORMATS: Final = tuple(MEDIA_TYPES)
 
 
 def render(description: Mapping[str, Any], format: str) -> str:
-    """The description in one of ``FORMATS``; keys a graph has no value for may be absent from it.
+    """Return the description in one of ``FORMATS``; keys without a value may be missing.
 
     Raises:
-        InvalidRequestError: for any other format.
+        InvalidRequestError: an unknown format.
     """
     if format == "json":
         return render_json(description)
@@ -69,7 +69,7 @@ def _plain(value: Any) -> Any:
 
 
 def with_times(description: Mapping[str, Any], rows: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """The description of ``graph.describe()`` with the ``time_us`` of every operator a profile has a row for."""
+    """Return the description with the ``time_us`` of every operator that has a row in a profile."""
     times = {row["index"]: {"time_us": row["time_us"]} for row in rows}
     operators = [{**operator, **times.get(operator["index"], {})} for operator in description["operators"]]
     return {**description, "operators": operators}

@@ -1,6 +1,6 @@
-"""What is said of an operator in a few words: the parameters that matter, and the shapes it makes.
+"""Captions of operators: the parameters that matter, and the output shapes.
 
-``3×3, 64→128, stride 2`` says more than nine parameters of which seven have their defaults.
+``3×3, 64→128, stride 2`` is clearer than nine parameters of which seven are defaults.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from app.render.description import Description, Operator
 from app.render.family import family_of
 from app.render.formatting import shape_text, value_text
 
-# Values PyTorch takes when nothing is said; a caption leaves them out.
+# PyTorch's defaults, which captions omit.
 _DEFAULTS: Final[Mapping[str, tuple[Any, ...]]] = {
     "stride": (1,),
     "padding": (0, "valid"),
@@ -20,12 +20,12 @@ _DEFAULTS: Final[Mapping[str, tuple[Any, ...]]] = {
     "dilation": (1,),
     "padding_mode": ("zeros",),
 }
-# How the format spells the end of an axis.
+# The end of an axis in PNNX files.
 _END: Final = 2147483647
 
 
 def key_params(operator: Operator) -> str:
-    """The parameters that tell the operator from others of its type; empty when there are none."""
+    """Return the parameters that distinguish the operator from others of its type, or an empty text."""
     if operator.expression is not None and operator.type == "pnnx.Expression":
         return operator.expression
     words = _BY_FAMILY.get(family_of(operator.type), _plain)
@@ -33,7 +33,7 @@ def key_params(operator: Operator) -> str:
 
 
 def output_shapes(operator: Operator, description: Description) -> str:
-    """``1×64×56×56``, several outputs by comma; empty when nothing is known."""
+    """Return ``1×64×56×56``, several outputs separated by commas, or an empty text if unknown."""
     known = [description.operands[name] for name in operator.outputs if name in description.operands]
     shapes = [operand.shape_text for operand in known]
     if len(set(shapes)) == 1 and len(shapes) > 2:
@@ -42,7 +42,7 @@ def output_shapes(operator: Operator, description: Description) -> str:
 
 
 def tooltip(operator: Operator, description: Description) -> list[str]:
-    """Everything known of an operator, line by line."""
+    """Return everything known of an operator as lines."""
     lines = [f"{operator.index}: {operator.name} ({operator.type})"]
     lines += [f"= {operator.expression}"] if operator.expression is not None else []
     lines += [f"{key} = {value_text(value)}" for key, value in operator.params.items() if key != "expr"]
@@ -55,7 +55,7 @@ def tooltip(operator: Operator, description: Description) -> list[str]:
 
 
 def operand_text(name: str, description: Description) -> str:
-    """``13: 1×64×56×56 float32``, as much as is known of it."""
+    """Return ``13: 1×64×56×56 float32``, as far as known."""
     operand = description.operands.get(name)
     if operand is None:
         return name
@@ -142,7 +142,7 @@ def _dims(value: Any) -> str:
 
 
 def _uniform(value: Any) -> str:
-    """``2`` for (2, 2), as people say it; ``2×1`` where the axes differ."""
+    """Return ``2`` for (2, 2), ``2×1`` if the axes differ."""
     return _dims(value if len(set(_listed(value))) > 1 else _listed(value)[0])
 
 

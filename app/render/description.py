@@ -1,7 +1,7 @@
-"""A graph's description as typed data: what every renderer reads.
+"""A graph's description as typed data, which all renderers read.
 
-``read_description`` takes the plain dict of ``graph.describe()``. Keys that a graph cannot fill yet (no shapes before
-it is built, no times before it is profiled) may be absent. Texts stay as they are: escaping is each format's business.
+``read_description`` takes the dict of ``graph.describe()``. Unknown keys may be missing: there are no shapes before
+the graph is built, and no times before it is profiled. Texts are not escaped; each format does that.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Shape: TypeAlias = tuple[int | None, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attribute:
-    """A tensor stored with an operator."""
+    """Tensor stored with an operator."""
 
     shape: Shape | None
     dtype: str
@@ -26,7 +26,7 @@ class Attribute:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operand:
-    """A value flowing between operators; shape and dtype are None while unknown or for values that are not tensors."""
+    """Value between operators; shape and dtype are None if unknown or if the value is not a tensor."""
 
     name: str
     shape: Shape | None
@@ -35,13 +35,13 @@ class Operand:
 
     @property
     def shape_text(self) -> str:
-        """``batch×3×?×?``, empty when nothing is known."""
+        """Return ``batch×3×?×?``, or an empty text if unknown."""
         return shape_text(self.shape, self.size_names)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operator:
-    """One step of the computation, inputs and outputs by operand name."""
+    """Operator with its inputs and outputs by operand name."""
 
     index: int
     name: str
@@ -58,7 +58,7 @@ class Operator:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Description:
-    """The whole graph, operators in execution order; time_us is theirs together, None when it was not profiled."""
+    """Graph with its operators in execution order; time_us is their sum, None if not profiled."""
 
     name: str
     backend: str | None
@@ -69,11 +69,11 @@ class Description:
     time_us: float | None
 
     def share(self, operator: Operator) -> float | None:
-        """The operator's part of the whole time, 0 to 1; None when the graph was not profiled."""
+        """Return the operator's share of the time, 0 to 1, or None if not profiled."""
         return None if operator.time_us is None or not self.time_us else operator.time_us / self.time_us
 
     def links(self) -> list[tuple[str, int, list[int]]]:
-        """(operand, producing operator, consuming operators): operators by position, each consumer once."""
+        """Return (operand, index of its producer, distinct indices of its consumers) of each consumed operand."""
         producers = {name: i for i, operator in enumerate(self.operators) for name in operator.outputs}
         consumers: dict[str, dict[int, None]] = {name: {} for name in producers}
         for i, operator in enumerate(self.operators):
@@ -84,7 +84,7 @@ class Description:
 
 
 def read_description(data: Mapping[str, Any]) -> Description:
-    """The typed form of ``graph.describe()``."""
+    """Return the typed form of ``graph.describe()``."""
     operators = tuple(_operator(i, entry) for i, entry in enumerate(data.get("operators", ())))
     times = [operator.time_us for operator in operators if operator.time_us is not None]
     return Description(

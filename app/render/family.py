@@ -1,6 +1,6 @@
-"""Which kind of work an operator type does: its colour, and the group it stands in.
+"""Families of operator types, with their colours.
 
-The module a type comes from (``nn.``, ``F.``, ``torch.``, ``aten::``) says nothing about that; its last word does.
+The last word of a type decides, not its module (``nn.``, ``F.``, ``torch.``, ``aten::``).
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-# First match wins. The words are lower case without underscores: ``nn.Conv2d`` and ``F.conv2d`` read alike.
+# First match wins. Types are compared in lower case without underscores, so ``nn.Conv2d`` equals ``F.conv2d``.
 _RULES: Final = (
     ("io", r"pnnx\.(input|output)"),
     ("constant", r"pnnx\.attribute|prim::constant"),
@@ -50,7 +50,7 @@ _RULES: Final = (
 )  # fmt: skip
 _PATTERNS: Final = tuple((family, re.compile(pattern)) for family, pattern in _RULES)
 
-# In the order of a legend.
+# In the order of the legend.
 FAMILIES: Final = (
     "io", "conv", "linear", "attention", "recurrent", "pool", "norm", "activation", "shape", "reduce", "expression",
     "constant", "other",
@@ -75,6 +75,6 @@ TEXT: Final = "#ffffff"
 
 
 def family_of(operator_type: str) -> str:
-    """One of ``FAMILIES``; ``other`` for types this table does not know, such as a user's own."""
+    """Return the family of an operator type; ``other`` if unknown, such as a user's own."""
     word = operator_type.replace("_", "").lower()
     return next((family for family, pattern in _PATTERNS if pattern.fullmatch(word)), "other")

@@ -1,4 +1,7 @@
-"""The graph for Graphviz: ``dot -Tpdf``. Ids are ours, texts are quoted as the DOT grammar says."""
+"""The graph as text for other programs: DOT for Graphviz (``dot -Tpdf``), and Mermaid for code forges.
+
+Node ids are generated; texts of the model are escaped by each language's rules.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ _LONGEST: Final = 60
 
 
 def render_dot(description: Description) -> str:
-    """A directed graph in the DOT language, one node for each operator in execution order."""
+    """Return a directed graph in the DOT language, one node per operator in execution order."""
     lines = [
         f"digraph {_quoted(description.name)} {{",
         "  rankdir=TB;",
@@ -46,12 +49,12 @@ def _escaped(text: str) -> str:
     return cleaned(text).replace("\\", "\\\\").replace('"', '\\"')
 
 
-# Everything else becomes a numeric entity, for a label may be read as HTML, as Markdown or as the end of itself.
+# All other characters become numeric entities, since a label may be parsed as HTML or Markdown.
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 ,.:=+-/()×→·…")
 
 
 def render_mermaid(description: Description) -> str:
-    """A flowchart from top to bottom, one node for each operator in execution order."""
+    """Return a flowchart from top to bottom, one node per operator in execution order."""
     families = [family_of(operator.type) for operator in description.operators]
     lines = ["flowchart TD"]
     lines += [f'  n{i}["{_label(operator, description)}"]' for i, operator in enumerate(description.operators)]

@@ -1,4 +1,4 @@
-"""Tables for a terminal; the graph as one, also for ``diff``: one operator a line, in execution order."""
+"""Tables for a terminal, and the graph as one: an operator per line in execution order, suitable for ``diff``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _NUMBERS = frozenset({"#", "flops", "time", "share"})
 
 
 def render_text(description: Description) -> str:
-    """Aligned columns, then totals and warnings. Texts of the model are printed with escapes, whatever they hold."""
+    """Return aligned columns, totals and warnings; control characters in texts of the model are escaped."""
     columns = _columns(description)
     rows = [list(columns), *map(list, zip(*columns.values(), strict=True))]
     lines = [*aligned(rows, _NUMBERS), "", totals_text(description.totals) + _time(description)]
@@ -48,7 +48,7 @@ def _share(operator: Operator, description: Description) -> str:
 
 
 def _details(operator: Operator) -> str:
-    """The expression or the parameters, and the attributes with their shapes."""
+    """Return the expression or the parameters, and the attributes with their shapes."""
     params = {key: value for key, value in operator.params.items() if key != "expr" or operator.expression is None}
     weights = (
         f"@{key}=({','.join(map(str, value.shape or ()))}){value.dtype}" for key, value in operator.attributes.items()
@@ -61,11 +61,11 @@ def _time(description: Description) -> str:
 
 
 def aligned(rows: Sequence[Sequence[str]], numbers: Collection[str] = ()) -> list[str]:
-    """A line for each row, in columns of one width; texts of a model are printed with escapes, whatever they hold.
+    """Return a line for each row, in aligned columns; control characters in cells are escaped.
 
     Args:
-        rows: the first one has the titles.
-        numbers: titles of the columns that stand to the right.
+        rows: the first has the titles.
+        numbers: titles of right-aligned columns.
     """
     cells = [[printable(cell) for cell in row] for row in rows]
     columns = [_column(column, column[0] in numbers) for column in zip(*cells, strict=True)]

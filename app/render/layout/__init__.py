@@ -1,15 +1,15 @@
-"""Where to draw the boxes and lines of a directed graph, after Sugiyama, Tagawa and Toda (1981).
+"""Layout of a directed graph, after Sugiyama, Tagawa and Toda (1981).
 
-In this order, one module each:
+The steps are:
 
-    layers      every node gets a layer, below all nodes it depends on
-    skeleton    a line that passes layers gets a waypoint in each; lines of one source share theirs
-    ordering    nodes change places inside their layers until few lines cross
-    placement   x: chains of nodes become straight columns, boxes do not touch
-    layout      y, and the lines
+    layers      each node gets a layer below all nodes it depends on; lines that pass layers get a waypoint in each, and
+                lines of one source share them
+    ordering    nodes are reordered within their layers to reduce crossings
+    placement   x: chains of nodes become straight columns, boxes keep their distance
+    lay_out     y, and the lines
 
-Everything is close to linear in boxes and waypoints. Their number is kept linear in the boxes: the longest lines of a
-graph that has too many are led around its side instead. The result depends on nothing but the arguments.
+The time is close to linear in boxes and waypoints, and the number of waypoints is kept linear in the boxes: the
+longest lines of a graph with too many are led around its side. The result depends only on the arguments.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from app.render.layout.placement import WAYPOINT_GAP, place
 __all__ = ["Box", "Layout", "Net", "Route", "lay_out"]
 
 _LAYER_GAP: Final = 30.0
-# Lines that go far to the side need height, or they run flat over the boxes.
+# Lines that go far to the side need height, so that they do not run flat over the boxes.
 _SLOPE: Final = 0.07
 _MOST_EXTRA: Final = 70.0
 _WAYPOINT_WIDTH: Final = 4.0
@@ -35,7 +35,7 @@ Point = tuple[float, float]
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """A rectangle: x, y of its upper left corner, in pixels; y grows downwards."""
+    """Rectangle in pixels: x, y of its upper left corner; y grows downwards."""
 
     x: float
     y: float
@@ -45,12 +45,12 @@ class Box:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """The line of one net.
+    """Line of a net.
 
     Args:
-        strokes: polylines that together lead from the source to every target. Between two points on one height, or
-            one above the other, a stroke is straight; any other two are joined by a curve that starts and ends upright.
-        heads: where targets are entered, from above.
+        strokes: polylines that connect the source to every target. Two points at the same x or y are joined by a
+            straight line, others by a curve that starts and ends vertically.
+        heads: where the line enters targets, from above.
     """
 
     strokes: tuple[tuple[Point, ...], ...]
@@ -68,12 +68,12 @@ class Layout:
 
 
 def lay_out(sizes: Sequence[tuple[float, float]], nets: Sequence[Net], roots: Iterable[int] = ()) -> Layout:
-    """Arrange nodes from top to bottom along the lines that join them.
+    """Arrange nodes from top to bottom along the lines between them.
 
     Args:
         sizes: width and height of every node's box, in pixels.
-        nets: lines; nodes are positions in ``sizes``, numbered in an order of execution.
-        roots: nodes where the flow begins; anything that does not depend on them is drawn close to its use.
+        nets: lines; nodes are indices into ``sizes``, numbered in execution order.
+        roots: nodes where the flow begins; nodes that do not depend on them are drawn close to their use.
     """
     layers = assign_layers(len(sizes), nets, frozenset(roots))
     skeleton = build_skeleton(layers, nets)
@@ -85,7 +85,7 @@ def lay_out(sizes: Sequence[tuple[float, float]], nets: Sequence[Net], roots: It
 
 
 def _bands(skeleton: Skeleton, centres: Sequence[float], heights: Sequence[float]) -> list[tuple[float, float]]:
-    """Top and height of every layer."""
+    """Return top and height of every layer."""
     bands = []
     top = 0.0
     for row in skeleton.rows:
@@ -130,7 +130,7 @@ class _Drawing:
         return Route(tuple(map(_simplified, strokes)), tuple(self._entry(target) for target in (*targets, *far)))
 
     def _strokes(self, upper: int, lower: int, below: dict[int, list[int]]) -> list[list[Point]]:
-        """The stroke from one vertex down to the end of a branch, and those of the branches it passes."""
+        """Return the stroke from a vertex down to the end of a branch, and those of the branches it passes."""
         stroke = self._exit(upper)
         others: list[list[Point]] = []
         while True:
@@ -143,7 +143,7 @@ class _Drawing:
             lower = following[0]
 
     def _exit(self, vertex: int) -> list[Point]:
-        """From the bottom of a vertex to the bottom of its layer."""
+        """Return points from the bottom of a vertex to the bottom of its layer."""
         bottom = sum(self.bands[self.skeleton.layer[vertex]])
         if self.skeleton.is_waypoint(vertex):
             return [(self.centres[vertex], bottom)]
@@ -151,7 +151,7 @@ class _Drawing:
         return [(self.centres[vertex], box.y + box.height), (self.centres[vertex], bottom)]
 
     def _passage(self, vertex: int) -> list[Point]:
-        """From the top of a vertex's layer through a waypoint, or to the top of a node."""
+        """Return points from the top of a vertex's layer through a waypoint, or to the top of a node."""
         x = self.centres[vertex]
         top, height = self.bands[self.skeleton.layer[vertex]]
         return [(x, top), (x, top + height)] if self.skeleton.is_waypoint(vertex) else [(x, top), self._entry(vertex)]
@@ -160,7 +160,7 @@ class _Drawing:
         return (self.centres[node], self._box(node).y)
 
     def _detour(self, source: int, target: int, lane: float) -> list[Point]:
-        """Out to the side below the source's layer, down, and back above the target's."""
+        """Return points to the side below the source's layer, down, and back above the target's."""
         leave = self._exit(source)
         out, back = leave[-1][1] + _LAYER_GAP / 3, self.bands[self.skeleton.layer[target]][0] - _LAYER_GAP / 3
         x, y = self._entry(target)
@@ -168,7 +168,7 @@ class _Drawing:
 
 
 def _simplified(stroke: list[Point]) -> tuple[Point, ...]:
-    """The stroke without points that stand on a straight upright line between others."""
+    """Return the stroke without points on a vertical line between others."""
     kept: list[Point] = []
     for point in stroke:
         if kept and point == kept[-1]:

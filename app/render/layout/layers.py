@@ -1,4 +1,8 @@
-"""The layer of every node: below everything it depends on, and no further from what it feeds than it must be."""
+"""Layers of nodes, and the layered graph in which every line joins neighbouring layers.
+
+A node is below everything it depends on, and as close to what it feeds as possible. Where a line passes a layer it has
+a waypoint.
+"""
 
 from __future__ import annotations
 
@@ -10,18 +14,19 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True)
 class Net:
-    """One value: nodes are numbers, targets are distinct, not empty and greater than the source."""
+    """A value: nodes are numbers; targets are distinct, not empty and greater than the source."""
 
     source: int
     targets: tuple[int, ...]
 
 
 def assign_layers(count: int, nets: Sequence[Net], roots: frozenset[int]) -> list[int]:
-    """Layers 0, 1, ... for nodes 0..count-1, every source above its targets.
+    """Return the layer of each node 0..count-1, every source above its targets.
 
     Args:
-        nets: every target stands behind its source in the numbering: nodes are numbered in an order of execution.
-        roots: nodes that belong on top. What does not depend on them, constants mostly, is drawn where it is used.
+        count: number of nodes.
+        nets: every target has a greater number than its source, since nodes are numbered in execution order.
+        roots: nodes at the top. Nodes that do not depend on them, mostly constants, are drawn where they are used.
     """
     layers = _longest_paths(count, nets)
     _pull_down(layers, nets, _floating(count, nets, roots))
@@ -37,7 +42,7 @@ def _longest_paths(count: int, nets: Sequence[Net]) -> list[int]:
 
 
 def _floating(count: int, nets: Sequence[Net], roots: frozenset[int]) -> set[int]:
-    """Nodes better drawn low: more lines leave than enter them, or nothing they depend on is a root."""
+    """Return nodes to draw low: more lines leave than enter them, or they depend on no root."""
     rooted = [node in roots for node in range(count)]
     surplus = [0] * count
     for net in sorted(nets, key=lambda net: net.source):
@@ -60,21 +65,21 @@ def _without_gaps(layers: list[int]) -> list[int]:
     return [used[layer] for layer in layers]
 
 
-# Waypoints allowed in a graph of n nodes: n times the first plus the second. Ordinary networks need fewer than n.
+# Limit of waypoints in a graph of n nodes: n times the first plus the second. Typical networks need fewer than n.
 _WAYPOINTS_EACH: Final = 6
 _WAYPOINTS_FREE: Final = 1000
 
 
 @dataclass(slots=True)
 class Skeleton:
-    """Vertices: numbers below ``nodes`` are nodes, the others waypoints.
+    """Layered graph; vertices below ``nodes`` are nodes, the others waypoints.
 
     Args:
-        rows: vertices of each layer; their order is the drawing's from left to right.
+        rows: vertices of each layer, from left to right.
         layer: layer of each vertex.
         above, below: vertices joined to each vertex in the layer above and below.
         trees: per net the lines between neighbouring layers, upper vertex first.
-        detours: per net the targets too far away to be reached by waypoints.
+        detours: per net the targets that are too far away for waypoints.
     """
 
     nodes: int
@@ -86,12 +91,12 @@ class Skeleton:
     detours: list[tuple[int, ...]] = field(default_factory=list)
 
     def is_waypoint(self, vertex: int) -> bool:
-        """Whether a line merely passes here."""
+        """Return whether the vertex is a waypoint."""
         return vertex >= self.nodes
 
 
 def build_skeleton(layers: Sequence[int], nets: Sequence[Net]) -> Skeleton:
-    """The skeleton of nodes in given layers; rows are in the order of a walk along the lines."""
+    """Return the layered graph of nodes in given layers; rows are in the order of a walk along the lines."""
     count = len(layers)
     skeleton = Skeleton(
         nodes=count,
@@ -110,7 +115,7 @@ def build_skeleton(layers: Sequence[int], nets: Sequence[Net]) -> Skeleton:
 
 
 def _affordable(layers: Sequence[int], nets: Sequence[Net]) -> set[int]:
-    """The nets that get waypoints: the shortest first, until the budget is spent."""
+    """Return the nets that get waypoints: the shortest first, until the limit is reached."""
     left = _WAYPOINTS_EACH * len(layers) + _WAYPOINTS_FREE
     spans = sorted((max(layers[t] for t in net.targets) - layers[net.source], i) for i, net in enumerate(nets))
     chosen = set()
@@ -123,7 +128,7 @@ def _affordable(layers: Sequence[int], nets: Sequence[Net]) -> set[int]:
 
 
 def _tree(skeleton: Skeleton, source: int, targets: Sequence[int]) -> list[tuple[int, int]]:
-    """One trunk of waypoints down to the last target; each target hangs on the trunk's vertex above it."""
+    """Add a trunk of waypoints down to the last target, and join each target to the trunk; return the lines."""
     if not targets:
         return []
     top = skeleton.layer[source]

@@ -1,4 +1,4 @@
-"""The order of vertices inside their layers: sweeps by barycentre, the order with the fewest crossings kept."""
+"""Order of vertices within their layers: barycentre sweeps, keeping the order with the fewest crossings."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from app.render.layout.layers import Skeleton
 
 _MOST_ROUNDS: Final = 24
 _PATIENCE: Final = 4
-# Vertices visited at most, so that large graphs get fewer rounds, not more time.
+# Limit of visited vertices, so that large graphs get fewer rounds rather than more time.
 _EFFORT: Final = 150_000
 
 
 def order_rows(skeleton: Skeleton) -> None:
-    """Reorder the rows in place so that few lines cross."""
+    """Reorder the rows in place to reduce crossings."""
     position = _positions(skeleton)
     best, fewest = [list(row) for row in skeleton.rows], count_crossings(skeleton)
     idle = 0
@@ -31,7 +31,7 @@ def order_rows(skeleton: Skeleton) -> None:
 
 
 def count_crossings(skeleton: Skeleton) -> int:
-    """How many pairs of lines between neighbouring layers cross."""
+    """Return how many pairs of lines between neighbouring layers cross."""
     position = _positions(skeleton)
     return sum(
         _inversions([p for upper in row for p in sorted(position[lower] for lower in skeleton.below[upper])])

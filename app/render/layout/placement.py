@@ -1,9 +1,9 @@
-"""The x of every vertex: straight columns first, then as near to their neighbours as the boxes allow.
+"""The x of every vertex: straight columns first, then as close to their neighbours as the boxes allow.
 
-Vertices joined by lines that are to be straight form a column, which has one x. Which lines: between two layers those
-of the longest lines' waypoints first, then those of the longest chains of nodes, as far as they do not cross each
-other (the idea of Brandes and Köpf, 2002, with chains preferred, so that a network's trunk stays straight and its
-skips bend). Columns that do not cross have an order from left to right, so each can be pushed and pulled alone.
+Vertices joined by straight lines form a column with one x. Between two layers, lines between waypoints are chosen
+first, then those of the longest chains of nodes, as far as they do not cross (after Brandes and Köpf, 2002; chains are
+preferred so that a network's trunk stays straight and its skip connections bend). Columns that do not cross have an
+order from left to right, so each can be moved separately.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _ROUNDS: Final = 12
 
 @dataclass(slots=True)
 class _Columns:
-    """Column of each vertex, and per column its neighbours to the left and right with the distance they must keep."""
+    """Column of each vertex, and per column its left and right neighbours with minimum distances."""
 
     of: list[int]
     left: list[list[tuple[int, float]]]
@@ -33,7 +33,7 @@ class _Columns:
 
 
 def place(skeleton: Skeleton, widths: Sequence[float]) -> list[float]:
-    """Centres of all vertices; boxes of one layer keep their distance; the leftmost box begins at 0."""
+    """Return the centres of all vertices; boxes of a layer keep their distance, and the leftmost begins at 0."""
     columns = _columns(skeleton, widths)
     order = _left_to_right(columns)
     x = _pushed_left(columns, order)
@@ -81,7 +81,7 @@ def _column_numbers(skeleton: Skeleton) -> list[int]:
 
 
 def _remaining_layers(skeleton: Skeleton) -> list[int]:
-    """Per vertex the number of layers the longest path below it passes."""
+    """Return per vertex the number of layers of the longest path below it."""
     remaining = [0] * len(skeleton.layer)
     for row in reversed(skeleton.rows):
         for vertex in row:
@@ -92,7 +92,7 @@ def _remaining_layers(skeleton: Skeleton) -> list[int]:
 def _straight_lines(
     skeleton: Skeleton, row: list[int], lower_row: list[int], remaining: list[int], length: list[int]
 ) -> list[tuple[int, int]]:
-    """Lines between two rows, at most one at each end, none crossing: the most important chosen first."""
+    """Return the straight lines between two rows: at most one per vertex, none crossing, the most important first."""
     place_below = {vertex: place for place, vertex in enumerate(lower_row)}
     lines = []
     for place, upper in enumerate(row):
@@ -138,7 +138,7 @@ def _pushed_left(columns: _Columns, order: list[int]) -> list[float]:
 
 
 def _pull(columns: _Columns, order: Iterable[int], x: list[float]) -> None:
-    """Move each column to the mean of those it is joined to, as far as its neighbours let it."""
+    """Move each column to the mean of those it is joined to, as far as its neighbours allow."""
     for column in order:
         joined = columns.joined[column]
         if joined:

@@ -1,7 +1,6 @@
-"""A drawing of the graph that explains itself: one file, no script, nothing fetched.
+"""The graph as a self-contained SVG: legend, boxes and lines; no scripts, nothing loaded.
 
-It follows the reader's light or dark scheme, and can be put into a page: every rule and name in it begins with
-``pnnx-graph``.
+It follows the light or dark colour scheme, and can be embedded in a page: all its classes begin with ``pnnx-graph``.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ _RULES: Final = """
 
 
 def render_svg(description: Description) -> str:
-    """An SVG document of the graph, from top to bottom in the direction the values flow."""
+    """Return an SVG document of the graph, from top to bottom in the direction of the values."""
     boxes = cards(description)
     links = description.links()
     nets = [Net(producer, tuple(users)) for _, producer, users in links]
@@ -120,7 +119,7 @@ def _point(x: float, y: float) -> str:
 
 
 def style_sheet() -> str:
-    """The rules, without characters that markup would have to escape."""
+    """Return the style sheet, without characters that need escaping."""
     rules = _RULES.replace("LIGHT", _LIGHT).replace("DARK", _DARK).replace("TEXT", TEXT)
     colours = "".join(f".pnnx-graph-{family} .pnnx-graph-fill{{fill:{colour}}}\n" for family, colour in COLOURS.items())
     return rules + colours

@@ -1,7 +1,7 @@
-"""The box of one operator: what stands in it, how large that is, and its markup.
+"""The box of one operator: its contents, size and markup.
 
-Operators are cards: a coloured head with the type, below it name, parameters and output shapes. The graph's inputs,
-outputs and constants are pills of one line.
+Operators are cards: a coloured head with the type, below it name, parameters and output shapes. Inputs, outputs and
+constants of the graph are pills of one line.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _HEAD: Final = 22
 _LINE: Final = 15
 _PADDING: Final = 10
 _MOST_CHARACTERS: Final = 42
-# Names differ at their ends: layer4.1.conv2.
+# Characters kept from the end of a name, where names differ: layer4.1.conv2.
 _TAIL: Final = 20
 _LEAST_WIDTH: Final = 96
 _PILL_HEIGHT: Final = 24
@@ -30,7 +30,7 @@ _BODY_SIZE: Final = 11
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Card:
-    """What is written in a box: the head, a note at its right end, and (kind, text) of the lines below."""
+    """Contents of a box: head, a note at its right end, and (kind, text) of the lines below."""
 
     operator: Operator
     family: str
@@ -42,12 +42,12 @@ class Card:
 
     @property
     def is_pill(self) -> bool:
-        """Whether there is nothing but the head."""
+        """Return whether there is only a head."""
         return not self.lines
 
     @property
     def size(self) -> tuple[float, float]:
-        """Width and height in pixels."""
+        """Return width and height in pixels."""
         head = text_width(self.head, _HEAD_SIZE) * 1.06 + (text_width(self.note, _BODY_SIZE) + 14 if self.note else 0)
         body = max((text_width(line, _BODY_SIZE) for _, line in self.lines), default=0.0)
         width = max(head, body) + 2 * _PADDING
@@ -56,7 +56,7 @@ class Card:
         return max(_LEAST_WIDTH, round(width)), _HEAD + _LINE * len(self.lines) + 9
 
     def markup(self, box: Box) -> str:
-        """The group that draws this card into a box."""
+        """Return the group that draws this card in a box."""
         inner = self._pill(box) if self.is_pill else self._card(box)
         return element(
             "g",
@@ -89,13 +89,13 @@ class Card:
     def _heat(self, box: Box) -> list[str]:
         if self.heat is None:
             return []
-        # The square root of the share: shares are so uneven that otherwise all but a few cards would stay blank.
+        # The square root, since shares are so uneven that otherwise all but a few cards would stay blank.
         opacity = f"{0.85 * self.heat**0.5:.2f}"
         return [element("rect", class_="pnnx-graph-heat", width=box.width, height=box.height, rx=7, opacity=opacity)]
 
 
 def cards(description: Description) -> list[Card]:
-    """The card of every operator, in the order of the description."""
+    """Return the card of every operator, in the order of the description."""
     shares = [description.share(operator) for operator in description.operators]
     hottest = max((share for share in shares if share is not None), default=0.0)
     return [

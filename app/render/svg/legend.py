@@ -1,4 +1,4 @@
-"""The head of the drawing: title, totals, and what the colours mean."""
+"""The head of the drawing: title, totals, and the legend of colours."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _HEAT_STEPS: Final = 12
 
 @dataclass(frozen=True, slots=True)
 class Legend:
-    """Markup whose upper left corner is 0, 0, and its size in pixels."""
+    """Markup with the origin at its upper left corner, and its size in pixels."""
 
     markup: str
     width: float
@@ -30,7 +30,7 @@ class Legend:
 
 
 def summary(description: Description) -> str:
-    """The graph in one line: totals, time, back end."""
+    """Return the graph in one line: totals, time, back end."""
     parts = [totals_text(description.totals)]
     parts += [time_text(description.time_us)] if description.time_us is not None else []
     parts += [f"{description.backend} back end"] if description.backend else []
@@ -38,7 +38,7 @@ def summary(description: Description) -> str:
 
 
 def draw_legend(description: Description, cards: Sequence[Card], title: str, width: float) -> Legend:
-    """The head, its swatches wrapped to the width."""
+    """Return the head, its swatches wrapped to the width."""
     about = summary(description)
     parts = [
         element("text", text(title), class_="pnnx-graph-title", x=0, y=16),
@@ -70,7 +70,7 @@ def _swatch(family: str, label: str, x: float, y: float) -> str:
 
 
 def _heat_scale(hottest: float, y: float) -> str:
-    """A row of cells in the colours of the cards: share of the time from none to the greatest."""
+    """Return a row of cells in the colours of the cards, for shares of the time from 0 to the largest."""
     cell = _HEAT_WIDTH / _HEAT_STEPS
     cells = [
         element(

@@ -1,4 +1,4 @@
-"""Elements as text. The only place where texts of a model enter the markup, and all of them are escaped here."""
+"""SVG elements as text; texts of a model are escaped here and nowhere else."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from app.render.formatting import cleaned
 
 
 def element(tag: str, *children: str, **attributes: object) -> str:
-    """``<tag key="value">children</tag>``; children are markup, attribute values are text.
+    """Return ``<tag key="value">children</tag>``; children are markup, attribute values are text.
 
-    An underscore stands for the hyphen in attribute names; a final one is dropped (``class_``). None is left out.
+    In attribute names an underscore stands for a hyphen, and a final one is dropped (``class_``). None is left out.
     """
     pairs = "".join(
         f" {key.rstrip('_').replace('_', '-')}={quoteattr(cleaned(_plain(value)))}"
@@ -21,12 +21,12 @@ def element(tag: str, *children: str, **attributes: object) -> str:
 
 
 def text(content: str) -> str:
-    """Text as markup, line breaks kept."""
+    """Return text as markup, with line breaks kept."""
     return "\n".join(escape(cleaned(line)) for line in content.split("\n"))
 
 
 def number(value: float) -> str:
-    """A coordinate to a tenth of a pixel, without a needless zero."""
+    """Return a coordinate to a tenth of a pixel, without a trailing zero."""
     return f"{value:.1f}".removesuffix(".0")
 
 
