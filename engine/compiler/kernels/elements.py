@@ -119,13 +119,13 @@ class Elements(Map):
     def _element(self, f: Function, at: Sequence[Value], fault_flag: Value, index: Index, count: int) -> None:
         (target, *operands), (dtype, *dtypes) = at, self.dtypes
         values = [
-            widened(f, self._load(f, place, index, count, strides[-1], each), each, self.domain, self.host)
+            to_domain(f, self._load(f, place, index, count, strides[-1], each), each, self.domain, self.host)
             for place, strides, each in zip(operands, self.operands, dtypes, strict=True)
         ]
         type_ = _registers(self.lanes, self.domain)
         result = emit(f, self.tree, values, type_, FUNCTIONS[self.domain])
         is_pair = self.domain == "pair"
-        stored = _cut_pairs(f, result, dtype) if is_pair else cut(f, result, dtype, self.host)
+        stored = _converted_complex(f, result, dtype) if is_pair else to_dtype(f, result, dtype, self.host)
         self._store(f, stored, target, index, count, dtype)
         for each in self.watched:
             self._watch(f, emit(f, each, values, type_, FUNCTIONS[self.domain]), count, fault_flag)
@@ -172,7 +172,7 @@ class Watched(Elements):
     sets_fault_flag = True
 
 
-def widened(f: Function, value: Value, dtype: str, domain: Domain, host: Host) -> Value:
+def to_domain(f: Function, value: Value, dtype: str, domain: Domain, host: Host) -> Value:
     """Convert loaded values to the domain computed in."""
     type_ = _registers(lanes_of(value.type), domain)
     if domain == "pair":
@@ -192,12 +192,12 @@ def widened(f: Function, value: Value, dtype: str, domain: Domain, host: Host) -
     return value if value.type == type_ else f.convert("sext" if is_signed else "zext", value, type_)
 
 
-def cut(f: Function, value: Value, dtype: str, host: Host) -> Value:
+def to_dtype(f: Function, value: Value, dtype: str, host: Host) -> Value:
     """Convert computed values to the dtype of the target."""
-    return half.to_half(f, value, dtype, host) if dtype in half.SIZES else _cut(f, value, dtype)
+    return half.to_half(f, value, dtype, host) if dtype in half.SIZES else _converted(f, value, dtype)
 
 
-def _cut_pairs(f: Function, value: Value, dtype: str) -> Value:
+def _converted_complex(f: Function, value: Value, dtype: str) -> Value:
     """Convert complex numbers, or take their real parts."""
     words = vector(lanes_of(value.type) // 2, "i64")
     return f.convert("bitcast", value, words) if dtype == PAIR else complex.to_real(f, value)
@@ -212,7 +212,7 @@ def _as_number(f: Function, mask: Value, type_: str) -> Truth:
     return typed.as_truth(f, mask, type_)
 
 
-def _cut(f: Function, value: Value, dtype: str) -> Value:
+def _converted(f: Function, value: Value, dtype: str) -> Value:
     """Convert computed values to a dtype that is not a 16-bit float."""
     lanes, element = lanes_of(value.type), COMPUTED[dtype][0]
     is_float = value.type.endswith(("float", "double", "float>", "double>"))

@@ -12,7 +12,7 @@ from typing import Literal, Self
 
 from engine.compiler.codegen.ir import Function, Index, Module, Sizes, Value, constant, vector
 from engine.compiler.kernels.channels import fitting_lanes
-from engine.compiler.kernels.elements import FUNCTIONS, STORED, Domain, cut, widened
+from engine.compiler.kernels.elements import FUNCTIONS, STORED, Domain, to_domain, to_dtype
 from engine.compiler.kernels.functions.activation import FLOATS
 from engine.compiler.kernels.kernel import Lines, block_of, derived, start
 
@@ -118,9 +118,9 @@ class TypedScan(Scan):
             with f.loop(0, self.size, carry=[neutral]) as step:
                 place = f.add(first, f.mul(step.index, self.inner))
                 x = f.load(vector(self.lanes, element), f.at(source, place, size), size)
-                number = widened(f, x, dtype, self.domain, self.host)
+                number = to_domain(f, x, dtype, self.domain, self.host)
                 total = add(f, step.carried[0], Value(number.text, number.type))
-                f.store(cut(f, total, result, self.host), f.at(target, place, result_size), result_size)
+                f.store(to_dtype(f, total, result, self.host), f.at(target, place, result_size), result_size)
                 step.carry([total])
         f.finish()
 

@@ -15,7 +15,7 @@ from functools import reduce
 from typing import Literal, Self
 
 from engine.compiler.codegen.ir import Function, Index, Module, Sizes, Value, constant, is_dynamic, vector
-from engine.compiler.kernels.elements import FUNCTIONS, STORED, Domain, cut, widened
+from engine.compiler.kernels.elements import FUNCTIONS, STORED, Domain, to_domain, to_dtype
 from engine.compiler.kernels.folding import SIDE_BY_SIDE, Fold, fold_lanes, largest, load_or, number_of, total, walk_row
 from engine.compiler.kernels.functions.arithmetic import negative
 from engine.compiler.kernels.kernel import Lines, block_of, derived, start
@@ -145,14 +145,16 @@ class TypedReduction(Lines):
             def load(column: Index, lanes: int, line: Value = line) -> Value:
                 element = vector(lanes, STORED[dtype][0])
                 value = f.load(element, f.at(line, column, size), size)
-                number = widened(f, value, dtype, self.domain, self.host)
+                number = to_domain(f, value, dtype, self.domain, self.host)
                 return self._truth(f, number) if counted else number
 
             found = self._fold(f, load)
             if self.mode == "mean":
                 found = f.fdiv(found, number_of(f, self.columns, found.type))
             f.store(
-                cut(f, found, result, self.host), f.at(target, f.mul(row.index, self.target), result_size), result_size
+                to_dtype(f, found, result, self.host),
+                f.at(target, f.mul(row.index, self.target), result_size),
+                result_size,
             )
         f.finish()
 
