@@ -66,12 +66,12 @@ class Elements(Map):
     Args:
         dtypes: of the target and the operands.
         domain: type computed in.
-        watched: conditions that raise the fault flag if they hold for any element; the result is invalid then.
+        checked: conditions that raise the fault flag if they hold for any element; the result is invalid then.
     """
 
     dtypes: tuple[str, ...]
     domain: Domain
-    watched: tuple[Expr, ...] = ()
+    checked: tuple[Expr, ...] = ()
 
     @cached_property
     def blocking(self) -> tuple[int, int]:
@@ -127,10 +127,10 @@ class Elements(Map):
         is_pair = self.domain == "pair"
         stored = _converted_complex(f, result, dtype) if is_pair else to_dtype(f, result, dtype, self.host)
         self._store(f, stored, target, index, count, dtype)
-        for each in self.watched:
-            self._watch(f, emit(f, each, values, type_, FUNCTIONS[self.domain]), count, fault_flag)
+        for each in self.checked:
+            self._check(f, emit(f, each, values, type_, FUNCTIONS[self.domain]), count, fault_flag)
 
-    def _watch(self, f: Function, value: Value, count: int, fault_flag: Value) -> None:
+    def _check(self, f: Function, value: Value, count: int, fault_flag: Value) -> None:
         """Raise the fault flag where a condition holds for any valid lane."""
         mask = f.compare("ne", value, constant(0, value.type))
         if count < self.lanes:
@@ -166,7 +166,7 @@ class Elements(Map):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Watched(Elements):
+class CheckedElements(Elements):
     """Element-wise map that may raise the fault flag."""
 
     sets_fault_flag = True
@@ -248,17 +248,17 @@ def make_elements(
     tree: Expr,
     domain: Domain,
     host: Host,
-    watched: Sequence[Expr] = (),
+    checked: Sequence[Expr] = (),
 ) -> Elements:
     """Return the map over ``shape`` whose target and operands have these strides and dtypes.
 
     Args:
-        watched: conditions none of which may hold; see ``Elements``.
+        checked: conditions none of which may hold; see ``Elements``.
     """
     merged = merge_loops(shape, strides) or [(1, tuple(1 for _ in strides))]
     lanes = max(1, host.lanes if domain == "float" else host.lanes // 2)
     merged.append(merged.pop(vector_loop(merged, lanes)))
-    kind = Watched if watched else Elements
+    kind = CheckedElements if checked else Elements
     return kind(
         sizes=tuple(size for size, _ in merged),
         target=tuple(each[0] for _, each in merged),
@@ -267,6 +267,6 @@ def make_elements(
         lanes=fitting_lanes(merged[-1][0], lanes),
         dtypes=tuple(dtypes),
         domain=domain,
-        watched=tuple(watched),
+        checked=tuple(checked),
         host=host,
     )

@@ -102,7 +102,7 @@ def test_operands_broadcast_and_lie_in_any_order(level: str) -> None:
 def test_only_existing_elements_set_the_fault_flag(level: str, size: int) -> None:
     x, tree = RANDOM.integers(-100, 100, size), apply("floor_divide", X, Y)
     kernel = make_elements(
-        (size,), [(1,)] * 3, ("int64",) * 3, tree, "i64", describe(level), watched=[apply("eq", Y, 0)]
+        (size,), [(1,)] * 3, ("int64",) * 3, tree, "i64", describe(level), checked=[apply("eq", Y, 0)]
     )
     for place in (None, 0, size // 2, size - 1):
         y = np.full(size, 3)

@@ -74,14 +74,14 @@ class TypedExpr:
     Args:
         tree: over the operands of its Calls.
         domain: number type of the tree; None for an operand.
-        watched: conditions of which none may hold, else the fault flag is set.
+        checked: conditions of which none may hold, else the fault flag is set.
         array: the elements, if they are known now.
     """
 
     tree: Expr
     spec: TensorSpec
     domain: Domain | None = None
-    watched: tuple[Expr, ...] = ()
+    checked: tuple[Expr, ...] = ()
     array: Array | None = None
 
 
@@ -147,10 +147,10 @@ class Calls:
         tree = integer_function(kernel or name, terms) if dtype.kind in "iub" else self._real(name, terms, dtype)
         if tree is None or not is_moderate(tree) or not names_of(tree) <= FUNCTIONS[domain].keys():
             raise NotLoweredError(f"there are no {dtype_name(dtype)} kernels")
-        watched = [each for part in parts if isinstance(part, TypedExpr) for each in part.watched]
+        checked = [each for part in parts if isinstance(part, TypedExpr) for each in part.checked]
         if dtype.kind in "iu" and (kernel or name) in DIVISIONS:
-            watched += _zero_checks(parts[1], terms[1])
-        return TypedExpr(tree, result, domain, tuple(watched))
+            checked += _zero_checks(parts[1], terms[1])
+        return TypedExpr(tree, result, domain, tuple(checked))
 
     def _for_domain(self, argument: TypedArgument, domain: Domain, result: TensorSpec) -> TypedArgument:
         """Return an argument that can be computed in the same map, or lies in memory."""
@@ -205,12 +205,12 @@ class Calls:
             domain = domain_of(dtype) if argument.domain is None else argument.domain
             if domain == domain_of(dtype):
                 tree = apply(f"as_{dtype_name(dtype)}", self._exact(argument))
-                return TypedExpr(tree, spec, domain, argument.watched)
+                return TypedExpr(tree, spec, domain, argument.checked)
         if mine.kind in "iub" and dtype.kind == "f":  # integers become floats where they are loaded
             loaded = argument if argument.domain is None else self._as_operand(argument)
             return TypedExpr(loaded.tree, spec, domain_of(dtype))
         domain = argument.domain or domain_of(mine)
-        return self._as_operand(TypedExpr(self._exact(argument), spec, domain, argument.watched))
+        return self._as_operand(TypedExpr(self._exact(argument), spec, domain, argument.checked))
 
     def _as_operand(self, argument: TypedExpr) -> TypedExpr:
         """Return a tensor in memory, as an operand."""
@@ -226,7 +226,7 @@ class Calls:
         if part.domain is None:
             assert isinstance(part.tree, Operand)
             return self.views[part.tree.index]
-        used = sorted(set().union(*(operands_of(each) for each in (part.tree, *part.watched))))
+        used = sorted(set().union(*(operands_of(each) for each in (part.tree, *part.checked))))
         if not used:
             raise NotLoweredError("it depends on no tensor")
         places = [Operand(used.index(k)) if k in used else Number(0) for k in range(len(self.views))]
@@ -240,7 +240,7 @@ class Calls:
             substitute(part.tree, places),
             part.domain,
             self.context.lowering.host,
-            [substitute(each, places) for each in part.watched],
+            [substitute(each, places) for each in part.checked],
         )
         self.steps.append(self.context.step(kernel, *seen))
         return target

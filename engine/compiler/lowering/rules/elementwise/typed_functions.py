@@ -198,5 +198,5 @@ def lower_power(context: Context) -> Lowered:
             return calls.lowered(TypedExpr(tree, spec, domain_of(dtype)))
     count = apply(f"as_{dtype_name(dtype)}", exponent.tree)
     signed = [*([exponent.tree] if of_exponent.kind == "i" else []), *([count] if dtype.kind == "i" else [])]
-    watched = tuple(apply("lt", each, 0) for each in signed)
-    return calls.lowered(TypedExpr(apply("pow", base.tree, count), spec, domain_of(dtype), watched))
+    checked = tuple(apply("lt", each, 0) for each in signed)
+    return calls.lowered(TypedExpr(apply("pow", base.tree, count), spec, domain_of(dtype), checked))
