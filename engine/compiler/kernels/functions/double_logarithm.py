@@ -11,12 +11,12 @@ from typing import Final
 from engine.compiler.codegen.ir import Function, Value, constant
 from engine.compiler.kernels.functions.arithmetic import (
     absolute,
+    double_bits,
     integer,
     like,
     logarithm_edges,
     negative,
     polynomial,
-    wide_bits,
 )
 from engine.compiler.kernels.functions.exponential import exp, format_of
 
@@ -68,7 +68,7 @@ def parts(f: Function, x: Value) -> tuple[Value, Value]:
     """Emit k and f of x = 2**k (1 + f), for x > 0."""
     is_small = f.compare("olt", x, like(x, _LEAST_NORMAL))
     normal = f.select(is_small, f.fmul(x, like(x, 2.0**54)), x)
-    code = wide_bits(f, normal)
+    code = double_bits(f, normal)
     k = integer(f, "ashr", integer(f, "sub", code, _SQRT_HALF_BITS), 52)
     rest = f.convert("bitcast", f.binary("sub", code, integer(f, "shl", k, 52)), x.type)
     # Added to 2**52, an integer is the low bits: not every processor converts 64-bit integers.

@@ -14,12 +14,12 @@ from engine.compiler.codegen.ir import Function, Value
 from engine.compiler.kernels.functions.arithmetic import (
     absolute,
     between,
+    double_bits,
     integer,
     like,
     maximum,
     minimum,
     polynomial,
-    wide_bits,
 )
 from engine.compiler.kernels.functions.double_logarithm import parts
 from engine.compiler.kernels.functions.exponential import exp2_of_sum
@@ -93,4 +93,4 @@ def _log2(f: Function, x: Value) -> tuple[Value, Value]:
 
 def _head(f: Function, x: Value) -> Value:
     """Emit the first 26 bits of a number."""
-    return f.convert("bitcast", integer(f, "and", wide_bits(f, x), _HEAD_MASK), x.type)
+    return f.convert("bitcast", integer(f, "and", double_bits(f, x), _HEAD_MASK), x.type)

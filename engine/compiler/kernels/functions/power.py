@@ -12,15 +12,15 @@ from engine.compiler.kernels.functions.arithmetic import (
     ROUNDER,
     absolute,
     copysign,
+    double_bits,
+    double_constant,
     integer,
     like,
     low_bits,
     maximum,
     minimum,
-    narrowed,
-    wide,
-    wide_bits,
-    widened,
+    to_double,
+    to_float,
 )
 from engine.compiler.kernels.functions.exponential import exp2_of_parts
 
@@ -33,18 +33,18 @@ _INFINITY: Final = float("inf")
 def power(f: Function, x: Value, y: Value) -> Value:
     """Emit x**y within 1.3 ulp, subnormal results too; special cases as in C."""
     magnitude = absolute(f, x)
-    exponent = f.fmul(widened(f, y), _log2(f, magnitude))
-    exponent = minimum(f, maximum(f, exponent, wide(x, -151.0)), wide(x, 129.0))
-    rounder = wide(x, ROUNDER + 254)
+    exponent = f.fmul(to_double(f, y), _log2(f, magnitude))
+    exponent = minimum(f, maximum(f, exponent, double_constant(x, -151.0)), double_constant(x, 129.0))
+    rounder = double_constant(x, ROUNDER + 254)
     rounded = f.fadd(exponent, rounder)
-    fraction = narrowed(f, f.fsub(exponent, f.fsub(rounded, rounder)))
+    fraction = to_float(f, f.fsub(exponent, f.fsub(rounded, rounder)))
     return with_edges(f, x, y, exp2_of_parts(f, fraction, low_bits(f, rounded)))
 
 
 def hypot(f: Function, x: Value, y: Value) -> Value:
     """Emit sqrt(x**2 + y**2) within 1 ulp; infinite if either is."""
-    a, b = widened(f, x), widened(f, y)
-    length = narrowed(f, f.intrinsic("sqrt", f.fadd(f.fmul(a, a), f.fmul(b, b))))
+    a, b = to_double(f, x), to_double(f, y)
+    length = to_float(f, f.intrinsic("sqrt", f.fadd(f.fmul(a, a), f.fmul(b, b))))
     infinity = like(x, _INFINITY)
     is_infinite = f.binary("or", _is_infinite(f, x), _is_infinite(f, y))
     return f.select(is_infinite, infinity, length)
@@ -53,19 +53,19 @@ def hypot(f: Function, x: Value, y: Value) -> Value:
 def _log2(f: Function, x: Value) -> Value:
     """Emit log2(x) of a non-negative float32, in float64 to 1e-12; NaN is not preserved."""
     lanes = lanes_of(x.type)
-    whole = wide_bits(f, widened(f, x))
+    whole = double_bits(f, to_double(f, x))
     high = f.convert("trunc", integer(f, "lshr", whole, 32), vector(lanes, "i32"))
     k = integer(f, "ashr", integer(f, "sub", high, _SQRT_HALF_HIGH_BITS), 20)
     shift = integer(f, "shl", f.convert("sext", k, whole.type), 52)
     m = f.convert("bitcast", f.binary("sub", whole, shift), vector(lanes, "double"))
-    s = f.fdiv(f.fsub(m, wide(x, 1.0)), f.fadd(m, wide(x, 1.0)))
+    s = f.fdiv(f.fsub(m, double_constant(x, 1.0)), f.fadd(m, double_constant(x, 1.0)))
     z = f.fmul(s, s)
-    series = wide(x, _LOG2[0])
+    series = double_constant(x, _LOG2[0])
     for each in _LOG2[1:]:
-        series = f.fma(series, z, wide(x, each))
+        series = f.fma(series, z, double_constant(x, each))
     result = f.fma(s, series, f.convert("sitofp", k, m.type))
-    result = f.select(f.compare("oeq", x, like(x, 0.0)), wide(x, -_INFINITY), result)
-    return f.select(f.compare("oeq", x, like(x, _INFINITY)), wide(x, _INFINITY), result)
+    result = f.select(f.compare("oeq", x, like(x, 0.0)), double_constant(x, -_INFINITY), result)
+    return f.select(f.compare("oeq", x, like(x, _INFINITY)), double_constant(x, _INFINITY), result)
 
 
 def with_edges(f: Function, x: Value, y: Value, result: Value) -> Value:

@@ -8,12 +8,12 @@ from engine.compiler.codegen.ir import Function, Value
 from engine.compiler.kernels.functions.arithmetic import (
     absolute,
     copysign,
+    double_bits,
+    double_constant,
     integer,
     like,
-    narrowed,
-    wide,
-    wide_bits,
-    widened,
+    to_double,
+    to_float,
 )
 
 # A quotient cut to this many bits can be multiplied by a float32 exactly in float64.
@@ -43,8 +43,8 @@ def sign(f: Function, x: Value) -> Value:
 
 def fmod(f: Function, a: Value, b: Value) -> Value:
     """Emit the exact remainder of a / b rounded towards zero; it has the sign of a."""
-    dividend, divisor = widened(f, absolute(f, a)), widened(f, absolute(f, b))
-    rest = copysign(f, narrowed(f, _rest(f, dividend, divisor)), a)
+    dividend, divisor = to_double(f, absolute(f, a)), to_double(f, absolute(f, b))
+    rest = copysign(f, to_float(f, _rest(f, dividend, divisor)), a)
     return f.select(f.compare("uno", b, b), b, rest)
 
 
@@ -94,7 +94,7 @@ def _rest(f: Function, dividend: Value, divisor: Value) -> Value:
 def _reduced(f: Function, rest: Value, divisor: Value) -> Value:
     """Emit ``rest`` minus a whole multiple of the divisor, exactly."""
     quotient = f.intrinsic("trunc", f.fdiv(rest, divisor))
-    cut = integer(f, "and", wide_bits(f, quotient), _HIGH_BITS)
+    cut = integer(f, "and", double_bits(f, quotient), _HIGH_BITS)
     less = f.fsub(rest, f.fmul(f.convert("bitcast", cut, rest.type), divisor))
     # The quotient may have been rounded up to an integer.
-    return f.select(f.compare("olt", less, wide(rest, 0.0)), f.fadd(less, divisor), less)
+    return f.select(f.compare("olt", less, double_constant(rest, 0.0)), f.fadd(less, divisor), less)

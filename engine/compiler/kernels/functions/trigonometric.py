@@ -23,6 +23,7 @@ from engine.compiler.kernels.functions.arithmetic import (
     between,
     bits,
     copysign,
+    double_constant,
     from_bits,
     has_sign,
     integer,
@@ -30,11 +31,10 @@ from engine.compiler.kernels.functions.arithmetic import (
     low_bits,
     maximum,
     minimum,
-    narrowed,
     polynomial,
     sqrt,
-    wide,
-    widened,
+    to_double,
+    to_float,
 )
 from engine.compiler.kernels.functions.exponential import exp_parts
 from engine.compiler.kernels.functions.logarithm import log1p
@@ -124,11 +124,11 @@ def _parts(f: Function, x: Value) -> tuple[Value, Value, Value]:
 
 def _reduced(f: Function, x: Value) -> tuple[Value, Value]:
     """Emit the reduced angle, and the number of quarter turns removed in the low bits of an integer."""
-    angle = widened(f, x)
-    rounded = f.fma(angle, wide(x, 2 / math.pi), wide(x, ROUNDER))
-    turns = f.fsub(rounded, wide(x, ROUNDER))
-    angle = f.fma(turns, wide(x, -_HALF_PI_HEAD), angle)
-    return narrowed(f, f.fma(turns, wide(x, -_HALF_PI_TAIL), angle)), low_bits(f, rounded)
+    angle = to_double(f, x)
+    rounded = f.fma(angle, double_constant(x, 2 / math.pi), double_constant(x, ROUNDER))
+    turns = f.fsub(rounded, double_constant(x, ROUNDER))
+    angle = f.fma(turns, double_constant(x, -_HALF_PI_HEAD), angle)
+    return to_float(f, f.fma(turns, double_constant(x, -_HALF_PI_TAIL), angle)), low_bits(f, rounded)
 
 
 def _rotated(f: Function, sine: Value, cosine: Value, quadrant: Value) -> Value:
@@ -191,24 +191,24 @@ def _reduced_exactly(f: Function, x: Value) -> tuple[Value, Value]:
     beyond = [f.compare("oge", magnitude, like(x, first)) for first in _FIRST]
 
     def by_size(numbers: tuple[float, ...]) -> Value:
-        found = wide(x, numbers[0])
+        found = double_constant(x, numbers[0])
         for mask, number in zip(beyond, numbers[1:], strict=True):
-            found = f.select(mask, wide(x, number), found)
+            found = f.select(mask, double_constant(x, number), found)
         return found
 
-    whole = f.fmul(widened(f, x), by_size(tuple(2.0**-scale for scale in _SCALES)))
+    whole = f.fmul(to_double(f, x), by_size(tuple(2.0**-scale for scale in _SCALES)))
     products = [f.fmul(whole, by_size(part)) for part in zip(*map(_parts_of_two_over_pi, _SCALES), strict=True)]
     turns = f.fadd(_modulo_4(f, x, products[0]), _modulo_4(f, x, products[1]))
-    rounded = f.fadd(f.fadd(turns, products[2]), wide(x, ROUNDER))
-    rest = f.fadd(f.fsub(turns, f.fsub(rounded, wide(x, ROUNDER))), f.fadd(products[2], products[3]))
-    return narrowed(f, f.fmul(rest, wide(x, math.pi / 2))), low_bits(f, rounded)
+    rounded = f.fadd(f.fadd(turns, products[2]), double_constant(x, ROUNDER))
+    rest = f.fadd(f.fsub(turns, f.fsub(rounded, double_constant(x, ROUNDER))), f.fadd(products[2], products[3]))
+    return to_float(f, f.fmul(rest, double_constant(x, math.pi / 2))), low_bits(f, rounded)
 
 
 def _modulo_4(f: Function, x: Value, product: Value) -> Value:
     """Emit a product below 2**52 modulo 4, exactly."""
-    rounder = wide(x, ROUNDER)
-    fours = f.fsub(f.fadd(f.fmul(product, wide(x, 0.25)), rounder), rounder)
-    return f.fsub(product, f.fmul(fours, wide(x, 4.0)))
+    rounder = double_constant(x, ROUNDER)
+    fours = f.fsub(f.fadd(f.fmul(product, double_constant(x, 0.25)), rounder), rounder)
+    return f.fsub(product, f.fmul(fours, double_constant(x, 4.0)))
 
 
 def _parts_of_two_over_pi(scale: int) -> tuple[float, ...]:

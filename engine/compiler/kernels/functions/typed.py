@@ -20,7 +20,7 @@ from engine.compiler.kernels.functions import (
     integer_division,
     rounding,
 )
-from engine.compiler.kernels.functions.arithmetic import absolute, copysign, like, negative, square, wide_bits
+from engine.compiler.kernels.functions.arithmetic import absolute, copysign, double_bits, like, negative, square
 from engine.compiler.kernels.functions.comparison import Truth
 
 _ORDERS = {"eq": "eq", "ne": "ne", "lt": "slt", "le": "sle", "gt": "sgt", "ge": "sge"}
@@ -227,7 +227,9 @@ DOUBLES: Mapping[str, Callable[..., Value]] = {
     **{name: rounding.rounded(way) for name, way in rounding.WAYS.items()},
     "where": comparison.where,
     "isnan": comparison.isnan,
-    "signbit": lambda f, x: as_truth(f, f.compare("slt", wide_bits(f, x), constant(0, wide_bits(f, x).type)), x.type),
+    "signbit": lambda f, x: as_truth(
+        f, f.compare("slt", double_bits(f, x), constant(0, double_bits(f, x).type)), x.type
+    ),
     "heaviside": comparison.heaviside,
     "isinf": comparison.comparison_with("oeq", float("inf"), of_magnitude=True),
     "isfinite": comparison.comparison_with("olt", float("inf"), of_magnitude=True),
