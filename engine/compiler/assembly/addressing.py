@@ -66,7 +66,7 @@ def is_dealt(step: KernelStep) -> bool:
     stored = {
         each.storage for each in step.pointers if each.storage.space in (MemorySpace.CONSTANT, MemorySpace.WEIGHT)
     }
-    weights = 0 if step.kernel.reads_few else sum(each.bytes for each in stored)
+    weights = 0 if step.kernel.reads_sparsely else sum(each.bytes for each in stored)
     others = hint(step.bytes) - weights
     return weights >= step.kernel.host.memory.second_bytes and weights > _MOSTLY * others
 

@@ -99,10 +99,10 @@ def pack_constants(steps: Sequence[Step], kept: Sequence[View]) -> tuple[Array, 
     """
     is_table: dict[Storage, bool] = {view.storage: False for view in kept if view.storage.space is MemorySpace.CONSTANT}
     for step in wanted(steps):
-        reads_few = isinstance(step, KernelStep) and step.kernel.reads_few
+        reads_sparsely = isinstance(step, KernelStep) and step.kernel.reads_sparsely
         for storage in storages_of(step):
             if storage.space is MemorySpace.CONSTANT:
-                is_table[storage] = is_table.get(storage, storage.bytes >= _TABLE_BYTES) and reads_few
+                is_table[storage] = is_table.get(storage, storage.bytes >= _TABLE_BYTES) and reads_sparsely
     places: dict[Storage, int] = {}
     end, tables_at = 0, None
     for storage in sorted(is_table, key=is_table.__getitem__):

@@ -138,7 +138,7 @@ class _Maker:
         Raises:
             CompileError: the program would be too large.
         """
-        for size, least in step.kernel.least_sizes:
+        for size, least in step.kernel.min_sizes:
             if size < least:
                 raise CompileError("a kernel tile is larger than the tensor", found=size, expected=f">= {least}")
         dynamic = self._dynamic(step) if self._is_dynamic else None

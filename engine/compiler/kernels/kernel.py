@@ -82,12 +82,12 @@ class Kernel(ABC):
         precision: type that "float" stands for in the code, as the host has it.
         sets_fault_flag: whether the last argument is a fault flag, an int set to 1 for a non-finite value and to 2 for
             an index out of range or an integer division by 0; the result must then be computed in another way.
-        reads_few: whether a run reads only a few of its constants.
+        reads_sparsely: whether a run reads only a few of its constants.
     """
 
     kind: ClassVar[str]
     sets_fault_flag: ClassVar[bool] = False
-    reads_few: ClassVar[bool] = False
+    reads_sparsely: ClassVar[bool] = False
     host: Host = field(repr=False)
     precision: Precision = field(init=False)
 
@@ -115,7 +115,7 @@ class Kernel(ABC):
         return 0
 
     @property
-    def least_sizes(self) -> Sequence[tuple[int, int]]:
+    def min_sizes(self) -> Sequence[tuple[int, int]]:
         """Return sizes and the minimum of each for which the code stays inside its tensors: a tile must fit."""
         return ()
 

@@ -153,7 +153,7 @@ class Layout(Kernel):
         return replace(grid, block=(smallest(grid.block[0], self.most_tiles), grid.block[1]))
 
     @property
-    def least_sizes(self) -> Sequence[tuple[int, int]]:
+    def min_sizes(self) -> Sequence[tuple[int, int]]:
         return ((self.queries, self.rows),)
 
     @property

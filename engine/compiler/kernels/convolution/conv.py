@@ -147,7 +147,7 @@ class Conv(Convolution):
         return derived(super().dynamic(sizes), grid=self.grid.dynamic(sizes), **changed)
 
     @property
-    def least_sizes(self) -> Sequence[tuple[int, int]]:
+    def min_sizes(self) -> Sequence[tuple[int, int]]:
         return (self.rows, self.tile.rows), (self.columns, self.tile.columns - self.tile.varies)
 
     @property

@@ -92,7 +92,7 @@ class Depthwise(Convolution):
         return derived(super().dynamic(sizes), grid=self.grid.dynamic(sizes))
 
     @property
-    def least_sizes(self) -> Sequence[tuple[int, int]]:
+    def min_sizes(self) -> Sequence[tuple[int, int]]:
         return (self.rows, self.tile.rows), (self.columns, self.tile.columns)
 
     @property

@@ -37,7 +37,7 @@ class Gather(Kernel):
 
     kind = "gather"
     sets_fault_flag = True
-    reads_few = True
+    reads_sparsely = True
     count: int
     bits: Literal[32, 64]
     rows: int

@@ -105,7 +105,7 @@ class Product(Kernel):
         return grid.cut(self.host.wanted_chunks, work, self.host.chunk_flops)
 
     @property
-    def least_sizes(self) -> Sequence[tuple[int, int]]:
+    def min_sizes(self) -> Sequence[tuple[int, int]]:
         rows = (self.rows, self.tile_rows)
         return (rows, (self.columns, width_of(self.panel))) if self.panel else (rows,)
 

@@ -97,7 +97,7 @@ class Layout(Kernel):
         return derived(dynamic, block=sizes.dynamic(self.block))
 
     @property
-    def least_sizes(self) -> Sequence[tuple[int, int]]:
+    def min_sizes(self) -> Sequence[tuple[int, int]]:
         return () if self.ahead is None else ((self.steps, self.ahead.steps),)
 
     @property

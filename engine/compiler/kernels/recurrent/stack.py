@@ -36,8 +36,8 @@ class RecurrentStack(Kernel):
         return self.with_dynamic(sizes, "layers")
 
     @property
-    def least_sizes(self) -> Sequence[tuple[int, int]]:
-        return [least for each in self.layers for least in each.least_sizes]
+    def min_sizes(self) -> Sequence[tuple[int, int]]:
+        return [least for each in self.layers for least in each.min_sizes]
 
     @property
     def chunks(self) -> int:
