@@ -70,10 +70,10 @@ class WindowAxis:
             return first, self.kernel
         if self.is_adaptive:
             return first, f.sub(self.end(f, window), first)
-        skipped, count = self.met(f, window)
+        skipped, count = self.inside(f, window)
         return f.add(first, f.mul(skipped, self.dilation)), count
 
-    def met(self, f: Function, window: Index) -> tuple[Index, Index]:
+    def inside(self, f: Function, window: Index) -> tuple[Index, Index]:
         """Return the number of taps before the image and the number of taps inside it."""
         if self.is_inside:
             return 0, self.kernel
@@ -95,7 +95,7 @@ class WindowAxis:
             return f.sub(end, first)
         behind = self.size + (self.padding if self.after is None else self.after)
         if self.dilation > 1:
-            return self._taps(f, window, behind) if counts_padding else f.maximum(self.met(f, window)[1], 1)
+            return self._taps(f, window, behind) if counts_padding else f.maximum(self.inside(f, window)[1], 1)
         if counts_padding:
             return f.sub(f.minimum(end, behind), first)
         return f.maximum(f.sub(f.minimum(end, self.size), f.maximum(first, 0)), 1)
@@ -111,7 +111,7 @@ def is_clipped(depth: WindowAxis | None) -> bool:
     return depth is not None and not depth.is_inside
 
 
-def met_parameters(depth: WindowAxis | None) -> list[tuple[str, str]]:
+def clip_parameters(depth: WindowAxis | None) -> list[tuple[str, str]]:
     """Return the parameters of an inner function for clipped windows: planes of taps to skip, and to take."""
     return [("i64", "skipped"), ("i64", "taken")] if is_clipped(depth) else []
 
@@ -122,5 +122,5 @@ def first_plane(f: Function, depth: WindowAxis | None, n: Index) -> tuple[Index,
         return n, []
     volume, window = f.divmod(n, depth.count)
     first, _ = depth.clip(f, window)
-    met = [as_value(each) for each in depth.met(f, window)] if is_clipped(depth) else []
-    return f.add(f.mul(volume, depth.size), first), met
+    inside = [as_value(each) for each in depth.inside(f, window)] if is_clipped(depth) else []
+    return f.add(f.mul(volume, depth.size), first), inside

@@ -190,10 +190,10 @@ class Conv(Convolution):
                 n, h, across = self._number(f, each_tile)
                 w = self._column(f, across)
                 strides = Strides(self.source.n, self.source.h * self.stride[0], self.source.w * self.stride[1])
-                plane, met = first_plane(f, self.depth, n)
+                plane, clipped = first_plane(f, self.depth, n)
                 at = place(f, source, strides, plane, h, w, 0)
                 ahead = self._ahead(f, weight, each_tile.index, tiles[0])
-                arguments = [at, weight, *ahead, *met, *target.at(n, h, w, channel).addresses]
+                arguments = [at, weight, *ahead, *clipped, *target.at(n, h, w, channel).addresses]
                 for columns in self._widths(f, across):
                     for each in cases(f, panel, self.panels):
                         f.call(functions[each, columns], arguments)

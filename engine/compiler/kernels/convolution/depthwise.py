@@ -22,7 +22,7 @@ from engine.compiler.kernels.convolution.depthwise_tile import UNROLLED, Depthwi
 from engine.compiler.kernels.grid import Grid
 from engine.compiler.kernels.kernel import Convolution, derived, place, start
 from engine.compiler.kernels.target import Target
-from engine.compiler.kernels.windows import first_plane, met_parameters
+from engine.compiler.kernels.windows import clip_parameters, first_plane
 from engine.tensor import Array
 
 # Fewest rows of tiles that divide evenly enough among threads.
@@ -122,11 +122,11 @@ class Depthwise(Convolution):
             if is_dynamic(self.tiling[0]) or self.tiling[0] > 1:
                 h = f.minimum(f.mul(down, self.tile.rows), self.rows - self.tile.rows)
             channel = f.mul(each, self.host.lanes)
-            plane, met = first_plane(f, self.depth, n)
+            plane, clipped = first_plane(f, self.depth, n)
             arguments = [
                 place(f, image, self.source, plane, f.mul(h, self.stride[0]), 0, channel),
                 f.at(weights, f.mul(each, self.host.lanes * (1 + self.taps))),
-                *met,
+                *clipped,
                 *target.at(n, h, 0, channel).addresses,
             ]
             for vector_ in cases(f, each, self.vectors):
@@ -136,7 +136,7 @@ class Depthwise(Convolution):
     def _emit_tile_row(self, module: Module, lanes: int, real: int) -> str:
         """Emit the inner function of a row of tiles of one vector; its arguments are addresses at the first pixel."""
         name = f"{self.name}_{lanes}_{real}"
-        parameters = [("ptr", "image"), ("ptr", "weights"), *met_parameters(self.depth), *self.epilogue.parameters]
+        parameters = [("ptr", "image"), ("ptr", "weights"), *clip_parameters(self.depth), *self.epilogue.parameters]
         f = module.inner(name, parameters)
         keeps_weights = self.planes == 1 and is_resident(self.host, self.tile, self.kernel, self.stride, self.dilation)
         _TileRow(self, f, lanes, real, keeps_weights).emit()
@@ -149,8 +149,8 @@ class _TileRow:
     def __init__(self, kernel: Depthwise, f: Function, lanes: int, real: int, keeps_weights: bool) -> None:
         self.kernel, self.f, self.lanes, self.real = kernel, f, lanes, real
         self.image, self.weights, *rest = f.parameters
-        met = len(met_parameters(kernel.depth))
-        self.met, addresses = rest[:met], rest[met:]
+        clipped = len(clip_parameters(kernel.depth))
+        self.clipped, addresses = rest[:clipped], rest[clipped:]
         self.target = Target.of(f, kernel.epilogue, kernel.target, addresses)
         self.resident = [self._weight(tap) for tap in range(-1, kernel.taps)] if keeps_weights else []
 
@@ -169,7 +169,7 @@ class _TileRow:
         kernel, f = self.kernel, self.f
         image = f.at(self.image, f.mul(w, kernel.stride[1] * kernel.source.w))
         target = self.target.at(w=w)
-        if kernel.planes > 1 or self.met:
+        if kernel.planes > 1 or self.clipped:
             self._finish_row(0, self._loop_over_planes(image), target)
         elif self._is_long:
             self._finish_row(
@@ -188,7 +188,7 @@ class _TileRow:
         """Emit the sums of one row of a volume, one plane of taps after the other."""
         kernel, f = self.kernel, self.f
         (height, width), totals = kernel.kernel, [self._weight(-1)] * kernel.tile.columns
-        skipped, taken = self.met or (0, kernel.planes)
+        skipped, taken = self.clipped or (0, kernel.planes)
         gap = kernel.source.n * (kernel.depth.dilation if kernel.depth else 1)
         with f.loop(0, taken, carry=totals) as plane:
             at = f.at(image, f.mul(plane.index, gap))

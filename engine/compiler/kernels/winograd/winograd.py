@@ -84,7 +84,7 @@ class Winograd(Layout):
             count = f.minimum(f.sub(self.in_channels, channel), self.blocking.depth)
             begin = f.at(image, self._shift(f, of_plane))
             stream_of = f.at(stream, f.mul(part, f.mul(width, self.part_floats(1))))
-            with self._where_met(chunk, plane):
+            with self._where_read(chunk, plane):
                 with f.loop(0, tiles) as tile:
                     self._transform(chunk, loader, begin, tile.index, plane, channel, count)
                 for run in self.filtering.runs:
@@ -192,7 +192,7 @@ class Winograd(Layout):
         is_there = f.compare("eq", as_value(found), as_value(wanted))
         return f.add(f.mul(volume, self.depth.size), found), is_there
 
-    def _where_met(self, chunk: _Chunk, plane: Index) -> AbstractContextManager[object]:
+    def _where_read(self, chunk: _Chunk, plane: Index) -> AbstractContextManager[object]:
         """Skip a plane of taps that no tile of a chunk reads, at the ends of the volume."""
         f = chunk.f
         if not is_clipped(self.depth):
