@@ -24,7 +24,7 @@ def fitting_lanes(size: int, lanes: int) -> int:
     return lanes
 
 
-def few(limit: int, size: int | None = None) -> list[int]:
+def candidate_sizes(limit: int, size: int | None = None) -> list[int]:
     """Return candidate numbers up to a limit, each at most 3/4 of the next; only those not larger than ``size``."""
     numbers = []
     while limit > 0:

@@ -23,7 +23,7 @@ from engine.compiler.kernels.attention.tiles import TileFunctions
 from engine.compiler.kernels.channels import Panel, load_panel, width_of
 from engine.compiler.kernels.kernel import start
 from engine.compiler.kernels.products.matrix import indices_of
-from engine.compiler.kernels.products.packing import Packing, each_of
+from engine.compiler.kernels.products.packing import Packing, for_each_panel
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +239,7 @@ class Writer:
             with f.loop(skipped, wanted) as each:
                 score(packing.panels[0], each.index)
         else:
-            each_of(f, (skipped, wanted), packing.panels, score)
+            for_each_panel(f, (skipped, wanted), packing.panels, score)
         local = f.mul(f.sub(tile, self.tiles[0]), kernel.rows) if kernel.has_blocks else 0
         states = f.at(scratch.states, f.mul(local, RowCode.STATE))
         first_key, count = f.add(first_key, begin), f.sub(end, begin)
@@ -256,7 +256,7 @@ class Writer:
             arguments = [scratch.scores, f.at(values, first), states, at, as_value(count)]
             f.call(self.functions.values(panel, count), arguments)
 
-        each_of(f, (0, len(kernel.value_panels)), kernel.value_panels, add)
+        for_each_panel(f, (0, len(kernel.value_panels)), kernel.value_panels, add)
 
     def _fetch(self, queries: Value) -> None:
         """Prefetch the queries of the next tile: all rows are read at once, which no hardware prefetcher follows."""
@@ -297,7 +297,7 @@ class Writer:
                 sums = load_panel(f, f.at(line, first), panel, is_padded=True)
                 self.functions.store(f, panel, sums, share, f.at(target, f.mul(first, kernel.target.column)))
 
-            each_of(f, (0, len(kernel.value_panels)), kernel.value_panels, store)
+            for_each_panel(f, (0, len(kernel.value_panels)), kernel.value_panels, store)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -186,9 +186,9 @@ class Layout(Kernel):
         """Return the generator of mask range pruning; None where masks cannot exclude keys."""
         if self.is_causal or not self.masks or self.keys <= self.host.lanes:
             return None
-        lies_in_rows = self.query.column == 1 and (self.value.column == 1 or self.values == 1)
+        is_row_major = self.query.column == 1 and (self.value.column == 1 or self.values == 1)
         is_each_whole = all(mask.matrix.column == 1 for mask in self.masks)
-        if not is_each_whole or not lies_in_rows or 1 not in (self.key.row, self.key.column):
+        if not is_each_whole or not is_row_major or 1 not in (self.key.row, self.key.column):
             return None
         return MaskRange(
             rows=self.rows,

@@ -17,7 +17,7 @@ from typing import Self
 import numpy as np
 
 from engine.compiler.codegen.ir import Function, Index, Module, Sizes, Value, as_value, constant, vector
-from engine.compiler.kernels.channels import Panel, cases, few, panels_of, width_of
+from engine.compiler.kernels.channels import Panel, candidate_sizes, cases, panels_of, width_of
 from engine.compiler.kernels.indexing.gather import OUTSIDE, load_index
 from engine.compiler.kernels.kernel import Epilogue, Kernel, Strides, start
 from engine.compiler.kernels.products.tile import Tile
@@ -78,7 +78,7 @@ class GroupedProduct(Kernel):
     @cached_property
     def heights(self) -> list[int]:
         """Return the tile heights, highest first: a group uses the highest that fits."""
-        return list(dict.fromkeys([*few(self.tile_rows)[::-2][:3], 1]))
+        return list(dict.fromkeys([*candidate_sizes(self.tile_rows)[::-2][:3], 1]))
 
     def pack(self, matrices: Array) -> Array:
         """Return matrices (groups, terms, columns) packed panel by panel, padded with zero columns."""

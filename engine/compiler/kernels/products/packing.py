@@ -54,7 +54,7 @@ class Packing:
             begin = f.at(source, f.mul(number, width * self.source.column))
             pack(f, panel, begin, f.at(target, f.mul(number, self.panel_floats)), rows)
 
-        each_of(f, (0, wanted), self.panels, one)
+        for_each_panel(f, (0, wanted), self.panels, one)
 
     def _copy(self, f: Function, panel: Panel, source: Value, target: Value, rows: Index) -> None:
         """Copy row by row; a single column may have any stride."""
@@ -99,7 +99,7 @@ class Packing:
             block(whole, self.rows - whole)
 
 
-def each_of(
+def for_each_panel(
     f: Function, wanted: tuple[Index, Index], panels: tuple[Panel, ...], emit: Callable[[Panel, Index], None]
 ) -> None:
     """Emit ``emit(panel, number)`` for a range of panels: a loop over the full panels, then the last.

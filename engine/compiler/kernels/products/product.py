@@ -88,7 +88,7 @@ class Product(Kernel):
     @property
     def is_packed(self) -> bool:
         """Return whether panels are packed: for many rows, and where columns are not contiguous."""
-        if not lies_in_rows(self.right, self.columns):
+        if not is_row_major(self.right, self.columns):
             return True
         if is_symbolic(self.terms) or is_dynamic(self.terms):
             return False  # the size of a panel is not known
@@ -177,7 +177,7 @@ class Product(Kernel):
         return name
 
 
-def panel_of(host: Host, columns: int, vectors: int) -> Panel:
+def symbolic_panel(host: Host, columns: int, vectors: int) -> Panel:
     """Return the panel for a symbolic number of columns: whole vectors that fit the hint; empty if it is static."""
     if not is_symbolic(columns):
         return ()
@@ -186,12 +186,12 @@ def panel_of(host: Host, columns: int, vectors: int) -> Panel:
     return ((lanes, lanes),) * min(vectors, hint(columns) // lanes)
 
 
-def lies_in_rows(matrix: Matrix, columns: int) -> bool:
+def is_row_major(matrix: Matrix, columns: int) -> bool:
     """Return whether columns are contiguous."""
     return matrix.column == 1 or columns == 1
 
 
-def is_fitting(host: Host, sizes: tuple[int, ...], strides: tuple[int, ...], vectors: int) -> bool:
+def is_supported_layout(host: Host, sizes: tuple[int, ...], strides: tuple[int, ...], vectors: int) -> bool:
     """Return whether a right factor with these (terms, columns) and strides can be read or packed in place."""
     (terms, columns), (row, column) = sizes, strides
     if column == 1 or columns == 1:

@@ -14,9 +14,9 @@ from engine.compiler.kernels.products.matrix import Matrix
 from engine.compiler.kernels.products.product import (
     Product,
     choose_product_tile,
-    is_fitting,
-    panel_of,
+    is_supported_layout,
     rank_product_tiles,
+    symbolic_panel,
 )
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.fusion import Fused, ImageOf, Result, fuse_following, unfused
@@ -148,7 +148,7 @@ def _steps(context: Context, left: View, right: View, form: _Form, result: Resul
         a, b = _turned(b), _turned(a)
     if _is_packed_once(a, b):
         return [*steps, *_by_rows(context, result, a, b)]
-    if not is_fitting(context.host, b.shape[-2:], b.strides[-2:], vectors):
+    if not is_supported_layout(context.host, b.shape[-2:], b.strides[-2:], vectors):
         b = _copied(context, b, steps)
     a, spacing = spaced(context, a, columns)
     steps.extend(spacing)
@@ -163,7 +163,7 @@ def _steps(context: Context, left: View, right: View, form: _Form, result: Resul
         epilogue=result.epilogue,
         tile_rows=tile_rows,
         vectors=vectors,
-        panel=panel_of(context.host, columns, vectors),
+        panel=symbolic_panel(context.host, columns, vectors),
         host=context.host,
     )
     return [*steps, context.select(_tiled(first, b), lambda each: result.step(each, [a, b]))]
@@ -190,8 +190,8 @@ def _tiled(first: Product, right: View) -> Iterator[Product]:
     yield first
     host = first.host
     for tile_rows, vectors in rank_product_tiles(host, first.rows, first.columns, first.terms, CANDIDATES)[1:]:
-        if is_fitting(host, right.shape[-2:], right.strides[-2:], vectors):
-            panel = panel_of(host, first.columns, vectors)
+        if is_supported_layout(host, right.shape[-2:], right.strides[-2:], vectors):
+            panel = symbolic_panel(host, first.columns, vectors)
             yield replace(first, tile_rows=tile_rows, vectors=vectors, panel=panel)
 
 

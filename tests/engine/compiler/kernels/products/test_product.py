@@ -12,7 +12,7 @@ from engine.compiler.codegen.ir import Module
 from engine.compiler.kernels.expr import Operand, apply
 from engine.compiler.kernels.kernel import Epilogue, Strides
 from engine.compiler.kernels.products.matrix import Matrix
-from engine.compiler.kernels.products.product import Product, choose_product_tile, is_fitting
+from engine.compiler.kernels.products.product import Product, choose_product_tile, is_supported_layout
 from engine.tensor import Array
 from tests.combining import together
 from tests.engine.compiler.kernels.guarded import guarded_array
@@ -100,7 +100,7 @@ def test_what_no_stack_holds_is_read_in_place() -> None:
     kernel = made(LEVELS[0], (1, 1), sizes, places)
     assert not kernel.is_packed
     kernel.emit(Module())
-    assert not is_fitting(kernel.host, (100_000, 64), (1, 100_000), kernel.vectors)
+    assert not is_supported_layout(kernel.host, (100_000, 64), (1, 100_000), kernel.vectors)
 
 
 def test_work_falls_into_chunks_for_several_threads() -> None:
