@@ -24,7 +24,7 @@ import numpy as np
 from engine.compiler.codegen.ir import Function, Index, Loop, Module, Sizes, Value, hint, is_dynamic
 from engine.compiler.kernels.channels import Panel, cases, panels_of, width_of
 from engine.compiler.kernels.convolution.conv_tile import TileCode, TileWriter, emit_tile
-from engine.compiler.kernels.convolution.integer_products import ways
+from engine.compiler.kernels.convolution.integer_products import dot_method
 from engine.compiler.kernels.convolution.tiles import ConvTile, wide_tiles
 from engine.compiler.kernels.grid import Grid
 from engine.compiler.kernels.kernel import Convolution, Strides, derived, place, start
@@ -240,7 +240,7 @@ class Conv(Convolution):
             strands=strands,
             fetching=self.fetching,
             integers=self.integers,
-            ways=ways(self.host),
+            dot_method=dot_method(self.host),
             has_shift=self.has_shift,
             memory=memory if strands == 1 else replace(memory, ahead_bytes=memory.strand_ahead_bytes),
             # So large a tensor has left the L2 cache when the kernel returns to it.

@@ -44,7 +44,7 @@ class TileCode:
         strands: parts of the K loop whose weights are read alternately, each with its own sums.
         fetching: 2**n tiles prefetch a panel of weights, each its share; 0 for none.
         integers: packed in a value; 0 for a float.
-        ways: how integers are multiplied (integers.py).
+        dot_method: how integers are multiplied (integers.py).
         has_shift: whether the epilogue's first operand is integers to add to integer sums.
         memory: the host's.
         is_far: whether the target is so large that its lines are prefetched before they are written.
@@ -65,7 +65,7 @@ class TileCode:
     strands: int
     fetching: int
     integers: int
-    ways: str
+    dot_method: str
     has_shift: bool
     memory: Memory
     is_far: bool
@@ -291,10 +291,10 @@ class TileWriter:
 
     def _added(self, value: Value, weight: Value, total: Value) -> Value:
         """Emit ``total + value * weight``."""
-        integers, ways = self.code.integers, self.code.ways
+        integers, dot_method = self.code.integers, self.code.dot_method
         if integers == 4:
             return add_bytes(self.f, value, weight, total)
-        return add_pairs(self.f, value, weight, total, ways) if integers else self.f.fma(value, weight, total)
+        return add_pairs(self.f, value, weight, total, dot_method) if integers else self.f.fma(value, weight, total)
 
     def _finish_all(self, sums: Value, totals: Sequence[Value], target: Target) -> None:
         """Store the sums to the stack, then apply the epilogue pixel by pixel."""

@@ -11,14 +11,14 @@ from engine.compiler.codegen.ir import Function, Value, constant, lanes_of, vect
 # By vector width in words: the x86 instruction that multiplies pairs and adds their products.
 _X86 = {4: "sse2.pmadd.wd", 8: "avx2.pmadd.wd", 16: "avx512.pmaddw.d.512"}
 # The same for AVX-512 VNNI, which also adds to an accumulator.
-_DOTS = {4: "128", 8: "256", 16: "512"}
-DOTS = "dots"
+_VNNI = {4: "128", 8: "256", 16: "512"}
+VNNI = "dots"
 
 
-def ways(host: Host) -> str:
+def dot_method(host: Host) -> str:
     """Return how a host multiplies and adds pairs: VNNI, multiply then add, or (empty) by shifts and products."""
     if host.triple.startswith("x86_64"):
-        return DOTS if host.has_dots else "x86"
+        return VNNI if host.has_dots else "x86"
     return ""
 
 
@@ -36,12 +36,12 @@ def add_pairs(f: Function, a: Value, b: Value, total: Value, how: str) -> Value:
     """Emit ``total`` plus the two products of the 16-bit halves of each word.
 
     Args:
-        how: as returned by ``ways``.
+        how: as returned by ``dot_method``.
     """
     lanes = lanes_of(a.type)
-    if how == DOTS and lanes in _DOTS:
+    if how == VNNI and lanes in _VNNI:
         words = [total, as_integers(f, a), as_integers(f, b)]
-        return f.call(f"llvm.x86.avx512.vpdpwssd.{_DOTS[lanes]}", words, total.type)
+        return f.call(f"llvm.x86.avx512.vpdpwssd.{_VNNI[lanes]}", words, total.type)
     name = _X86.get(lanes) if how else None
     if name is None:
         a, b = as_integers(f, a), as_integers(f, b)
@@ -55,9 +55,9 @@ def add_pairs(f: Function, a: Value, b: Value, total: Value, how: str) -> Value:
 def add_bytes(f: Function, a: Value, b: Value, total: Value) -> Value:
     """Emit ``total`` plus the four products of the bytes of each word, unsigned in ``a``; for hosts with VNNI."""
     lanes = lanes_of(a.type)
-    if lanes in _DOTS:
+    if lanes in _VNNI:
         words = [total, as_integers(f, a), as_integers(f, b)]
-        return f.call(f"llvm.x86.avx512.vpdpbusd.{_DOTS[lanes]}", words, total.type)
+        return f.call(f"llvm.x86.avx512.vpdpbusd.{_VNNI[lanes]}", words, total.type)
     first, second = as_integers(f, a), as_integers(f, b)
     for place in range(4):
         total = f.binary("add", total, f.binary("mul", _byte(f, first, place, "lshr"), _byte(f, second, place, "ashr")))

@@ -13,7 +13,7 @@ from engine.compiler.kernels.convolution.depthwise_tile import rank_tiles as ran
 from engine.compiler.kernels.convolution.dots import DotConv, rank_dot_tiles
 from engine.compiler.kernels.convolution.dots import is_faster as are_dots_faster
 from engine.compiler.kernels.convolution.grouped import GroupedConv, PackedGroups, is_faster, rank_grouped_tiles
-from engine.compiler.kernels.convolution.integer_products import DOTS, ways
+from engine.compiler.kernels.convolution.integer_products import VNNI, dot_method
 from engine.compiler.kernels.convolution.tiles import PANEL_SIZES, choose_tile, rank_tiles
 from engine.compiler.kernels.kernel import Convolution, Strides
 from engine.compiler.kernels.winograd.blocking import choose_blocking, offered_for
@@ -243,7 +243,7 @@ def tiled(
 def _tiled_for(context: Context, parameters: ConvParameters) -> Host:
     """Return the host for the choice of tiles: products of integers may take a register of their own."""
     host = context.host
-    return replace(host, repeats_from_memory=False) if parameters.integers and ways(host) != DOTS else host
+    return replace(host, repeats_from_memory=False) if parameters.integers and dot_method(host) != VNNI else host
 
 
 def direct(

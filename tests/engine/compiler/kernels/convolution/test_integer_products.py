@@ -11,7 +11,7 @@ from engine.compiler.codegen.host import Host, describe, detect
 from engine.compiler.codegen.ir import Module
 from engine.compiler.codegen.object_code import assemble
 from engine.compiler.kernels.convolution.conv import Conv
-from engine.compiler.kernels.convolution.integer_products import DOTS, ways
+from engine.compiler.kernels.convolution.integer_products import VNNI, dot_method
 from engine.compiler.kernels.convolution.tiles import choose_tile
 from engine.compiler.kernels.expr import Operand, apply
 from engine.compiler.kernels.kernel import Epilogue, Strides
@@ -22,9 +22,9 @@ from tests.engine.compiler.kernels.running import LEVELS, dense, run
 # What this processor adds up in one instruction, too.
 HOSTS = [
     *map(describe, LEVELS),
-    *([replace(describe("avx512"), features=detect().features)] if ways(detect()) == DOTS else []),
+    *([replace(describe("avx512"), features=detect().features)] if dot_method(detect()) == VNNI else []),
 ]
-NAMES = [f"{host.name} {ways(host)}" for host in HOSTS]
+NAMES = [f"{host.name} {dot_method(host)}" for host in HOSTS]
 
 
 def kernel(
