@@ -196,7 +196,7 @@ class CompilePipeline:
         if self._optimised is None or taken is not self._taken:
             self._taken = taken
             off = self._options.passes_off - set(LOWERING_PASSES)
-            if not host.has_dots:  # kernels of floats are faster than those of bytes
+            if not host.has_vnni:  # kernels of floats are faster than those of bytes
                 off |= {quantised_products.__name__}
             graph = upcast(taken, is_kept=self.is_dynamic) if self._is_upcast else taken
             self._flat = None

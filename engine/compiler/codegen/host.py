@@ -120,7 +120,7 @@ class Host:
         return max(0, (self.registers - beside - vectors) // vectors)
 
     @property
-    def has_dots(self) -> bool:
+    def has_vnni(self) -> bool:
         """Return whether the processor has 8-bit dot product instructions (VNNI)."""
         return "+avx512vnni" in self.features
 

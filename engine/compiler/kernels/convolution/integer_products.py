@@ -18,7 +18,7 @@ VNNI = "dots"
 def dot_method(host: Host) -> str:
     """Return how a host multiplies and adds pairs: VNNI, multiply then add, or (empty) by shifts and products."""
     if host.triple.startswith("x86_64"):
-        return VNNI if host.has_dots else "x86"
+        return VNNI if host.has_vnni else "x86"
     return ""
 
 

@@ -275,7 +275,7 @@ def lower_matmul_integer(context: Context) -> Lowered:
 def _integers(context: Context, weights: Array) -> int:
     """Return the number of integers in a word."""
     fits = weights.min() >= _SIGNED.min and weights.max() <= _SIGNED.max
-    return 4 if fits and context.host.has_dots else 2
+    return 4 if fits and context.host.has_vnni else 2
 
 
 def _bytes(context: Context) -> View:

@@ -83,7 +83,7 @@ def test_other_processors_have_code_of_their_own(has_shift: bool) -> None:
     assert assemble(str(module), describe("neon"))
 
 
-@pytest.mark.parametrize("host", [host for host in HOSTS if host.has_dots], ids=lambda host: host.name)
+@pytest.mark.parametrize("host", [host for host in HOSTS if host.has_vnni], ids=lambda host: host.name)
 @pytest.mark.parametrize(
     ("size", "channels", "groups"),
     [((1, 1), (4, 1), 1), ((5, 7), (12, 21), 1), ((3, 9), (8, 37), 1), ((4, 4), (24, 9), 3), ((2, 31), (40, 65), 1)],
