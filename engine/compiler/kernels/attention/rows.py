@@ -13,7 +13,7 @@ from engine.compiler.kernels.functions.exponential import LOG2_E, exp2_down
 from engine.compiler.kernels.products.matrix import Matrix
 
 # Rows of up to this many vectors are unrolled completely.
-WRITTEN_OUT = 8
+MOST_UNROLLED_VECTORS = 8
 LARGEST_FLOAT = 3e38
 Step: TypeAlias = Callable[[Index, Value], Value]
 
@@ -175,7 +175,7 @@ class RowCode:
             with f.loop(stop, end, self.lanes, carry=carry[:1]) as loop:
                 loop.carry([step(loop.index, loop.carried[0])])
             return [*loop.results, *carry[1:]]
-        iterations = (end - begin) // stride if end - begin > WRITTEN_OUT * self.lanes else 0
+        iterations = (end - begin) // stride if end - begin > MOST_UNROLLED_VECTORS * self.lanes else 0
         if iterations:
             with f.loop(begin, begin + iterations * stride, stride, carry=carry) as loop:
                 places = [f.add(loop.index, k * self.lanes) for k in range(SIDE_BY_SIDE)]

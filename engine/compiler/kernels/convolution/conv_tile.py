@@ -26,7 +26,7 @@ FEW = 8
 # Most cache lines of the next tile prefetched in an iteration; beyond this, prefetching is left to hardware.
 MOST_FETCHED = 64
 # Instructions an element from which an epilogue runs in its own loop.
-DEAR = 8
+EXPENSIVE = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,8 +109,8 @@ class TileWriter:
         image, weights, *rest = f.parameters
         ahead = rest.pop(0) if code.fetching else None
         target = Target.of(f, code.epilogue, code.target, rest[2:] if code.planes else rest)
-        is_dear = cost(code.epilogue.tree) >= DEAR and code.rows * code.columns > 1
-        sums = f.reserve(code.rows * code.columns * code.width) if is_dear else None
+        is_expensive = cost(code.epilogue.tree) >= EXPENSIVE and code.rows * code.columns > 1
+        sums = f.reserve(code.rows * code.columns * code.width) if is_expensive else None
         totals = self._begun(weights)
         if code.is_far:
             self._fetch(target)

@@ -16,7 +16,7 @@ from typing import Self
 from engine.compiler.codegen.host import Host
 from engine.compiler.codegen.ir import Function, Index, Module, Sizes, Value, hint, is_dynamic
 from engine.compiler.kernels.channels import Panel, cases, fitting_lanes, load_panel, panels_of, starts_of, width_of
-from engine.compiler.kernels.convolution.conv_tile import DEAR
+from engine.compiler.kernels.convolution.conv_tile import EXPENSIVE
 from engine.compiler.kernels.convolution.tiles import rank_tiles
 from engine.compiler.kernels.expr import cost
 from engine.compiler.kernels.grid import Grid
@@ -152,8 +152,8 @@ class Product(Kernel):
         f = module.inner(name, [("ptr", "left"), ("ptr", "right"), *self.epilogue.parameters])
         left, right, *addresses = f.parameters
         target = Target.of(f, self.epilogue, self.target, addresses)
-        is_dear = cost(self.epilogue.tree) >= DEAR and self.tile_rows > 1
-        sums = f.reserve(self.tile_rows * width_of(panel)) if is_dear else None
+        is_expensive = cost(self.epilogue.tree) >= EXPENSIVE and self.tile_rows > 1
+        sums = f.reserve(self.tile_rows * width_of(panel)) if is_expensive else None
         tile = Tile(
             rows=self.tile_rows,
             panel=panel,
