@@ -138,7 +138,7 @@ class _Work:
         return 4 * self.parts * self.filtering.weights * self.in_channels * self.count * self.host.lanes
 
     @property
-    def far(self) -> float:
+    def cache_excess(self) -> float:
         """Return the excess of images and weights over the L2 cache, as a share of its size from 0 to 1.
 
         It is 0 for row tiles: their pixels are contiguous and arrive in time.
@@ -151,7 +151,7 @@ class _Work:
         return min(max((image_bytes + self.weights) / self.host.memory.second_bytes - 1, 0.0), 1.0)
 
     @property
-    def hurried(self) -> float:
+    def exposed(self) -> float:
         """Return the extra time of a row's transforms and sums relative to products; 0 if they are hidden."""
         return max(LOADS / self.host.repeats_a_product - 1, 0.0) if self.filtering.is_row else 0.0
 
@@ -191,10 +191,10 @@ class _Work:
         total += sums * b.at_once * self.count * np.where(depths > 1, ADD_CYCLES, SET_CYCLES)
         in_vectors = -(-self.in_channels // self.host.lanes) * self.parts
         share = self.filtering.positions / 36 * (LINE_SHARE if self.filtering.is_row else 1)
-        share *= 1 + FAR_PIXELS * self.far * self.host.memory.late_cost
+        share *= 1 + FAR_PIXELS * self.cache_excess * self.host.memory.late_cost
         transforms = share * blocks * b.tiles * (groups * in_vectors * INPUT_CYCLES + self.count * OUTPUT_CYCLES)
-        total += (1 + self.hurried) * transforms
-        total += self.hurried * sums * (b.at_once * self.count * ADD_CYCLES + PANEL_CYCLES * panels)
+        total += (1 + self.exposed) * transforms
+        total += self.exposed * sums * (b.at_once * self.count * ADD_CYCLES + PANEL_CYCLES * panels)
         total += self._streamed(b, blocks)
         memory, scratch = self.host.memory, self.scratch(b)
         total += self.weights / self.filtering.weights * blocks * repeats * memory.repeat_cost
@@ -327,8 +327,10 @@ def rank(
 
     def key(each: tuple[float, int, Filtering | None]) -> tuple[bool, float]:
         cycles, weights, _ = each
-        is_lavish = weights > LARGE_BYTES and any(2 * other <= weights and its <= most for its, other, _ in found)
-        return is_lavish, cycles
+        is_memory_hungry = weights > LARGE_BYTES and any(
+            2 * other <= weights and its <= most for its, other, _ in found
+        )
+        return is_memory_hungry, cycles
 
     return [filtering for *_, filtering in sorted(found, key=key)]
 
