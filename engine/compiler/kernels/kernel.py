@@ -239,7 +239,7 @@ def block_of(f: Function, number: Index, size: int, end: int) -> tuple[Index, In
     return first, f.minimum(f.add(first, size), end)
 
 
-def place(f: Function, base: Value, strides: Strides, n: Index, h: Index, w: Index, c: Index) -> Value:
+def element_address(f: Function, base: Value, strides: Strides, n: Index, h: Index, w: Index, c: Index) -> Value:
     """Emit the address of an element."""
     offset: Index = 0
     for index, stride in ((n, strides.n), (h, strides.h), (w, strides.w), (c, strides.c)):

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from engine.compiler.codegen.ir import Function, Index, Value
 from engine.compiler.kernels.channels import Panel, starts_of
 from engine.compiler.kernels.expr import Expr, emit
-from engine.compiler.kernels.kernel import Epilogue, Strides, place
+from engine.compiler.kernels.kernel import Epilogue, Strides, element_address
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,9 @@ class Target:
 
     def at(self, n: Index = 0, h: Index = 0, w: Index = 0, c: Index = 0) -> Target:
         """Emit the addresses at this offset."""
-        tensors = ((place(self.f, address, strides, n, h, w, c), strides) for address, strides in self.tensors)
+        tensors = (
+            (element_address(self.f, address, strides, n, h, w, c), strides) for address, strides in self.tensors
+        )
         return replace(self, tensors=tuple(tensors))
 
     def store_panel(self, values: Sequence[Value], panel: Panel, w: Index = 0) -> None:
@@ -46,6 +48,8 @@ class Target:
     def store(self, value: Value, count: int, h: Index = 0, w: Index = 0, c: Index = 0) -> None:
         """Apply the epilogue to a vector of ``count`` channels at this offset and store it."""
         f, ((target, strides), *operands) = self.f, self.tensors
-        values = [f.load_lanes(value.type, place(f, at, each, 0, h, w, c), count, each.c) for at, each in operands]
+        values = [
+            f.load_lanes(value.type, element_address(f, at, each, 0, h, w, c), count, each.c) for at, each in operands
+        ]
         result = emit(f, self.tree, [value, *values])
-        f.store_lanes(result, place(f, target, strides, 0, h, w, c), count)
+        f.store_lanes(result, element_address(f, target, strides, 0, h, w, c), count)

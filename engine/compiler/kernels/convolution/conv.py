@@ -27,7 +27,7 @@ from engine.compiler.kernels.convolution.conv_tile import TileCode, TileWriter, 
 from engine.compiler.kernels.convolution.integer_products import dot_method
 from engine.compiler.kernels.convolution.tiles import ConvTile, wide_tiles
 from engine.compiler.kernels.grid import Grid
-from engine.compiler.kernels.kernel import Convolution, Strides, derived, place, start
+from engine.compiler.kernels.kernel import Convolution, Strides, derived, element_address, start
 from engine.compiler.kernels.target import Target
 from engine.compiler.kernels.windows import first_plane, is_clipped
 from engine.tensor import Array
@@ -191,7 +191,7 @@ class Conv(Convolution):
                 w = self._column(f, across)
                 strides = Strides(self.source.n, self.source.h * self.stride[0], self.source.w * self.stride[1])
                 plane, clipped = first_plane(f, self.depth, n)
-                at = place(f, source, strides, plane, h, w, 0)
+                at = element_address(f, source, strides, plane, h, w, 0)
                 ahead = self._ahead(f, weight, each_tile.index, tiles[0])
                 arguments = [at, weight, *ahead, *clipped, *target.at(n, h, w, channel).addresses]
                 for columns in self._widths(f, across):

@@ -20,7 +20,7 @@ from engine.compiler.codegen.ir import Function, Index, Module, Sizes, Value, hi
 from engine.compiler.kernels.channels import cases, vectors_of, width_of
 from engine.compiler.kernels.convolution.depthwise_tile import UNROLLED, DepthwiseTile, is_resident
 from engine.compiler.kernels.grid import Grid
-from engine.compiler.kernels.kernel import Convolution, derived, place, start
+from engine.compiler.kernels.kernel import Convolution, derived, element_address, start
 from engine.compiler.kernels.target import Target
 from engine.compiler.kernels.windows import clip_parameters, first_plane
 from engine.tensor import Array
@@ -124,7 +124,7 @@ class Depthwise(Convolution):
             channel = f.mul(each, self.host.lanes)
             plane, clipped = first_plane(f, self.depth, n)
             arguments = [
-                place(f, image, self.source, plane, f.mul(h, self.stride[0]), 0, channel),
+                element_address(f, image, self.source, plane, f.mul(h, self.stride[0]), 0, channel),
                 f.at(weights, f.mul(each, self.host.lanes * (1 + self.taps))),
                 *clipped,
                 *target.at(n, h, 0, channel).addresses,

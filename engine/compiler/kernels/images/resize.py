@@ -16,7 +16,7 @@ import numpy as np
 
 from engine.compiler.codegen.ir import Function, Index, Module, Sizes, Value, lanes_of, vector
 from engine.compiler.kernels.channels import vectors_of
-from engine.compiler.kernels.kernel import Epilogue, Kernel, Strides, block_of, derived, place, start
+from engine.compiler.kernels.kernel import Epilogue, Kernel, Strides, block_of, derived, element_address, start
 from engine.compiler.kernels.target import Target
 from engine.ir.dims import largest, smallest
 from engine.tensor import Array
@@ -108,7 +108,7 @@ class Resize(Kernel):
             n, h = f.divmod(rest, self.rows)
             first, depth = self._planes(f, table, n, entries[0])
             down = self._entry(f, f.at(down_table, f.mul(h, entries[1])), self.taps[0], self.source.h)
-            corner = place(f, image, self.source, first, 0, 0, 0)
+            corner = element_address(f, image, self.source, first, 0, 0, 0)
             lines = [[f.at(f.at(corner, plane), row) for row, _ in down] for plane, _ in depth]
             with f.loop(*block_of(f, segment, self.tile, self.columns)) as x:
                 across = self._entry(f, f.at(across_table, f.mul(x.index, entries[2])), self.taps[1], self.source.w)

@@ -19,7 +19,7 @@ from engine.compiler.codegen.ir import Function, Module, Sizes, Value, as_value,
 from engine.compiler.kernels.channels import Panel, cases, load_panel, panels_of, starts_of, vectors_of
 from engine.compiler.kernels.folding import largest, total
 from engine.compiler.kernels.functions.arithmetic import negative
-from engine.compiler.kernels.kernel import Epilogue, Kernel, Strides, block_of, derived, place, start
+from engine.compiler.kernels.kernel import Epilogue, Kernel, Strides, block_of, derived, element_address, start
 from engine.compiler.kernels.target import Target
 from engine.ir import dims
 
@@ -118,7 +118,7 @@ class GlobalAverage(Kernel):
         with f.loop(*block_of(f, chunk, self.block, self.batch * panels)) as each:
             n, panel = f.divmod(each.index, panels)
             channel = f.mul(panel, sum(real for _, real in self.panels[0]))
-            source = place(f, image, self.source, n, 0, 0, channel)
+            source = element_address(f, image, self.source, n, 0, 0, channel)
             target = Target.of(f, self.epilogue, self.target, addresses).at(n, 0, 0, channel)
             centre = None if centres is None else f.at(centres, f.add(f.mul(n, self.channels), channel))
             for vectors in cases(f, panel, self.panels):

@@ -21,7 +21,7 @@ from typing import TypeAlias
 from engine.compiler.codegen.ir import Index, Module, Value, as_value, constant, is_dynamic, lanes_of, vector
 from engine.compiler.kernels.channels import Panel, cases, load_panel, starts_of, width_of
 from engine.compiler.kernels.folding import largest, total
-from engine.compiler.kernels.kernel import place, start
+from engine.compiler.kernels.kernel import element_address, start
 from engine.compiler.kernels.pooling.pool_layout import VECTORS, PoolLayout
 from engine.compiler.kernels.target import Target
 
@@ -209,7 +209,7 @@ class Pool(PoolLayout):
             n, h = f.divmod(row.index, self.down.count)
             channel = f.mul(panel.index, VECTORS * self.host.lanes)
             volume, window = f.divmod(n, self.depth.count)
-            source = place(f, image, self.source, f.mul(volume, self.depth.size), 0, 0, channel)
+            source = element_address(f, image, self.source, f.mul(volume, self.depth.size), 0, 0, channel)
             places = [as_value(each) for each in (window, h)]
             arguments = [source, *places, tile.index, *target.at(n, h, 0, channel).addresses]
             for each in cases(f, panel.index, self.panels):

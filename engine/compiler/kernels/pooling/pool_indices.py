@@ -14,7 +14,7 @@ from functools import cached_property
 
 from engine.compiler.codegen.ir import Function, Index, Module, Value, as_value, constant, vector
 from engine.compiler.kernels.channels import cases, vectors_of
-from engine.compiler.kernels.kernel import Kernel, Strides, block_of, place, start
+from engine.compiler.kernels.kernel import Kernel, Strides, block_of, element_address, start
 from engine.compiler.kernels.windows import WindowAxis
 from engine.ir.dims import largest, smallest
 
@@ -68,12 +68,12 @@ class PoolPlaces(Kernel):
         with f.loop(*block_of(f, chunk, self.block, self.rows)) as row:
             n, h = f.divmod(row.index, self.down.count)
             volume, d = f.divmod(n, self.depth.count)
-            whole = place(f, image, self.source, f.mul(volume, self.depth.size), 0, 0, 0)
+            whole = element_address(f, image, self.source, f.mul(volume, self.depth.size), 0, 0, 0)
             with f.loop(0, self.across.count) as x, f.loop(0, len(self.vectors)) as each:
                 channel = f.mul(each.index, self.host.lanes)
                 for lanes, real in cases(f, each.index, self.vectors):
                     best, where = self._found(f, f.at(whole, channel), (d, h, x.index), lanes, real)
-                    f.store_lanes(best, place(f, target, self.target, n, h, x.index, channel), real)
+                    f.store_lanes(best, element_address(f, target, self.target, n, h, x.index, channel), real)
                     offset: Index = 0
                     for index, stride in (
                         (n, self.places.n),
@@ -97,7 +97,7 @@ class PoolPlaces(Kernel):
             d = f.add(plane, f.mul(a.index, self.depth.dilation))
             with f.loop(0, rows, carry=a.carried) as b:
                 h = f.add(row, f.mul(b.index, self.down.dilation))
-                line = place(f, image, self.source, d, h, 0, 0)
+                line = element_address(f, image, self.source, d, h, 0, 0)
                 with f.loop(0, columns, carry=b.carried) as c:
                     w = f.add(column, f.mul(c.index, self.across.dilation))
                     value = f.load_lanes(vector(lanes), f.at(line, f.mul(w, self.source.w)), real)

@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 
 from engine.compiler.codegen.ir import Function, Index, Module, Value, as_value, constant, is_dynamic, vector
 from engine.compiler.kernels.channels import unroll_factor, width_of
-from engine.compiler.kernels.kernel import place, start
+from engine.compiler.kernels.kernel import element_address, start
 from engine.compiler.kernels.target import Target
 from engine.compiler.kernels.windows import is_clipped
 from engine.compiler.kernels.winograd.blocking import FETCH_TILES, POINTER_BYTES
@@ -180,7 +180,7 @@ class Winograd(Layout):
         """Emit the address of the pixels under a tile, in the padded image or a plane of the volume."""
         n, h, w = origin
         stride, (n, _) = self.filtering.stride, self._plane(f, n, plane)
-        return place(f, image, self.source, n, f.mul(h, stride), f.mul(w, stride), channel)
+        return element_address(f, image, self.source, n, f.mul(h, stride), f.mul(w, stride), channel)
 
     def _plane(self, f: Function, n: Index, plane: Index) -> tuple[Index, Value]:
         """Emit the plane that a plane of taps reads, or the nearest existing one, and whether it exists."""
@@ -265,7 +265,9 @@ class Winograd(Layout):
         channel = f.mul(chunk.group, self.widths[0])
         with f.loop(0, tiles) as tile:
             upcoming = self._under(f, image, self._origin(f, f.add(following, tile.index)), 0, 0)
-            written = place(f, target, self.target, *self._origin(f, f.add(chunk.first_tile, tile.index)), channel)
+            written = element_address(
+                f, target, self.target, *self._origin(f, f.add(chunk.first_tile, tile.index)), channel
+            )
             for table, address in ((chunk.upcoming, upcoming), (chunk.written, written)):
                 f.store(address, f.at(table, tile.index, POINTER_BYTES), POINTER_BYTES)
 
