@@ -35,7 +35,7 @@ class Segment:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Deforming(Kernel):
+class DeformableSampling(Kernel):
     """Sampling of images at the taps of every output pixel.
 
     Args:

@@ -20,7 +20,7 @@ from engine.ir.dims import largest, smallest
 
 
 @dataclass(frozen=True, kw_only=True)
-class Regions(Kernel):
+class RegionAlign(Kernel):
     """Bins of every region (image, x1, y1, x2, y2).
 
     Args:

@@ -16,7 +16,7 @@ COUNTED: Final = {"int32": ("i32", 4), "int64": ("i64", 8), "float32": ("float",
 
 
 @dataclass(frozen=True, kw_only=True)
-class Counting(Lines):
+class ArithmeticSequence(Lines):
     """Arithmetic sequence of integers, contiguous in memory.
 
     Args:

@@ -23,7 +23,7 @@ Mode: TypeAlias = Literal["sum", "mean", "max"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Bags(Kernel):
+class BagPooling(Kernel):
     """Embedding bags; one output row a bag.
 
     Args:

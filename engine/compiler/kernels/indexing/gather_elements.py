@@ -25,7 +25,7 @@ ELEMENTS = {1: "i8", 2: "i16", 4: "i32", 8: "i64"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Positions:
+class IndexOperand:
     """Indices along one dimension of the source.
 
     Args:
@@ -42,14 +42,14 @@ class Positions:
     step: int
     wraps: bool
 
-    def dynamic(self, sizes: Sizes) -> Positions:
+    def dynamic(self, sizes: Sizes) -> IndexOperand:
         """Return these indices for a dimension of dynamic size."""
         strides = tuple(map(sizes.dynamic, self.strides))
         return replace(self, strides=strides, size=sizes.dynamic_count(self.size), step=sizes.dynamic(self.step))
 
 
 @dataclass(frozen=True, kw_only=True)
-class Picking(Kernel):
+class ElementGather(Kernel):
     """source[..., index, ...] over loops of static sizes, the outermost first.
 
     Args:
@@ -62,7 +62,7 @@ class Picking(Kernel):
     sizes: tuple[int, ...]
     target: tuple[int, ...]
     source: tuple[int, ...]
-    positions: tuple[Positions, ...]
+    positions: tuple[IndexOperand, ...]
     element: int
 
     def dynamic(self, sizes: Sizes) -> Self:

@@ -30,7 +30,7 @@ from engine.compiler.kernels.channels import fitting_lanes
 from engine.compiler.kernels.elements import TYPES
 from engine.compiler.kernels.folding import SIDE_BY_SIDE, walk_row
 from engine.compiler.kernels.indexing.gather import OUTSIDE, load_index
-from engine.compiler.kernels.indexing.gather_elements import Positions
+from engine.compiler.kernels.indexing.gather_elements import IndexOperand
 from engine.compiler.kernels.kernel import Kernel, block_of, derived, start
 from engine.ir.dims import is_symbolic, largest, smallest
 
@@ -40,7 +40,7 @@ _IN_VECTORS = ("float32", "int32")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Scattering(Kernel):
+class ElementScatter(Kernel):
     """target[..., index, ...] = source over loops of static sizes, or += and the like.
 
     Args:
@@ -55,7 +55,7 @@ class Scattering(Kernel):
     sizes: tuple[int, ...]
     target: tuple[int, ...]
     source: tuple[int, ...]
-    positions: tuple[Positions, ...]
+    positions: tuple[IndexOperand, ...]
     mode: Mode
     dtype: str
     apart: int = 0

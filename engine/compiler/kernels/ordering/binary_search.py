@@ -13,7 +13,7 @@ from engine.compiler.kernels.kernel import Lines, block_of, start
 
 
 @dataclass(frozen=True, kw_only=True)
-class Searching(Lines):
+class BinarySearch(Lines):
     """Binary search of every value in its row.
 
     Args:

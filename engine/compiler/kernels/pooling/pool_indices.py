@@ -20,7 +20,7 @@ from engine.ir.dims import largest, smallest
 
 
 @dataclass(frozen=True, kw_only=True)
-class PoolPlaces(Kernel):
+class PoolIndices(Kernel):
     """Maximum pooling with indices, of static geometry.
 
     Args:

@@ -15,7 +15,7 @@ from engine.ir.dims import is_symbolic
 
 
 @dataclass(frozen=True, kw_only=True)
-class Extreme(Lines):
+class ArgExtreme(Lines):
     """Index and value of the extreme element of every row.
 
     Args:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from engine.compiler.kernels.images.deformable import Deforming, Segment
+from engine.compiler.kernels.images.deformable import DeformableSampling, Segment
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.rules.convolution.conv import pointwise_conv
 from engine.compiler.lowering.rules.indexing.sampling import with_contiguous_channels
@@ -59,7 +59,7 @@ def lower_deform(context: Context) -> Lowered:
     seen = channels_last((n, taps * count, *places))
     stride, dilation = (spread(each, 2, name) for each, name in ((conv.stride, "stride"), (conv.dilation, "dilation")))
     padding = spread(conv.padding, 2, "padding", 0)
-    sampling = Deforming(
+    sampling = DeformableSampling(
         batch=n,
         sizes=(sizes[0], sizes[1]),
         source=image.strides,

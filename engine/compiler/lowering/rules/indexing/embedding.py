@@ -6,7 +6,7 @@ from typing import cast
 
 import numpy as np
 
-from engine.compiler.kernels.indexing.embedding_bag import Bags, Mode
+from engine.compiler.kernels.indexing.embedding_bag import BagPooling, Mode
 from engine.compiler.kernels.indexing.gather import Gather
 from engine.compiler.lowering.context import Context, as_rows
 from engine.compiler.lowering.rules.indexing.gather import BITS, indices_of
@@ -47,7 +47,7 @@ def _bags(context: Context, mode: Mode, padding_idx: int | None) -> Lowered:
     rows, columns = table.shape
     if has_weights and (weights.shape != indices.shape or not weights.is_row_major):
         raise NotLoweredError("its weights do not fit")
-    kernel = Bags(
+    kernel = BagPooling(
         mode=mode,
         rows=rows,
         columns=columns,

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from engine.compiler.kernels.indexing.gather_elements import Picking, Positions
+from engine.compiler.kernels.indexing.gather_elements import ElementGather, IndexOperand
 from engine.compiler.kernels.map import merge_loops
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.rules.composition import Composition
@@ -188,7 +188,7 @@ def gather_step(context: Context, target: View, x: View, source: Sequence[int], 
     wide = [derived(each.view, each.view.meta.broadcast_to(sizes)).strides for each in slots]
     loops = merge_loops(sizes, [target.strides, source, *wide]) or [(1, (1, 1, *(1 for _ in slots)))]
     positions = tuple(
-        Positions(
+        IndexOperand(
             strides=tuple(steps[2 + k] for _, steps in loops),
             bits=BITS[each.view.dtype.name],
             size=x.shape[each.axis],
@@ -197,7 +197,7 @@ def gather_step(context: Context, target: View, x: View, source: Sequence[int], 
         )
         for k, each in enumerate(slots)
     )
-    kernel = Picking(
+    kernel = ElementGather(
         sizes=tuple(size for size, _ in loops),
         target=tuple(steps[0] for _, steps in loops),
         source=tuple(steps[1] for _, steps in loops),

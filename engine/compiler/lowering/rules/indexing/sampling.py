@@ -8,7 +8,7 @@ import numpy as np
 
 from engine.compiler.kernels.expr import Expr, Operand, apply
 from engine.compiler.kernels.images.grid_sample import Sampling
-from engine.compiler.kernels.images.roi_align import Regions
+from engine.compiler.kernels.images.roi_align import RegionAlign
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.rules.composition import Composition
 from engine.compiler.lowering.rules.registry import kernels_for
@@ -103,7 +103,7 @@ def lower_regions(context: Context, layer: RoIAlign, x: View, regions: View) -> 
     image, copies = with_contiguous_channels(context, x)
     target = context.allocate()
     strides = target.strides
-    kernel = Regions(
+    kernel = RegionAlign(
         count=regions.shape[0],
         batch=x.shape[0],
         channels=x.shape[1],

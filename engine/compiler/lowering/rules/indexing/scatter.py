@@ -10,8 +10,8 @@ import numpy as np
 
 from engine.compiler.kernels.elements import TYPES
 from engine.compiler.kernels.expr import Number, Operand, apply
-from engine.compiler.kernels.indexing.gather_elements import Positions
-from engine.compiler.kernels.indexing.scatter import Mode, Scattering
+from engine.compiler.kernels.indexing.gather_elements import IndexOperand
+from engine.compiler.kernels.indexing.scatter import ElementScatter, Mode
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.rules.composition import Composition
 from engine.compiler.lowering.rules.elementwise.typed_calls import domain_of
@@ -281,12 +281,12 @@ def scatter_step(
     # Along these loops the target alone moves: no two of their turns meet.
     free = [k for k, step in enumerate(kept) if step]
     order = [*free, *(k for k in range(len(sizes)) if k not in free)]
-    kernel = Scattering(
+    kernel = ElementScatter(
         sizes=tuple(sizes[k] for k in order),
         target=tuple(kept[k] for k in order),
         source=tuple(steps[k] for k in order),
         positions=tuple(
-            Positions(
+            IndexOperand(
                 strides=tuple(strides[k] for k in order),
                 bits=BITS[each.view.dtype.name],
                 size=target.shape[each.axis],

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from engine.compiler.kernels.indexing.gather_elements import ELEMENTS, Picking, Positions
+from engine.compiler.kernels.indexing.gather_elements import ELEMENTS, ElementGather, IndexOperand
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.rules.registry import FALLBACKS, KERNEL_RULES
 from engine.compiler.lowering.steps import KernelStep, Lowered, NotLoweredError, derived
@@ -72,11 +72,11 @@ def lower_constant_gather(context: Context) -> Lowered:
     target = context.allocate(is_image=False) if spec.dtype == FLOAT32 else row_major(spec.sizes, spec.dtype)
     if not target.is_row_major:
         target = row_major(spec.sizes, spec.dtype)
-    kernel = Picking(
+    kernel = ElementGather(
         sizes=(places.size,),
         target=(1,),
         source=(0,),
-        positions=(Positions(strides=(1,), bits=32, size=source.meta.size, step=1, wraps=False),),
+        positions=(IndexOperand(strides=(1,), bits=32, size=source.meta.size, step=1, wraps=False),),
         element=spec.dtype.itemsize,
         host=context.host,
     )

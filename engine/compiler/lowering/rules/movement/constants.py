@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from engine.compiler.kernels.indexing.arange import COUNTED, Counting
-from engine.compiler.kernels.indexing.gather_elements import Positions
-from engine.compiler.kernels.indexing.scatter import Scattering
+from engine.compiler.kernels.indexing.arange import COUNTED, ArithmeticSequence
+from engine.compiler.kernels.indexing.gather_elements import IndexOperand
+from engine.compiler.kernels.indexing.scatter import ElementScatter
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.rules.indexing.gather import BITS, indices_of
 from engine.compiler.lowering.rules.registry import kernels_for
@@ -100,7 +100,7 @@ def integer_range(
 ) -> tuple[View, KernelStep]:
     """Return integers in order, in new memory, and the step that writes them."""
     target = row_major((count,), dtype)
-    kernel = Counting(count=count, first=first, step=step, dtype=dtype.name, host=context.lowering.host)
+    kernel = ArithmeticSequence(count=count, first=first, step=step, dtype=dtype.name, host=context.lowering.host)
     return target, context.step(kernel, target)
 
 
@@ -131,12 +131,12 @@ def lower_one_hot(context: Context) -> Lowered:
     target = row_major(spec.sizes, INT64)
     zeros, one = (constant(np.asarray(number, INT64)) for number in (0, 1))
     clear = context.copy(derived(zeros, zeros.meta.broadcast_to(spec.sizes)), target)
-    kernel = Scattering(
+    kernel = ElementScatter(
         sizes=index.shape or (1,),
         target=target.strides[:-1] or (0,),
         source=(0,) * max(len(index.shape), 1),
         positions=(
-            Positions(
+            IndexOperand(
                 strides=index.strides or (0,),
                 bits=BITS[index.dtype.name],
                 size=spec.sizes[-1],

@@ -13,7 +13,7 @@ from engine.compiler.kernels.elements import make_elements
 from engine.compiler.kernels.expr import Number, Operand, apply
 from engine.compiler.kernels.pooling.global_average import Of
 from engine.compiler.kernels.pooling.pool import Pool as PoolKernel
-from engine.compiler.kernels.pooling.pool_indices import PoolPlaces
+from engine.compiler.kernels.pooling.pool_indices import PoolIndices
 from engine.compiler.kernels.windows import WindowAxis
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.fusion import as_image
@@ -92,7 +92,7 @@ def with_places(
     places = derived(places, places.meta.moveaxis(-1, 1))
     target, numbers = (derived(each, as_image(each.meta)) for each in (values, places))
     depth, down, across = three(windows(x, counts))
-    kernel = PoolPlaces(
+    kernel = PoolIndices(
         batch=target.shape[0],
         channels=x.shape[1],
         depth=depth,

@@ -11,7 +11,7 @@ import numpy as np
 from engine.compiler.kernels.elements import TYPES, Domain
 from engine.compiler.kernels.expr import Operand
 from engine.compiler.kernels.ordering.scan import RunningExtreme, Scan, TypedScan
-from engine.compiler.kernels.rows.argmax import Extreme
+from engine.compiler.kernels.rows.argmax import ArgExtreme
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.rules.composition import Composition
 from engine.compiler.lowering.rules.registry import kernels_for
@@ -82,7 +82,7 @@ def extremes_of(
         raise NotLoweredError("there is no kernel for so many elements")
     places, elements = row_major(sizes, INT64), row_major(sizes, x.dtype)
     count, columns = rows.shape
-    kernel = Extreme(
+    kernel = ArgExtreme(
         rows=count,
         columns=columns,
         source=rows.strides[0],

@@ -10,7 +10,7 @@ import numpy as np
 
 from engine.compiler.kernels.elements import TYPES
 from engine.compiler.kernels.expr import Expr, Operand, apply
-from engine.compiler.kernels.ordering.binary_search import Searching
+from engine.compiler.kernels.ordering.binary_search import BinarySearch
 from engine.compiler.kernels.ordering.sorting import SORTED, Sorting
 from engine.compiler.kernels.ordering.wide_sorting import WIDE, WideSorting
 from engine.compiler.lowering.context import Context
@@ -225,7 +225,7 @@ def _searched(context: Context, of_rows: int, of_values: int, *, is_right: bool)
     if len(rows.shape) > 1 and (not values.shape or values.shape[:-1] != rows.shape[:-1]):
         raise NotLoweredError("its values do not fit")
     target = row_major(spec.sizes, spec.dtype)
-    kernel = Searching(
+    kernel = BinarySearch(
         dtype=rows.dtype.name,
         result=spec.dtype.name,
         rows=many,

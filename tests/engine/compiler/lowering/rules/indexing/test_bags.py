@@ -9,7 +9,7 @@ import pytest
 
 from engine import EngineError, Session, TensorSpec
 from engine.compiler.codegen.host import describe
-from engine.compiler.kernels.indexing.embedding_bag import Bags
+from engine.compiler.kernels.indexing.embedding_bag import BagPooling
 from tests.engine.compiler.kernels.guarded import guarded_array
 from tests.engine.compiler.kernels.running import LEVELS, run
 from tests.engine.graph.build import built, op
@@ -64,7 +64,7 @@ def test_nothing_outside_is_read_or_written(level: str, wrong: int) -> None:
     for columns in (1, 5, 16, 17):
         table = guarded_array(RANDOM.standard_normal((4, columns)).astype(np.float32))
         target, fault_flag = guarded_array(np.zeros((2, columns), np.float32)), np.zeros(1, np.int32)
-        kernel = Bags(
+        kernel = BagPooling(
             mode="sum", rows=4, columns=columns, source=columns, count=3, offsets=2, bags=2, bits=(64, 64),
             padding=None, is_weighted=False, host=describe(level),
         )  # fmt: skip

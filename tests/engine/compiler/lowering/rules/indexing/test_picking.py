@@ -9,9 +9,9 @@ import pytest
 
 from engine import EngineError, Session, TensorSpec
 from engine.compiler.codegen.host import describe
-from engine.compiler.kernels.indexing.gather_elements import Picking, Positions
+from engine.compiler.kernels.indexing.gather_elements import ElementGather, IndexOperand
 from engine.compiler.kernels.ordering.scan import Scan
-from engine.compiler.kernels.rows.argmax import Extreme
+from engine.compiler.kernels.rows.argmax import ArgExtreme
 from engine.pnnx import Operator
 from tests.engine.compiler.kernels.guarded import guarded_array
 from tests.engine.compiler.kernels.running import LEVELS, run
@@ -90,8 +90,8 @@ def test_nothing_outside_is_read_or_written(level: str, wrong: int, wraps: bool)
         source = guarded_array(RANDOM.standard_normal((3, columns)).astype(np.float32))
         target = guarded_array(np.zeros((4, columns), np.float32))
         index, fault_flag = np.array([2, wrong, 0, 1]), np.zeros(1, np.int32)
-        at = Positions(strides=(1, 0), bits=64, size=3, step=columns, wraps=wraps)
-        kernel = Picking(
+        at = IndexOperand(strides=(1, 0), bits=64, size=3, step=columns, wraps=wraps)
+        kernel = ElementGather(
             sizes=(4, columns), target=(columns, 1), source=(0, 1), positions=(at,), element=4, host=describe(level)
         )
         run(kernel, level, [target, source, index, fault_flag])
@@ -130,7 +130,7 @@ def test_extremes_of_rows_of_every_length(level: str) -> None:
         source, elements = guarded_array(x), guarded_array(np.zeros(7, np.float32))
         places = np.zeros(7, np.int64)
         for is_largest in (True, False):
-            kernel = Extreme(rows=7, columns=columns, source=columns, is_largest=is_largest, host=describe(level))
+            kernel = ArgExtreme(rows=7, columns=columns, source=columns, is_largest=is_largest, host=describe(level))
             run(kernel, level, [source, places, elements])
             wanted = (np.argmax if is_largest else np.argmin)(x, 1)
             np.testing.assert_array_equal(places, wanted)
@@ -147,7 +147,7 @@ def test_extremes_of_other_dtypes_touch_nothing_beside(dtype: str, level: str) -
             guarded_array(np.zeros(3), dtype=dtype),
             np.zeros(3, np.int64),
         )
-        kernel = Extreme(
+        kernel = ArgExtreme(
             rows=3, columns=columns, source=columns, is_largest=True, dtype=dtype, host=describe(level)
         )  # fmt: skip
         run(kernel, level, [source, places, elements])

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from engine.compiler.codegen.host import describe
-from engine.compiler.kernels.indexing.gather_elements import Positions
-from engine.compiler.kernels.indexing.scatter import Scattering
+from engine.compiler.kernels.indexing.gather_elements import IndexOperand
+from engine.compiler.kernels.indexing.scatter import ElementScatter
 from engine.pnnx import Operator
 from tests.engine.compiler.kernels.guarded import guarded_array
 from tests.engine.compiler.kernels.running import LEVELS, run
@@ -43,8 +43,8 @@ def test_nothing_outside_is_written(level: str, wrong: int) -> None:
     target, source = (guarded_array(np.ones((3, 5), np.float32)) for _ in range(2))
     index, fault_flag = np.full((2, 5), wrong), np.zeros(1, np.int32)
     index[0] = 2
-    at = Positions(strides=(5, 1), bits=64, size=3, step=5, wraps=False)
-    kernel = Scattering(
+    at = IndexOperand(strides=(5, 1), bits=64, size=3, step=5, wraps=False)
+    kernel = ElementScatter(
         sizes=(2, 5), target=(0, 1), source=(5, 1), positions=(at,), mode="add", dtype="float32", host=describe(level)
     )
     run(kernel, level, [target, source, index, fault_flag])

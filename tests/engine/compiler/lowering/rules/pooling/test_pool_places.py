@@ -9,7 +9,7 @@ import pytest
 
 from engine import Session
 from engine.compiler.codegen.host import describe
-from engine.compiler.kernels.pooling.pool_indices import PoolPlaces
+from engine.compiler.kernels.pooling.pool_indices import PoolIndices
 from engine.compiler.kernels.windows import WindowAxis
 from engine.layers.pooling.max_pool import MaxPool
 from engine.pnnx import Operator
@@ -71,7 +71,7 @@ def test_nothing_beside_is_touched(level: str, channels: int, at_end: bool) -> N
     layer = MaxPool(spatial_rank=2, kernel_size=(3,), stride=(2,), padding=(1,), dilation=(1,), return_indices=True)
     wanted = [each.transpose(0, 2, 3, 1) for each in layer.forward(np.ascontiguousarray(image.transpose(0, 3, 1, 2)))]
     down, across = (WindowAxis(size=size, count=3, kernel=3, stride=2, padding=1) for size in (5, 6))
-    kernel = PoolPlaces(
+    kernel = PoolIndices(
         batch=2,
         channels=channels,
         depth=WindowAxis(size=1, count=1),

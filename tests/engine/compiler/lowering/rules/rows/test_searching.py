@@ -7,7 +7,7 @@ import pytest
 
 from engine import Session
 from engine.compiler.codegen.host import describe
-from engine.compiler.kernels.ordering.binary_search import Searching
+from engine.compiler.kernels.ordering.binary_search import BinarySearch
 from engine.compiler.kernels.ordering.scan import RunningExtreme
 from engine.layers.reduction.scan import CumMax, CumMin
 from tests.engine.compiler.kernels.guarded import guarded_array
@@ -66,7 +66,7 @@ def test_values_are_found_in_sorted_rows(level: str, is_right: bool) -> None:
         rows = awkward(length)
         rows = np.sort(np.where(np.isnan(rows), 0, rows))
         values = np.concatenate([awkward(7), rows[:3]])
-        kernel = Searching(
+        kernel = BinarySearch(
             dtype="float32", result="int64", rows=1, count=len(values), length=length, step=0, is_right=is_right,
             host=describe(level),
         )  # fmt: skip
