@@ -99,10 +99,10 @@ def _tests_stay_aside() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def _llvm_stays() -> Iterator[None]:
-    """What LLVM and freed arrays had in memory is not given back after every program: the next one needs it again."""
+    """Keep memory of LLVM and freed arrays between programs: the next program needs it again."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("engine.compiler.codegen.object_code.give_back", _no)
-        patch.setattr("engine.compiler.runtime.memory.give_back_freed", _no)
+        patch.setattr("engine.compiler.codegen.object_code.release_unused", _no)
+        patch.setattr("engine.compiler.runtime.memory.trim_heap", _no)
         yield
 
 

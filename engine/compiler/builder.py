@@ -118,7 +118,7 @@ class Builder:
         executable, is_cached, entry_bytes = self._obtain(specs, refresh or tune, progress, cores, tune)
         program = self._loaded(replace(executable, constants=self._placed(executable)), specs, progress)
         self._pipeline.release(needs_graph=executable.needs_graph)
-        object_code.settle()
+        object_code.release_memory()
         time_s = time.perf_counter() - start
         METER.count_program(time_s, is_cached=is_cached)
         return replace(program, origin=Origin(is_cached=is_cached, time_s=time_s, entry_bytes=entry_bytes))
@@ -134,7 +134,7 @@ class Builder:
             raise CompileError("a program does not fit the sizes it was made for", found=" and ".join(map(str, specs)))
         loaded = self._templates.add(template, self.host, self._parts_of(template, self._pipeline.latest))
         self._pipeline.release(needs_graph=template.needs_graph)
-        object_code.settle()
+        object_code.release_memory()
         self._keep_templates()
         time_s = time.perf_counter() - start
         METER.count_program(time_s, is_cached=False)
@@ -211,7 +211,7 @@ class Builder:
     def _loaded(self, executable: Executable, specs: Sequence[TensorSpec], progress: Progress) -> Program:
         _check(executable, specs)
         operators, known, texts = self._graph_parts(executable, specs, progress)
-        code = object_code.loaded(executable.code, self.host)
+        code = object_code.load(executable.code, self.host)
         return Program(executable=executable, code=code, operators=operators, known=known, texts=texts)
 
     def _graph_parts(

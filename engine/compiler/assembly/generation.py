@@ -12,7 +12,7 @@ from engine.compiler.addresses import MemorySpace
 from engine.compiler.assembly.addressing import buffer_rows, native_steps, region_of
 from engine.compiler.assembly.memory import find_lifetimes, plan_memory, storages_of, with_borders_cleared
 from engine.compiler.assembly.objects import make_objects
-from engine.compiler.codegen.memory_release import give_back_freed
+from engine.compiler.codegen.memory_release import trim_heap
 from engine.compiler.executable import Buffers, Executable, ReferenceCall, Region, Segment
 from engine.compiler.lowering import Lowering
 from engine.compiler.lowering.steps import KernelStep, ReferenceStep, Step
@@ -118,7 +118,7 @@ def pack_constants(steps: Sequence[Step], kept: Sequence[View]) -> tuple[Array, 
             storage.data = None  # or all constants would be in memory twice
             freed += storage.bytes
             if freed > _FREED_BYTES:
-                give_back_freed()
+                trim_heap()
                 freed = 0
     return block, places, tables_at
 

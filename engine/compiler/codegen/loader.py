@@ -135,7 +135,7 @@ _DISTANCE: Final = struct.Struct("<i")
 _LARGEST: Final = 1 << 30
 
 
-class UnknownFormError(Exception):
+class UnsupportedObjectError(Exception):
     """Object code that only LLVM can load."""
 
 
@@ -143,7 +143,7 @@ class Block:
     """Executable block of object code; it stays in memory as long as this object lives.
 
     Raises:
-        UnknownFormError: LLVM has to load it.
+        UnsupportedObjectError: LLVM has to load it.
         CompileError: a function of the C library is missing, memory cannot be allocated, or the files are damaged.
     """
 
@@ -156,7 +156,7 @@ class Block:
             self._lay_out()
             self._stubs = self._lay_out_stubs()
             if self._end > _LARGEST:
-                raise UnknownFormError("the code exceeds the range of relative addresses")
+                raise UnsupportedObjectError("the code exceeds the range of relative addresses")
             self._memory = mmap.mmap(-1, max(1, self._end), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
             self._begin = ctypes.addressof(ctypes.c_char.from_buffer(self._memory))
             self._functions = self._defined()
@@ -173,7 +173,7 @@ class Block:
     def _check(self) -> None:
         for file in self._files:
             if file.machine != X86_64 or not all(each.kind in _NEAR for each in file.relocations):
-                raise UnknownFormError("unsupported processor or relocation type")
+                raise UnsupportedObjectError("unsupported processor or relocation type")
 
     def _lay_out(self) -> None:
         """Assign an offset to every section."""
@@ -181,7 +181,7 @@ class Block:
             for index, section in enumerate(file.sections):
                 if section.is_loaded:
                     if section.align > mmap.PAGESIZE:
-                        raise UnknownFormError("a section is aligned to more than a page")
+                        raise UnsupportedObjectError("a section is aligned to more than a page")
                     self._end += -self._end % section.align
                     self._places[number, index] = self._end
                     self._end += section.size
@@ -238,7 +238,7 @@ class Block:
         libc = ctypes.CDLL(None, use_errno=True)
         size = ctypes.c_size_t(-(-self._end // mmap.PAGESIZE) * mmap.PAGESIZE)
         if libc.mprotect(ctypes.c_void_p(self._begin), size, mmap.PROT_READ | mmap.PROT_EXEC):
-            raise UnknownFormError(f"the system does not allow executable memory: error {ctypes.get_errno()}")
+            raise UnsupportedObjectError(f"the system does not allow executable memory: error {ctypes.get_errno()}")
 
 
 def _of_c(name: str) -> int:

@@ -23,9 +23,9 @@ _PAGES: Final = Path("/proc/self/pagemap")
 _PRESENT, _SWAPPED, _OF_FILE = (np.uint64(1 << bit) for bit in (63, 62, 61))
 
 
-def give_back() -> None:
+def release_unused() -> None:
     """Release freed memory and unmodified pages of LLVM, where the system reports them."""
-    give_back_freed()
+    trim_heap()
     libc = ctypes.CDLL(None)
     with suppress(OSError, AttributeError):
         for begin, end in library_pages():
@@ -33,7 +33,7 @@ def give_back() -> None:
                 libc.madvise(ctypes.c_void_p(begin), ctypes.c_size_t(end - begin), mmap.MADV_DONTNEED)
 
 
-def give_back_freed() -> None:
+def trim_heap() -> None:
     """Release freed memory that the C library keeps."""
     with suppress(AttributeError):  # musl, macOS
         ctypes.CDLL(None).malloc_trim(ctypes.c_size_t(0))

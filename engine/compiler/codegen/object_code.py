@@ -10,8 +10,8 @@ from typing import Any, Final
 from weakref import WeakValueDictionary
 
 from engine.compiler.codegen.host import Host, import_llvm
-from engine.compiler.codegen.loader import Block, UnknownFormError, names_of
-from engine.compiler.codegen.memory_release import give_back
+from engine.compiler.codegen.loader import Block, UnsupportedObjectError, names_of
+from engine.compiler.codegen.memory_release import release_unused
 from engine.errors import CompileError
 
 # Most bytes of cached object code: graphs share kernels, and all programs the step loop.
@@ -23,14 +23,14 @@ _is_ready = False
 _has_worked = False
 
 
-class _OfThread(threading.local):
+class _ThreadState(threading.local):
     """Code generators of one thread, by triple, CPU and features."""
 
     def __init__(self) -> None:
         self.machines: dict[tuple[str, str, str], Any] = {}
 
 
-_of_thread: Final = _OfThread()
+_thread_state: Final = _ThreadState()
 
 
 def _llvm() -> Any:
@@ -46,22 +46,22 @@ def _llvm() -> Any:
     return llvm
 
 
-def settle() -> None:
+def release_memory() -> None:
     """Release the memory that LLVM has left behind, if it has been used since the last call."""
     global _has_worked
     with _ready:
         is_due, _has_worked = _has_worked, False
-    _of_thread.machines.clear()
+    _thread_state.machines.clear()
     if is_due:
-        give_back()
+        release_unused()
 
 
 def target_machine(host: Host) -> Any:
     """Return LLVM's code generator for a host, one a thread: creating it takes a while."""
     key = host.triple, host.cpu, host.features
-    if key not in _of_thread.machines:
-        _of_thread.machines[key] = _new_machine(host)
-    return _of_thread.machines[key]
+    if key not in _thread_state.machines:
+        _thread_state.machines[key] = _new_machine(host)
+    return _thread_state.machines[key]
 
 
 def _new_machine(host: Host) -> Any:
@@ -152,7 +152,7 @@ class Code:
         self._block: Block | None = None
         try:
             self._block = Block(objects)
-        except UnknownFormError:
+        except UnsupportedObjectError:
             self._load(objects, host)
 
     def _load(self, objects: Sequence[bytes], host: Host) -> None:
@@ -171,7 +171,7 @@ class Code:
         return found
 
 
-class Joined:
+class SharedObjects:
     """Loaded objects, each of which other programs may share.
 
     Attributes:
@@ -193,7 +193,7 @@ class Joined:
         return self._codes[name].address(name)
 
 
-def loaded(objects: Sequence[bytes], host: Host, *, is_apart: bool = False) -> Code | Joined:
+def load(objects: Sequence[bytes], host: Host, *, is_apart: bool = False) -> Code | SharedObjects:
     """Load object code; objects already in memory are shared.
 
     Args:
@@ -214,7 +214,7 @@ def loaded(objects: Sequence[bytes], host: Host, *, is_apart: bool = False) -> C
     is_single = [not (own & wanted or others & defined) for own, others in calls]
     together = [each for each, single in zip(objects, is_single, strict=True) if not single]
     alone = [(each,) for each, single in zip(objects, is_single, strict=True) if single]
-    return Joined([*alone, together] if together else alone, host)
+    return SharedObjects([*alone, together] if together else alone, host)
 
 
 def _shared(objects: Sequence[bytes], host: Host) -> tuple[Code, bool]:

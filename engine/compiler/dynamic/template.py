@@ -231,7 +231,7 @@ class Loaded:
     """
 
     template: Template
-    code: object_code.Code | object_code.Joined
+    code: object_code.Code | object_code.SharedObjects
     parts: GraphParts | None = None
     is_restored: bool = False
     layouts: Layouts = field(default_factory=Layouts)
@@ -280,7 +280,7 @@ class Templates:
         Raises:
             CompileError: its code is damaged, or there is no memory.
         """
-        loaded = Loaded(template, object_code.loaded(template.code, host, is_apart=True), parts, is_restored)
+        loaded = Loaded(template, object_code.load(template.code, host, is_apart=True), parts, is_restored)
         self._found = *self._found, loaded
         self._fixed += template.is_fixed
         return loaded

@@ -19,7 +19,7 @@ from typing import Final
 
 import numpy as np
 
-from engine.compiler.codegen.memory_release import give_back_freed
+from engine.compiler.codegen.memory_release import trim_heap
 from engine.compiler.storage import ALIGNMENT
 from engine.errors import CompileMemoryError
 from engine.graph import RuntimeGraph
@@ -183,4 +183,4 @@ def release(graph: RuntimeGraph) -> None:
         for attribute in op.attributes.values():
             blocks.release(attribute.data)
     if has_freed:
-        give_back_freed()
+        trim_heap()

@@ -65,7 +65,7 @@ class Program:
     """
 
     executable: Executable
-    code: object_code.Code | object_code.Joined
+    code: object_code.Code | object_code.SharedObjects
     operators: Mapping[str, RuntimeOperator]
     known: Mapping[str, object]
     layouts: Layouts = field(default_factory=Layouts)

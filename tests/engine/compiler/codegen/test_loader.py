@@ -19,7 +19,7 @@ from engine import CompileError
 from engine.compiler.codegen import object_code
 from engine.compiler.codegen.host import describe, detect, import_llvm
 from engine.compiler.codegen.ir import Module
-from engine.compiler.codegen.loader import Block, ObjectFile, UnknownFormError
+from engine.compiler.codegen.loader import Block, ObjectFile, UnsupportedObjectError
 
 ROOT = Path(__file__).parents[4]
 HOST = detect()
@@ -80,7 +80,7 @@ def test_constants_are_found_as_llvm_finds_them(monkeypatch: pytest.MonkeyPatch)
     ours = scaled(object_code.Code([scaling()], HOST))
 
     def refuse(objects: object) -> Block:
-        raise UnknownFormError("not here")
+        raise UnsupportedObjectError("not here")
 
     monkeypatch.setattr(object_code, "Block", refuse)
     theirs = object_code.Code([scaling()], HOST)
@@ -91,10 +91,10 @@ def test_constants_are_found_as_llvm_finds_them(monkeypatch: pytest.MonkeyPatch)
 def test_objects_that_need_no_other_are_shared_one_by_one() -> None:
     alone = assembled("define i64 @alone(i64 %x) {\n  %a = mul i64 %x, 5\n  ret i64 %a\n}\n")
     caller, callee = assembled(CALLER), assembled(CALLEE)
-    first = object_code.loaded([caller, alone, callee], HOST, is_apart=True)
+    first = object_code.load([caller, alone, callee], HOST, is_apart=True)
     assert (called(first, "caller", 14), called(first, "alone", 3)) == (42, 15)
     assert first.bytes == len(caller) + len(alone) + len(callee)
-    second = object_code.loaded([alone], HOST, is_apart=True)
+    second = object_code.load([alone], HOST, is_apart=True)
     assert second.bytes == 0 and second.address("alone") == first.address("alone")
     with pytest.raises(CompileError, match="does not define the function"):
         first.address("nowhere")
@@ -126,7 +126,7 @@ def test_what_the_c_library_has_not_is_named() -> None:
 
 def test_code_of_another_processor_is_left_to_llvm() -> None:
     other = object_code.assemble(CALLEE, describe("neon"))
-    with pytest.raises(UnknownFormError):
+    with pytest.raises(UnsupportedObjectError):
         Block([other])
 
 
@@ -144,7 +144,7 @@ def test_a_damaged_file_is_refused_or_loaded_never_a_crash(data: st.DataObject |
         for _ in range(data.draw(st.integers(1, 8))):
             bad[data.draw(st.integers(0, len(bad) - 1))] = data.draw(st.sampled_from([0, 1, 0x7F, 0x80, 0xFF]))
         damaged = bytes(bad)
-    with contextlib.suppress(CompileError, UnknownFormError):
+    with contextlib.suppress(CompileError, UnsupportedObjectError):
         Block([damaged, assembled(CALLEE)])
 
 

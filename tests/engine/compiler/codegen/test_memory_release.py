@@ -12,7 +12,7 @@ import pytest
 
 from engine.compiler.codegen import memory_release, object_code
 from engine.compiler.codegen.host import describe
-from engine.compiler.codegen.memory_release import give_back, is_unwritten, library_pages
+from engine.compiler.codegen.memory_release import is_unwritten, library_pages, release_unused
 
 SIZE = 64 * mmap.PAGESIZE
 NAME = "libof_this_test"
@@ -60,7 +60,7 @@ def test_pages_that_are_the_files_own_are_given_back_and_found_again(
     content = library(False)
     assert int(content.sum()) == 7 * SIZE and resident_bytes(content) == SIZE
     monkeypatch.setattr(memory_release, "library_pages", lambda: library_pages(NAME))
-    give_back()
+    release_unused()
     assert resident_bytes(content) == 0
     assert int(content.sum()) == 7 * SIZE
 
@@ -68,7 +68,7 @@ def test_pages_that_are_the_files_own_are_given_back_and_found_again(
 def test_a_page_that_was_written_to_keeps_all_of_them(library: Library, monkeypatch: pytest.MonkeyPatch) -> None:
     content = library(True)
     monkeypatch.setattr(memory_release, "library_pages", lambda: library_pages(NAME))
-    give_back()
+    release_unused()
     assert content[3 * mmap.PAGESIZE] == 9 and int(content.sum()) == 7 * SIZE + 2
 
 
@@ -83,15 +83,15 @@ def test_only_such_files_are_looked_at(library: Library) -> None:
 
 def test_a_system_that_does_not_say_keeps_what_it_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory_release, "_MAPS", tmp_path / "none")
-    give_back()
+    release_unused()
     monkeypatch.undo()
     monkeypatch.setattr(memory_release, "_PAGES", tmp_path / "none")
-    give_back()
+    release_unused()
 
 
 def test_it_is_given_back_after_llvm_has_worked(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[int] = []  # those of other threads too: who compiles behind may be the one to give back
-    monkeypatch.setattr(object_code, "give_back", lambda: calls.append(1))
+    monkeypatch.setattr(object_code, "release_unused", lambda: calls.append(1))
     object_code.assembly("define void @f() {\n ret void\n}\n", describe("sse"))
-    object_code.settle()
+    object_code.release_memory()
     assert calls
