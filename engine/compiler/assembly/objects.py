@@ -32,7 +32,7 @@ from engine.stopping import Progress, wanted_quick
 # Most instructions of all kernels of a program: minutes of LLVM at worst. Networks of 300 operators have a tenth of it.
 PROGRAM_OPERATIONS = 2_000_000
 # Nice value of background compilation: it gets a third of a core that a request needs as well.
-_BEHIND: Final = 5
+_BACKGROUND_NICE: Final = 5
 
 
 class RefusedError(Exception):
@@ -93,7 +93,7 @@ def make_objects(
         if isinstance(step, KernelStep):  # a lookup takes no longer than the kernel's name
             first.setdefault(id(step.kernel) if is_dynamic else step.kernel.name, step)
     with _assembling(cores) as assemble:
-        maker = _Maker(host, assemble, is_dynamic=is_dynamic)
+        maker = _KernelCompiler(host, assemble, is_dynamic=is_dynamic)
         for number, step in enumerate(first.values()):
             progress("assembling", number, len(first))
             maker.make(step)
@@ -103,7 +103,7 @@ def make_objects(
     return objects
 
 
-class _Maker:
+class _KernelCompiler:
     """Collects the kernels of a program, compiled or cached.
 
     Args:
@@ -127,7 +127,7 @@ class _Maker:
         self._calls: dict[object, Call] = {}
         self._found: dict[str, bytes] = {}
         self._written = DynamicKernelCache()
-        self._team = assemble(partial(_team, host))
+        self._step_loop = assemble(partial(_step_loop, host))
         self._pending: list[tuple[KernelStep, DynamicKernel | None, Future[bytes]]] = []
         self.refused: dict[str, str] = {}
         self.defects: set[str] = set()
@@ -189,7 +189,7 @@ class _Maker:
 
     def finish(self) -> Objects:
         """Return all code once it is assembled."""
-        code = [self._team.result(), *self._found.values()]
+        code = [self._step_loop.result(), *self._found.values()]
         for step, dynamic, future in self._pending:
             try:
                 code.append(future.result())
@@ -228,16 +228,18 @@ class _Maker:
 def _assembling(cores: int) -> Iterator[Callable[[Callable[[], bytes]], Future[bytes]]]:
     """Yield a function that assembles a kernel: in other threads, or at once with one core."""
     if cores == 1:
-        yield _at_once
+        yield _synchronously
         return
-    pool = ThreadPoolExecutor(max(1, cores), "assemble", partial(_give_way, _BEHIND) if cores < 1 else None)
+    pool = ThreadPoolExecutor(
+        max(1, cores), "assemble", partial(_lower_priority, _BACKGROUND_NICE) if cores < 1 else None
+    )
     try:
-        yield pool.submit if cores else partial(_awaited, pool)
+        yield pool.submit if cores else partial(_submit_and_wait, pool)
     finally:
         pool.shutdown(cancel_futures=True)
 
 
-def _give_way(steps: int) -> None:
+def _lower_priority(steps: int) -> None:
     """Lower the priority of this thread, permanently: most users may not raise it again.
 
     Only for threads that compute without the interpreter's lock: a thread that needs the lock waits for them.
@@ -250,12 +252,12 @@ def _give_way(steps: int) -> None:
 
 
 @lru_cache(maxsize=4)
-def _team(host: Host) -> bytes:
+def _step_loop(host: Host) -> bytes:
     """Return the code that walks the steps, the same in every program."""
     return object_code.assemble(team_code(host), host)
 
 
-def _awaited(pool: ThreadPoolExecutor, work: Callable[[], bytes]) -> Future[bytes]:
+def _submit_and_wait(pool: ThreadPoolExecutor, work: Callable[[], bytes]) -> Future[bytes]:
     try:
         done = pool.submit(work)
     except RuntimeError as exc:  # the interpreter is shutting down, or no thread can be started
@@ -264,7 +266,7 @@ def _awaited(pool: ThreadPoolExecutor, work: Callable[[], bytes]) -> Future[byte
     return done
 
 
-def _at_once(work: Callable[[], bytes]) -> Future[bytes]:
+def _synchronously(work: Callable[[], bytes]) -> Future[bytes]:
     done: Future[bytes] = Future()
     try:
         done.set_result(work())
