@@ -1,4 +1,4 @@
-"""Packed weights are held once: in the block of the program."""
+"""Packed weights are in memory once: in the program's block."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_a_lowering_that_is_done_with_keeps_nothing_that_waits_for_a_collector(w
 
 @pytest.fixture
 def looking_up() -> RuntimeGraph:
-    """Rows of a table, and a product with other weights."""
+    """Return a graph that looks up rows of a table, and multiplies by other weights."""
     table, weight = (np.random.default_rng(0).standard_normal((rows, 16)).astype(np.float32) for rows in (3000, 8))
     return built(
         op("pnnx.Input", "pnnx_input_0", "", "x"),

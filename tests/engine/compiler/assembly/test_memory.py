@@ -1,4 +1,4 @@
-"""The arena: what is alive never shares a byte, and every border is zero while its image is."""
+"""The arena: live tensors never share bytes, and every border is zero while its image is live."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ KINDS = [
 
 
 def step(*views: View) -> Step:
-    """Something that touches some memory."""
+    """Return a step that uses some storages."""
     return KernelStep(kernel=CODE, pointers=tuple(Pointer(view.storage) for view in views), operators=("it",))
 
 
 @st.composite
 def programs(draw: st.DrawFn) -> list[Step]:
-    """Steps that each write an image or another tensor and read some before it."""
+    """Draw steps that each write an image or another tensor and read earlier ones."""
     views: list[View] = []
     steps = []
     for kind in draw(st.lists(st.sampled_from(KINDS), min_size=1, max_size=12)):
@@ -47,7 +47,7 @@ def programs(draw: st.DrawFn) -> list[Step]:
 
 
 def covered(storage: Storage) -> Array:
-    """Which floats of a storage its tensor may take."""
+    """Return the floats of a storage that its tensor may occupy."""
     if storage.frame is None:
         return np.ones(storage.meta.size, bool)
     frame = storage.frame
@@ -58,7 +58,7 @@ def covered(storage: Storage) -> Array:
 
 
 def run(plan: MemoryPlan, arena: Array, last: int) -> None:
-    """Act out the steps up to ``last``: a float of the arena is 0, or the number of who wrote it last."""
+    """Simulate the steps up to ``last``: a float of the arena is 0, or the number of its last writer."""
     for number, (storage, life) in enumerate(sorted(plan.lifetimes.items(), key=lambda item: item[1].first), 1):
         if life.first > last:
             return

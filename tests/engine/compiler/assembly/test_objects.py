@@ -1,4 +1,4 @@
-"""Kernels become object code on one core or on several, and it is the same."""
+"""Kernels compile to the same object code on one core or several."""
 
 from __future__ import annotations
 

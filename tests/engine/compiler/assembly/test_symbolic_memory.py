@@ -1,4 +1,4 @@
-"""One memory plan for all sizes: tensors that live at one time never share bytes, whatever the sizes are."""
+"""One memory plan for all sizes: live tensors never share bytes, whatever the sizes are."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def step(inputs: list[View], outputs: list[View]) -> ReferenceStep:
 
 
 def plan_of(env: ShapeEnv, tensors: list[tuple[int, ...]]) -> tuple[MemoryPlan, list[View]]:
-    """A chain in which every tensor is read for some steps after it was made; some have borders of zeros."""
+    """Return the plan of a chain of tensors that are read for some steps after they were made; some have borders."""
     height, width = env.open("height", 40), env.open("width", 24)
     views = []
     for channels, tall, wide, border, _ in tensors:

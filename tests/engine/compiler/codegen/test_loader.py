@@ -1,4 +1,4 @@
-"""Object code runs as LLVM itself loads it, and what is no object code is refused."""
+"""Object code runs as if LLVM had loaded it, and invalid object code is rejected."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def assembled(text: str) -> bytes:
 
 
 def scaling() -> bytes:
-    """``scale(values)``: eight floats times constants that do not fit an instruction."""
+    """Return ``scale(values)``: eight floats times constants that do not fit an instruction."""
     module = Module()
     f = module.function("scale", [("ptr", "values")])
     for k in range(8):
@@ -114,7 +114,7 @@ def test_code_is_not_writable_once_it_can_run() -> None:
     block = Block([assembled(CALLEE)])
     rows = [line.split()[:2] for line in Path("/proc/self/maps").read_text().splitlines()]
     spans = [(*(int(each, 16) for each in span.split("-")), access) for span, access in rows]
-    # The system makes one of neighbours with the same rights: another block may lie before this one.
+    # The system merges adjacent mappings with equal permissions: another block may precede this one.
     assert [access for begin, end, access in spans if begin <= block._begin < end] == ["r-xp"]
 
 
@@ -133,7 +133,7 @@ def test_code_of_another_processor_is_left_to_llvm() -> None:
 @given(st.data())
 @example(None)
 def test_a_damaged_file_is_refused_or_loaded_never_a_crash(data: st.DataObject | None) -> None:
-    """It is not run: a file whose code is damaged says what nobody can check (the cache's entries have checksums)."""
+    """It is not run: damage inside the code cannot be detected here (cache entries have checksums)."""
     whole = assembled(CALLER)
     if data is None:
         damaged = b""

@@ -1,4 +1,4 @@
-"""Pages of a library that nobody has written to are given back, and come back; what the loader filled in stays."""
+"""Unmodified pages of a library are released and read again later; pages changed by the loader stay."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Library = Callable[[bool], np.ndarray]  # type: ignore[type-arg]
 
 @pytest.fixture
 def library(tmp_path: Path) -> Iterator[Library]:
-    """A file mapped as the loader maps one: privately, read-only in the end, written to before that or not."""
+    """Map a file as the loader does: privately, read-only in the end, modified before that or not."""
     places: list[int] = []
 
     def mapped(is_written: bool) -> np.ndarray:  # type: ignore[type-arg]
@@ -49,7 +49,7 @@ def library(tmp_path: Path) -> Iterator[Library]:
 
 
 def resident_bytes(content: np.ndarray) -> int:  # type: ignore[type-arg]
-    """Of the mapping that begins there."""
+    """Return the resident bytes of the mapping that begins there."""
     text = Path("/proc/self/smaps").read_text().split(f"{content.ctypes.data:x}-", 1)[1]
     return int(text.split("Rss:", 1)[1].split()[0]) << 10
 

@@ -1,4 +1,4 @@
-"""Code that reads sizes when it runs is used for those sizes only that it is right for."""
+"""Code with dynamic sizes is reused only for sizes it is correct for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Small random models with loops, scans and sequences, whose number of iterations follows from shapes and constants."""
+"""Small random models with loops, scans and sequences, whose trip counts follow from shapes and constants."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def body(name: str, nodes: list[Any], inputs: list[Any], outputs: list[Any]) -> 
 
 @dataclass
 class Inside:
-    """Operators of the body of a loop, as they are drawn."""
+    """Randomly drawn operators of a loop's subgraph."""
 
     random: np.random.Generator
     nodes: list[Any] = field(default_factory=list)
@@ -30,7 +30,7 @@ class Inside:
         return name
 
     def state(self, state: str) -> str:
-        """The matrix that goes from iteration to iteration, changed some times; it may have a row more in the end."""
+        """Return the next state: the matrix, changed a few times; it may gain a row."""
         for _ in range(int(self.random.integers(1, 4))):
             step = self.random.choice(["add", "scale", "iteration", "product", "choice", "loop", "row"])
             state = getattr(self, f"_{step}")(state)
@@ -52,7 +52,7 @@ class Inside:
         return self.add("Concat", state, "x0", axis=0)
 
     def _choice(self, state: str) -> str:
-        """Another operator in the second iteration."""
+        """Return another operator in the second iteration."""
         is_second = self.add("Equal", "iteration", "one")
         name = f"{self.prefix}{len(self.nodes)}"
         then = body("then", [node("Neg", [state], [f"{name}t"])], [], [value(f"{name}t", None)])
@@ -60,7 +60,7 @@ class Inside:
         return self.add("If", is_second, then_branch=then, else_branch=other)
 
     def _loop(self, state: str) -> str:
-        """A loop of two iterations, that uses what is around."""
+        """Return a loop of two iterations that uses outer operands."""
         name = f"{self.prefix}{len(self.nodes)}"
         nodes = [node("Sub", [f"{name}s", "half"], [f"{name}r"]), node("Identity", [f"{name}c"], [f"{name}d"])]
         inputs = [value(f"{name}k", [], INT64), value(f"{name}c", [], BOOL), value(f"{name}s", None)]
@@ -82,7 +82,7 @@ WEIGHTS = {
 
 
 def random_loop(seed: int) -> Any:
-    """A loop over the rows of x, [n, 3]: changing state shapes, scan outputs, and a list of all states."""
+    """Return a loop over the rows of x, [n, 3]: changing state shapes, scan outputs, and a list of all states."""
     random = np.random.default_rng(seed)
     inside = Inside(random)
     before = [node("Shape", ["x"], ["sizes"]), node("Gather", ["sizes", "zero"], ["rows"], axis=0),
@@ -115,7 +115,7 @@ def random_loop(seed: int) -> Any:
 
 
 def random_scan(seed: int) -> Any:
-    """A scan of x and of its other end, along any axes and either way."""
+    """Return a scan of x and of its other end, along any axes and in either direction."""
     random = np.random.default_rng(seed)
     inside = Inside(random)
     axis = int(random.integers(-2, 2))
@@ -133,7 +133,7 @@ def random_scan(seed: int) -> Any:
 
 
 def random_sequences(seed: int) -> Any:
-    """What is split is mapped, erased and joined again."""
+    """Return a model that splits, maps, erases and joins a sequence."""
     random = np.random.default_rng(seed)
     axis, drops = int(random.integers(-2, 2)), bool(random.integers(2))
     inside = [node("Mul", ["item", "other"], ["p"]), node("Neg", ["p"], ["q"]), node("Size", ["p"], ["s"])]

@@ -1,4 +1,4 @@
-"""A graph grows only so far, whatever a file says of its loops."""
+"""Unrolling is bounded, whatever trip counts a file states."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FLOAT32 = np.dtype(np.float32)
 
 
 def iteration(name: str, nodes: list[Any], result: str, still: str = "") -> Any:
-    """A body with one state, the nodes being about ``{name}s``."""
+    """Return a subgraph with one state, whose nodes use ``{name}s``."""
     still = still or f"{name}still"
     inputs = [value(f"{name}iteration", [], INT64), value(f"{name}before", [], BOOL), value(f"{name}s", None)]
     nodes = [*nodes, node("Identity", [f"{name}before"], [f"{name}still"])]
@@ -33,7 +33,7 @@ def looped(count: str, inside: Any, **weights: Any) -> Any:
 
 
 def taken(folder: Path, proto: Any, rows: int = 2) -> tuple[engine.RuntimeGraph, engine.RuntimeGraph]:
-    """A graph, and what is put in place for so many rows."""
+    """Return a graph, and the inlined graph for this number of rows."""
     graph = engine.load(save(folder, proto))
     return graph, Inlining(graph).taken([engine.TensorSpec((rows, 3), FLOAT32)])
 

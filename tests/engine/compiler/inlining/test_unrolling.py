@@ -1,4 +1,4 @@
-"""Loops, scans and maps whose iterations are known are unrolled; what they mean is what the reference says."""
+"""Loops, scans and maps with known trip counts are unrolled, with the same results as the reference."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def assert_same(ours: engine.Session, reference: engine.Session, inputs: list[An
 
 
 def left(ours: engine.Session) -> set[str]:
-    """Types of operators that the reference runs."""
+    """Return the types of operators that the reference runs."""
     return {row["type"] for row in ours.describe()["operators"] if row.get("kernel") == "reference"}
 
 

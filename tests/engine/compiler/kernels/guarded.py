@@ -1,4 +1,4 @@
-"""Arrays with a page behind them that may not be touched: a kernel that reads or writes too far dies at once."""
+"""Arrays next to inaccessible pages: a kernel that reads or writes out of bounds crashes at once."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NO_ACCESS = 0
 
 
 def guarded_array(values: Array, *, at_end: bool = True, dtype: str = "float32") -> Array:
-    """A copy that ends, or begins, with a page; the pages before and behind cannot be touched."""
+    """Return a copy that ends, or begins, at a page; the pages before and behind are inaccessible."""
     size = np.dtype(dtype).itemsize
     n_bytes = size * math.prod(values.shape)
     page = mmap.PAGESIZE

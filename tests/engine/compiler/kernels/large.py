@@ -1,7 +1,7 @@
-"""Every kernel with every size and parameter at a million, one at a time, on a thread of a small stack.
+"""Every kernel with every size and parameter at a million, one at a time, on a thread with a small stack.
 
 ``python -m tests.engine.compiler.kernels.large FAMILY`` compiles and runs the cases of a family and compares them
-with the reference; for a process of its own, which a kernel that takes too much stack ends.
+with the reference, in a separate process because a stack overflow ends it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tests.engine.graph.build import F32, INPUT, built, conv, op
 
 MILLION = 1_000_000
 STACK_BYTES = 2 << 20
-# Of a window; with more the reference takes too long to compare with.
+# Taps of a window; with more the reference takes too long.
 MOST_TAPS = 4000
 FAMILIES: dict[str, Callable[[], Iterator[RuntimeGraph]]] = {}
 
@@ -29,18 +29,18 @@ def family(cases: Callable[[], Iterator[RuntimeGraph]]) -> Callable[[], Iterator
 
 
 def alone(type: str, *shape: int, **given: Any) -> RuntimeGraph:
-    """One operator of one input."""
+    """Return a graph of one operator with one input."""
     return built(INPUT, op(type, "it", "0", "1", **given), op("pnnx.Output", "out", "1"), _0=shape)
 
 
 def signal(channels: tuple[int, int], length: int, kernel: int, batch: int = 1, **given: Any) -> RuntimeGraph:
-    """A convolution of signals."""
+    """Return a convolution of signals."""
     it = conv("it", "0", "1", channels, (kernel,), **_params(given, 1))
     return built(INPUT, it, op("pnnx.Output", "out", "1"), _0=(batch, channels[0], length))
 
 
 def image(channels: tuple[int, int], size: tuple[int, int], kernel: int, batch: int = 1, **given: Any) -> RuntimeGraph:
-    """A convolution of images."""
+    """Return a convolution of images."""
     it = conv("it", "0", "1", channels, (kernel, kernel), **_params(given, 2))
     return built(INPUT, it, op("pnnx.Output", "out", "1"), _0=(batch, channels[0], *size))
 

@@ -1,4 +1,4 @@
-"""Kernels run on their own: assembled for a host, called for every chunk."""
+"""Runs of single kernels: assembled for a host, called for every chunk."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from engine.tensor import Array
 
 _X86 = ("avx512", "avx2", "sse")
 _OWN = detect().name
-# What the processor can run: its own level and those below.
+# Levels the processor can run: its own and those below.
 LEVELS = _X86[_X86.index(_OWN) :] if _OWN in _X86 else (_OWN,)
 
 
 def dense(height: int, width: int, channels: int) -> Strides:
-    """Strides of images (n, h, w, c) without a gap."""
+    """Return the strides of contiguous images (n, h, w, c)."""
     return Strides(height * width * channels, width * channels, channels)
 
 
@@ -30,7 +30,7 @@ def run(
 ) -> None:
     """Run all chunks, the last first: no chunk may depend on another.
 
-    ``skipped`` are the bytes between the beginning of an argument's array and where the kernel is told it begins.
+    ``skipped`` are the bytes between the beginning of an argument's array and the address passed to the kernel.
     """
     host = kernel.host if kernel.host.name == level else describe(level)
     module = Module()
@@ -41,7 +41,7 @@ def run(
     before = [each.copy() for each in arguments] if level == LEVELS[0] else []
     _run(assemble(str(module), host), kernel.name, host, table, chunks)
     if before:
-        _run_open(kernel, host, table, chunks, arguments, before)
+        _run_dynamic(kernel, host, table, chunks, arguments, before)
 
 
 def _run(code: bytes, name: str, host: Host, table: Sequence[int], chunks: Sequence[int]) -> None:
@@ -51,7 +51,7 @@ def _run(code: bytes, name: str, host: Host, table: Sequence[int], chunks: Seque
         call(numbers.ctypes.data, chunk)
 
 
-def _run_open(
+def _run_dynamic(
     kernel: Kernel,
     host: Host,
     table: Sequence[int],
@@ -59,7 +59,7 @@ def _run_open(
     arguments: Sequence[Array],
     before: Sequence[Array],
 ) -> None:
-    """With sizes read when it runs, if there are any, a kernel gives the same bits; with code of another shape, too."""
+    """Check that the kernel with dynamic sizes gives the same bits, also with code emitted for another shape."""
     dynamic = DynamicKernel(kernel, host.key, len(table))
     if not dynamic.is_dynamic:
         return
@@ -75,6 +75,6 @@ def _run_open(
             argument[...] = content
     _run(code, call.function, host, [*table, *call.numbers], chunks)
     for argument, content in zip(arguments, after, strict=True):
-        # numpy's tests do not know that a bfloat16 may be NaN.
+        # numpy's comparison does not support NaN of bfloat16.
         dtype = np.uint16 if argument.dtype.kind == "V" else argument.dtype
         np.testing.assert_array_equal(argument.view(dtype), content.view(dtype))

@@ -1,4 +1,4 @@
-"""Borders: zeros all around, and not a bit of the image between them changed."""
+"""Borders: zeros all around, and the image inside unchanged."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from tests.engine.compiler.kernels.running import LEVELS, run
 
 
 def border(level: str, shape: tuple[int, int, int], pitch: int, sides: tuple[int, int, int, int]) -> Border:
-    """The kernel for (batch, rows, columns) with the border."""
+    """Return the kernel for (batch, rows, columns) with the border."""
     n, rows, columns = shape
     return Border(batch=n, rows=rows, columns=columns, pitch=pitch, border=sides, host=describe(level))
 
 
 def images(code: Border) -> tuple[Array, Array]:
-    """Random images between guard pages, and what is to become of them."""
+    """Return random images between guard pages, and the expected result."""
     random = np.random.default_rng(3)
     given = random.standard_normal((code.batch, code.rows, code.columns, code.pitch), np.float32)
     top, left, bottom, right = code.border

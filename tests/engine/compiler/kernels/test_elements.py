@@ -1,4 +1,4 @@
-"""Maps over any dtypes, at every level, on memory that ends at a page that cannot be touched."""
+"""Maps over any dtypes, at every level, on memory that ends at a guard page."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ CASES: list[tuple[Domain, Expr, tuple[str, ...]]] = [
 
 
 def on_guard(values: np.ndarray) -> np.ndarray:
-    """The array, its last byte the last before the page."""
+    """Return the array, ending at a guard page."""
     padding = -values.nbytes % 4
     block = guarded_array(np.zeros((values.nbytes + padding) // 4, np.float32)).view(np.uint8)
     place = block[padding:].view(values.dtype).reshape(values.shape)
@@ -53,7 +53,7 @@ def values(dtype: str, shape: tuple[int, ...]) -> np.ndarray:
 
 
 def expected(tree: Expr, operands: list[np.ndarray]) -> np.ndarray:
-    """The same in numpy, with numpy's own promotion."""
+    """Return the expression computed by numpy, with numpy's promotion."""
     if tree == X:
         return operands[0]
     name = tree.name  # type: ignore[union-attr]
@@ -123,7 +123,7 @@ BINARY = ("add", "sub", "mul", "div")
 
 
 def direction(x: np.ndarray) -> np.ndarray:
-    """Each part by the magnitude, 0 at 0."""
+    """Return x / |x|; 0 at 0."""
     length, parts = np.abs(x)[..., None], np.stack([x.real, x.imag], -1)
     return np.ascontiguousarray(np.where(length == 0, 0, parts / length)).view(np.complex64)[..., 0]
 
@@ -164,7 +164,7 @@ def run_pairs(level: str, tree: Expr, dtypes: list[str], strides: list[tuple[int
 
 
 def assert_same_parts(found: np.ndarray, wanted: np.ndarray) -> None:
-    """Both parts within a few roundings of the number's magnitude, and finite where numpy's are."""
+    """Check that both parts are within a few roundings of the magnitude, and finite where numpy's are."""
     a, b = (np.atleast_1d(each).view(np.float32).reshape(len(each), -1) for each in (found, wanted.astype(found.dtype)))
     np.testing.assert_array_equal(np.isfinite(a), np.isfinite(b))
     np.testing.assert_array_equal(np.isnan(a), np.isnan(b))

@@ -1,4 +1,4 @@
-"""A tile of a symbolic size is chosen for the sizes it is expected to have, and fits all from half of the hint on."""
+"""Tiles of symbolic sizes are chosen for the expected sizes, and fit all from half of the hint on."""
 
 from __future__ import annotations
 

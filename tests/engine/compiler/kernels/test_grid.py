@@ -1,4 +1,4 @@
-"""Work cut into chunks: every piece is in one, and there are as many as was wanted where pieces are worth it."""
+"""Work cut into chunks: every element is in one, and there are as many chunks as wanted if they are large enough."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""float16 and bfloat16 in memory, at every level: every one of them is loaded, everything is rounded as numpy does."""
+"""float16 and bfloat16 in memory, at every level: all numbers are loaded, and all are rounded as in numpy."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ every_level = pytest.mark.parametrize("level", LEVELS)
 
 
 def converted(x: Array, dtype: DType, level: str) -> Array:
-    """What the kernel makes of a vector, both on memory that ends at a guard page."""
+    """Return the kernel's conversion of a vector, on memory that ends at a guard page."""
     source, target = on_guard(x), on_guard(np.zeros(x.shape, dtype))
     names = [dtype.name, x.dtype.name]
     run(make_elements(x.shape, [(1,), (1,)], names, Operand(0), "float", describe(level)), level, [target, source])
@@ -30,7 +30,7 @@ def all_of(dtype: DType) -> Array:
 
 
 def hard(dtype: DType) -> Array:
-    """All numbers of a dtype, what lies half-way to the next, and just beside that; what is too large and too small."""
+    """Return all numbers of a dtype, midpoints between them, numbers next to midpoints, overflows and underflows."""
     with np.errstate(all="ignore"):
         each = all_of(dtype).astype(np.float32)
         each = np.sort(each[np.isfinite(each)])

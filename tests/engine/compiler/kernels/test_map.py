@@ -25,7 +25,7 @@ def strides(array: Array) -> list[int]:
 
 
 def laid_out(shape: Sequence[int], order: Sequence[int], seed: int) -> Array:
-    """A tensor whose dimensions lie in memory in this order, ending at a guard page."""
+    """Return a tensor whose dimensions are in this memory order, ending at a guard page."""
     values = np.random.default_rng(seed).standard_normal([shape[axis] for axis in order], np.float32)
     return guarded_array(values).transpose(np.argsort(order))
 

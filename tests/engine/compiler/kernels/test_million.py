@@ -1,4 +1,4 @@
-"""Every kernel with every size and parameter at a million, in a process of bounded memory."""
+"""Every kernel with every size and parameter at a million, in a process with bounded memory."""
 
 from __future__ import annotations
 

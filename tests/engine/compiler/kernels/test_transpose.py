@@ -1,4 +1,4 @@
-"""Transposed copies: every bit arrives, and nothing else is touched."""
+"""Transposed copies: every bit arrives, and nothing else is written."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ SIZES = [1, 2, 3, 5, 16, 33, 85]
 
 
 def view(buffer: Array, shape: tuple[int, ...], strides: tuple[int, ...]) -> Array:
-    """A buffer seen with strides in elements."""
+    """Return a buffer with strides in elements."""
     return as_strided(buffer, shape, [4 * each for each in strides])
 
 
 def check(level: str, rows: int, columns: int, repeats: tuple[int, ...] = (), gaps: tuple[int, int] = (0, 0)) -> None:
-    """Transpose bits that are no particular numbers; lines lie ``gaps`` elements further apart than they must."""
+    """Transpose random bits; lines lie ``gaps`` elements further apart than necessary."""
     source_row, target_column = columns + gaps[0], rows + gaps[1]
     steps, sizes = [], [rows * source_row + 5, columns * target_column + 3]
     for count in reversed(repeats):

@@ -1,4 +1,4 @@
-"""Volumes: every kernel that takes their planes together against the reference layers, between guard pages."""
+"""Volumes: every kernel for planes against the reference layers, between guard pages."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ RANDOM = np.random.default_rng(5)
 
 
 def planes_of(volume: Array) -> Array:
-    """(N, C, D, H, W) as planes (N * D, H, W, C)."""
+    """Return (N, C, D, H, W) as planes (N * D, H, W, C)."""
     n, c, d, h, w = volume.shape
     return np.ascontiguousarray(volume.transpose(0, 2, 3, 4, 1)).reshape(n * d, h, w, c)
 
 
 def check(kernel: Kernel, level: str, volume: Array, wanted: Array, *constants: Array, tolerance: float = 1e-5) -> None:
-    """Run a kernel on memory that begins or ends at a page nobody may touch."""
+    """Run a kernel on memory that begins or ends at a guard page."""
     image, target, at_end = planes_of(volume), planes_of(wanted), bool(RANDOM.integers(2))
     result = guarded_array(np.full(target.shape, 7, np.float32), at_end=at_end)
     run(kernel, level, [*(guarded_array(each, at_end=at_end) for each in (image, *constants)), result])
@@ -69,7 +69,7 @@ WINDOWS = [
 def test_a_convolution_leaves_out_what_lies_beyond_the_planes(
     level: str, kernel: tuple[int, ...], stride: tuple[int, ...], dilation: tuple[int, ...], padding: int, groups: int
 ) -> None:
-    """Only planes are padded: zeros around rows and columns are in the image."""
+    """Only planes are unpadded: zeros around rows and columns are in the image."""
     volume = RANDOM.standard_normal((2, 20, 5, 6, 7), np.float32)
     weight = RANDOM.standard_normal((40 if groups < 20 else 20, 20 // groups, *kernel), np.float32)
     bias = RANDOM.standard_normal(len(weight), np.float32)

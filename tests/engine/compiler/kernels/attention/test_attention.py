@@ -40,7 +40,7 @@ SIZES = [
 
 
 def laid(values: Array, layout: Layout, gap: int) -> tuple[Array, Matrix]:
-    """A stack of matrices in guarded memory, rows or columns ``gap`` elements apart; where it lies."""
+    """Return batched matrices in guarded memory, rows or columns ``gap`` elements apart, and their strides."""
     turned = values if layout == "rows" else values.swapaxes(1, 2)
     stack, lines, length = turned.shape
     spread = np.full((stack, lines, length + gap), np.nan, np.float32)
@@ -91,7 +91,7 @@ def check(
 
 
 def padded(keys: Array, level: str, queries: int) -> tuple[Array, Matrix]:
-    """Keys in columns, with room for whole panels of them in guarded memory, and where they lie."""
+    """Return column-major keys padded to whole panels, in guarded memory, and their strides."""
     stack, count, width = keys.shape
     host = describe(level)
     _, (vectors, _) = choose_rows(host, queries, TYPICAL_KEYS, width)
@@ -102,7 +102,7 @@ def padded(keys: Array, level: str, queries: int) -> tuple[Array, Matrix]:
 
 
 def at_the_end(mask: Array) -> Array:
-    """A mask that ends at a guard page, bytes too."""
+    """Return a mask that ends at a guard page, of bytes too."""
     if mask.dtype == np.float32:
         return guarded_array(mask)
     padded = np.zeros(-(-mask.size // 4) * 4, bool)

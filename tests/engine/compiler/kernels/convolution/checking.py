@@ -1,4 +1,4 @@
-"""A convolution's kernel run between guard pages, against the sum written out in float64."""
+"""Run of a convolution's kernel between guard pages, compared with the sum written out in float64."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Pair = tuple[int, int]
 
 
 def drawn_geometry(data: st.DataObject) -> tuple[tuple[int, int, int], Pair, dict[str, Any]]:
-    """The size of a result, a filter's, and further arguments of ``check_convolution``."""
+    """Draw the size of a result and of a filter, and further arguments of ``check_convolution``."""
     small = st.integers(1, 3)
     size = data.draw(st.tuples(st.integers(1, 2), st.integers(1, 6), st.integers(1, 19)))
     kernel = data.draw(st.tuples(small, st.integers(1, 4)))
@@ -43,7 +43,7 @@ def check_convolution(
     """Run a kernel whose image, weights and target end at a guard page; pixels lie ``gap`` floats apart.
 
     Args:
-        make: the kernel for a host, of a geometry that lacks channels and tile.
+        make: creates the kernel for a host, from a geometry without channels and tile.
         channels: groups, and the input and output channels of each.
         tail: whether there is an epilogue with an operand.
     """

@@ -1,4 +1,4 @@
-"""The simplest convolution there is, for tests of how it is blocked, shared out and chosen."""
+"""The simplest convolution, for tests of blocking, chunks and kernel selection."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.engine.compiler.kernels.running import dense
 
 
 def pointwise(host: Host, size: tuple[int, int], channels: tuple[int, int], tile: ConvTile) -> Conv:
-    """A 1×1 convolution of an image of so many rows and columns, from some channels to others."""
+    """Return a 1×1 convolution of an image of these rows and columns."""
     return Conv(
         batch=1,
         rows=size[0],

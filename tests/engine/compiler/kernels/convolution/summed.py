@@ -1,4 +1,4 @@
-"""Convolutions summed tap by tap in float64: what the kernels must come near to."""
+"""Reference convolutions, summed tap by tap in float64."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def convolved(
     dilation: tuple[int, int] = (1, 1),
     groups: int = 1,
 ) -> Array:
-    """The convolution of a padded image (N, H, W, C) with weights (O, C/groups, KH, KW)."""
+    """Return the convolution of a padded image (N, H, W, C) with weights (O, C/groups, KH, KW)."""
     filters = weight.reshape(groups, len(weight) // groups, *weight.shape[1:]).astype(np.float64)
     pixels = image.reshape(*image.shape[:3], groups, -1).astype(np.float64)
     total: Array = np.zeros(1)

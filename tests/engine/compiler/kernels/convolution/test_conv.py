@@ -66,7 +66,7 @@ def check(
         host=host,
         epilogue=Epilogue(apply("add", apply(tail, Operand(0)), Operand(1)), (out,)) if tail else Epilogue(),
     )
-    # The last pixel's gap is cut off: the image ends with its last channel.
+    # No gap follows the last pixel: the image ends with its last channel.
     flat = guarded_array(image.reshape(-1)[: image.size - gap])
     result = guarded_array(np.full(other.shape, np.nan, np.float32))
     extras = [guarded_array(other)] if tail else []

@@ -51,7 +51,7 @@ def check(
         host=host,
         epilogue=Epilogue(apply("add", apply("relu", Operand(0)), Operand(1)), (out,)) if epilogue else Epilogue(),
     )
-    # The last pixel's gap is cut off: the image ends with its last channel.
+    # No gap follows the last pixel: the image ends with its last channel.
     flat = guarded_array(image.reshape(-1)[: image.size - gap])
     packed = guarded_array(code.pack(weight, bias))
     result = guarded_array(np.full(other.shape, np.nan, np.float32))

@@ -1,4 +1,4 @@
-"""Convolutions to few channels, whose vectors run along the sums, against the sum written out in float64."""
+"""Convolutions to few channels, vectorised along the sums, against the sum written out in float64."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.engine.compiler.machines import EMERALD_RAPIDS, ZEN_3, ZEN_4
 def check(
     level: str, size: tuple[int, int, int], channels: Pair, *args: Pair, tile: ConvTile | None = None, **kwargs: Any
 ) -> None:
-    """Run a kernel of so many input and output channels."""
+    """Run a kernel with these input and output channels."""
     inputs, outputs = channels
 
     def make(host: Host, geometry: dict[str, Any]) -> DotConv:

@@ -1,4 +1,4 @@
-"""Convolution of narrow groups, several to a vector, against the sum written out in float64; and where it is chosen."""
+"""Convolution of narrow groups, several to a vector, against the sum written out in float64; and its selection."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def check(
     tile: ConvTile | None = None,
     **kwargs: Any,
 ) -> None:
-    """Run a kernel of so many groups, each of so many input and output channels."""
+    """Run a kernel with these groups, input and output channels a group."""
     groups, inputs, outputs = channels
 
     def make(host: Host, geometry: dict[str, Any]) -> GroupedConv:

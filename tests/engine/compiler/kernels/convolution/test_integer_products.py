@@ -1,4 +1,4 @@
-"""Convolutions of small integers: the exact sums, at every processor level, and nothing read beside them."""
+"""Convolutions of small integers give exact sums at every processor level, and read nothing beyond their operands."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.engine.compiler.kernels.convolution.summed import convolved
 from tests.engine.compiler.kernels.guarded import guarded_array
 from tests.engine.compiler.kernels.running import LEVELS, dense, run
 
-# What this processor adds up in one instruction, too.
+# Also the processor's own dot product instructions.
 HOSTS = [
     *map(describe, LEVELS),
     *([replace(describe("avx512"), features=detect().features)] if dot_method(detect()) == VNNI else []),

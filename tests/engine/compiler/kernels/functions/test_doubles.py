@@ -1,4 +1,4 @@
-"""Functions of float64 vectors against longdouble, or what the reference computes: at every level, edges among them."""
+"""Functions of float64 vectors against longdouble or the reference, at every level, with edge cases."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ Real = Callable[..., Array]
 
 
 def precise(function: Real) -> Real:
-    """In longdouble, rounded once."""
+    """Return a function computed in longdouble and rounded once."""
     return lambda *x: function(*(each.astype(np.longdouble) for each in x)).astype(np.float64)
 
 
-# Function -> what it should be, where numbers are drawn from, ulp (of the result, or of 1 if it is less).
+# Function -> expected result, range of arguments, error in ulp (of the result, or of 1 if it is less).
 FUNCTIONS: dict[str, tuple[Real, float, float, float]] = {
     "exp": (precise(np.exp), -745, 709, 1.5),
     "exp2": (precise(np.exp2), -1074, 1023, 1.5),
@@ -45,7 +45,7 @@ FUNCTIONS: dict[str, tuple[Real, float, float, float]] = {
     "erfc": (special.erfc, -7, 27, 8),
     "erfinv": (special.erfinv, -1, 1, 8),
 }
-# The same where a value near zero is as exact as one of its neighbours.
+# Functions whose results near zero are only as exact as those nearby.
 ABSOLUTE: dict[str, tuple[Real, float, float, float]] = {
     "lgamma": (special.lgamma, -30, 100, 16),
     "digamma": (special.digamma, -8, 100, 16),
@@ -65,7 +65,7 @@ def computed(name: str, level: str, *operands: Array) -> Array:
 
 
 def ulps(found: Array, wanted: Array, least: float) -> Array:
-    """How far apart, NaN and infinities taken for numbers, in the last place of what is wanted."""
+    """Return the distance in units of the last place, with NaN and infinities compared as numbers."""
     with np.errstate(all="ignore"):
         apart = np.abs(found - wanted) / np.spacing(np.maximum(np.abs(wanted), least))
     return np.where((found == wanted) | (np.isnan(found) & np.isnan(wanted)), 0, np.nan_to_num(apart, nan=INF))

@@ -36,7 +36,7 @@ SPECIAL = np.array(
 
 @dataclass(frozen=True)
 class Row:
-    """A function, the constants behind its operands, what it should be, and where the docstring's claim holds."""
+    """Function, constants behind its operands, expected result, and the range of the docstring's claim."""
 
     name: str
     oracle: Callable[..., Array]
@@ -59,7 +59,7 @@ def single(x: Array) -> Array:
     return x.astype(np.float32).astype(np.float64)
 
 
-# Below -87.3 the exponential in the denominator approaches infinity, and the quotient leaves the normal numbers.
+# Below -87.3 the exponential in the denominator approaches infinity, and the quotient becomes subnormal.
 APPROXIMATED = (
     Row("exp", np.exp),
     Row("exp2", np.exp2),
@@ -171,7 +171,7 @@ DERIVED = (
 )
 ROWS = (*APPROXIMATED, *EXACT, *DERIVED)
 every_level = pytest.mark.parametrize("level", LEVELS)
-# Each function is code of its own at each level: the copy keeps conftest.py from leaving any out.
+# Each function has different code at each level: the copy keeps conftest.py from skipping any.
 really_every_level = pytest.mark.parametrize("level", [*LEVELS])
 
 
@@ -195,7 +195,7 @@ def computed(row: Row, level: str, operands: tuple[Array, ...], lanes: int | Non
 
 @lru_cache(maxsize=8)
 def operands_of(count: int, n_random: int = 100_000) -> tuple[Array, ...]:
-    """Random bits, numbers of usual sizes, and special values, every one with every other."""
+    """Return random bits, numbers of usual sizes, and special values, in all combinations."""
     rng = np.random.default_rng(count)
     special = [each.ravel() for each in np.meshgrid(*[SPECIAL] * min(count, 2))]
     columns = []
@@ -219,7 +219,7 @@ def exact(row: Row, operands: tuple[Array, ...]) -> Array:
 
 
 def errors(found: Array, true: Array) -> Array:
-    """In units of the last place of the true value; those of subnormal numbers are all 2**-149."""
+    """Return errors in units of the last place of the true value; for subnormal numbers these are 2**-149."""
     with np.errstate(all="ignore"):
         rounded = true.astype(np.float32)
         unit = np.spacing(np.abs(rounded)).astype(np.float64)
@@ -286,7 +286,7 @@ def test_composed_functions_are_close(row: Row, level: str) -> None:
 def test_every_width_gives_the_same(row: Row, level: str) -> None:
     operands = tuple(each[:1003].copy() for each in operands_of(row.operands))
     expected, whole = computed(row, level, operands), describe(level).lanes
-    # What a vector is for elements of twice the size, and at the end of a row; wider ones nobody writes.
+    # Vector widths for elements of twice the size, and at the end of a row; generators emit no wider ones.
     for lanes in (1, 4, 8):
         if lanes < whole:
             np.testing.assert_array_equal(computed(row, level, operands, lanes), expected)
@@ -321,7 +321,7 @@ def test_hardswish_overflows_where_pytorchs_product_does(level: str) -> None:
 @really_every_level
 @pytest.mark.parametrize("name", ["sin", "cos", "tan"])
 def test_angles_of_any_size_are_reduced_exactly(name: str, level: str) -> None:
-    """Those nearest to multiples of pi / 2 of each exponent among them."""
+    """Include the angles nearest to multiples of pi / 2 for each exponent."""
     row = next(row for row in ROWS if row.name == name)
     mantissas = np.random.default_rng(0).integers(2**23, 2**24, (105, 100))
     angles = np.ldexp(mantissas.astype(np.float64), np.arange(105)[:, None] - 1)
@@ -351,7 +351,7 @@ def test_nothing_outside_is_called(level: str) -> None:
 
 
 def undefined_symbols(code: bytes) -> list[str]:
-    """Of an object file in ELF: entries of 24 bytes, the section number at byte 6, 0 where there is none."""
+    """Return the undefined symbols of an ELF file: entries of 24 bytes, section number at byte 6, 0 if undefined."""
     sections = {each.name(): each.data() for each in llvm.ObjectFileRef.from_data(code).sections()}
     names = sections[b".strtab" if b".strtab" in sections else ".strtab"]
     symbols = sections[b".symtab" if b".symtab" in sections else ".symtab"]

@@ -1,4 +1,4 @@
-"""The mean over all pixels, against float64."""
+"""Global pooling against float64."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.engine.compiler.kernels.running import LEVELS, dense, run
 
 
 def averaging(level: str, shape: tuple[int, int, int, int], pitch: int, **given: Any) -> GlobalAverage:
-    """Of images (n, rows, columns, channels) whose pixels are ``pitch`` floats apart, to dense (n, channels)."""
+    """Return the kernel for images (n, rows, columns, channels), pixels ``pitch`` floats apart, to (n, channels)."""
     n, rows, columns, channels = shape
     return GlobalAverage(
         batch=n,

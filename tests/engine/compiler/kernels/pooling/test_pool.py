@@ -22,12 +22,12 @@ from tests.engine.compiler.kernels.running import LEVELS, dense, run
 
 
 def pooled(layer: Any, image: Array) -> Array:
-    """The layer's answer for (n, h, w, c)."""
+    """Return the layer's result for (n, h, w, c)."""
     return np.ascontiguousarray(layer.forward(np.ascontiguousarray(image.transpose(0, 3, 1, 2))).transpose(0, 2, 3, 1))
 
 
 def axes(layer: Any, image: Array, shape: tuple[int, ...]) -> dict[str, WindowAxis]:
-    """How the layer's windows lie on the image, its output having a shape."""
+    """Return the windows of a layer on the image, for an output shape."""
     sizes = zip(image.shape[1:3], shape[1:3], strict=True)
     if hasattr(layer, "output_size"):
         down, across = (WindowAxis(size=size, count=count, is_adaptive=True) for size, count in sizes)
@@ -65,7 +65,7 @@ def check(level: str, layer: Any, image: Array, **options: Any) -> None:
 
 
 def image(*shape: int) -> Array:
-    """Random pixels, (n, h, w, c)."""
+    """Return random pixels, (n, h, w, c)."""
     return np.random.default_rng(3).standard_normal(shape, np.float32)
 
 

@@ -1,4 +1,4 @@
-"""Products in stacks against numpy in float64, at every level, on memory that ends at a guard page."""
+"""Batched products against numpy in float64, at every level, on memory that ends at a guard page."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SIZES = [
 
 
 def laid(values: Array, layout: Layout, gap: int) -> tuple[Array, Matrix]:
-    """A stack (n, h) of matrices in guarded memory, rows or columns ``gap`` elements apart; where it lies."""
+    """Return batched matrices (n, h) in guarded memory, rows or columns ``gap`` elements apart, and their strides."""
     turned = values if layout == "rows" else values.swapaxes(2, 3)
     n, h, lines, length = turned.shape
     spread = np.full((n, h, lines, length + gap), np.nan, np.float32)

@@ -39,7 +39,7 @@ def check(
     residual: bool = False,
     tolerance: float = 3e-6,
 ) -> None:
-    """The kernel's answer for (rows, columns), laid ``gaps`` floats apart in the source and the target."""
+    """Compare the kernel's result for (rows, columns), rows ``gaps`` floats apart in the source and the target."""
     count, columns = rows.shape
     weight, bias = (RANDOM.standard_normal(columns).astype(np.float32) if given else None for given in scales)
     other = RANDOM.standard_normal(rows.shape).astype(np.float32)

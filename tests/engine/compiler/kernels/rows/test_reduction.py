@@ -1,4 +1,4 @@
-"""Rows reduced to a number each, against numpy in float64."""
+"""Reductions of rows against numpy in float64."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MODES = {"sum": np.sum, "mean": np.mean, "max": np.max, "min": np.min}
 
 
 def reduced(level: str, mode: Any, rows: Array, gap: int = 0, epilogue: Epilogue | None = None) -> Array:
-    """The kernel's answer for (rows, columns); its results lie two floats apart."""
+    """Return the kernel's result for (rows, columns); results are two floats apart."""
     count, columns = rows.shape
     spread = np.full((count, columns + gap), np.nan, np.float32)
     spread[:, :columns] = rows

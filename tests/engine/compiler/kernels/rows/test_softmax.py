@@ -18,7 +18,7 @@ from tests.engine.compiler.kernels.running import LEVELS, run
 
 
 def computed(level: str, rows: Array, is_logarithm: bool, gaps: tuple[int, int] = (0, 0)) -> Array:
-    """The kernel's answer for (rows, columns), laid ``gaps`` floats apart in the source and the target."""
+    """Return the kernel's result for (rows, columns), rows ``gaps`` floats apart in the source and the target."""
     count, columns = rows.shape
     kernel = Softmax(
         rows=count,

@@ -1,4 +1,4 @@
-"""Rows of any dtype reduced, and scanned, at every level, on memory that ends at a guard page."""
+"""Reductions and scans of rows of any dtype, at every level, on memory that ends at a guard page."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CASES: list[tuple[TypedMode, str, str]] = [
 
 
 def values(dtype: str, shape: tuple[int, ...], mode: str = "") -> Array:
-    """Numbers up to the ends of a dtype, zeros among them; NaN in some rows of floats."""
+    """Return numbers up to the limits of a dtype, with zeros; NaN in some rows of floats."""
     if dtype == "bool":
         return RANDOM.random(shape) < 0.8
     if dtype.startswith("float"):

@@ -1,4 +1,4 @@
-"""Winograd convolutions of images of many sizes: one code, told how many tiles a chunk has."""
+"""Winograd convolutions of images of many sizes share code that reads the number of tiles of a chunk."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ STACK_BYTES = 1 << 20
 
 
 def symbolic(blocking: Blocking, tiles: int) -> Blocking:
-    """Return the same for images of any number of tiles, so many at first."""
+    """Return the blocking for a symbolic number of tiles with this hint."""
     return blocking.within(ShapeEnv().open("tiles", max(tiles, 2)))
 
 

@@ -22,7 +22,7 @@ from tests.engine.compiler.kernels.running import LEVELS, dense, run
 from tests.engine.compiler.machines import MACHINES
 from tests.nightly import IS_NIGHTLY
 
-# What rounding may add, in parts of the largest output.
+# Largest rounding error, relative to the largest output.
 TOLERANCES = {(1, 2): 3e-6, (1, 4): 5e-6, (1, 6): 5e-5, (2, 2): 3e-6, (2, 3): 3e-6, (2, 4): 5e-6}
 FILTERINGS = [Filtering(tile, stride) for stride, tile in TOLERANCES]
 FOUR = Filtering(4)
@@ -80,7 +80,7 @@ def check(
         host=host,
         epilogue=Epilogue(apply("relu", apply("add", Operand(0), Operand(1))), (flat,)) if residual else Epilogue(),
     )
-    # The gap after the last pixel is cut off: image and target end with their last channel.
+    # No gap follows the last pixel: image and target end with their last channel.
     memory = guarded_array(image.reshape(-1)[: image.size - gaps[0]], at_end=at_end)
     result = guarded_array(np.full(n * rows * columns * wide - gaps[1], np.nan, np.float32), at_end=at_end)
     packed = guarded_array(code.pack(weight, bias), at_end=at_end)
@@ -102,7 +102,7 @@ def check(
 def check_volume(
     level: str, axis: WindowAxis, size: tuple[int, int], channels: tuple[int, int], filtering: Filtering
 ) -> None:
-    """Run a kernel on two volumes between guard pages, whose planes have borders already."""
+    """Run a kernel on two volumes between guard pages, whose planes already have borders."""
     random, (rows, columns), (count, wanted) = np.random.default_rng(12), size, channels
     height, width = (filtering.stride * (each - 1) + taps for each, taps in zip(size, filtering.kernel, strict=True))
     image = random.standard_normal((2, axis.size, height, width, count), np.float32)
