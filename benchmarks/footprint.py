@@ -19,10 +19,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from benchmarks.engine_processes import installed
 from benchmarks.files import Files, default_folder
 from benchmarks.memory import rollup
 from benchmarks.record import OURS
-from benchmarks.team import installed
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 NETWORKS: Final = ("resnet18", "mobilenet_v2", "resnet50", "vgg11", "bert_mini_128", "minilm_l6_128", "gpt_small_128")

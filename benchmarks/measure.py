@@ -12,8 +12,8 @@ from typing import Any
 
 from app.measuring.contest import ALLOWED_SHARE
 from app.measuring.timing import turns
+from benchmarks.engine_processes import BusyCore, EngineProcess
 from benchmarks.record import OURS, Record
-from benchmarks.team import BusyCore, Member
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,33 +44,33 @@ def measure(plan: Plan, network: str, threads: int, batch: int) -> list[Record]:
     if threads > len(cores):
         raise ValueError(f"{threads} threads need as many cores; this process may use {len(cores)}")
     with ExitStack() as stack:
-        members = {}
+        processes = {}
         records = [Record(network=network, threads=threads, batch=batch, engine=engine) for engine in plan.engines]
         for record in records:
-            member = stack.enter_context(_built(plan, record, cores[:threads]))
+            process = stack.enter_context(_built(plan, record, cores[:threads]))
             if not record.failure:
-                members[record.engine] = member
-        _take_turns(plan, [record for record in records if not record.failure], members, cores)
+                processes[record.engine] = process
+        _take_turns(plan, [record for record in records if not record.failure], processes, cores)
     return records
 
 
 @contextmanager
-def _built(plan: Plan, record: Record, cores: Sequence[int]) -> Iterator[Member]:
+def _built(plan: Plan, record: Record, cores: Sequence[int]) -> Iterator[EngineProcess]:
     arguments = _arguments(plan, record, cores)
     with tempfile.TemporaryDirectory(prefix="bench-cache-") as cache, ExitStack() as stack:
-        member = _start(stack, arguments, record.threads, Path(cache))
-        _note(record, member.first_reply)
+        process = _start(stack, arguments, record.threads, Path(cache))
+        _note(record, process.first_reply)
         if record.engine == OURS and plan.rounds > 0 and not record.failure:
             with ExitStack() as second:
                 warm = _start(second, arguments, record.threads, Path(cache))
                 record.warm_build_s = warm.first_reply.get("build_s")
-        yield member
+        yield process
 
 
-def _start(stack: ExitStack, arguments: Sequence[str], threads: int, cache: Path) -> Member:
-    member = Member(arguments, threads, cache)
-    stack.callback(member.close)
-    return member
+def _start(stack: ExitStack, arguments: Sequence[str], threads: int, cache: Path) -> EngineProcess:
+    process = EngineProcess(arguments, threads, cache)
+    stack.callback(process.close)
+    return process
 
 
 def _arguments(plan: Plan, record: Record, cores: Sequence[int]) -> list[str]:
@@ -103,19 +103,21 @@ def _judge(record: Record, reply: dict[str, Any]) -> None:
         record.times_s, record.busy_times_s = [], []
 
 
-def _take_turns(plan: Plan, records: Sequence[Record], members: dict[str, Member], cores: Sequence[int]) -> None:
+def _take_turns(
+    plan: Plan, records: Sequence[Record], processes: dict[str, EngineProcess], cores: Sequence[int]
+) -> None:
     by_engine = {record.engine: record for record in records}
     for engine in turns(list(by_engine), plan.rounds):
-        _turn(plan, by_engine[engine], members[engine], None)
+        _turn(plan, by_engine[engine], processes[engine], None)
         if engine in plan.busy and by_engine[engine].threads == plan.busy_threads:
-            _turn(plan, by_engine[engine], members[engine], cores[0])
+            _turn(plan, by_engine[engine], processes[engine], cores[0])
 
 
-def _turn(plan: Plan, record: Record, member: Member, busy_core: int | None) -> None:
+def _turn(plan: Plan, record: Record, process: EngineProcess, busy_core: int | None) -> None:
     if record.failure:
         return
     with BusyCore(busy_core) if busy_core is not None else nullcontext():
-        reply = member.measure(plan.seconds, plan.least)
+        reply = process.measure(plan.seconds, plan.least)
     times = record.times_s if busy_core is None else record.busy_times_s
     times += reply.get("times_s", [])
     _judge(record, reply)

@@ -22,10 +22,10 @@ from dataclasses import asdict, dataclass
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 
+from benchmarks.engine_processes import installed
 from benchmarks.machine import ROOT, describe
 from benchmarks.raw import Result
 from benchmarks.report import table
-from benchmarks.team import installed
 
 _PATIENCE_S = 600.0
 _LOOK_S = 0.005

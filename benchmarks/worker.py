@@ -3,7 +3,7 @@
     first           -> {"build_s", "second_s", "rss_bytes", "pss_bytes", "error_share"} or {"failure"}
     {"seconds", "least"} -> {"times_s", "error_share"} or {"failure"}
 
-It ends when its input does. Started by benchmarks/team.py, pinned to its cores before a library counts them.
+It ends when its input does. benchmarks/engine_processes.py starts it, pinned to its cores before a library counts them.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ MESSAGE: Final = post("/infer?model=digits", "application/x-npy", len(_BODY)) + 
 
 
 @dataclass
-class Seen:
+class LoadAnswers:
     """Answers of one load by status, and their times in seconds."""
 
     statuses: Counter[int] = field(default_factory=Counter)
@@ -62,7 +62,7 @@ class Connection(asyncio.Protocol):
         answered: called when a request is over, with any result.
     """
 
-    def __init__(self, port: int, seen: Seen, answered: Callable[[Connection], None]) -> None:
+    def __init__(self, port: int, seen: LoadAnswers, answered: Callable[[Connection], None]) -> None:
         self._port = port
         self._seen = seen
         self._answered = answered
@@ -134,9 +134,9 @@ class Connection(asyncio.Protocol):
         self._answered(self)
 
 
-async def closed(port: int, connections: int, seconds: float) -> Seen:
+async def closed(port: int, connections: int, seconds: float) -> LoadAnswers:
     """Run this many clients that send the next request as soon as they are answered."""
-    seen, end = Seen(), time.monotonic() + seconds
+    seen, end = LoadAnswers(), time.monotonic() + seconds
 
     def again(connection: Connection) -> None:
         if time.monotonic() < end:
@@ -149,9 +149,9 @@ async def closed(port: int, connections: int, seconds: float) -> Seen:
     return seen
 
 
-async def steady(port: int, rate: float, connections: int, seconds: float) -> Seen:
+async def steady(port: int, rate: float, connections: int, seconds: float) -> LoadAnswers:
     """Send this many requests a second, whatever becomes of them."""
-    seen, start = Seen(), time.monotonic()
+    seen, start = LoadAnswers(), time.monotonic()
     free: list[Connection] = []
     everybody = [Connection(port, seen, free.append) for _ in range(connections)]
     free += everybody
@@ -181,7 +181,7 @@ async def _until(end: float, everybody: Sequence[Connection]) -> None:
         connection.close()
 
 
-async def beside(load: Any, pid: int, port: int, seconds: float) -> tuple[Seen, Answers, Usage]:
+async def beside(load: Any, pid: int, port: int, seconds: float) -> tuple[LoadAnswers, Answers, Usage]:
     """Return a load's answers, the answers of a health client meanwhile, and what the server used."""
     end = time.monotonic() + seconds
     health = asyncio.create_task(ask(port, requests(port)[1], end, EVERY_S, PATIENCE_S))

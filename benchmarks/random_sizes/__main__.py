@@ -24,13 +24,13 @@ import numpy as np
 
 from app.measuring.contest import ALLOWED_SHARE
 from app.measuring.timing import turns
+from benchmarks.engine_processes import EngineProcess
 from benchmarks.files import default_folder
 from benchmarks.machine import describe
 from benchmarks.random_sizes.networks import OPEN_NETWORKS, OpenNetwork
 from benchmarks.raw import Result
 from benchmarks.record import OURS
 from benchmarks.report import table
-from benchmarks.team import Member
 
 ENGINES: Final = (OURS, "onnxruntime", "openvino")
 TURN_REQUESTS: Final = 50
@@ -74,7 +74,7 @@ def measure(name: str, options: argparse.Namespace) -> list[Row]:
             _fill_cache(network, folder, name, cores, cache)
         members = {}
         for row in rows:
-            member = Member(_arguments(row.engine, name, folder, cores), len(cores), cache, _WORKER)
+            member = EngineProcess(_arguments(row.engine, name, folder, cores), len(cores), cache, _WORKER)
             stack.callback(member.close)
             _note(row, member.first_reply)
             members[row.engine] = member
@@ -105,17 +105,17 @@ def _arguments(engine: str, name: str, folder: Path, cores: Sequence[int]) -> li
 def _fill_cache(network: OpenNetwork, folder: Path, name: str, cores: Sequence[int], cache: Path) -> None:
     random = np.random.default_rng(SEED + 1)
     arguments = [*_arguments(OURS, name, folder, cores), "--backend=compiled"]  # waits for what it compiles
-    member = Member(arguments, len(cores), cache, _WORKER)
+    member = EngineProcess(arguments, len(cores), cache, _WORKER)
     member.ask({"shapes": [network.draw_shape(random) for _ in range(_FILLING)]})
     member.close()
 
 
-def _turn(row: Row, member: Member, shapes: Sequence[Sequence[int]]) -> None:
+def _turn(row: Row, member: EngineProcess, shapes: Sequence[Sequence[int]]) -> None:
     if not row.failure:
         _note(row, member.ask({"shapes": shapes}))
 
 
-def _check(row: Row, member: Member) -> None:
+def _check(row: Row, member: EngineProcess) -> None:
     if row.failure:
         return
     _note(row, member.ask({"check": True}))

@@ -26,7 +26,7 @@ from benchmarks.machine import ROOT, describe
 from benchmarks.raw import Result
 from benchmarks.report import table
 from benchmarks.rolling.kubelet import Pod, PodPlan, plan_of
-from benchmarks.rolling.service import Client, Heard, Service, quantile_s
+from benchmarks.rolling.service import Client, ClientAnswers, Service, quantile_s
 
 DEPLOYMENT = ROOT / "deploy/kubernetes/base/deployment.yaml"
 PICTURE = ROOT / "model_store/digits/examples/digit-3-a.png"
@@ -89,7 +89,7 @@ async def run(
         # What is asked is whether requests are lost, not how many two cores can answer: a queue may be long.
         "PNNX_SERVE_MAX_WAIT_S": "30",
     }
-    service, heard, stop = Service(late_s), Heard(), asyncio.Event()
+    service, answers, stop = Service(late_s), ClientAnswers(), asyncio.Event()
     every: list[Pod] = []
 
     async def start() -> Pod:
@@ -107,13 +107,13 @@ async def run(
         await asyncio.sleep(late_s + 0.2)
         text = message("digits", PICTURE.read_bytes(), "image/png")
         asking = [
-            asyncio.create_task(Client(service, text, heard, keeps=bool(each % 2), pause_s=pause_s).run(stop))
+            asyncio.create_task(Client(service, text, answers, keeps=bool(each % 2), pause_s=pause_s).run(stop))
             for each in range(clients)
         ]
         for number in range(updates):
-            begin, answered, before = time.monotonic(), len(heard.waits_s), heard.failures.copy()
+            begin, answered, before = time.monotonic(), len(answers.waits_s), answers.failures.copy()
             old, pods = pods, await update(pods, service, start)
-            waits, failures = heard.waits_s[answered:], heard.failures - before
+            waits, failures = answers.waits_s[answered:], answers.failures - before
             ended = [pod.ended for pod in old if pod.ended is not None]
             rows.append(
                 Row(

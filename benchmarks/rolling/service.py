@@ -58,7 +58,7 @@ class Service:
 
 
 @dataclass
-class Heard:
+class ClientAnswers:
     """Answers that clients got."""
 
     waits_s: list[float] = field(default_factory=list)
@@ -74,10 +74,12 @@ class Heard:
 class Client:
     """Client that sends the next request as soon as it is answered, on one connection while that lives."""
 
-    def __init__(self, service: Service, message: bytes, heard: Heard, *, keeps: bool, pause_s: float = 0.0) -> None:
+    def __init__(
+        self, service: Service, message: bytes, answers: ClientAnswers, *, keeps: bool, pause_s: float = 0.0
+    ) -> None:
         self._service = service
         self._message = message
-        self._heard = heard
+        self._heard = answers
         self._keeps = keeps
         self._pause_s = pause_s
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter, int] | None = None

@@ -32,7 +32,7 @@ class PageError(Exception):
     """Raised if the page and the figures disagree in a way that new figures alone cannot repair."""
 
 
-class Found:
+class Results:
     """Results of the simulation and its input."""
 
     def __init__(self, results: Path, times: Path) -> None:
@@ -64,7 +64,7 @@ class Found:
             ) from None
 
 
-def sentences(found: Found) -> Iterator[tuple[str, tuple[str, ...]]]:
+def sentences(found: Results) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Yield sentences of the page with holes ({}), and the figures that belong there."""
     heavy, alike = found.world.heavy.mean_s(), found.world.alike.mean_s()
     tail_ms = float(np.percentile(found.times_ms["heavy-tailed"], 99))
@@ -139,7 +139,7 @@ def sentences(found: Found) -> Iterator[tuple[str, tuple[str, ...]]]:
     yield "p99 {} ms with 100 nodes and with 1,000", (_whole(waits(100, "least request", "bursts")),)
 
 
-def tables(found: Found) -> Iterator[tuple[str, list[list[str]]]]:
+def tables(found: Results) -> Iterator[tuple[str, list[list[str]]]]:
     """Yield heads of tables and their rows."""
     policies = ("random", "round robin", "two choices", "least request")
     rows = []
@@ -167,7 +167,7 @@ def tables(found: Found) -> Iterator[tuple[str, list[list[str]]]]:
     )  # fmt: skip
 
 
-def claims(found: Found) -> Iterator[tuple[str, bool]]:
+def claims(found: Results) -> Iterator[tuple[str, bool]]:
     """Yield the page's statements about these figures, and whether they hold."""
 
     def waits(nodes: int, arrivals: str = "Poisson", balancing: str = "least request") -> float:
@@ -197,7 +197,7 @@ def claims(found: Found) -> Iterator[tuple[str, bool]]:
     yield "a lost node of 1,000 is none where clients ask twice", found.figure("losses", "failed", **asked_twice) == 0
 
 
-def rewritten(text: str, found: Found) -> str:
+def rewritten(text: str, found: Results) -> str:
     """Return the page with these figures.
 
     Raises:
@@ -247,7 +247,7 @@ def main() -> int:
     options = parser.parse_args()
     text = PAGE.read_text(encoding="utf-8")
     try:
-        made = rewritten(text, Found(options.results, options.times))
+        made = rewritten(text, Results(options.results, options.times))
     except PageError as exc:
         print(f"{PAGE.name}: {exc}", file=sys.stderr)
         return 1

@@ -29,8 +29,8 @@ from benchmarks.machine import describe
 from benchmarks.networks import NETWORKS, Network
 from benchmarks.raw import Result
 from benchmarks.report import table
+from benchmarks.servers.process import Side, make_files, measure, serving
 from benchmarks.servers.rivals import OURS, RIVALS, Rival
-from benchmarks.servers.running import Side, make_files, measure, serving
 
 CLIENTS: Final = (1, 8)
 MODELS: Final = {

@@ -29,8 +29,8 @@ from benchmarks.machine import ROOT, describe
 from benchmarks.networks import NETWORKS
 from benchmarks.raw import Result
 from benchmarks.report import table
+from benchmarks.servers.process import make_files, measure, serving
 from benchmarks.servers.rivals import OURS, RIVALS
-from benchmarks.servers.running import make_files, measure, serving
 
 CLIENTS: Final = 2
 _PORT: Final = 18990

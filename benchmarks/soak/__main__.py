@@ -36,7 +36,7 @@ import httpx
 from benchmarks.machine import ROOT
 from benchmarks.soak.requests import Request, bad_requests, good_requests, judge, small_requests
 from benchmarks.soak.store import change, write_store
-from benchmarks.soak.watching import Watch
+from benchmarks.soak.usage import UsageLog
 
 ALLOWED_GROWTH_MB = 16
 PATIENCE_S = 60.0
@@ -49,7 +49,7 @@ MISMATCHES = "pnnx_serve_batch_mismatches_total"
 
 
 @dataclass
-class Tally:
+class Counters:
     """Counters of the soak."""
 
     counts: Counter[str] = field(default_factory=Counter)
@@ -58,7 +58,7 @@ class Tally:
 
 
 @dataclass(frozen=True)
-class Place:
+class Target:
     """Server, and when to stop."""
 
     url: str
@@ -71,29 +71,29 @@ class Place:
         return time.monotonic() >= self.end
 
 
-async def client(place: Place, fixed: Sequence[Request], seed: int, tally: Tally) -> None:
+async def client(target: Target, fixed: Sequence[Request], seed: int, counters: Counters) -> None:
     """Send one request after the other on one connection."""
     chooser = random.Random(seed)
-    async with httpx.AsyncClient(base_url=place.url, timeout=PATIENCE_S, trust_env=False) as http:
-        while not place.is_over:
+    async with httpx.AsyncClient(base_url=target.url, timeout=PATIENCE_S, trust_env=False) as http:
+        while not target.is_over:
             request = chooser.choice([*fixed, *small_requests(chooser) * 4])
             start = time.monotonic()
             try:
                 answer = await http.post(request.path, content=request.body, headers=request.headers)
             except httpx.HTTPError as exc:
-                tally.wrong.append(f"{request.name}: {type(exc).__name__} after {time.monotonic() - start:.1f} s")
+                counters.wrong.append(f"{request.name}: {type(exc).__name__} after {time.monotonic() - start:.1f} s")
                 continue
-            tally.waits_s.append(time.monotonic() - start)
-            tally.counts[str(answer.status_code)] += 1
+            counters.waits_s.append(time.monotonic() - start)
+            counters.counts[str(answer.status_code)] += 1
             if (problem := judge(request, answer)) is not None:
-                tally.wrong.append(problem)
+                counters.wrong.append(problem)
 
 
-async def leaver(place: Place, fixed: Sequence[Request], seed: int, tally: Tally) -> None:
+async def leaver(target: Target, fixed: Sequence[Request], seed: int, counters: Counters) -> None:
     """Disconnect within a body, or right after it."""
     chooser = random.Random(seed)
-    host, _, port = place.url.removeprefix("http://").partition(":")
-    while not place.is_over:
+    host, _, port = target.url.removeprefix("http://").partition(":")
+    while not target.is_over:
         request = chooser.choice(fixed)
         headers = "".join(f"{key}: {value}\r\n" for key, value in request.headers.items())
         head = f"POST {request.path} HTTP/1.1\r\nHost: a\r\nContent-Length: {len(request.body)}\r\n{headers}\r\n"
@@ -102,48 +102,48 @@ async def leaver(place: Place, fixed: Sequence[Request], seed: int, tally: Tally
             writer.write(head.encode() + request.body[: chooser.choice((0, len(request.body) // 2, None))])
             await asyncio.sleep(chooser.choice((0, 0.002, 0.05)))
             writer.transport.abort()
-        tally.counts["went away"] += 1
+        counters.counts["went away"] += 1
         await asyncio.sleep(0.02)
 
 
-async def changer(place: Place, tally: Tally) -> None:
+async def changer(target: Target, counters: Counters) -> None:
     """Change the files of one model."""
     turn = 0
-    while not place.is_over:
+    while not target.is_over:
         turn += 1
-        change(place.store, turn)
-        tally.counts["files changed"] += 1
+        change(target.store, turn)
+        counters.counts["files changed"] += 1
         await asyncio.sleep(CHANGE_S)
 
 
-async def host(place: Place, tally: Tally) -> None:
+async def host(target: Target, counters: Counters) -> None:
     """Unload a model and load it again."""
-    async with httpx.AsyncClient(base_url=place.url, timeout=PATIENCE_S, trust_env=False) as http:
-        while not place.is_over:
+    async with httpx.AsyncClient(base_url=target.url, timeout=PATIENCE_S, trust_env=False) as http:
+        while not target.is_over:
             for verb in ("unload", "load"):
                 answer = await http.post(f"/v2/repository/models/visiting/{verb}")
                 if answer.status_code not in (200, 429):
-                    tally.wrong.append(f"{verb}: {answer.status_code} {answer.text[:200]}")
-                tally.counts[verb] += 1
+                    counters.wrong.append(f"{verb}: {answer.status_code} {answer.text[:200]}")
+                counters.counts[verb] += 1
                 await asyncio.sleep(VISIT_S / 2)
 
 
-async def watcher(place: Place, watch: Watch) -> None:
+async def watcher(target: Target, watch: UsageLog) -> None:
     """Record the server's usage once a second."""
-    while not place.is_over:
+    while not target.is_over:
         watch.look()
         await asyncio.sleep(1)
 
 
-async def soak(place: Place, watch: Watch, clients: int) -> Tally:
+async def soak(target: Target, watch: UsageLog, clients: int) -> Counters:
     """Run everything until the end."""
-    tally = Tally()
+    counters = Counters()
     good, bad = good_requests(MODELS), bad_requests(MODELS)
     fixed = [*good, *bad]
-    work = [client(place, fixed, seed, tally) for seed in range(clients)]
-    work += [leaver(place, good, -1 - seed, tally) for seed in range(max(1, clients // 8))]
-    await asyncio.gather(*work, changer(place, tally), host(place, tally), watcher(place, watch))
-    return tally
+    work = [client(target, fixed, seed, counters) for seed in range(clients)]
+    work += [leaver(target, good, -1 - seed, counters) for seed in range(max(1, clients // 8))]
+    await asyncio.gather(*work, changer(target, counters), host(target, counters), watcher(target, watch))
+    return counters
 
 
 def settled(seconds: float) -> float:
@@ -151,7 +151,7 @@ def settled(seconds: float) -> float:
     return min(300.0, seconds / 5)
 
 
-def left_behind(url: str, watch: Watch, settled_s: float) -> list[str]:
+def left_behind(url: str, watch: UsageLog, settled_s: float) -> list[str]:
     """Return what is still held without any client, once the server is idle or should be."""
     early = [look for look in watch.looks if look.at_s <= settled_s]
     threads, files = max(look.threads for look in early), max(look.files for look in early)
@@ -195,19 +195,19 @@ def serving(store: Path) -> Iterator[tuple[int, str]]:
                 raise SystemExit(f"the server ended with {server.returncode}")
 
 
-def report(tally: Tally, watch: Watch, left: Sequence[str], seconds: float) -> bool:
+def report(counters: Counters, watch: UsageLog, left: Sequence[str], seconds: float) -> bool:
     """Print the results; return whether all was well."""
-    waits, growth = sorted(tally.waits_s), watch.growth_mb(settled(seconds))
+    waits, growth = sorted(counters.waits_s), watch.growth_mb(settled(seconds))
     count, first, last = len(waits), watch.looks[0], watch.looks[-1]
-    print(f"{count} answers in {seconds:.0f} s ({count / seconds:.0f}/s): {dict(sorted(tally.counts.items()))}")
+    print(f"{count} answers in {seconds:.0f} s ({count / seconds:.0f}/s): {dict(sorted(counters.counts.items()))}")
     print(f"waiting: p50 {waits[count // 2] * 1e3:.1f} ms, p99 {waits[count * 99 // 100] * 1e3:.1f} ms, longest"
           f" {waits[-1] * 1e3:.0f} ms")  # fmt: skip
     print(f"memory {first.memory_mb:.0f} MB at the start, {growth:+.1f} MB since it settled")
     print(f"threads {first.threads} -> {last.threads}, files {first.files} -> {last.files}")
-    for line in [*tally.wrong[:20], *left]:
+    for line in [*counters.wrong[:20], *left]:
         print(f"WRONG {line}")
-    print(f"{len(tally.wrong)} wrong answers, {len(left)} things left behind")
-    return not tally.wrong and not left and growth <= ALLOWED_GROWTH_MB
+    print(f"{len(counters.wrong)} wrong answers, {len(left)} things left behind")
+    return not counters.wrong and not left and growth <= ALLOWED_GROWTH_MB
 
 
 def main() -> int:
@@ -224,14 +224,14 @@ def main() -> int:
         write_store(store, MODELS)
         with serving(store) as (pid, url):
             start = time.monotonic()
-            watch = Watch(pid, start)
+            watch = UsageLog(pid, start)
             watch.look()
-            tally = asyncio.run(soak(Place(url, store, start + options.seconds), watch, options.clients))
+            counters = asyncio.run(soak(Target(url, store, start + options.seconds), watch, options.clients))
             left = left_behind(url, watch, settled(options.seconds))
-            tally.wrong += [f"{name} is {value:g}" for name, value in metrics(url, MISMATCHES) if value]
+            counters.wrong += [f"{name} is {value:g}" for name, value in metrics(url, MISMATCHES) if value]
     if options.looks is not None:
         watch.write(options.looks)
-    return 0 if report(tally, watch, left, options.seconds) else 1
+    return 0 if report(counters, watch, left, options.seconds) else 1
 
 
 if __name__ == "__main__":

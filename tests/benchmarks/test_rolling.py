@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks.rolling.__main__ import plan, run
 from benchmarks.rolling.kubelet import Pod, PodPlan, Probe
-from benchmarks.rolling.service import Client, Heard, Service
+from benchmarks.rolling.service import Client, ClientAnswers, Service
 
 # A server of a few lines: ready after its first look, deaf to SIGTERM where it is told to be.
 FAKE = """
@@ -69,14 +69,14 @@ def test_what_never_becomes_ready_is_killed_by_its_startup_probe(tmp_path: Path)
 
 
 def test_a_service_without_endpoints_is_a_failure_that_is_counted() -> None:
-    async def ask() -> Heard:
-        heard, stop = Heard(), asyncio.Event()
-        client = asyncio.create_task(Client(Service(0.0), b"", heard, keeps=True).run(stop))
-        while not heard.failed:
+    async def ask() -> ClientAnswers:
+        answers, stop = ClientAnswers(), asyncio.Event()
+        client = asyncio.create_task(Client(Service(0.0), b"", answers, keeps=True).run(stop))
+        while not answers.failed:
             await asyncio.sleep(0.01)
         stop.set()
         await client
-        return heard
+        return answers
 
     assert asyncio.run(ask()).failures.keys() == {"ConnectionRefusedError"}
 

@@ -14,7 +14,7 @@ from benchmarks.scale.balance import POLICIES
 from benchmarks.scale.cluster import Change, Cluster, Outcome, Plan
 from benchmarks.scale.load import Exponential, Measured, bursty, poisson
 from benchmarks.scale.measure import TIMES
-from benchmarks.scale.page import PAGE, RESULTS, Found, PageError, rewritten
+from benchmarks.scale.page import PAGE, RESULTS, PageError, Results, rewritten
 from benchmarks.scale.scenarios import SCENARIOS, World
 
 SERVICE = Exponential(1.0)
@@ -147,11 +147,11 @@ def test_a_run_is_the_same_when_it_is_run_again() -> None:
 
 def test_the_page_has_the_figures_that_were_simulated() -> None:
     text = PAGE.read_text(encoding="utf-8")
-    assert rewritten(text, Found(RESULTS, TIMES)) == text, "python -m benchmarks.scale.page"
+    assert rewritten(text, Results(RESULTS, TIMES)) == text, "python -m benchmarks.scale.page"
 
 
 def test_other_figures_make_another_page_and_a_sentence_that_is_gone_is_told() -> None:
-    text, found = PAGE.read_text(encoding="utf-8"), Found(RESULTS, TIMES)
+    text, found = PAGE.read_text(encoding="utf-8"), Results(RESULTS, TIMES)
     wrong = re.sub(r"alike, 70 % \| [\d.]+", "alike, 70 % | 0.1", text)
     wrong = re.sub(r"[\d,]+ requests of 530", "4,711 requests of 530", wrong)
     assert wrong != text and rewritten(wrong, found) == text

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from benchmarks.servers.__main__ import rows
+from benchmarks.servers.process import Side
 from benchmarks.servers.rivals import OURS, RIVALS
-from benchmarks.servers.running import Side
 
 X = np.linspace(-1, 1, 12, dtype=np.float32).reshape(1, 12)
 

@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks.soak.__main__ import MODELS
 from benchmarks.soak.requests import Request, bad_requests, good_requests, judge, small_requests
-from benchmarks.soak.watching import Look, Watch
+from benchmarks.soak.usage import Usage, UsageLog
 
 
 def answer(status: int = 200, body: object = None, **headers: str) -> httpx.Response:
@@ -45,5 +45,5 @@ def test_names_of_requests_tell_them_apart() -> None:
 
 @pytest.mark.parametrize(("rise", "grown"), [(0.0, 0.0), (1.0, 90.0)])
 def test_growth_is_counted_from_when_the_server_has_settled(rise: float, grown: float) -> None:
-    looks = [Look(at_s=at, memory_mb=50 + (500 if at < 20 else at * rise), threads=1, files=1) for at in range(120)]
-    assert Watch(0, 0.0, looks).growth_mb(20) == pytest.approx(grown, abs=1)
+    looks = [Usage(at_s=at, memory_mb=50 + (500 if at < 20 else at * rise), threads=1, files=1) for at in range(120)]
+    assert UsageLog(0, 0.0, looks).growth_mb(20) == pytest.approx(grown, abs=1)

@@ -22,7 +22,7 @@ TIMEOUT_S: Final = 600.0
 _SPIN: Final = "import os; os.sched_setaffinity(0, [{core}])\nwhile True: pass"
 
 
-class Member:
+class EngineProcess:
     """Process of one engine, stopped between its turns.
 
     Args:

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.trees import ROOT, Pair, Worker, compare, report
+from benchmarks.checkouts import ROOT, Pair, Worker, compare, report
 from tests.app.sample_models import elementwise, write_model
 
 

@@ -13,7 +13,7 @@ from benchmarks.memory import resident_bytes
 
 
 @dataclass(frozen=True)
-class Look:
+class Usage:
     """Values of one moment."""
 
     at_s: float
@@ -23,16 +23,16 @@ class Look:
 
 
 @dataclass
-class Watch:
+class UsageLog:
     """Values once a second."""
 
     pid: int
     start: float
-    looks: list[Look] = field(default_factory=list)
+    looks: list[Usage] = field(default_factory=list)
 
-    def look(self) -> Look:
+    def look(self) -> Usage:
         """Return the current values."""
-        found = Look(
+        found = Usage(
             at_s=time.monotonic() - self.start,
             memory_mb=resident_bytes(self.pid) / 2**20,
             threads=len(os.listdir(f"/proc/{self.pid}/task")),
@@ -53,5 +53,5 @@ class Watch:
         path.write_text("# seconds, MB, threads, files\n" + "".join(lines))
 
 
-def _middle(looks: Sequence[Look]) -> float:
+def _middle(looks: Sequence[Usage]) -> float:
     return statistics.median(look.memory_mb for look in looks)

@@ -1,4 +1,4 @@
-"""Session of the checkout on the path, which runs when told to; ``trees.py`` starts it.
+"""Session of the checkout on the path, which runs when told to; ``checkouts.py`` starts it.
 
 It uses only what every version of the engine has: ``engine.load`` and ``engine.Session``.
 """

@@ -1,6 +1,6 @@
 """Compare two checkouts of this project on the same networks, in turn.
 
-    python -m benchmarks.trees --tree before=FOLDER --tree now=. [--networks resnet18 ...] [--batch 8] [--save NAME]
+    python -m benchmarks.checkouts --tree before=FOLDER --tree now=. [--networks resnet18 ...] [--batch 8] [--save NAME]
 
 The networks are those that ``bench_graph`` has exported. Each checkout runs in a process of its own with its own cache
 and the same cores, and is stopped while the other has its turn. Repeat a run before believing a difference: two runs of
@@ -49,7 +49,13 @@ class Worker:
     def __init__(self, tree: Path, folder: Path, threads: int, cache: Path, batch: int = 1) -> None:
         cores = sorted(os.sched_getaffinity(0))[-threads:]
         files = Files(folder)
-        command = ["taskset", "-c", ",".join(map(str, cores)), _python(tree), str(ROOT / "benchmarks/tree_worker.py")]
+        command = [
+            "taskset",
+            "-c",
+            ",".join(map(str, cores)),
+            _python(tree),
+            str(ROOT / "benchmarks/checkout_worker.py"),
+        ]
         self._process = subprocess.Popen(
             [*command, *map(str, (folder, files.input(batch), files.output(batch), threads, cache))],
             stdin=subprocess.PIPE,
@@ -139,7 +145,7 @@ def report(names: Sequence[str], pairs: Sequence[Pair]) -> str:
 def main() -> int:
     """Measure, print the table, and save it if asked."""
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.trees", description=(__doc__ or "").splitlines()[0], allow_abbrev=False
+        prog="python -m benchmarks.checkouts", description=(__doc__ or "").splitlines()[0], allow_abbrev=False
     )
     parser.add_argument("--tree", action="append", required=True, metavar="NAME=FOLDER", help="a checkout; given twice")
     parser.add_argument("--folder", type=Path, default=default_folder(), help="folder of the networks (%(default)s)")
@@ -169,7 +175,7 @@ def main() -> int:
     body = report([name for name, _, _ in named], pairs)
     how = f"batch {options.batch}; ms, fastest run / median; ratios of fastest runs"
     records = [asdict(pair) for pair in pairs]
-    result = Result(kind="trees", machine=describe(()), how=how, body=body, records=records)
+    result = Result(kind="checkouts", machine=describe(()), how=how, body=body, records=records)
     print(result.text())
     if options.save:
         result.save(options.save)
