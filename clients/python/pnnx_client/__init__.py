@@ -1,12 +1,12 @@
-"""Clients of a pnnx-serve server: one that waits, and one to be awaited.
+"""Blocking and asyncio clients of a pnnx-serve server.
 
-client        Client, AsyncClient: connections, and the loop that tries again
-calls         what is asked, and how an answer is read; nothing here sends anything
-retrying      whether, and when, it is tried again
-tensors       arrays <-> the bytes of the Open Inference Protocol
-pictures      what counts as a picture
-result        what a model answered
-errors        everything that can go wrong
+client        Client, AsyncClient: connections and the retry loop
+calls         requests, and parsers of their answers; without I/O
+retrying      which calls are retried, and when
+tensors       arrays <-> bytes of the Open Inference Protocol
+pictures      accepted forms of images
+result        answer of a model
+errors        all errors
 """
 
 from __future__ import annotations

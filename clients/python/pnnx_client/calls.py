@@ -1,6 +1,6 @@
-"""What is asked of a server, and how its answers are read; nothing here sends anything.
+"""Requests to a server and parsers of its answers, without I/O.
 
-Predictions come from ``POST /models/{name}/infer``, as JSON; tensors alone from ``/v2/models/{name}/infer``, as bytes.
+Predictions come from ``POST /models/{name}/infer`` as JSON, tensors from ``/v2/models/{name}/infer`` as bytes.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from pnnx_client.result import Result
 T = TypeVar("T")
 Inputs: TypeAlias = "Picture | Sequence[Picture] | ArrayLike | Mapping[str, ArrayLike]"
 
-# Where the bytes begin, behind the JSON.
+# Header with the length of the JSON before the bytes.
 _LENGTH: Final = "Inference-Header-Content-Length"
 _BYTES: Final = "application/octet-stream"
-# The JSON is filled up to a multiple of it: so the server, too, can view the first tensor where it lies.
+# The JSON is padded to a multiple of this, so that the server can use the first tensor in place.
 _ALIGNED: Final = 64
-# What every model calls its first input, whatever else it may call it.
+# Alias of the first input of every model.
 _FIRST: Final = "in0"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call(Generic[T]):
-    """A request, and what makes sense of its answer.
+    """A request and the parser of its answer.
 
     Args:
         sent: keywords of ``httpx.Client.request``.
-        reads: raises LookupError, TypeError or ValueError where an answer is none of those.
+        reads: the parser; raises LookupError, TypeError or ValueError for an invalid answer.
     """
 
     method: str = "GET"
@@ -46,10 +46,10 @@ class Call(Generic[T]):
     sent: Mapping[str, Any] = field(default_factory=dict)
 
     def read(self, answer: httpx.Response) -> T:
-        """What was asked for.
+        """Return the parsed answer.
 
         Raises:
-            PnnxError: the answer is an error, or of no form that is known here.
+            PnnxError: the answer is an error, or invalid.
         """
         if not answer.is_success:
             raise from_answer(answer)
@@ -69,12 +69,12 @@ def infer(
     predictions: bool | None,
     timeout: float | None,
 ) -> Call[Result]:
-    """Run a model: ``Client.infer`` says with what.
+    """Return the call that runs a model, with the arguments of ``Client.infer``.
 
     Raises:
         TypeError: inputs without a datatype.
-        ValueError: neither outputs nor predictions are asked for.
-        OSError: a picture's file cannot be read.
+        ValueError: neither outputs nor predictions are requested.
+        OSError: an image file cannot be read.
     """
     found = pictures_of(inputs)
     pictures = None if found is None else [encoded(picture) for picture in found]
@@ -86,7 +86,7 @@ def infer(
     rows, tails = _pictures_rows(pictures) if pictures is not None else _arrays_rows(inputs)
     said = {**(parameters or {}), "binary_data_output": True}
     if timeout is not None:
-        said["timeout"] = max(1, int(timeout * 1e6))  # so that the server, too, stops then
+        said["timeout"] = max(1, int(timeout * 1e6))  # the server stops then, too
     head: dict[str, Any] = {"inputs": rows, "parameters": said}
     if not isinstance(outputs, bool) and outputs is not None:
         head["outputs"] = [{"name": name} for name in outputs]
@@ -94,24 +94,24 @@ def infer(
 
 
 def graph(model: str, format: str, *, version: int | str | None, profile: bool) -> Call[Any]:
-    """The graph of a model; a dict for json, text for the rest."""
+    """Return the call for the graph of a model: a dict for json, else text."""
     params = {"format": format, "profile": profile, **({} if version is None else {"version": version})}
     reads = _json if format == "json" else _text
     return Call(path=f"/models/{quote(model, safe='')}/graph", reads=reads, sent={"params": params})
 
 
 def models() -> Call[list[dict[str, Any]]]:
-    """What is served."""
+    """Return the call that lists all models."""
     return Call(path="/models", reads=lambda answer: list(answer.json()["models"]))
 
 
 def model(name: str) -> Call[dict[str, Any]]:
-    """One model in detail."""
+    """Return the call that describes a model."""
     return Call(path=f"/models/{quote(name, safe='')}", reads=_json)
 
 
 def health(what: str) -> Call[bool]:
-    """Whether it is live, or ready."""
+    """Return the call for liveness or readiness."""
     return Call(path=f"/health/{what}", reads=lambda answer: bool(answer.json()[what]))
 
 
@@ -167,7 +167,7 @@ def _predicted(answer: httpx.Response) -> Result:
     )
 
 
-# Tensors alone: JSON, and behind it their bytes
+# Tensors: JSON followed by bytes
 
 
 def _pictures_rows(pictures: Sequence[bytes]) -> tuple[list[dict[str, Any]], list[Any]]:

@@ -1,4 +1,4 @@
-"""The two clients: the same methods, one that waits and one to be awaited."""
+"""Blocking and asyncio client with the same methods."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ T = TypeVar("T")
 
 _TIMEOUT_S: Final = 60.0
 _RETRIES: Final = 3
-# What a probe takes for a no.
+# Errors that mean "not live" or "not ready".
 _NO: Final = (TransportError, DeadlineError, RetryLaterError)
 
 
 class Client:
-    """Asks a server, on connections that are kept. Threads may share one.
+    """Blocking client that reuses its connections. Threads may share one.
 
     Args:
-        url: ``http://host:port``, with the path below which the server is reached, if there is one.
+        url: ``http://host:port``, with the path prefix of the server, if it has one.
         api_key: sent as ``Authorization: Bearer``.
-        timeout: seconds a call may take, retries included; None for no limit.
-        retries: how often a call is tried again that was answered 429 or 503, or not at all.
+        timeout: seconds for a call with its retries; None for no limit.
+        retries: number of retries of a call that is answered 429 or 503, or not at all.
         http: further keywords of ``httpx.Client``: ``verify``, ``cert``, ``proxy``, ``limits``, ``headers``, ...
 
     Raises:
-        ValueError: no such url.
+        ValueError: the url is invalid.
     """
 
     def __init__(
@@ -67,20 +67,20 @@ class Client:
         """Run a model.
 
         Args:
-            inputs: an array for a model's first input, arrays by name, a picture (path, encoded bytes, an image of
-                Pillow's), or a list of pictures, which is a batch.
-            version: its number, or a tag; the newest one that runs, if None.
-            outputs: names of those wanted, or whether all are. If None, all where no predictions are made.
-            parameters: of the model's task: ``top_k``, ``score_threshold``, ... They imply predictions.
-            predictions: whether the outputs are made sense of. If None, those of pictures are. Their answer is JSON;
-                without them everything travels as bytes.
-            timeout: seconds; the client's, if None.
+            inputs: an array for the first input, arrays by name, an image (path, encoded bytes, Pillow image), or a
+                list of images, which is a batch.
+            version: number or tag; None for the newest that is ready.
+            outputs: names, or True for all. None: all outputs if there are no predictions.
+            parameters: options of the task, such as ``top_k`` and ``score_threshold``. They imply predictions.
+            predictions: True to get predictions, as JSON. None: only for images. Without predictions, tensors are
+                sent and received as bytes.
+            timeout: seconds; None for the client's timeout.
 
         Raises:
             PnnxError: there is no answer, or it is an error.
-            TypeError: inputs that are no numbers.
-            ValueError: neither outputs nor predictions are asked for.
-            OSError: a picture's file cannot be read.
+            TypeError: inputs are not numbers.
+            ValueError: neither outputs nor predictions are requested.
+            OSError: an image file cannot be read.
         """
         timeout = self._timeout if timeout is None else timeout
         call = calls.infer(
@@ -92,23 +92,23 @@ class Client:
     def graph(
         self, model: str, format: str = "json", *, version: int | str | None = None, profile: bool = False
     ) -> Any:
-        """The graph of a model: a dict for ``json``; text for ``svg``, ``dot``, ``mermaid``, ``text``, ``param``."""
+        """Return the graph of a model: a dict for json; text for svg, dot, mermaid, text and param."""
         return self._run(calls.graph(model, format, version=version, profile=profile))
 
     def models(self) -> list[dict[str, Any]]:
-        """What is served, and what failed to load with the reason."""
+        """Return all models: served ones, and failed ones with the reason."""
         return self._run(calls.models())
 
     def model(self, name: str) -> dict[str, Any]:
-        """One model: versions, inputs, outputs, labels, statistics."""
+        """Return the description of a model: versions, inputs, outputs, labels, statistics."""
         return self._run(calls.model(name))
 
     def live(self) -> bool:
-        """Whether the server answers; asked once."""
+        """Return whether the server answers, without retries."""
         return self._holds(calls.health("live"))
 
     def ready(self) -> bool:
-        """Whether every model that should be served runs; asked once."""
+        """Return whether the server is ready, without retries."""
         return self._holds(calls.health("ready"))
 
     def close(self) -> None:
@@ -143,7 +143,7 @@ class Client:
 
 
 class AsyncClient:
-    """As ``Client``, on asyncio; for one event loop. Its arguments are the same, of ``httpx.AsyncClient``."""
+    """Asyncio client for one event loop, with the arguments of ``Client``; ``http`` is for ``httpx.AsyncClient``."""
 
     def __init__(
         self,
@@ -169,7 +169,7 @@ class AsyncClient:
         predictions: bool | None = None,
         timeout: float | None = None,
     ) -> Result:
-        """Run a model: as ``Client.infer``. Pictures are read in a thread."""
+        """Run a model, see ``Client.infer``. Image files are read in a thread."""
         timeout = self._timeout if timeout is None else timeout
         make = partial(
             calls.infer, model, inputs, version=version, outputs=outputs, parameters=parameters,
@@ -181,23 +181,23 @@ class AsyncClient:
     async def graph(
         self, model: str, format: str = "json", *, version: int | str | None = None, profile: bool = False
     ) -> Any:
-        """The graph of a model: as ``Client.graph``."""
+        """Return the graph of a model, see ``Client.graph``."""
         return await self._run(calls.graph(model, format, version=version, profile=profile))
 
     async def models(self) -> list[dict[str, Any]]:
-        """What is served, and what failed to load with the reason."""
+        """Return all models: served ones, and failed ones with the reason."""
         return await self._run(calls.models())
 
     async def model(self, name: str) -> dict[str, Any]:
-        """One model: versions, inputs, outputs, labels, statistics."""
+        """Return the description of a model: versions, inputs, outputs, labels, statistics."""
         return await self._run(calls.model(name))
 
     async def live(self) -> bool:
-        """Whether the server answers; asked once."""
+        """Return whether the server answers, without retries."""
         return await self._holds(calls.health("live"))
 
     async def ready(self) -> bool:
-        """Whether every model that should be served runs; asked once."""
+        """Return whether the server is ready, without retries."""
         return await self._holds(calls.health("ready"))
 
     async def close(self) -> None:

@@ -1,16 +1,16 @@
-"""Everything that can go wrong between a client and its server.
+"""Errors of the clients.
 
 PnnxError                  status              also a
 ├─ TransportError          none                ConnectionError    no answer: refused, or broken off
 ├─ DeadlineError           none, 408, 504      TimeoutError       no answer in time
-├─ DeniedError             401, 403            PermissionError    no API key, or not one for this
+├─ DeniedError             401, 403            PermissionError    no API key, or one without this permission
 ├─ NotFoundError           404                 LookupError        no such model, version or route
-├─ InvalidRequestError     every other 4xx     ValueError         malformed, or not what the model takes
+├─ InvalidRequestError     every other 4xx     ValueError         malformed, or does not fit the model
 │  └─ TooLargeError        413, 414, 431
-├─ RetryLaterError         with retry_after_s                     it goes away by itself
-│  ├─ BusyError            429                                    too many requests wait
+├─ RetryLaterError         with retry_after_s                     temporary
+│  ├─ BusyError            429                                    the queue is full
 │  └─ UnavailableError     503                                    loading, failed to load, stopping
-└─ ServerError             every other                            its fault; or an answer that makes no sense
+└─ ServerError             every other                            a fault of the server, or an invalid answer
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ import httpx
 
 
 class PnnxError(Exception):
-    """Base of all.
+    """Base class of all errors.
 
     Args:
-        message: what is wrong: where, what was found, what is expected.
-        code: the server's word for it, for programs; where the server gives none, that of the class.
-        detail: more of it for programs, as the server gives it.
-        status: of HTTP; None where there was no answer.
+        message: where, what was found, what was expected.
+        code: the server's error code, for programs; default: that of the class.
+        detail: details of the server, for programs.
+        status: HTTP status; None without an answer.
     """
 
     code: ClassVar[str] = "error"
@@ -52,53 +52,53 @@ class PnnxError(Exception):
         self.status = status
         self.retry_after_s = retry_after_s
         if code is not None:
-            self.code = code  # type: ignore[misc]  # the server's own word takes the class's place
+            self.code = code  # type: ignore[misc]  # overrides the class's code
 
 
 class TransportError(PnnxError, ConnectionError):
-    """There was no answer: the connection was refused, or broke."""
+    """No answer: the connection was refused, or broke."""
 
     code = "no_answer"
 
 
 class DeadlineError(PnnxError, TimeoutError):
-    """There was no answer in time."""
+    """No answer in time."""
 
     code = "deadline_exceeded"
 
 
 class DeniedError(PnnxError, PermissionError):
-    """The server wants an API key, or another one."""
+    """The API key is missing, or lacks this permission."""
 
     code = "forbidden"
 
 
 class NotFoundError(PnnxError, LookupError):
-    """There is no such model, version or route."""
+    """No such model, version or route."""
 
     code = "not_found"
 
 
 class InvalidRequestError(PnnxError, ValueError):
-    """The request is malformed, or not what the model takes."""
+    """The request is malformed, or does not fit the model."""
 
     code = "invalid_request"
 
 
 class TooLargeError(InvalidRequestError):
-    """A body, tensor, picture or batch is over the server's limit."""
+    """A body, tensor, image or batch exceeds a limit of the server."""
 
     code = "too_large"
 
 
 class RetryLaterError(PnnxError):
-    """It goes away by itself: ``retry_after_s`` is when the server thinks so, None where it does not say."""
+    """Temporary error; ``retry_after_s`` is the server's estimate, or None."""
 
     code = "retry_later"
 
 
 class BusyError(RetryLaterError):
-    """As many requests wait as may."""
+    """The queue is full."""
 
     code = "queue_full"
 
@@ -110,7 +110,7 @@ class UnavailableError(RetryLaterError):
 
 
 class ServerError(PnnxError):
-    """The server failed, or answered what no server of this kind answers."""
+    """The server failed, or its answer is invalid."""
 
     code = "internal"
 
@@ -127,7 +127,7 @@ _LONGEST: Final = 4_000
 
 
 def from_answer(answer: httpx.Response) -> PnnxError:
-    """The error that an answer is, whoever wrote it: a server of this kind, any of the protocol's, a proxy."""
+    """Return the error of an answer, from this server, another V2 server, or a proxy."""
     status = answer.status_code
     kind = _BY_STATUS.get(status) or (InvalidRequestError if 400 <= status < 500 else ServerError)
     said = _said(answer)
@@ -141,7 +141,7 @@ def from_answer(answer: httpx.Response) -> PnnxError:
 
 
 def from_transport(failure: httpx.RequestError) -> PnnxError:
-    """The error of a request without an answer."""
+    """Return the error of a request without an answer."""
     why = str(failure) or type(failure).__name__
     where = failure.request.url.netloc.decode()
     if isinstance(failure, httpx.TimeoutException):
@@ -152,7 +152,7 @@ def from_transport(failure: httpx.RequestError) -> PnnxError:
 
 
 def _said(answer: httpx.Response) -> Mapping[str, Any]:
-    """The server's words: an object of its own routes, a text of the protocol's."""
+    """Return the error of the body: an object, or only a message on V2 routes."""
     try:
         error = json.loads(answer.content)["error"]
     except (ValueError, LookupError, TypeError):
@@ -163,7 +163,7 @@ def _said(answer: httpx.Response) -> Mapping[str, Any]:
 
 
 def _retry_after_s(headers: httpx.Headers) -> float | None:
-    """Return when the server wants to be asked again: of two headers the one that is more exact."""
+    """Return the pause that the server asks for, from the more exact of two headers."""
     exact = headers.get("retry-after-ms", "")
     if re.fullmatch(r"\d{1,12}(\.\d{0,12})?", exact, re.ASCII):
         return float(exact) / 1e3
@@ -171,7 +171,7 @@ def _retry_after_s(headers: httpx.Headers) -> float | None:
 
 
 def _seconds(value: str | None) -> float | None:
-    """What Retry-After says: seconds, or a date."""
+    """Return the seconds of Retry-After, which may be a date."""
     if value is None:
         return None
     try:

@@ -1,4 +1,4 @@
-"""What counts as a picture, and the bytes it is sent as."""
+"""Accepted forms of images, and the bytes that are sent."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from typing import Any, BinaryIO, Protocol, TypeAlias, TypeGuard, runtime_checka
 
 @runtime_checkable
 class Saves(Protocol):
-    """An image of Pillow's, or what can be saved as one."""
+    """A Pillow image, or another object with its ``save``."""
 
     def save(self, fp: BinaryIO, format: str) -> Any:
-        """Write it."""
+        """Write the image to a file."""
 
 
 Picture: TypeAlias = "str | os.PathLike[str] | bytes | bytearray | memoryview | Saves"
 
 
 def is_picture(value: object) -> TypeGuard[Picture]:
-    """Whether something is a picture: where one lies, its encoded bytes, or an object that can save itself."""
+    """Return whether a value is an image: a path, encoded bytes, or an object with ``save``."""
     return isinstance(value, (str, os.PathLike, bytes, bytearray, memoryview, Saves))
 
 
 def pictures_of(value: object) -> list[Picture] | None:
-    """One picture, or those of a list; None where it is something else."""
+    """Return the images of a value that is an image or a list of images; else None."""
     if is_picture(value):
         return [value]
     if isinstance(value, (list, tuple)) and value and all(map(is_picture, value)):
@@ -34,7 +34,7 @@ def pictures_of(value: object) -> list[Picture] | None:
 
 
 def encoded(picture: Picture) -> bytes:
-    """A picture's bytes, as they lie; those of an object in memory as PNG, which loses nothing."""
+    """Return the encoded bytes of an image; an object in memory becomes a lossless PNG."""
     if isinstance(picture, (str, os.PathLike)):
         return Path(picture).read_bytes()
     if isinstance(picture, (bytes, bytearray, memoryview)):

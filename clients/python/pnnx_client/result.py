@@ -1,4 +1,4 @@
-"""What a model answered."""
+"""Answer of a model."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Result(Mapping[str, NDArray[Any]]):
-    """The outputs by name; it is a mapping of them.
+    """Mapping of output arrays by name, with predictions.
 
     Args:
-        model: which one ran.
-        version: which of its versions.
-        outputs: read-only arrays, over the bytes that came where those lie well.
-        predictions: what the model's task makes of the outputs; None where that was not asked for. Of one item a list
-            of labels or boxes, an object of areas, or a picture; of several a list of that.
-        timing: milliseconds by stage; empty without predictions, because the protocol has no place for it.
+        model: name of the model that ran.
+        version: number of its version.
+        outputs: read-only arrays, without a copy where the received bytes are aligned.
+        predictions: result of the model's task, or None if not requested. For one item a list of labels or boxes, an
+            object of areas, or an image; for several items a list of these.
+        timing: milliseconds by stage; empty without predictions, since V2 does not transfer it.
     """
 
     model: str

@@ -1,8 +1,7 @@
-"""Whether a call is tried again, and when.
+"""Retries of calls.
 
-All that these clients ask may be asked twice: an inference changes nothing on the server, and its answer is the same
-the second time. So a request is repeated also where nobody knows whether the first one ran, because the connection
-broke.
+All calls are safe to repeat, because inference changes nothing on the server. So a request is also retried when the
+connection broke and it is unknown whether the first attempt ran.
 """
 
 from __future__ import annotations
@@ -16,17 +15,17 @@ import httpx
 from pnnx_client.errors import PnnxError, RetryLaterError, TransportError, from_transport
 
 _FIRST_PAUSE_S: Final = 0.1
-# Clients that were refused together should not come back together.
+# Random share of a pause, so that clients refused together do not return together.
 _SPREAD: Final = 0.25
 _LEAST_S: Final = 1e-3
 
 
 class Attempts:
-    """Those of one call.
+    """Attempts of one call.
 
     Args:
-        retries: how often it may be tried again.
-        timeout_s: how long all attempts, and the pauses between them, may take; None for as long as they will.
+        retries: most retries.
+        timeout_s: seconds for all attempts and pauses; None for no limit.
     """
 
     def __init__(self, retries: int, timeout_s: float | None) -> None:
@@ -36,14 +35,14 @@ class Attempts:
 
     @property
     def left_s(self) -> float | None:
-        """Time that is left."""
+        """Return the time that is left, or None for no limit."""
         return None if self._end is None else max(_LEAST_S, self._end - time.monotonic())
 
     def pause_s(self, failure: httpx.RequestError | PnnxError) -> float:
-        """Seconds until the next attempt: never sooner than the server asks for.
+        """Return the seconds until the next attempt, at least what the server asks for.
 
         Raises:
-            PnnxError: what failed, where there is none.
+            PnnxError: the failure, if the call is not retried.
         """
         error = failure if isinstance(failure, PnnxError) else from_transport(failure)
         least = max(error.retry_after_s or 0.0, _FIRST_PAUSE_S * 2.0**self._made)

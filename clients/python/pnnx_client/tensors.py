@@ -1,4 +1,4 @@
-"""Arrays <-> the bytes of the Open Inference Protocol: little-endian values in row-major order."""
+"""Conversion between arrays and the bytes of the Open Inference Protocol: little-endian, row-major."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 try:
     import ml_dtypes
-except ImportError:  # numpy has no bfloat16 of its own
+except ImportError:  # numpy has no bfloat16
     _BFLOAT16: np.dtype[Any] | None = None
 else:
     _BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
@@ -26,14 +26,14 @@ _DATATYPES: Final = {
 }  # fmt: skip
 _NAMES: Final = {datatype: name for name, datatype in _DATATYPES.items()}
 DATATYPES: Final = (*_NAMES, BYTES)
-_LENGTH: Final = 4  # bytes of an element's length
+_LENGTH: Final = 4  # bytes of the length before an element
 
 
 def array_of(value: ArrayLike) -> Array:
-    """An array in the order and byte order that are sent. Numbers without a dtype get the one PyTorch would give them.
+    """Return a little-endian, row-major array. Numbers without a dtype get PyTorch's default dtype.
 
     Raises:
-        TypeError: no numbers.
+        TypeError: the values are not numbers.
     """
     array = np.asarray(value)
     if array.dtype == np.float64 and not hasattr(value, "dtype"):
@@ -44,10 +44,10 @@ def array_of(value: ArrayLike) -> Array:
 
 
 def datatype_of(array: Array) -> str:
-    """The protocol's word for a dtype.
+    """Return the protocol's datatype of an array.
 
     Raises:
-        TypeError: it has none.
+        TypeError: there is none.
     """
     datatype = _DATATYPES.get(array.dtype.name)
     if datatype is None:
@@ -56,50 +56,50 @@ def datatype_of(array: Array) -> str:
 
 
 def to_bytes(array: Array) -> memoryview:
-    """The bytes of an array, where they lie."""
+    """Return a view of the bytes of an array."""
     return array.reshape(-1).view(np.uint8).data
 
 
 def to_npy(array: Array) -> bytes:
-    """An .npy file."""
+    """Return the bytes of an .npy file."""
     file = io.BytesIO()
     np.save(file, array, allow_pickle=False)
     return file.getvalue()
 
 
 def elements_to_bytes(elements: Sequence[bytes]) -> bytes:
-    """A tensor of BYTES: each behind its length."""
+    """Return a BYTES tensor: each element after its length."""
     return b"".join(len(element).to_bytes(_LENGTH, "little") + element for element in elements)
 
 
 def from_bytes(data: memoryview, datatype: str, shape: Sequence[int]) -> Array:
-    """A read-only array over bytes; a copy where they lie so that numpy would stumble.
+    """Return a read-only view of the bytes as an array; a copy if they are misaligned.
 
-    bfloat16 becomes float32 where ml_dtypes is not installed.
+    Without ml_dtypes, bfloat16 becomes float32.
     """
     if datatype == BYTES:
         return _elements(data, shape)
     dtype = _dtype(_NAMES[datatype])
     if dtype is None:
         bits = np.frombuffer(data, "<u2").astype(np.uint32)
-        return _settled((bits << 16).view(np.float32), shape)
-    return _settled(np.frombuffer(data, dtype.newbyteorder("<")), shape)
+        return _reshaped((bits << 16).view(np.float32), shape)
+    return _reshaped(np.frombuffer(data, dtype.newbyteorder("<")), shape)
 
 
 def from_numbers(data: Sequence[Any], name: str, shape: Sequence[int]) -> Array:
-    """An array of what JSON holds: numbers, texts for those JSON has none for, pairs for complex ones."""
+    """Return the array of JSON values: numbers, strings for non-finite ones, pairs for complex ones."""
     dtype = _dtype(name) or np.dtype(np.float32)
     if dtype.kind == "c":
-        return _settled(np.array(data, f"f{dtype.itemsize // 2}").view(dtype), shape)
-    return _settled(np.array(data, dtype), shape)
+        return _reshaped(np.array(data, f"f{dtype.itemsize // 2}").view(dtype), shape)
+    return _reshaped(np.array(data, dtype), shape)
 
 
 def _dtype(name: str) -> np.dtype[Any] | None:
-    """None for bfloat16 where there is none."""
+    """Return a dtype; None for bfloat16 without ml_dtypes."""
     return _BFLOAT16 if name == "bfloat16" else np.dtype(name)
 
 
-def _settled(array: Array, shape: Sequence[int]) -> Array:
+def _reshaped(array: Array, shape: Sequence[int]) -> Array:
     array = array.reshape(shape)
     array = array if array.flags.aligned else array.copy()
     array.flags.writeable = False
@@ -115,4 +115,4 @@ def _elements(data: memoryview, shape: Sequence[int]) -> Array:
         rest = rest[size:]
     array = np.empty(len(found), object)
     array[:] = found
-    return _settled(array, shape)
+    return _reshaped(array, shape)
