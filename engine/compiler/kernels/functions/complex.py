@@ -11,7 +11,7 @@ from typing import Final
 
 from engine.compiler.codegen.ir import Function, Value, constant, lanes_of
 from engine.compiler.kernels.functions.arithmetic import absolute, negative
-from engine.compiler.kernels.functions.power import hypot
+from engine.compiler.kernels.functions.logarithm import hypot
 from engine.compiler.kernels.functions.trigonometric import atan2
 
 
