@@ -1,18 +1,21 @@
-"""Embedding lookup: a row of a table for every index.
+"""Gathers: rows of a table for embedding lookups (``Gather``), and single elements (``ElementGather``).
 
-An index out of range reads the first row and raises the fault flag: the result is invalid and the reference layer
-reports the error.
+An index out of range reads the first row or element and raises the fault flag: the result is invalid and the reference
+layer reports the error.
 
-Arguments: indices, table, target, operands of the epilogue, fault flag (an int).
+Arguments of ``Gather``: indices, table, target, operands of the epilogue, fault flag (an int). Of ``ElementGather``:
+target, source, indices, fault flag.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal, Self
 
-from engine.compiler.codegen.ir import Function, Index, Module, Sizes, Value, as_value, constant, vector
+from engine.compiler.codegen.ir import Function, Index, Module, Sizes, Value, as_value, constant, is_dynamic, vector
 from engine.compiler.kernels.channels import fitting_lanes
 from engine.compiler.kernels.folding import SIDE_BY_SIDE, walk_row
 from engine.compiler.kernels.kernel import Epilogue, Kernel, Strides, block_of, derived, start
@@ -88,3 +91,133 @@ def load_index(f: Function, at: Value, bits: int) -> Value:
     """Load an integer of this many bits as an i64."""
     index = f.load(f"i{bits}", at, bits // 8)
     return index if bits == 64 else f.convert("sext", index, "i64")
+
+
+ELEMENTS = {1: "i8", 2: "i16", 4: "i32", 8: "i64"}
+"""Bytes of an element -> LLVM type it is copied as."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexOperand:
+    """Indices along one dimension of the source.
+
+    Args:
+        strides: of the index tensor along the loops.
+        bits: of an index, a signed integer.
+        size: of the dimension.
+        step: stride of the source along it.
+        wraps: whether negative indices count from the end.
+    """
+
+    strides: tuple[int, ...]
+    bits: int
+    size: int
+    step: int
+    wraps: bool
+
+    def dynamic(self, sizes: Sizes) -> IndexOperand:
+        """Return these indices for a dimension of dynamic size."""
+        strides = tuple(map(sizes.dynamic, self.strides))
+        return replace(self, strides=strides, size=sizes.dynamic_count(self.size), step=sizes.dynamic(self.step))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ElementGather(Kernel):
+    """source[..., index, ...] over loops of static sizes, the outermost first.
+
+    Args:
+        target, source: strides along the loops; 0 in the source for loops over indices.
+        element: bytes of an element.
+    """
+
+    kind = "gather"
+    sets_fault_flag = True
+    sizes: tuple[int, ...]
+    target: tuple[int, ...]
+    source: tuple[int, ...]
+    positions: tuple[IndexOperand, ...]
+    element: int
+
+    def dynamic(self, sizes: Sizes) -> Self:
+        dynamic = self.with_dynamic(sizes, "sizes", "target", "source", "positions")
+        return derived(dynamic, block=sizes.dynamic_count(self.block))
+
+    @property
+    def rows(self) -> int:
+        """Return the iterations of all loops but the last."""
+        return math.prod(self.sizes[:-1])
+
+    @cached_property
+    def block(self) -> int:
+        """Return the rows of a chunk."""
+        return largest(1, smallest(self.rows, self.host.chunk_bytes // (self.element * self.sizes[-1])))
+
+    @property
+    def chunks(self) -> int:
+        return -(-self.rows // self.block)
+
+    def emit(self, module: Module) -> None:
+        f, (target, source, *indices, fault_flag), chunk = start(module, self, 3 + len(self.positions))
+        is_shared = all(each.strides[-1] == 0 for each in self.positions)
+        with f.loop(*block_of(f, chunk, self.block, self.rows)) as row:
+            places = self._places(f, row.index)
+            out = f.at(target, _offset(f, places, self.target), self.element)
+            line = f.at(source, _offset(f, places, self.source), self.element)
+            at = [
+                f.at(base, _offset(f, places, each.strides), each.bits // 8)
+                for base, each in zip(indices, self.positions, strict=True)
+            ]
+            if is_shared:
+                self._copy(f, out, self._picked(f, line, at, 0, fault_flag))
+            else:
+                with f.loop(0, self.sizes[-1]) as column:
+                    place = f.at(line, f.mul(column.index, self.source[-1]), self.element)
+                    self._move(f, out, column.index, self._picked(f, place, at, column.index, fault_flag), 0)
+        f.finish()
+
+    def _places(self, f: Function, row: Index) -> list[Index]:
+        """Emit the index along every loop but the last."""
+        found: list[Index] = []
+        for size in reversed(self.sizes[1:-1]):
+            row, index = f.divmod(row, size)
+            found.append(index)
+        return [row, *reversed(found)] if len(self.sizes) > 1 else []
+
+    def _picked(self, f: Function, line: Value, at: Sequence[Value], column: Index, fault_flag: Value) -> Value:
+        """Emit the address of the indexed element."""
+        for base, each in zip(at, self.positions, strict=True):
+            size = each.bits // 8
+            index = load_index(f, f.at(base, f.mul(column, each.strides[-1]), size), each.bits)
+            if each.wraps:
+                wrapped = f.op("i64", f"add i64 {index.text}, {as_value(each.size).text}")
+                index = f.select(f.less(index, 0), wrapped, index)
+            is_inside = f.compare("ult", index, as_value(each.size))
+            with f.unless(is_inside):
+                f.store(constant(OUTSIDE, "i32"), fault_flag)
+            index = f.select(is_inside, index, constant(0, "i64"))
+            line = f.at(line, f.mul(index, each.step), self.element)
+        return line
+
+    def _copy(self, f: Function, out: Value, line: Value) -> None:
+        """Emit the last loop where it is contiguous in the source."""
+        columns = self.sizes[-1]
+        lanes = fitting_lanes(columns, self.host.lanes * 4 // self.element)
+        lanes = lanes if self.source[-1] == self.target[-1] == 1 and (is_dynamic(columns) or lanes <= columns) else 1
+        whole = columns // lanes * lanes
+        with f.loop(0, whole, lanes) as column:
+            self._move(f, out, column.index, line, column.index, lanes)
+        if is_dynamic(columns) or whole < columns:
+            with f.loop(whole, columns) as column:
+                self._move(f, out, column.index, line, column.index)
+
+    def _move(self, f: Function, out: Value, to: Index, line: Value, by: Index, lanes: int = 1) -> None:
+        type_ = vector(lanes, ELEMENTS[self.element])
+        value = f.load(type_, f.at(line, f.mul(by, self.source[-1]), self.element), self.element)
+        f.store(value, f.at(out, f.mul(to, self.target[-1]), self.element), self.element)
+
+
+def _offset(f: Function, places: Sequence[Index], strides: Sequence[int]) -> Index:
+    offset: Index = 0
+    for place, stride in zip(places, strides, strict=False):
+        offset = f.add(offset, f.mul(place, stride))
+    return offset

@@ -29,8 +29,7 @@ from engine.compiler.codegen.ir import (
 from engine.compiler.kernels.channels import fitting_lanes
 from engine.compiler.kernels.elements import TYPES
 from engine.compiler.kernels.folding import SIDE_BY_SIDE, walk_row
-from engine.compiler.kernels.indexing.gather import OUTSIDE, load_index
-from engine.compiler.kernels.indexing.gather_elements import IndexOperand
+from engine.compiler.kernels.indexing.gather import OUTSIDE, IndexOperand, load_index
 from engine.compiler.kernels.kernel import Kernel, block_of, derived, start
 from engine.ir.dims import is_symbolic, largest, smallest
 

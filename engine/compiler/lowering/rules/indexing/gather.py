@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from engine.compiler.kernels.indexing.gather_elements import ElementGather, IndexOperand
+from engine.compiler.kernels.indexing.gather import ElementGather, IndexOperand
 from engine.compiler.kernels.map import merge_loops
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.rules.composition import Composition

@@ -10,7 +10,7 @@ import numpy as np
 
 from engine.compiler.kernels.elements import TYPES
 from engine.compiler.kernels.expr import Number, Operand, apply
-from engine.compiler.kernels.indexing.gather_elements import IndexOperand
+from engine.compiler.kernels.indexing.gather import IndexOperand
 from engine.compiler.kernels.indexing.scatter import ElementScatter, Mode
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.rules.composition import Composition

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from engine.compiler.kernels.indexing.gather_elements import ELEMENTS, ElementGather, IndexOperand
+from engine.compiler.kernels.indexing.gather import ELEMENTS, ElementGather, IndexOperand
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.rules.registry import FALLBACKS, KERNEL_RULES
 from engine.compiler.lowering.steps import KernelStep, Lowered, NotLoweredError, derived

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from engine.compiler.kernels.indexing.arange import COUNTED, ArithmeticSequence
-from engine.compiler.kernels.indexing.gather_elements import IndexOperand
+from engine.compiler.kernels.indexing.gather import IndexOperand
 from engine.compiler.kernels.indexing.scatter import ElementScatter
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.rules.indexing.gather import BITS, indices_of

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from engine.compiler.codegen.host import describe
-from engine.compiler.kernels.indexing.gather_elements import IndexOperand
+from engine.compiler.kernels.indexing.gather import IndexOperand
 from engine.compiler.kernels.indexing.scatter import ElementScatter
 from engine.pnnx import Operator
 from tests.engine.compiler.kernels.guarded import guarded_array
