@@ -9,8 +9,14 @@ from sys import intern
 import numpy as np
 
 from engine.compiler.addresses import MemorySpace, block_of
-from engine.compiler.assembly.addressing import buffer_rows, is_dealt, offset_in
-from engine.compiler.assembly.generation import PROGRAM_STEPS, pack_constants, pack_weights
+from engine.compiler.assembly.generation import (
+    PROGRAM_STEPS,
+    buffer_rows,
+    is_dealt,
+    offset_in,
+    pack_constants,
+    pack_weights,
+)
 from engine.compiler.assembly.memory import MemoryPlan, find_lifetimes, plan_symbolic_memory, with_borders_cleared
 from engine.compiler.assembly.objects import Objects, make_objects
 from engine.compiler.dynamic.template import Pool, SymbolicCall, SymbolicRegion, SymbolicSteps, Template
