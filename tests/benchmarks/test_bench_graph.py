@@ -1,4 +1,4 @@
-"""The graph benchmark's command line, catalogue, check and turns; nothing is timed, torch is not needed."""
+"""Command line, catalogue, check and turns of bench_graph; nothing is timed, torch is not needed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Choices for described machines, held against a search on simulated cores."""
+"""Choices for described machines, compared with a search on simulated cores."""
 
 from __future__ import annotations
 

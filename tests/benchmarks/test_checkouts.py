@@ -1,4 +1,4 @@
-"""Two checkouts in turns: the worker answers rightly, and the table divides the first by the second."""
+"""Two checkouts in turn: the worker checks its answer, and the table divides the first time by the second."""
 
 from __future__ import annotations
 

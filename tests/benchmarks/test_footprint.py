@@ -1,4 +1,4 @@
-"""What a model costs in memory: a process of its own answers twice, and the table says how much that takes."""
+"""Memory of a model: a process of its own answers twice, and the table has its size."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The overload benchmark: its attacks are what they say, its table shows what was measured."""
+"""Overload benchmark: the attacks, and the table of measurements."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_the_jpeg_repeats_a_scan() -> None:
     assert Image.open(io.BytesIO(body)).size == (1600, 1600)
 
 
-def test_an_attack_ends_in_time_where_nobody_answers() -> None:
+def test_an_attack_without_an_answer_ends_in_time() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         asyncio.run(asyncio.wait_for(attacks.target(listener.getsockname()[1], time.monotonic() + 0.3), 30))
 
@@ -66,7 +66,7 @@ def test_a_server_that_is_gone_is_shown_as_gone() -> None:
     assert cells == ["noise", "now", "0", "0", "–", "–", "–", "0", "150", "3000", "gone", "3", "4"]
 
 
-def test_who_attacks_is_a_process_of_its_own() -> None:
+def test_the_attacker_is_a_process_of_its_own() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.settimeout(PATIENCE_S)
         with attacker("100 MB of URL", listener.getsockname()[1], time.monotonic() + PATIENCE_S) as process:
@@ -75,5 +75,5 @@ def test_who_attacks_is_a_process_of_its_own() -> None:
                 connection.settimeout(PATIENCE_S)
                 assert connection.recv(5) == b"GET /"
             process.kill()
-    with attacker("no such attack", 1, 0.0) as nobody:
-        assert nobody is None
+    with attacker("no such attack", 1, 0.0) as none:
+        assert none is None

@@ -1,4 +1,4 @@
-"""Random sizes: shapes within their bounds, and a table that says what was measured."""
+"""Random sizes: shapes within their bounds, and the table of measurements."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What reports are made from, written down."""
+"""Raw results as JSON files, readable and compressed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def test_list_of_numbers_is_one_line() -> None:
     )
 
 
-def test_numbers_keep_six_digits_and_whole_ones_all() -> None:
+def test_floats_keep_six_digits_and_integers_all() -> None:
     assert json.loads(raw_text([17.93348199862521, 123456789, 1.5e-9, True])) == [17.9335, 123456789, 1.5e-9, True]
 
 

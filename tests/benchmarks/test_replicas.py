@@ -1,4 +1,4 @@
-"""What two replicas are compared by: answers that are right, and processor time."""
+"""Comparison of two replicas: right answers and processor time."""
 
 from __future__ import annotations
 

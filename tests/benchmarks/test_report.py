@@ -1,4 +1,4 @@
-"""The tables of the benchmarks, from numbers that were made up."""
+"""Tables of the benchmarks, from made-up numbers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.benchmarks.build import MACHINE, record
 
 
 def rows(text: str) -> list[list[str]]:
-    """The cells of every line of every table."""
+    """Return the cells of every line of every table."""
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line[:1] == "|"]
 
 

@@ -1,4 +1,4 @@
-"""The harness that plays a kubelet: it does what a kubelet does, and an update loses no request."""
+"""Simulated kubelet: it treats processes as a kubelet does, and an update loses no request."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ def fake(grace_s: float, failures: int = 1000) -> PodPlan:
 
 
 def patient(own: PodPlan) -> PodPlan:
-    """The same, on a machine that may be slow to answer a probe."""
+    """Return the same plan with patient probes, for slow machines."""
     probes = {name: replace(getattr(own, name), timeout_s=60) for name in ("startup", "liveness", "readiness")}
     return replace(own, **probes, grace_s=300)  # type: ignore[arg-type]
 
 
 async def lived(tmp_path: Path, own: PodPlan, *words: str) -> tuple[int, bool] | None:
-    """How a pod ended that was told to leave once it was ready."""
+    """Return how a pod ended that was told to leave once it was ready."""
     pod = await Pod.start(own, {}, tmp_path / "log", [sys.executable, "-c", FAKE, *words])
     try:
         await pod.until_ready(120)
@@ -57,7 +57,7 @@ async def lived(tmp_path: Path, own: PodPlan, *words: str) -> tuple[int, bool] |
 
 
 @pytest.mark.slow
-def test_who_does_not_listen_is_killed_when_its_grace_is_over(tmp_path: Path) -> None:
+def test_a_pod_that_ignores_sigterm_is_killed_after_its_grace_period(tmp_path: Path) -> None:
     assert asyncio.run(lived(tmp_path, fake(0.3), "deaf")) == (-9, True)
     assert asyncio.run(lived(tmp_path, fake(60))) == (-15, False)
 

@@ -1,4 +1,4 @@
-"""The limits of the machine: every number is there."""
+"""Roofline: every number is printed."""
 
 from __future__ import annotations
 

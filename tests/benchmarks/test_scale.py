@@ -1,4 +1,4 @@
-"""The simulation of many machines, held against what is known of queues: formulas, and laws that hold of every run."""
+"""Simulation of many machines, compared with formulas of queues and laws that hold for every run."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SERVICE = Exponential(1.0)
 
 
 def simulated(plan: Plan, load: float, requests: int = 60_000, seed: int = 7) -> Outcome:
-    """A cluster at a share of what it can do."""
+    """Return the outcome of a cluster at a share of its capacity."""
     random = Random(seed)
     rate = load * plan.nodes * plan.slots / plan.service.mean_s()
     until_s = requests / rate
@@ -33,7 +33,7 @@ def plan(nodes: int = 1, policy: str = "random", **more: object) -> Plan:
 
 
 def erlang_c(servers: int, load: float) -> float:
-    """The probability that a request waits in M/M/c."""
+    """Return the probability that a request waits in M/M/c."""
     offered = servers * load
     term, total = 1.0, 1.0
     for k in range(1, servers):
@@ -83,7 +83,7 @@ def test_least_request_is_between_one_queue_for_all_and_two_choices() -> None:
     assert one_queue * 0.98 < least < simulated(plan(20, "two choices"), 0.8).mean_s()
 
 
-def test_a_balancer_that_holds_what_nobody_is_free_for_is_one_queue_for_all() -> None:
+def test_a_balancer_that_holds_requests_until_a_node_is_free_is_one_queue() -> None:
     found = simulated(plan(8, "least request", limit=1), 0.8)
     assert found.mean_s() == pytest.approx(1 + erlang_c(8, 0.8) / (8 * 0.2), rel=0.05)
 
@@ -112,7 +112,7 @@ def test_a_lost_node_costs_a_client_that_asks_again_nothing_but_time() -> None:
     assert simulated(replace(lost, tries=1), 0.6, 5000).failed > 0
 
 
-def test_a_node_that_refuses_at_once_draws_requests_until_somebody_counts() -> None:
+def test_a_node_that_refuses_at_once_attracts_requests_until_errors_are_counted() -> None:
     lost = plan(10, "least request", changes=(Change(at_s=100, lost=1),), check_s=20.0, tries=1)
     assert simulated(replace(lost, errors=3), 0.6, 3000).failed < 10 < 30 < simulated(lost, 0.6, 3000).failed
 

@@ -1,4 +1,4 @@
-"""The comparison of servers: each is asked for the same tensor, and its answer read as what it is."""
+"""Comparison of servers: each gets the same tensor, and its answer is decoded."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ X = np.linspace(-1, 1, 12, dtype=np.float32).reshape(1, 12)
 
 
 def sent(name: str) -> bytes:
-    """The tensor's bytes, as another reader finds them in a request."""
+    """Return the tensor's bytes in a request, by another reader."""
     message = RIVALS[name].ask(X)
     kind = message.headers.get("Content-Type", "")
     if kind.startswith("multipart"):

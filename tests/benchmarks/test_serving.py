@@ -1,4 +1,4 @@
-"""What a request costs beside its model: the requests are right, and the table says what was measured."""
+"""Cost of a request beside its model: right requests, and the table of measurements."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The soak: what it holds answers against, and what it takes for growth."""
+"""Soak: checks of answers, and growth of memory."""
 
 from __future__ import annotations
 
