@@ -51,7 +51,7 @@ def main() -> None:
             )
             for name, route, sign, scheme in views:
                 browser.scheme(scheme)
-                browser.size(1280, 1280 if name == "compare" else 800)
+                browser.size(1280, {"compare": 1280, "try": 1000}.get(name, 800))
                 if name != "models":
                     browser.go(route)
                 browser.one(sign)
